@@ -129,7 +129,9 @@ class Beside:
     """A process beside the run, from before it until after it."""
 
     def __init__(self, *words: str) -> None:
-        self.process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
 
     def stop(self) -> None:
         self.process.terminate()
@@ -220,7 +222,8 @@ def summary(rows: list[dict], amplified: float = 1.0) -> dict[str, float]:
 
 
 def measure(count: int = 8, seconds: int = 8) -> dict:
-    """All of it: configuration, pairs, their summary, and what a sample costs. Ends what it starts."""
+    """All of it: configuration, pairs, their summary, and what a sample costs. Ends what it
+    starts."""
     lacking = [name for name in NEEDED if shutil.which(name) is None]
     if lacking:
         raise SystemExit(f"needs {', '.join(lacking)}: apt-get install mariadb-server sysbench")

@@ -15,7 +15,8 @@ A database in transactions:
     >>> headrace.predict(shop, "gp2:1200", seconds=60, start="warm").rows.height
     60
 
-`simulate` returns a Simulation (rows as a polars frame, summary as a dict), `plan` a Plan of Choices and FamilyVerdicts. Everything that is
+`simulate` returns a Simulation (rows as a polars frame, summary as a dict), `plan` a Plan of Choices and FamilyVerdicts. A notebook shows
+each result as a table and a chart; `write_report` writes it as a page. Everything that is
 refused is a HeadraceError with `value`, `rule`, `source` and `hint`. Units stand in the names: `_ms`, `_mib_s`, `_percent`, `_s`.
 """
 

@@ -1,6 +1,8 @@
-"""Real servers on real labs. Needs what tests/lab needs, and MariaDB with MyRocks; tests of MySQL are skipped, by name, where it is not installed.
+"""Real servers on real labs. Needs what tests/lab needs, and MariaDB with MyRocks; tests of MySQL
+are skipped, by name, where it is not installed.
 
-One lab and one MariaDB serve all tests that do no harm to them (`lab`, `server`); `labs` makes others.
+One lab and one MariaDB serve all tests that do no harm to them (`lab`, `server`); `labs` makes
+others.
 """
 
 from __future__ import annotations
@@ -70,13 +72,14 @@ def lab(shared_labs):
 
 @pytest.fixture(scope="session")
 def server(lab):
-    """A MariaDB with InnoDB, 64 MiB of cache and a binary log, for all tests that leave it as it is."""
+    """A MariaDB with InnoDB, 64 MiB of cache and a binary log, for all tests that leave it as it
+    is."""
     return servers.up(lab, name="shared", storage=SPEC, settings={"innodb_buffer_pool_size": "64M", "log_bin": "ON"})
 
 
 @pytest.fixture(scope="session")
 def mysql_program(machine):
-    """MySQL, unpacked beside the system."""
+    """MySQL, unpacked in a folder of its own."""
     try:
         return servers.find_program("mysql")
     except HeadraceError as error:

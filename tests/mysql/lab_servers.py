@@ -1,4 +1,5 @@
-"""Servers of tests: on labs in folders of their own, ended and cleaned up whatever happened; statements sent to them."""
+"""Servers of tests: on labs in folders of their own, ended and cleaned up whatever happened;
+statements sent to them."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def sql(server: Server, *statements: str, tcp: bool = False, timeout_s: float = 
 
 
 def left_of(lab: Lab, name: str) -> list[str]:
-    """What there still is of a server: volumes, mounts, processes, folders. Nothing, when it was taken back whole."""
+    """What there still is of a server: volumes, mounts, processes, folders. Nothing, when it was
+    taken back whole."""
     where = record.server_paths(record.data_dir_of(lab), name)
     found = [f"volume {one}" for one in volumes.left_by(lab, name)]
     mounts = Path("/proc/self/mountinfo").read_text()

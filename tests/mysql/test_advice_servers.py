@@ -1,4 +1,5 @@
-"""The advice on real servers: what `headrace advise` writes starts, holds, and needs no change afterwards. Servers run in temporary folders, without a lab."""
+"""The advice on real servers: what `headrace advise` writes starts, holds, and needs no change
+afterwards. Servers run in temporary folders, without a lab."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ USER = "mysql"
 START_S = 60.0
 MEMORY_GIB = 0.5
 STORAGE = "gp3:100:6000:250"
-# Little memory, and few files: MariaDB lowers table_open_cache_instances where the machine does not allow 2 x table_open_cache x instances of them.
+# Little memory, and few files: MariaDB lowers table_open_cache_instances where the machine does not
+# allow 2 x table_open_cache x instances of them.
 SMALL = {"max_connections": "20", "skip_networking": "ON", "table_open_cache": "200"}
 
 
@@ -180,7 +182,7 @@ def test_mariadb_starts_with_the_cnf_and_needs_no_change(mariadb, more):
             asked.pop(name)
         again = advise(address=mariadb.address, **asked)
         # LZ4 is advised only once the server has said that it has it.
-        assert [item.parameter for item in again.advice if item.differs and item.active] in ([], ["rocksdb_default_cf_options"])
+        assert [item.parameter for item in again.settings if item.differs and item.active] in ([], ["rocksdb_default_cf_options"])
         if more.get("durability") == "relaxed":
             assert any("lose" in item.text for item in again.findings)
         assert "unknown variable" not in mariadb.log.read_text()
@@ -249,7 +251,7 @@ def test_the_diff_makes_an_old_option_file_one_the_server_starts_with(mariadb):
     after = advise(**asked)
     assert after.agrees and after.to_diff() == "", [item.text for item in after.findings]
     with started(mariadb, config.read_text()):
-        assert holds(read_server(mariadb.address).values, after.advice) == []
+        assert holds(read_server(mariadb.address).values, after.settings) == []
         # A server and its file: the server says what holds, the file is what changes.
         both = advise(address=mariadb.address, config=config, storage=STORAGE, memory_gib=1.0)
         assert both.server.version == mariadb.program.version
@@ -267,7 +269,7 @@ def test_mysql_starts_with_the_cnf_and_needs_no_change(mysql, more):
         for name in ("flavor", "version"):
             asked.pop(name)
         again = advise(address=mysql.address, **asked)
-        assert [item.parameter for item in again.advice if item.differs and item.active] == []
+        assert [item.parameter for item in again.settings if item.differs and item.active] == []
 
 
 def test_log_folders_are_used(mariadb, folders):

@@ -13,6 +13,7 @@ import pytest
 from lab_servers import SPEC, sql
 
 from headrace import servers as servers
+from headrace.base.processes import run_lines
 from headrace.bench import (
     BrokenRun,
     FioJob,
@@ -28,8 +29,8 @@ from headrace.bench import (
     run,
     server_target,
 )
+from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import RunLoad
-from headrace.bench.running import process
 from headrace.bench.server import cursor_on
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import load_run
@@ -42,7 +43,11 @@ SMALL = {"tables": 2, "rows": 2_000}
 def target_of(server, lab=None, database: str = "bench"):
     volumes = (server.data_volume,) if lab is not None else ()
     return server_target(
-        server.address(database), storage=server.storage, devices=server.devices, lab=None if lab is None else lab.place, volumes=volumes
+        server.address(database),
+        storage=server.storage,
+        devices=server.devices,
+        lab=None if lab is None else lab.place,
+        volumes=volumes,
     )
 
 
@@ -68,14 +73,25 @@ def everything_in(folder: Path) -> bytes:
 def measured(target, store):
     """One run for several tests."""
     seconds = []
-    record = run(SysbenchOltp(**SMALL), target, seconds=5, warmup_s=2, threads=4, store=store, name="measured", on_second=seconds.append)
+    record = run(
+        SysbenchOltp(**SMALL),
+        target,
+        seconds=5,
+        warmup_s=2,
+        threads=4,
+        store=store,
+        name="measured",
+        on_second=seconds.append,
+    )
     return record, seconds
 
 
 def test_a_run_has_all_sources_on_one_line(measured, target):
     record, seconds = measured
     series = record.series()
-    assert record.state == "complete" and series["phase"].to_list() == ["warmup"] * 2 + ["measure"] * (series.height - 2)
+    assert record.state == "complete" and series["phase"].to_list() == ["warmup"] * 2 + ["measure"] * (
+        series.height - 2
+    )
     # sysbench may end before its last line is printed.
     assert series.height in (6, 7) and len(seconds) == series.height and seconds[-1].phase == "measure"
     for column in (
@@ -129,7 +145,9 @@ def test_no_password_is_kept_or_shown(measured, target, tmp_path):
     if password is not None:
         assert password.reveal().encode() not in kept
         command = SysbenchOltp(**SMALL).command(target, RunLoad(1, 0, 1, 1), tmp_path)
-        assert all(password.reveal() not in word for word in command.words) and password.reveal() not in str(command.environment)
+        assert all(password.reveal() not in word for word in command.words) and password.reveal() not in str(
+            command.environment
+        )
 
 
 def test_preparing_twice_does_nothing(target):
@@ -144,14 +162,17 @@ def short(benchmark, target, tmp_path, threads: int = 2):
     """A second of it, without samples."""
     load = RunLoad(threads, 0, 1, 1)
     command = benchmark.command(target, load, tmp_path)
-    ended = process.run(command, tmp_path / "raw", 60, lambda at, text: None)
-    assert ended.code == 0, ended.tail
+    ended = run_lines(command, tmp_path / "raw", 60, lambda at, text: None)
+    assert ended.code == 0, ended.said
     return benchmark.outcome((tmp_path / "raw").read_text(), load, tmp_path)
 
 
 # Those that leave other rows behind come last.
 @pytest.mark.parametrize(
-    "script", sorted((name for name in SCRIPTS if name != "bulk_insert"), key=lambda name: name in ("oltp_insert", "oltp_delete"))
+    "script",
+    sorted(
+        (name for name in SCRIPTS if name != "bulk_insert"), key=lambda name: name in ("oltp_insert", "oltp_delete")
+    ),
 )
 def test_every_script_runs(target, tmp_path, script):
     outcome = short(SysbenchOltp(script, **SMALL), target, tmp_path)
@@ -179,15 +200,22 @@ def test_every_distribution_runs(target, tmp_path, distribution):
 
 def test_zipfs_law_is_zipfs_law(tmp_path):
     """40,000 numbers of 1..50: the sum of squared deviations is chi-squared with 49 degrees of freedom, below 99 in all but one of 30,000 cases."""
-    lua = Path(process.__file__).parent / "lua/zipfian.lua"
+    lua = Path(sysbench.__file__).parent / "lua/zipfian.lua"
     (tmp_path / "draw.lua").write_text(
         f"function event() end\nfunction thread_init() dofile('{lua}')(0.9)\nlocal t = {{}}\nfor i = 1, 40000 do t[i] = sysbench.rand.default(11, 60) end\n"
         "io.write('drawn ' .. table.concat(t, ' ') .. '\\n') end\n"
     )
     done = subprocess.run(
-        ["sysbench", "draw.lua", "--events=1", "--rand-seed=7", "run"], cwd=tmp_path, capture_output=True, text=True, check=True
+        ["sysbench", "draw.lua", "--events=1", "--rand-seed=7", "run"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    drawn = Counter(int(text) - 10 for text in next(line for line in done.stdout.splitlines() if line.startswith("drawn ")).split()[1:])
+    drawn = Counter(
+        int(text) - 10
+        for text in next(line for line in done.stdout.splitlines() if line.startswith("drawn ")).split()[1:]
+    )
     assert sum(drawn.values()) == 40_000 and set(drawn) <= set(range(1, 51))
     weight = sum(k**-0.9 for k in range(1, 51))
     wanted = {k: 40_000 * k**-0.9 / weight for k in range(1, 51)}
@@ -201,7 +229,9 @@ def test_tpcc_is_consistent_and_its_checks_find_what_is_not(server, tmp_path):
     try:
         assert load.verify(target) == []
         figures = short(load, target, tmp_path, threads=4).figures
-        counted = sum(figures[f"{kind}_count"] for kind in ("new_order", "payment", "order_status", "delivery", "stock_level"))
+        counted = sum(
+            figures[f"{kind}_count"] for kind in ("new_order", "payment", "order_status", "delivery", "stock_level")
+        )
         assert counted == figures["transactions"]
         # Decks of 100: exactly 45 new orders in each whole one, and at most 45 in the one begun, of each of four clients.
         assert abs(figures["new_order_count"] - 0.45 * counted) <= 4 * 25
@@ -211,7 +241,10 @@ def test_tpcc_is_consistent_and_its_checks_find_what_is_not(server, tmp_path):
             ("UPDATE tpcc_district SET d_next_o_id = d_next_o_id + 1 WHERE d_w_id = 1 AND d_id = 3", {2}),
             ("DELETE FROM tpcc_order_line WHERE ol_w_id = 1 AND ol_d_id = 1 AND ol_o_id = 7 LIMIT 1", {4, 6}),
             ("UPDATE tpcc_orders SET o_carrier_id = NULL WHERE o_w_id = 1 AND o_d_id = 1 AND o_id = 8", {5, 7}),
-            ("UPDATE tpcc_customer SET c_balance = c_balance + 1 WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1", {10, 12}),
+            (
+                "UPDATE tpcc_customer SET c_balance = c_balance + 1 WHERE c_w_id = 1 AND c_d_id = 1 AND c_id = 1",
+                {10, 12},
+            ),
         ):
             before = numbers(load.verify(target))
             with cursor_on(target) as cursor:
@@ -291,7 +324,8 @@ def test_ctrl_c_keeps_what_was_measured(target, store):
     # Nothing of sysbench is left on the server.
     with cursor_on(target) as cursor:
         cursor.execute(
-            "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s AND id <> CONNECTION_ID()", (target.address.database,)
+            "SELECT COUNT(*) FROM information_schema.processlist WHERE db = %s AND id <> CONNECTION_ID()",
+            (target.address.database,),
         )
         assert cursor.fetchone()[0] == 0
 
@@ -311,7 +345,9 @@ def test_a_server_that_dies_keeps_what_was_measured(lab, store):
         record = broken.value.record
         assert broken.value.exit_code == 3 and record.id in broken.value.hint
         assert record.state == "broken" and record.series().height >= 3 and record.summary["tps"] > 0
-        assert any("Ended early" in text for text in record.findings) and any("status: ended" in text for text in record.findings)
+        assert any("Ended early" in text for text in record.findings) and any(
+            "status: ended" in text for text in record.findings
+        )
         assert load_run(record.run_toml).series.height == record.series().height
     finally:
         with contextlib.suppress(CouldNotRun, InputError):
@@ -363,6 +399,9 @@ def test_mysql_too(lab, mysql_program, tmp_path):
     try:
         target = target_of(server)
         prepare(SysbenchOltp(tables=1, rows=500), target, threads=1)
-        assert short(SysbenchOltp(tables=1, rows=500), target, tmp_path, threads=1).figures["transactions"] > 0 and target.flavor == "mysql"
+        assert (
+            short(SysbenchOltp(tables=1, rows=500), target, tmp_path, threads=1).figures["transactions"] > 0
+            and target.flavor == "mysql"
+        )
     finally:
         servers.destroy(server)

@@ -24,7 +24,7 @@ from headrace.cli.workloads.capture import report
 from headrace.connect import Secret, connect, parse_address, write_client_file
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.observe.live.profile import account_of, read_profile
-from headrace.observe.live.record import Question
+from headrace.observe.live.record import CaptureRequest
 from headrace.observe.live.record import capture as capture_run
 from headrace.observe.live.sampler import Sampler
 
@@ -220,10 +220,10 @@ def headrace(*words: str, **environment: str) -> subprocess.Popen:
 def test_a_capture_counts_every_transaction(live, tmp_path):
     """Watched from before sysbench begins until after it has ended: the server's commits are sysbench's, to the last one."""
     begun, found = threading.Event(), []
-    question = Question(live.address(), 10.0, "gp3:500", threads=2, as_of=None)
+    request = CaptureRequest(live.address(), 10.0, "gp3:500", threads=2, as_of=None)
 
     def watch():
-        found.append(capture_run(question, tmp_path / "run", progress=lambda done: begun.set()))
+        found.append(capture_run(request, tmp_path / "run", progress=lambda done: begun.set()))
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -250,14 +250,14 @@ def test_a_capture_counts_every_transaction(live, tmp_path):
 def test_one_statement_a_second_and_nothing_but_reading(live, tmp_path):
     live.run("SET GLOBAL general_log = ON")
     try:
-        captured = capture_run(Question(live.address(), 10.0, "gp3:500"), tmp_path / "run")
+        captured = capture_run(CaptureRequest(live.address(), 10.0, "gp3:500"), tmp_path / "run")
     finally:
         live.run("SET GLOBAL general_log = OFF")
     rows = [line.split(",") for line in (tmp_path / "run" / "status.csv").read_text().splitlines()]
     at = rows[0].index("questions")
     asked = [int(row[at]) for row in rows[1:]]
     assert len(asked) >= 8
-    # Nobody else is there: each sample is one question.
+    # Nobody else is there: each sample is one request.
     assert [b - a for a, b in zip(asked, asked[1:], strict=False)] == [1] * (len(asked) - 1)
     log = (live.folder / "general.log").read_text()
     said = [text for text in re.findall(r"\d+ (?:Query|Execute|Prepare)\t(.*)", log) if "general_log" not in text]
@@ -291,7 +291,7 @@ def test_wrong_accounts(live):
 
 def test_missing_privileges_are_named_as_a_grant(live, tmp_path):
     with pytest.raises(InputError, match="how large the data are") as caught:
-        capture_run(Question(live.address("poor", "x"), 10.0, "gp3:500"), tmp_path / "run")
+        capture_run(CaptureRequest(live.address("poor", "x"), 10.0, "gp3:500"), tmp_path / "run")
     assert "GRANT PROCESS ON *.* TO 'poor'@'%'" in caught.value.hint and not (tmp_path / "run").exists()
     with live.root() as connection:
         profile = read_profile(connection, live.address("root", None))
@@ -315,13 +315,13 @@ def test_tls(live, template):
         assert cipher(tcp(mode)).startswith(("TLS_", "ECDHE")), mode
     assert cipher(tcp("?ssl-mode=REQUIRED", "tls", "x"))
     for mode, words in (
-        (f"?ssl-mode=VERIFY_CA{other}", "certificate does not hold"),
-        (f"?ssl-mode=VERIFY_IDENTITY{other}", "certificate does not hold"),
+        (f"?ssl-mode=VERIFY_CA{other}", "certificate is not accepted"),
+        (f"?ssl-mode=VERIFY_IDENTITY{other}", "certificate is not accepted"),
     ):
         with pytest.raises(InputError, match=words):
             connect(tcp(mode))
     name = parse_address(tcp(f"?ssl-mode=VERIFY_IDENTITY{ca}").label.replace("127.0.0.1", "localhost") + f"?ssl-mode=VERIFY_IDENTITY{ca}")
-    with pytest.raises(HeadraceError, match="certificate does not hold|no server listens"):
+    with pytest.raises(HeadraceError, match="certificate is not accepted|no server listens"):
         connect(name.with_password(Secret(PASSWORD)))
     with pytest.raises(InputError, match="not a CA certificate"):
         connect(tcp(f"?ssl-mode=VERIFY_CA&ssl-ca={template}/names"))
@@ -357,13 +357,13 @@ def test_folders_and_storage_that_cannot_be(live, tmp_path):
     (tmp_path / "file").write_text("")
     for folder, words in (("full", "not empty"), ("file", "not a folder"), ("no/folder", "parent folder")):
         with pytest.raises(InputError, match=words):
-            capture_run(Question(live.address(), 10.0, "gp3:500"), tmp_path / folder)
+            capture_run(CaptureRequest(live.address(), 10.0, "gp3:500"), tmp_path / folder)
     for changes, words in (
         ({"seconds": 5.0}, "10 s to 7 days"), ({"storage": "gp9:1"}, "not a volume type"), ({"engine": "aria"}, "one of innodb"),
-        ({"engine": "myrocks"}, "not loaded"), ({"threads": 0}, "1 to 100,000"), ({"interval_s": 0.5}, "whole seconds"), ({"devices": ["/dev/none"]}, "no block device"),
+        ({"engine": "myrocks"}, "not loaded"), ({"threads": 0}, "1 to 100,000"), ({"interval_s": 0.5}, "whole seconds"), ({"devices": ["/dev/none"]}, "not a block device"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=words):
-            capture_run(Question(**{"address": live.address(), "seconds": 10.0, "storage": "gp3:500"} | changes), tmp_path / "new")
+            capture_run(CaptureRequest(**{"address": live.address(), "seconds": 10.0, "storage": "gp3:500"} | changes), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 

@@ -1,7 +1,9 @@
-"""Crashes during OLTP: of the server, of the lab's daemon, of the machine's power. Afterwards every commit that was acknowledged is there, and none in part.
+"""Crashes during OLTP: of the server, of the lab's daemon, of the machine's power. Afterwards every
+commit that was acknowledged is there, and none in part.
 
-The acknowledgements are kept by this process, outside of all that crashes. sysbench runs beside the clients that keep count, so pages, redo and doublewrite are under way too.
-CRASHES=50 for the soak; every crash is at another random moment, printed with its seed.
+The acknowledgements are kept by this process, outside of all that crashes. sysbench runs beside the
+clients that keep count, so pages, redo and doublewrite are under way too. CRASHES=50 for the soak;
+every crash is at another random moment, printed with its seed.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ from headrace.lab import NoLab
 from ledger import Ledger
 
 CRASHES = int(os.environ.get("CRASHES", "1"))
-# As the manuals have it for InnoDB with replication: nothing that was acknowledged may be lost ("innodb_flush_log_at_trx_commit", "sync_binlog").
+# As the manuals have it for InnoDB with replication: nothing that was acknowledged may be lost
+# ("innodb_flush_log_at_trx_commit", "sync_binlog").
 DURABLE = {
     "innodb": {"innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1", "log_bin": "ON", "innodb_buffer_pool_size": "32M"},
     "myrocks": {"rocksdb_flush_log_at_trx_commit": "1", "sync_binlog": "1", "log_bin": "ON"},
@@ -34,7 +37,8 @@ CUT_AFTER_S = 0.5
 
 @contextlib.contextmanager
 def sysbench(server):
-    """oltp_write_only on a table of its own, larger than the buffer pool's share, until the server is gone or the block ends."""
+    """oltp_write_only on a table of its own, larger than the buffer pool's share, until the server
+    is gone or the block ends."""
     password = server.address().password.reveal()
     # In a --config-file: as an argument the password would stand in the list of processes.
     config = server.folder / "sysbench.conf"
@@ -72,7 +76,8 @@ def crash_of_the_daemon(labs, lab, server, chance):
 
 
 def power_cut(labs, lab, server, chance):
-    """Of all its volumes at once: the machine's. Acknowledgements after the first are not counted."""
+    """Of all its volumes at once: the machine's. Acknowledgements after the first are not
+    counted."""
     seeds = {volume: chance.randrange(2**63) for volume in (server.data_volume, server.log_volume) if volume}
     faults = [lab.fault(volume, "power-cut", in_s=CUT_AFTER_S, seed=seed) for volume, seed in seeds.items()]
     first = min(datetime.fromisoformat(fault["starts_at"]).timestamp() for fault in faults)
@@ -82,7 +87,8 @@ def power_cut(labs, lab, server, chance):
 
 
 ALL = (crash_of_the_server, crash_of_the_daemon, power_cut)
-# With the logs on a volume of their own, and beside the data. Errors of the devices are the same to a server in the second and third; the soak has all.
+# With the logs on a volume of their own, and on that of the data. Errors of the devices are the same to
+# a server in the second and third; the soak has all.
 CASES = (
     ("mariadb", "innodb", "gp3:1", ALL),
     ("mariadb", "myrocks", None, ALL if CRASHES > 1 else (crash_of_the_daemon, power_cut)),
@@ -122,14 +128,16 @@ def test_no_acknowledged_commit_is_lost(labs, request, flavor, engine, log_stora
 
 
 def test_relaxed_settings_lose_commits_when_the_power_goes(labs):
-    """The other way round, so that the test above can fail: without flushes at commit, a power cut does lose what was acknowledged."""
+    """The other way round, so that the test above can fail: without flushes at commit, a power cut
+    does lose what was acknowledged."""
     lab = labs.up()
     relaxed = DURABLE["innodb"] | {"innodb_flush_log_at_trx_commit": "0", "sync_binlog": "0"}
     server = mysql.up(lab, storage="gp3:3", settings=relaxed)
     ledger = Ledger(server.address(), clients=6)
     ledger.create()
     lost = 0
-    # The log is flushed once a second by itself: a cut right after that may lose nothing. Three in a row right after it would be chance of (0.05 s)^3.
+    # The log is flushed once a second by itself: a cut right after that may lose nothing. Three in
+    # a row right after it would be chance of (0.05 s)^3.
     for seed in range(3):
         ledger.start()
         lab.fault(server.data_volume, "power-cut", in_s=1.7, seed=seed)
@@ -147,7 +155,8 @@ def test_relaxed_settings_lose_commits_when_the_power_goes(labs):
 
 
 def test_after_the_lab_was_down_it_comes_back(labs):
-    """`lab down --force` under a running server, as a shutdown of the machine does it: no power cut, but no orderly end either."""
+    """`lab down --force` under a running server, as a shutdown of the machine does it: no power
+    cut, but no orderly end either."""
     from headrace.lab import down
 
     lab = labs.up()

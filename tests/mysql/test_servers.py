@@ -1,4 +1,5 @@
-"""Servers from `up` to `destroy`: every flavor and engine, what is refused, what is interrupted, and that nothing is left behind."""
+"""Servers from `up` to `destroy`: every flavor and engine, what is refused, what is interrupted,
+and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-# --- the whole way ---------------------------------------------------------------------------------------------------------------------
+# --- the whole way --------------------------------------------------------------------------------
 
 
 def test_the_guide(labs, tmp_path):
@@ -122,7 +123,8 @@ def test_what_it_writes_goes_to_its_volume(server):
         "UNLOCK TABLES",
         "DROP DATABASE volume_test",
     )
-    # The row, its redo and its binary log entry: at least three times the row, less what was not written back yet.
+    # The row, its redo and its binary log entry: at least three times the row, less what was not
+    # written back yet.
     assert _written(server) - before > 8_000_000
 
 
@@ -193,7 +195,7 @@ def test_saved_data_begin_another_server(up, tmp_path):
         up("third", engine="myrocks", storage=SPEC, seed_from=folder)
 
 
-# --- configuration ---------------------------------------------------------------------------------------------------------------------
+# --- configuration --------------------------------------------------------------------------------
 
 
 def test_an_option_file_is_read_as_the_server_reads_it(up, tmp_path):
@@ -227,7 +229,7 @@ def test_option_files_that_will_not_do(lab, tmp_path, content, rule):
     assert left_of(lab, "bad") == []
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -308,7 +310,7 @@ def test_wrong_passwords(server):
         assert "DROP" not in str(refused.value)
 
 
-# --- what is interrupted ---------------------------------------------------------------------------------------------------------------
+# --- what is interrupted --------------------------------------------------------------------------
 
 
 class Interrupting:
@@ -376,7 +378,7 @@ def _until(true, running: subprocess.Popen | None = None, seconds: float = 120.0
         time.sleep(0.02)
 
 
-# --- what goes wrong later -------------------------------------------------------------------------------------------------------------
+# --- what goes wrong later ------------------------------------------------------------------------
 
 
 def test_a_server_that_died_and_a_volume_that_is_full_are_found(lab, headrace, up):

@@ -60,7 +60,9 @@ def todays(
         flavor = "mariadb" if _looks_like_mariadb(config, version) else "mysql"
     if version is None:
         version = ASSUMED.get(flavor, "")
-        notes.append(f"no --server-version: names and defaults are those of {server_of(flavor, version or '8.4').label}")
+        notes.append(
+            f"no --server-version: names and defaults are those of {server_of(flavor, version or '8.4').label}"
+        )
     server = server_of(flavor, version)
     if not server.patch_known and version not in ASSUMED.values():
         notes.append(f"{version} without a patch number: the newest of that series is meant")
@@ -96,7 +98,7 @@ def read_server(address: Address) -> CurrentSettings:
     said = f"{version} {comment}".lower()
     if "aurora" in said:
         rule = "Aurora keeps its data in storage of its own, not on EBS volumes"
-        raise InputError(version, rule, DOC, "There is no advice for its settings here.")
+        raise InputError(version, rule, DOC, "Its settings are not covered here.")
     flavor = "mariadb" if "mariadb" in said else "percona" if "percona" in said else "mysql"
     return CurrentSettings(server_of(flavor, version), values, f"{address.label}, {version}")
 
@@ -188,7 +190,9 @@ def _finding(setting: Setting, current: CurrentSettings) -> ConfigFinding | None
         if not unknown(setting):
             return None
         rule = f"{label} does not start with an option it does not know"
-        text = f"is not an option of MySQL or MariaDB known here: {rule} {place}. {did_you_mean(setting.name, _options())}"
+        text = (
+            f"is not an option of MySQL or MariaDB known here: {rule} {place}. {did_you_mean(setting.name, _options())}"
+        )
         return ConfigFinding(setting.name, text.removesuffix(". "), SOURCE)
     if setting.loose and row["then"] == "refused":
         return None  # passed over, as its writer wanted
@@ -215,4 +219,6 @@ def _lossy(values: dict[str, str]) -> Iterator[ConfigFinding]:
         yield ConfigFinding("sync_binlog", text, manual)
     doublewrite = values.get("innodb_doublewrite")
     if doublewrite is not None and not is_on(doublewrite):
-        yield ConfigFinding("innodb_doublewrite", f"is {doublewrite}: a page torn by a crash cannot be repaired", manual)
+        yield ConfigFinding(
+            "innodb_doublewrite", f"is {doublewrite}: a page torn by a crash cannot be repaired", manual
+        )

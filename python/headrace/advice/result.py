@@ -59,8 +59,7 @@ class Advice:
     def change(self, item: AdvisedSetting) -> str:
         """What to do with a setting: set, decide, or "" where it is as advised.
 
-        It is so when its value today, or its default where today's is not known, is the one
-        advised.
+        What counts is its value today, or its default where today's is not known.
         """
         if item.differs is not None:
             as_advised = not item.differs
@@ -94,7 +93,7 @@ class Advice:
     def tables(self, narrow: bool = False) -> list[tuple[str, tuple[str, ...], list[tuple]]]:
         """Title, columns and rows of each table: what to set, what to decide, and what stays.
 
-        `narrow`: risk and effect are in one column with the reason, and there are no sources.
+        `narrow`: risk and effect are in one column with the reason, and the sources are left out.
         """
         keep = [item for item in self.settings if self.change(item) == KEEP]
         # What another value would bring is worth a row, also where nothing is to be done.
@@ -103,9 +102,11 @@ class Advice:
             "Decide": [item for item in self.settings if self.change(item) == DECIDE],
             "Keep: what another value would bring": [item for item in keep if _simulated(item)],
         }
-        columns = ("parameter", "value", "today" if self.known else "default", "why")
+        columns: tuple[str, ...] = ("parameter", "value", "today" if self.known else "default", "why")
         columns = columns if narrow else ("chapter", *columns, "risk", "effect", "source")
-        made = [(title, columns, [self._row(item, narrow) for item in items]) for title, items in parts.items() if items]
+        made: list[tuple[str, tuple[str, ...], list[tuple]]] = [
+            (title, columns, [self._row(item, narrow) for item in items]) for title, items in parts.items() if items
+        ]
         rest = ", ".join(f"{item.parameter}={item.value}" for item in keep if not _simulated(item))
         if rest:
             title = "Keep: as advised today" if self.known else "Keep: as advised by default"

@@ -50,7 +50,7 @@ def demand_of(situation: Situation, workload: TransactionWorkload) -> WorkloadDe
     sizes = sorted({*(size for size in sizes if size >= LEAST_CACHE_GIB), most})
     runs = [_run(situation, workload, size, None, "warm") for size in sizes]
     with core_errors():
-        means = [_mean(rows) for rows in core.mysql_runs(database, runs)]
+        means = [_mean(rows["tps"]) for rows in core.mysql_runs(database, runs)]
     tps = means[sizes.index(most)]
     hot = next(size for size, mean in zip(sizes, means, strict=True) if mean >= HOT_SHARE * max(means))
     if situation.engine == "innodb" and workload.size_gib is not None:
@@ -118,10 +118,12 @@ def throughput(
     run = _run(situation, workload, settings.cache_gib, settings.log_storage, start)
     with core_errors():
         rows = core.mysql_runs(core.database_under(database, asked), [run])[0]
-    return _mean(rows, whole=first_hour)
+    return _mean(rows["tps"], whole=first_hour)
 
 
-def _run(situation: Situation, workload: TransactionWorkload, cache_gib: float, log_storage: str | None, start: str) -> dict:
+def _run(
+    situation: Situation, workload: TransactionWorkload, cache_gib: float, log_storage: str | None, start: str
+) -> dict:
     bursts = situation.storage.burst_iops > situation.storage.iops
     return {
         "storage": situation.storage.text,
@@ -141,7 +143,7 @@ def _run(situation: Situation, workload: TransactionWorkload, cache_gib: float, 
     }
 
 
-def _mean(rows: Mapping[str, Sequence[float]], whole: bool = False) -> float:
-    """Mean tps of the second half, or of all."""
-    values = rows["tps"] if whole else rows["tps"][len(rows["tps"]) // 2 :]
+def _mean(tps: Sequence[float], whole: bool = False) -> float:
+    """The mean of the second half, or of all."""
+    values = tps if whole else tps[len(tps) // 2 :]
     return sum(values) / len(values)

@@ -55,7 +55,7 @@ class StorageRates:
 
     @property
     def words(self) -> str:
-        """`gp3:500:6000 (6,000 IOPS, 125 MiB/s)`, with the burst where there is one."""
+        """`gp3:500:6000 (6,000 IOPS, 125 MiB/s)`, with the burst if it has one."""
         burst = f" without credits, {self.burst_iops:,.0f} with" if self.burst_iops > self.iops else ""
         return f"{self.text} ({self.iops:,.0f} IOPS{burst}, {self.mib_s:,.0f} MiB/s)"
 
@@ -72,7 +72,9 @@ def storage_rates(text: object, as_of: str | None = None, instance: str | None =
         cost = core.storage_cost(text)["ios_per_write"]
     iops = float(sum(member["iops"] for member in limits))
     burst = float(sum((member["io_burst"] or {}).get("iops", member["iops"]) for member in limits))
-    rate = float(sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in limits))
+    rate = float(
+        sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in limits)
+    )
     types = tuple(dict.fromkeys(member["spec"]["volume_type"] for member in limits))
     local = "instance-store" in types
     if host is not None and not local:
@@ -80,7 +82,9 @@ def storage_rates(text: object, as_of: str | None = None, instance: str | None =
             iops, burst = min(iops, cap), min(burst, host["max_iops"] or cap)
         if cap := host["baseline_bytes_s"]:
             rate = min(rate, cap)
-    return StorageRates(text, types, len(limits), parsed["raid"], iops, burst, rate, cost, float(parsed["usable_gib"]), local)
+    return StorageRates(
+        text, types, len(limits), parsed["raid"], iops, burst, rate, cost, float(parsed["usable_gib"]), local
+    )
 
 
 @dataclass(frozen=True)
@@ -187,8 +191,9 @@ def _check_folder(what: str, folder: object) -> None:
     """Paths go into an option file: one line, and nothing it would read as something else."""
     if folder is None:
         return
-    plain = isinstance(folder, str) and folder.startswith("/") and folder.isprintable() and len(folder) <= 400
-    if not plain or any(character in folder for character in "\"'\\#;"):
+    text = folder if isinstance(folder, str) else ""
+    plain = text.startswith("/") and text.isprintable() and len(text) <= 400
+    if not plain or any(character in text for character in "\"'\\#;"):
         rule = "must be an absolute path without quotes, backslashes, # and ;"
         raise InputError(f"{what} {folder!r:.80}", rule, DOC, "For example /var/lib/mysql-log.")
 

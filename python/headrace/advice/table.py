@@ -14,7 +14,7 @@ from headrace.advice.model import RISKS, ServerVersion
 GROUPS = ("Memory", "Files and I/O", "Flushing", "Redo log and commits", "Replication", "MyRocks", "Host")
 KINDS = ("bytes", "count", "switch", "word", "path", "text")
 APPLIES_TO = ("server", "sources", "replicas", "client", "host")
-KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule", "source")
+KEYS = ("group", "engine", "kind", "risk", "applies_to", "effect", "rule")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class ParameterName:
     source: str
 
     def holds(self, server: ServerVersion) -> bool:
-        """Whether it is this server's name. Percona ServerVersion has MySQL's names."""
+        """Whether it is this server's name. Percona Server has MySQL's names."""
         flavors = ("mysql", "percona") if server.flavor == "percona" else (server.flavor,)
         return self.flavor in flavors and server.between(self.first, self.last)
 
@@ -69,7 +69,7 @@ class ServerParameter:
 
 @cache
 def _document() -> dict:
-    return tomllib.loads((files(__package__) / "parameters.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files("headrace.advice") / "parameters.toml").read_text(encoding="utf-8"))
 
 
 @cache
@@ -82,27 +82,29 @@ def sources() -> dict[str, str]:
 def parameters() -> dict[str, ServerParameter]:
     """All parameters by id, in the order of the file."""
     names: dict[str, list[ParameterName]] = {}
-    for row in csv.DictReader((files(__package__) / "names.csv").read_text(encoding="utf-8").splitlines()):
+    for row in csv.DictReader((files("headrace.advice") / "names.csv").read_text(encoding="utf-8").splitlines()):
         names.setdefault(row["parameter"], []).append(ParameterName(**row))
     found = {}
     for key, entry in _document().items():
         if key == "sources":
             continue
-        fields = {name: entry[name] for name in KEYS} | {"source": tuple(entry["source"])}
-        found[key] = ServerParameter(id=key, names=tuple(names.get(key, ())), **fields)
-        assert found[key].risk in RISKS, key
+        fields = {name: entry[name] for name in KEYS}
+        assert fields["risk"] in RISKS, key
+        found[key] = ServerParameter(key, **fields, source=tuple(entry["source"]), names=tuple(names.get(key, ())))
     return found
 
 
-# Names under which servers show or take a parameter beside those of names.csv.
+# More names under which servers show or take a parameter.
 ALSO = {
-    "tx_isolation": "transaction_isolation",  # the variable up to MySQL 5.7 and MariaDB 11.0; the option was transaction_isolation there too
-    "slave_parallel_workers": "replica_parallel_workers",  # an alias of slave_parallel_threads in MariaDB
+    # The variable up to MySQL 5.7 and MariaDB 11.0; the option was transaction_isolation already.
+    "tx_isolation": "transaction_isolation",
+    # In MariaDB an alias of slave_parallel_threads.
+    "slave_parallel_workers": "replica_parallel_workers",
     "log_bin_basename": "log_bin",
 }
 
 
 @cache
 def ids_by_name() -> dict[str, str]:
-    """ServerParameter of every name, old or new, with underscores."""
+    """The parameter of every name, old or new, with underscores."""
     return {name.name: name.parameter for parameter in parameters().values() for name in parameter.names} | ALSO

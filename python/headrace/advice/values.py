@@ -22,8 +22,8 @@ def as_number(text: str | None) -> float | None:
     if size is not None:
         return size
     try:
-        return float(text)
-    except (TypeError, ValueError):
+        return float(text or "")
+    except ValueError:
         return None
 
 

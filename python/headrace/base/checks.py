@@ -40,7 +40,7 @@ def shown(value: object, limit: int = 60) -> str:
 
 def did_you_mean(word: object, choices) -> str:
     """`Did you mean X?`, or "" when nothing is near. The rule of the core: what differs in digits
-    only, or in the number of its parts, is no slip."""
+    only, or in the number of its parts, was not mistyped."""
     from difflib import get_close_matches
 
     given = shown(word, 100).strip("'\"")

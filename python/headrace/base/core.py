@@ -1,6 +1,7 @@
 """The compiled core, and its refusals as errors of ours.
 
-Every other module takes the core from here: `from headrace.base import core`. What it offers stands in `headrace/_core.pyi`.
+Every other module takes the core from here: `from headrace.base import core`. What it offers stands
+in `headrace/_core.pyi`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ HEAD_CHARACTERS = 200_000
 
 # (format or None, what to call it, what gives it away). The first match wins.
 SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
-    # \s also matches line ends, and "^\s*" over many empty lines takes quadratic time: blanks are meant.
+    # \s also matches line ends, and "^\s*" over many empty lines takes quadratic time: blanks are
+    # meant.
     (kind, name, re.compile(sign.replace(r"\s", r"[ \t]"), re.MULTILINE))
     for kind, name, sign in (
         (None, OWN_FILE, r'^\s*format\s*=\s*"headrace-workload"'),
@@ -29,7 +30,11 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
         (None, "iostat of BSD or macOS", r"\bKB/t\b"),
         (None, "pidstat", r"\bUID\s+PID\b"),
         (None, "mpstat", r"\bCPU\s+%usr\b"),
-        (None, "sar, but not its disk report (sar -d)", r"^\S+( [AaPp][Mm])?\s+(CPU\s+%user|kbmemfree|IFACE|runq-sz|tps\s+rtps)"),
+        (
+            None,
+            "sar, but not its disk report (sar -d)",
+            r"^\S+( [AaPp][Mm])?\s+(CPU\s+%user|kbmemfree|IFACE|runq-sz|tps\s+rtps)",
+        ),
         (None, "dstat", r"-total-cpu-usage-|-dsk/total-|\"total cpu usage\""),
         (None, "nmon", r"^AAA,progname,"),
         (None, "pt-diskstats", r"\brd_s\s+rd_avkb\b"),
@@ -47,7 +52,8 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
 
 
 def detect(text: str) -> tuple[str | None, str | None]:
-    """(format that can read it or None, what it looks like or None), from the first 200,000 characters."""
+    """(format that can read it or None, what it looks like or None), from the first 200,000
+    characters."""
     head = text[:HEAD_CHARACTERS]
     for kind, name, sign in SIGNS:
         if sign.search(head):

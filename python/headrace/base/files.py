@@ -1,4 +1,5 @@
-"""Files read with a limit of their size and written as a whole, and the words of what goes wrong with them."""
+"""Files read with a limit of their size and written as a whole, and the words of what goes wrong
+with them."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ DOC = "docs/reference/workload-file.md"
 
 
 def path_of(name: object) -> Path:
-    """A file's name as a path. Raises InputError for what is no name."""
+    """A file's name as a path. Raises InputError for what cannot be one."""
     if isinstance(name, (str, os.PathLike)) and not isinstance(name, bytes):
         return Path(name)
-    raise InputError(repr(name)[:60], "is no file name", DOC, "Name a file.")
+    raise InputError(repr(name)[:60], "is not a file name", DOC, "Name a file.")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -50,7 +51,8 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name beside it, then rename: a reader sees the old one or the new one.
+    """Write a file under a temporary name next to it, then rename: a reader sees the
+    old one or the new one.
 
     A symbolic link stays one: the file it points to is written.
     """
@@ -58,8 +60,11 @@ def write_whole(path: Path, content: bytes) -> None:
     try:
         if path.is_symlink():
             path = path.resolve(strict=False)
-        if path.exists() and not path.is_file():  # renaming would put a file in the place of /dev/null
-            raise CouldNotRun(str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file.")
+        # Renaming would put a file in the place of /dev/null.
+        if path.exists() and not path.is_file():
+            raise CouldNotRun(
+                str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file."
+            )
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -69,11 +74,14 @@ def write_whole(path: Path, content: bytes) -> None:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes it private; a workload file is not
         os.replace(temporary, path)
-    except (OSError, ValueError, RuntimeError) as error:  # ValueError: a NUL in the name; RuntimeError: links in a circle
+    # ValueError: a NUL in the name; RuntimeError: links in a circle.
+    except (OSError, ValueError, RuntimeError) as error:
         raise CouldNotRun(
-            short_name(path), f"cannot be written: {reason_of(error)}", "operating system",
+            short_name(path),
+            f"cannot be written: {reason_of(error)}",
+            "operating system",
             hint_of(error, "Check the folder, its permissions and the space left."),
-        ) from None  # fmt: skip
+        ) from None
     finally:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)

@@ -1,10 +1,116 @@
-"""What this machine has, by its /proc."""
+"""What this machine has: programs with their versions, and memory."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+from dataclasses import dataclass
+
+from headrace.base.processes import Command, run_to_end
 from headrace.errors import CouldNotRun
 
+# How long a program may take to say its version: a guess, far above the 0.1 s of a loaded machine.
+VERSION_S = 10.0
 MEMORY_FILE = "/proc/meminfo"
+
+
+class NotInstalled(CouldNotRun):
+    """A program is not there at all."""
+
+
+@dataclass(frozen=True)
+class ToolKind:
+    """How a tool is recognised. `names`: tried in this order. `version`: its number in what
+    `--version` prints. `least`: the oldest one whose output is read here. `package`: of Debian."""
+
+    names: tuple[str, ...]
+    version: str
+    least: tuple[int, ...]
+    package: str
+    used_by: str
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A program that was found."""
+
+    name: str
+    path: str
+    version: str
+
+
+TOOLS = {
+    "sysbench": ToolKind(
+        ("sysbench",), r"sysbench (\d+(?:\.\d+)+)", (1, 0), "sysbench", "sysbench-oltp, sysbench-fileio, tpcc"
+    ),
+    "fio": ToolKind(("fio",), r"fio-(\d+(?:\.\d+)+)", (3, 0), "fio", "fio, headrace lab verify"),
+    # MySQL: "mysqlslap Ver 8.0.36 for Linux"; MariaDB: "mysqlslap Ver 1.0 Distrib 10.11.6-MariaDB".
+    "mysqlslap": ToolKind(
+        ("mariadb-slap", "mysqlslap"), r"(?:Distrib |from |Ver )(\d+\.\d+\.\d+(?:-MariaDB)?)", (5, 5),
+        "mariadb-client", "mysqlslap",
+    ),
+}  # fmt: skip
+
+
+def which(name: str) -> str | None:
+    """Where a program is. sbin counts even when it is not in PATH: what is run there runs as
+    root."""
+    return shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin:/sbin")
+
+
+def required(name: str, package: str) -> str:
+    """Where a program is. Raises NotInstalled, which names the package of Debian."""
+    found = which(name)
+    if found is None:
+        raise NotInstalled(name, "is not installed", "", f"apt-get install {package}")
+    return found
+
+
+def find_tool(name: str) -> Tool:
+    """The tool `name` of TOOLS. Raises CouldNotRun when it is missing, silent, or too old."""
+    kind = TOOLS[name]
+    path = next(filter(None, (shutil.which(candidate) for candidate in kind.names)), None)
+    install = f"apt-get install {kind.package}"
+    if path is None:
+        raise NotInstalled(name, "is not installed", "", install)
+    asked = run_to_end(
+        Command((path, "--version"), what=f"{path} --version"), VERSION_S, f"Install it again: {install}"
+    )
+    match = re.search(kind.version, asked.output + asked.errors)
+    if match is None:
+        first = (asked.output + asked.errors).strip().partition("\n")[0][:80] or "nothing"
+        raise CouldNotRun(path, f"does not tell a version known here: {first}", "", f"Is it {name}? {install}")
+    if tuple(int(part) for part in re.findall(r"\d+", match[1])) < kind.least:
+        oldest = ".".join(map(str, kind.least))
+        raise CouldNotRun(f"{path} {match[1]}", f"is too old: {oldest} or newer is read here", "", install)
+    return Tool(name, path, match[1])
+
+
+@dataclass(frozen=True)
+class ToolState:
+    """`state`: fine, missing, or unfit (too old, or does not answer); `hint`: what to do."""
+
+    tool: str
+    state: str
+    version: str
+    path: str
+    used_by: str
+    hint: str
+
+
+def tools() -> list[ToolState]:
+    """The state of every tool the benchmarks use."""
+    found = []
+    for name, kind in TOOLS.items():
+        try:
+            tool = find_tool(name)
+            found.append(ToolState(name, "fine", tool.version, tool.path, kind.used_by, ""))
+        except NotInstalled as lack:
+            found.append(ToolState(name, "missing", "", "", kind.used_by, lack.hint))
+        except CouldNotRun as lack:
+            found.append(ToolState(name, "unfit", "", lack.value, kind.used_by, f"{lack.rule}: {lack.hint}"))
+    return found
 
 
 def memory_bytes(field: str) -> float:

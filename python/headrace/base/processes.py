@@ -16,7 +16,6 @@ import os
 import re
 import select
 import selectors
-import shutil
 import signal
 import subprocess
 import threading
@@ -25,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from headrace.errors import CouldNotRun
 
@@ -34,8 +34,6 @@ STOP_GRACE_S = 5.0
 TICK_S = 0.25
 # Between two looks whether a process has gone: a guess, short against every wait it ends.
 LOOK_EVERY_S = 0.05
-# How long a program may take to say its version: a guess, far above the 0.1 s of a loaded machine.
-VERSION_S = 10.0
 # A line that is longer is cut, so that a tool which never ends its line cannot fill the memory.
 MAX_LINE_BYTES = 1 << 20
 READ_BYTES = 65_536
@@ -48,105 +46,6 @@ PRIVATE_ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "LC_ALL": "C",
 }
-
-
-# --- finding --------------------------------------------------------------------------------------
-
-
-class NotInstalled(CouldNotRun):
-    """A program is not there at all."""
-
-
-@dataclass(frozen=True)
-class ToolKind:
-    """How a tool is recognised. `names`: tried in this order. `version`: its number in what
-    `--version` prints. `least`: the oldest one whose output is read here. `package`: of Debian."""
-
-    names: tuple[str, ...]
-    version: str
-    least: tuple[int, ...]
-    package: str
-    used_by: str
-
-
-@dataclass(frozen=True)
-class Tool:
-    """A program that was found."""
-
-    name: str
-    path: str
-    version: str
-
-
-TOOLS = {
-    "sysbench": ToolKind(
-        ("sysbench",), r"sysbench (\d+(?:\.\d+)+)", (1, 0), "sysbench", "sysbench-oltp, sysbench-fileio, tpcc"
-    ),
-    "fio": ToolKind(("fio",), r"fio-(\d+(?:\.\d+)+)", (3, 0), "fio", "fio, headrace lab verify"),
-    # MySQL: "mysqlslap Ver 8.0.36 for Linux"; MariaDB: "mysqlslap Ver 1.0 Distrib 10.11.6-MariaDB".
-    "mysqlslap": ToolKind(
-        ("mariadb-slap", "mysqlslap"), r"(?:Distrib |from |Ver )(\d+\.\d+\.\d+(?:-MariaDB)?)", (5, 5),
-        "mariadb-client", "mysqlslap",
-    ),
-}  # fmt: skip
-
-
-def which(name: str) -> str | None:
-    """Where a program is. sbin counts even when it is not in PATH: what is run there runs as
-    root."""
-    return shutil.which(name, path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin:/sbin")
-
-
-def required(name: str, package: str) -> str:
-    """Where a program is. Raises NotInstalled, which names the package of Debian."""
-    found = which(name)
-    if found is None:
-        raise NotInstalled(name, "is not installed", "", f"apt-get install {package}")
-    return found
-
-
-def find_tool(name: str) -> Tool:
-    """The tool `name` of TOOLS. Raises CouldNotRun when it is missing, silent, or too old."""
-    kind = TOOLS[name]
-    path = next(filter(None, (shutil.which(candidate) for candidate in kind.names)), None)
-    install = f"apt-get install {kind.package}"
-    if path is None:
-        raise NotInstalled(name, "is not installed", "", install)
-    asked = run_to_end(Command((path, "--version"), what=f"{path} --version"), VERSION_S, f"Install it anew: {install}")
-    match = re.search(kind.version, asked.output + asked.errors)
-    if match is None:
-        first = (asked.output + asked.errors).strip().partition("\n")[0][:80] or "nothing"
-        raise CouldNotRun(path, f"does not tell a version known here: {first}", "", f"Is it {name}? {install}")
-    if tuple(int(part) for part in re.findall(r"\d+", match[1])) < kind.least:
-        oldest = ".".join(map(str, kind.least))
-        raise CouldNotRun(f"{path} {match[1]}", f"is too old: {oldest} or newer is read here", "", install)
-    return Tool(name, path, match[1])
-
-
-@dataclass(frozen=True)
-class ToolState:
-    """`state`: fine, missing, or unfit (too old, or does not answer); `hint`: what to do."""
-
-    tool: str
-    state: str
-    version: str
-    path: str
-    used_by: str
-    hint: str
-
-
-def tools() -> list[ToolState]:
-    """The state of every tool the benchmarks use."""
-    found = []
-    for name, kind in TOOLS.items():
-        try:
-            tool = find_tool(name)
-            found.append(ToolState(name, "fine", tool.version, tool.path, kind.used_by, ""))
-        except NotInstalled as lack:
-            found.append(ToolState(name, "missing", "", "", kind.used_by, lack.hint))
-        except CouldNotRun as lack:
-            found.append(ToolState(name, "unfit", "", lack.value, kind.used_by, f"{lack.rule}: {lack.hint}"))
-    return found
 
 
 # --- to the end, or line by line ------------------------------------------------------------------
@@ -182,7 +81,7 @@ class Command:
 
     def started(self, stdout: int, stderr: int) -> subprocess.Popen[bytes]:
         """The process. Raises CouldNotRun when it cannot be started."""
-        account: dict = {}
+        account: dict[str, Any] = {}
         if self.user is not None:
             account = {"user": self.user.uid, "group": self.user.gid, "extra_groups": [], "umask": 0o027}
         inherited = os.environ if self.user is None else PRIVATE_ENVIRONMENT
@@ -191,7 +90,7 @@ class Command:
                 stdin = stack.enter_context(open(self.stdin, "rb")) if self.stdin else subprocess.DEVNULL
                 # In a session of its own: Ctrl-C on the terminal reaches headrace alone, which then
                 # ends the program when it has what it measured.
-                return subprocess.Popen(
+                return subprocess.Popen[bytes](
                     self.words,
                     cwd=self.folder,
                     env={**inherited, **self.environment},
@@ -413,7 +312,7 @@ def runs(process: Process | None) -> bool:
 def with_argument(argument: str, user: User) -> Process | None:
     """A process of `user` that was started with exactly this argument.
 
-    It finds the one whose starter was killed before it could note the id.
+    It finds a process whose starter was killed before it could note the id.
     """
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -535,7 +434,7 @@ class Interrupts:
 # How many lines are shown, and how much of each: what fits an error message.
 MOST_LINES, LINE_CHARACTERS = 4, 240
 LAST_LINES = 3
-# The stamp of a server's log: time, and the thread where there is one. The second form is that of
+# The stamp of a server's log: time, and the thread if it has one. The second form is that of
 # MariaDB's crash handler.
 STAMP = re.compile(r"^\d{4}-\d\d-\d\d[ T]\d+:\d\d:\d\d(?:\.\d+)?Z? +\d+ |^\d{6} +\d+:\d\d:\d\d ")
 # Lines that are errors by their form or by the words of the operating system.

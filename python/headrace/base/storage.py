@@ -1,8 +1,9 @@
 """Storage as a value: one volume or an array, read from the notation that is the same everywhere,
-and where it stands beside an instance and a log volume.
+and where it stands: on which instance, with which log volume.
 
     TYPE:SIZE_GIB[:IOPS[:MIB_S]]       gp2:1000   io1:1024:10000   gp3:500:6000:250
-    an array in front of it            2xgp2:1700 (RAID 0)   raid10:4xgp3:500   raid0:gp2:100+gp2:200@512k
+    an array in front of it            2xgp2:1700 (RAID 0)   raid10:4xgp3:500
+                                       raid0:gp2:100+gp2:200@512k
     [INSTANCE/]DATA[,log=LOG]          m5.4xlarge/io1:400:9000,log=gp3:20
 
 `+` has one meaning: it joins unlike members of an array. The core reads and writes the notation;
@@ -94,7 +95,7 @@ class Storage:
         return sum(member.size_gib for member in self.members)
 
     def with_iops(self, iops: int | None) -> Storage:
-        """The same with so many IOPS provisioned for each member; None: what the type includes.
+        """The same with these IOPS provisioned for each member; None: what the type includes.
         Raises InputError."""
         return self._with(iops=iops)
 

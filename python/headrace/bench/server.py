@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from headrace.base.units import GIB
 from headrace.bench.target import DOC, Target
-from headrace.connect.address import connect
+from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
 
 # Names that may stand in a statement between backquotes.
@@ -23,19 +23,24 @@ def cursor_on(target: Target, database: bool = True):
     """A cursor; errors of statements as CouldNotRun with the server's own words."""
     import pymysql
 
-    address = target.address if database else target.address.with_database(None)
+    address = target.server if database else target.server.with_database(None)
     connection = connect(address, ANSWER_S)
     try:
         with connection, connection.cursor() as cursor:
             yield cursor
     except pymysql.err.MySQLError as error:
-        words = "".join(character if character.isprintable() else "?" for character in str(error.args[-1] if error.args else error)[:200])
-        raise CouldNotRun(target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", "") from None
+        words = "".join(
+            character if character.isprintable() else "?"
+            for character in str(error.args[-1] if error.args else error)[:200]
+        )
+        raise CouldNotRun(
+            target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", ""
+        ) from None
 
 
 def require_database(name: str, target: Target) -> None:
-    """Raises InputError when the target is no server, or its address names no database fit for test
-    tables."""
+    """Raises InputError when the target is not a server, or its address does not name a database
+    fit for test tables."""
     if target.address is None:
         raise InputError(target.label, f"{name} needs a server", DOC, "Give an address: mysql://USER@HOST/DATABASE.")
     database = target.address.database
@@ -58,10 +63,10 @@ def require_database(name: str, target: Target) -> None:
 def create_database(target: Target) -> bool:
     """Makes the database when it is missing; whether it was made."""
     with cursor_on(target, database=False) as cursor:
-        cursor.execute("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (target.address.database,))
+        cursor.execute("SELECT 1 FROM information_schema.schemata WHERE schema_name = %s", (target.database,))
         if cursor.fetchone():
             return False
-        cursor.execute(f"CREATE DATABASE `{target.address.database}`")
+        cursor.execute(f"CREATE DATABASE `{target.database}`")
     return True
 
 
@@ -69,8 +74,11 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
     """Tables of the database whose whole name matches: name to engine."""
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
-            ("SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"),
-            (target.address.database,),
+            (
+                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = "
+                "'BASE TABLE'"
+            ),
+            (target.database,),
         )
         return {str(name): str(engine) for name, engine in cursor.fetchall() if re.fullmatch(pattern, str(name))}
 
@@ -84,7 +92,7 @@ def table_rows(target: Target, table: str, exact: bool = False) -> int:
 
 # File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name
 # the first table differently.
-SIZES = {
+SIZES: dict[str | None, tuple[str, ...]] = {
     "innodb": (
         "SELECT SUM(file_size) FROM information_schema.innodb_tablespaces WHERE name LIKE %s",
         "SELECT SUM(file_size) FROM information_schema.innodb_sys_tablespaces WHERE name LIKE %s",
@@ -99,8 +107,8 @@ def data_gib(target: Target) -> float | None:
     estimate; None when neither is known."""
     import pymysql
 
-    database = target.address.database
-    connection = connect(target.address.with_database(None), ANSWER_S)
+    database = target.database
+    connection = connect(target.server.with_database(None), ANSWER_S)
     with connection, connection.cursor() as cursor:
         for query in SIZES[target.engine]:
             try:
@@ -110,6 +118,8 @@ def data_gib(target: Target) -> float | None:
                     return float(size) / GIB
             except pymysql.err.MySQLError:
                 continue
-        cursor.execute("SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,))
+        cursor.execute(
+            "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,)
+        )
         size = cursor.fetchone()[0]
     return None if not size else float(size) / GIB

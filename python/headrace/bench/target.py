@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headrace.base.units import GIB
-from headrace.connect.address import Address, connect
+from headrace.connect import Address, connect
 from headrace.errors import InputError
 from headrace.lab.place import Place
 
@@ -49,6 +49,24 @@ class Target:
     def label(self) -> str:
         """What is measured, without any secret."""
         return self.address.label if self.address is not None else str(self.folder)
+
+    @property
+    def server(self) -> Address:
+        """The address of a target that is a server."""
+        assert self.address is not None, self.label
+        return self.address
+
+    @property
+    def database(self) -> str:
+        """The name of the database that a server's address names."""
+        assert self.server.database is not None, self.label
+        return self.server.database
+
+    @property
+    def files(self) -> Path:
+        """The folder, or device, of a target that is none of a server."""
+        assert self.folder is not None, self.label
+        return self.folder
 
     def record(self) -> dict:
         """What a run keeps of it; no password is in it."""
@@ -94,7 +112,10 @@ def server_target(
         check_storage(spec)
     with connect(address.with_database(None)) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES")
-        config = {str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value) for name, value in cursor.fetchall()}
+        config = {
+            str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value)
+            for name, value in cursor.fetchall()
+        }
     engine = engine or ("myrocks" if config.get("default_storage_engine", "").lower() == "rocksdb" else "innodb")
     if engine not in ("innodb", "myrocks"):
         raise InputError(f"engine {engine[:40]}", "must be innodb or myrocks", DOC)
@@ -129,7 +150,9 @@ def file_target(
     check_storage(storage)
     path = Path(folder).absolute()
     if not path.is_dir() and not path.is_block_device():
-        raise InputError(str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it.")
+        raise InputError(
+            str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it."
+        )
     found = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
     return Target(
         folder=path,
@@ -143,7 +166,7 @@ def file_target(
 
 
 def check_storage(spec: str | None) -> None:
-    """Raises InputError for what is no storage notation."""
+    """Raises InputError for what is not storage notation."""
     from headrace.base import core
     from headrace.base.core import core_errors
 

@@ -2,69 +2,82 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration import cycle, scatter, shape
+from headrace.calibration import cycle, popularity, scatter
 from headrace.calibration.fit import Fit, fit
-from headrace.calibration.observe import Observation, observe
-from headrace.calibration.processors import Processors, processors
+from headrace.calibration.observations import Observation, observe
+from headrace.calibration.prior import prior
+from headrace.calibration.processor_time import ProcessorTime, processor_time
 from headrace.calibration.runs import Run
-from headrace.calibration.standard import standard
 from headrace.errors import InputError
 from headrace.workload.parameters import CPU_SPREAD, of_engine, value
 
 DOC = "docs/reference/run-description.md"
 # Fewer than this tell neither a mean nor its scatter.
 LEAST_SECONDS = 120.0
-LEAST_TRANSACTIONS = 2_000.0
-# Fewer windows than this are a few bins at best.
-LEAST_WINDOWS = 12
+LEAST_TRANSACTIONS = 2_000.0  # a guess
 # What runs of one workload share.
 SAME = ("engine", "benchmark", "data", "script", "distribution")
 # Rounds of fit and shape: the third moves no figure by more than 0.2 %.
 ROUNDS = 3
-# A parameter is told by the runs when they leave less of its spread than this; by them and the standard benchmark when less than that.
+# A parameter is told by the runs when they leave less of its spread than this; by them and the
+# standard benchmark when less than that.
 TOLD_BY_RUNS, TOLD_BY_BOTH = 0.5, 0.85
-# Where least squares end depends on how the linear algebra of the machine rounds: by 1e-8 of a value between OpenBLAS's kernels for Haswell, Sandybridge, Nehalem and Prescott (the example
-# run). What a calibration states is therefore rounded: values to five significant digits (none is known to better than 1 %), covariances, in units of the spreads before, to five decimals.
-# A number then differs between machines only where it lies within that 1e-8 of an edge; of all numbers of the example, one does in one calibration of 100.
+# Where least squares end depends on how the linear algebra of the machine rounds: by 1e-8 of a
+# value between OpenBLAS's kernels for Haswell, Sandybridge, Nehalem and Prescott (the example run).
+# What a calibration states is therefore rounded: values to five significant digits (none is known
+# to better than 1 %), covariances, in units of the spreads before, to five decimals.
+# A number then differs between machines only where it lies within that 1e-8 of an edge; of all
+# numbers of the example, one does in one calibration of 100.
 STATED_DIGITS, COVARIANCE_DECIMALS = 5, 5
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """`database` for the core, `fit` with the covariance of its parameters, the `cycle` if one was found, and what a reader must know (`notes`)."""
+    """`database` for the core, `fit` with the covariance of its parameters, the `cycle` if one was
+    found, and what a reader must know (`notes`)."""
 
     engine: str
     database: dict
     fit: Fit
-    cycle: cycle.Cycle | None
+    cycle: cycle.CompactionCycle | None
     notes: tuple[str, ...]
     observations: tuple[Observation, ...]
-    processors: Processors | None = None
+    processors: ProcessorTime | None = None
 
 
-def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS) -> Calibrated:
-    """Fits one database to runs of the same benchmark, data and engine. Raises InputError where they cannot belong together or are too short (`least_seconds`)."""
+def calibrate(
+    runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS
+) -> Calibrated:
+    """Fits one database to runs of the same benchmark, data and engine.
+
+    Raises InputError where they cannot belong together or are too short (`least_seconds`).
+    """
     _check(runs, least_seconds)
     first = runs[0]
     engine = first.engine
     observations = [observe(run) for run in runs]
-    begin = standard(first)
-    compacts = begin["compaction"] is not None  # a script that only reads does not, in MyRocks either
+    begin = prior(first)
+    # a script that only reads does not, in MyRocks either
+    compacts = begin["compaction"] is not None
     if compacts:
         _expect_cycle(begin, first)
     # Measured with doublewrite and pages of 16 KiB.
     usual = begin["writes"]["doublewrite"] and first.settings.get("page_kib", 16) == 16
     kib_known = engine == "innodb" and first.benchmark.name == "sysbench-tpcc" and usual
-    base, found, ring, fitted, busy = begin, shape.NONE, None, None, processors(runs)
+    base, found, ring, busy = begin, popularity.NONE, None, processor_time(runs)
+    fitted, deltas = None, None
     for turn in range(ROUNDS):
-        fitted = fit(base | {"shape": found}, engine, observations, None if fitted is None else fitted.deltas, kib_known, busy)
+        fitted = fit(base | {"shape": found}, engine, observations, deltas, kib_known, busy)
+        deltas = fitted.deltas
         progress((turn + 0.5) / ROUNDS)
         if compacts:
             ring = cycle.find(
@@ -73,42 +86,40 @@ def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: 
                 begin["compaction"]["period_tx"],
             )
             if ring is not None:
-                base = base | {
-                    "compaction": {
-                        **base["compaction"],
-                        "period_tx": ring.period_tx,
-                        "first_tx": ring.first_tx,
-                        "profile": list(ring.profile),
-                    }
-                }
+                base = base | {"compaction": base["compaction"] | ring.as_core()}
         period = base["compaction"]["period_tx"] if compacts else None
-        more = shape.unexplained(fitted.database, observations, period)
-        found = shape.product(found, more)
+        more = popularity.popularity_scale(fitted.database, observations, period)
+        found = popularity.product(found, more)
         progress((turn + 1.0) / ROUNDS)
-    database = fitted.database | {"shape": found}
+    assert fitted is not None  # ROUNDS is at least one
+    database = copy.deepcopy(fitted.database) | {"shape": found}
     if ring is not None:
-        database["compaction"] = {
-            **database["compaction"],
-            "period_tx": ring.period_tx,
-            "first_tx": ring.first_tx,
-            "profile": list(ring.profile),
-        }
+        database["compaction"] |= ring.as_core()
     database["noise"] = scatter.scatter(database, observations)
-    database["clients"] = {
-        **database["clients"],
-        "p95_over_mean": scatter.p95_over_mean(observations, database["clients"]["p95_over_mean"]),
-    }
+    clients = database["clients"]
+    clients["p95_over_mean"] = scatter.p95_over_mean(observations, clients["p95_over_mean"])
     database = _stated(database, begin)
     spreads = np.array([parameter.spread for parameter in of_engine(engine)])
     units = np.outer(spreads, spreads)
     fitted = replace(fitted, covariance=np.round(fitted.covariance / units, COVARIANCE_DECIMALS) * units)
-    return Calibrated(engine, database, fitted, ring, tuple(_notes(runs, observations, database, fitted, busy)), tuple(observations), busy)
+    return Calibrated(
+        engine,
+        database,
+        fitted,
+        ring,
+        tuple(_notes(runs, observations, database, fitted, busy)),
+        tuple(observations),
+        busy,
+    )
 
 
-def _stated(found: object, before: object) -> object:
-    """What was found, its numbers to STATED_DIGITS; those that are as before (sizes, limits, settings) stay whole."""
+def _stated(found: Any, before: Any) -> Any:
+    """What was found, its numbers to STATED_DIGITS; those that are as before (sizes, limits,
+    settings) stay whole."""
     if isinstance(found, dict):
-        return {key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in found.items()}
+        return {
+            key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in found.items()
+        }
     if isinstance(found, (list, tuple)):
         known = before if isinstance(before, (list, tuple)) and len(before) == len(found) else [None] * len(found)
         return [_stated(item, old) for item, old in zip(found, known, strict=True)]
@@ -116,7 +127,8 @@ def _stated(found: object, before: object) -> object:
 
 
 def identified(result: Calibrated) -> list[dict]:
-    """One row per parameter: `name`, `words`, `value`, `spread` (relative, one standard deviation), `before` (the same with no run), `from` (what it was identified from)."""
+    """One row per parameter: `name`, `words`, `value`, `spread` (relative, one standard deviation),
+    `before` (the same with no run), `from` (what it was identified from)."""
     rows = []
     for index, parameter in enumerate(of_engine(result.engine)):
         spread = math.sqrt(max(0.0, float(result.fit.covariance[index, index])))
@@ -124,14 +136,22 @@ def identified(result: Calibrated) -> list[dict]:
         origin = (
             "the runs"
             if narrowed < TOLD_BY_RUNS
-            else "the runs and the standard benchmark"
+            else "the runs and the prior (standard benchmark)"
             if narrowed < TOLD_BY_BOTH
-            else "the standard benchmark: the runs do not tell"
+            else "prior (standard benchmark); these runs do not constrain it"
         )
         if parameter.name == "cpu_ms" and result.processors is not None:
-            origin = f"processors at work beside {', '.join(result.processors.runs)}"
-        rows.append({"name": parameter.name, "words": parameter.words, "value": value(result.database, parameter), "spread": min(spread, parameter.spread),
-                     "before": parameter.spread, "from": origin})  # fmt: skip
+            origin = f"processors at work during {', '.join(result.processors.runs)}"
+        rows.append(
+            {
+                "name": parameter.name,
+                "words": parameter.words,
+                "value": value(result.database, parameter),
+                "spread": min(spread, parameter.spread),
+                "before": parameter.spread,
+                "from": origin,
+            }
+        )
     return rows
 
 
@@ -150,22 +170,18 @@ def _check(runs: list[Run], least_seconds: float) -> None:
     for run in runs:
         for what, here, there in zip(SAME, _same(run), _same(first), strict=True):
             if here != there:
-                raise InputError(
-                    f"{run.name}: {what} = {here}",
-                    f"must be {there}, as in {first.name}: one workload has one",
-                    DOC,
-                    "Calibrate them apart.",
-                )
+                rule = f"must be {there}, as in {first.name}: one workload has one"
+                hint = "Calibrate them apart."
+                raise InputError(f"{run.name}: {what} = {here}", rule, DOC, hint)
         if run.span_s < least_seconds or run.transactions < least_tx:
             missing = max(least_seconds - run.span_s, (least_tx / max(run.transactions, 1e-9) - 1.0) * run.span_s)
-            raise InputError(
-                f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions",
-                f"too short to identify anything: at least {least_seconds:.0f} s and {least_tx:,.0f} transactions",
-                DOC,
+            rule = f"too short to identify anything: at least {least_seconds:.0f} s and {least_tx:,.0f} transactions"
+            hint = (
                 f"Measure about {missing:,.0f} s longer."
                 if math.isfinite(missing) and missing < 1e7
-                else "The run holds no transactions: check the file.",
+                else "The run holds no transactions: check the file."
             )
+            raise InputError(f"{run.name}: {run.span_s:,.0f} s, {run.transactions:,.0f} transactions", rule, DOC, hint)
 
 
 def _expect_cycle(database: dict, run: Run) -> None:
@@ -186,13 +202,16 @@ def _narrowed(found: Fit, engine: str, name: str) -> float:
     return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine)[index].spread
 
 
-def _notes(runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: Processors | None) -> list[str]:
+def _notes(
+    runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: ProcessorTime | None
+) -> list[str]:
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]
         notes.append(
-            f"How busy the processors were is not known: {ms:.3g} ms of a virtual CPU a transaction are the standard benchmark's, known to {CPU_SPREAD:.0%}; "
-            "vmstat or iostat beside a run on a known instance would tell."
+            f"How busy the processors were is not known: {ms:.3g} ms of a virtual CPU "
+            f"a transaction are the standard benchmark's, known to {CPU_SPREAD:.0%}; "
+            "vmstat or iostat during a run on a known instance would tell."
         )
     for run, observation in zip(runs, observations, strict=True):
         curve = core.mysql_warm_up(database, observation.core_run["cache_bytes"])
@@ -201,17 +220,22 @@ def _notes(runs: list[Run], observations: list[Observation], database: dict, fou
         if run.start == "cold" and full and done < 1.2 * full:
             more = (3.0 * full - done) / max(rate, 1e-9)
             notes.append(
-                f"{run.name}: ends after {done:,.0f} transactions, the cache is full at about {full:,.0f}: the steady state was not seen and is the standard benchmark's; "
+                f"{run.name}: ends after {done:,.0f} transactions, the cache is full at about "
+                f"{full:,.0f}: the steady state was not seen and is the standard benchmark's; "
                 f"about {more / 60:,.0f} minutes more would show it."
             )
         if run.start == "warm":
-            notes.append(f"{run.name}: a warm run shows the end of the warm-up only; its beginning is the standard benchmark's.")
+            notes.append(
+                f"{run.name}: a warm run shows the end of the warm-up only; its beginning is the standard benchmark's."
+            )
         if not np.isfinite(observation.iops).any():
             notes.append(
-                f"{run.name}: no disk figures beside the transactions: I/Os per transaction follow from the cap, their parts from the standard benchmark."
+                f"{run.name}: no disk figures with the transactions: I/Os per transaction "
+                "follow from the cap, their parts from the standard benchmark."
             )
     if len({run.threads for run in runs}) == 1 and _narrowed(found, runs[0].engine, "base_ms") >= TOLD_BY_RUNS:
         notes.append(
-            "All runs have the same number of clients: the response time without I/O is the standard benchmark's; a run with a quarter of the clients would tell."
+            "All runs have the same number of clients: the response time without I/O is "
+            "the standard benchmark's; a run with a quarter of the clients would tell."
         )
     return notes

@@ -1,4 +1,6 @@
-"""MyRocks' compaction cycle in a run: its period in transactions, and how I/Os per transaction go through it."""
+"""MyRocks' compaction cycle in a run: its period in transactions, and how I/Os per transaction go
+through it.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +9,40 @@ from dataclasses import dataclass
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration.observe import Observation, modelled_over_measured
+from headrace.calibration.observations import Observation, modelled_over_measured
 
-PARTS = 16
-# Around a moment, so much of a period before and after it is compared; two beginnings are at least so far apart.
+PARTS = 16  # of a period: as fine as windows of the published runs allow
+# Around a moment, so much of a period before and after it is compared; two beginnings are at least
+# so far apart.
 EDGE, APART = 0.12, 0.6
-# Intervals that count lie this near what memtables and trigger say: longer ones are compactions that came late, since the one before was still at work.
+# Intervals that count lie this near what memtables and trigger say: longer ones are compactions
+# that came late, since the compaction before was still at work.
 NEAR = 0.12
-# Fewer intervals than this, or a climb that is not this many standard deviations of chance, are no cycle.
+# Fewer intervals than this, or a climb that is not this many standard deviations of chance, are no
+# cycle.
 LEAST_INTERVALS, LEAST_SIGMAS = 3, 3.0
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per transaction through a period, `intervals` it was told from."""
+class CompactionCycle:
+    """`period_tx`, the transactions `first_tx` at which one begins, the `profile` of I/Os per
+    transaction through a period, `intervals` it was told from."""
 
     period_tx: float
     first_tx: float
     profile: tuple[float, ...]
     intervals: int
 
+    def as_core(self) -> dict:
+        """What a database of the core says of it."""
+        return {"period_tx": self.period_tx, "first_tx": self.first_tx, "profile": list(self.profile)}
 
-def find(database: dict, observations: list[Observation], expected_tx: float) -> Cycle | None:
-    """The cycle common to the runs, or None where it does not show. `expected_tx`: what memtable size, trigger and bytes per transaction say."""
+
+def find(database: dict, observations: list[Observation], expected_tx: float) -> CompactionCycle | None:
+    """The cycle common to the runs, or None where it does not show.
+
+    `expected_tx`: what memtable size, trigger and bytes per transaction say.
+    """
     intervals, profiles, first = [], [], None
     for observation in observations:
         tx, value = _wave(database, observation, expected_tx)
@@ -45,11 +58,14 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
         return None
     period = float(np.median(intervals))
     shape = np.exp(np.mean(profiles, axis=0))
-    return Cycle(period, float(first % period + period), tuple(float(x) for x in shape / shape.mean()), len(intervals))
+    return CompactionCycle(
+        period, float(first % period + period), tuple(float(x) for x in shape / shape.mean()), len(intervals)
+    )
 
 
 def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:
-    """(transactions, log of measured over modelled I/Os per transaction with its trend over one period taken out), from the second period on."""
+    """(transactions, log of measured over modelled I/Os per transaction with its trend over one
+    period taken out), from the second period on."""
     columns = core.mysql_runs(database, [observation.core_run])[0]
     value, _ = modelled_over_measured(columns, observation)
     tx = observation.tx
@@ -69,7 +85,7 @@ def _begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
     if len(tx) < 2 * PARTS:
         return np.array([])
     climb = _mean(tx, value, tx, tx + EDGE * period) - _mean(tx, value, tx - EDGE * period, tx)
-    # What chance does to the difference of two means of so many windows.
+    # What chance does to the difference of two means over that many windows.
     per_edge = max(1.0, EDGE * period / max((tx[-1] - tx[0]) / len(tx), 1e-9))
     chance = float(np.std(np.diff(value))) / np.sqrt(2.0) * np.sqrt(2.0 / per_edge)
     found: list[float] = []

@@ -1,7 +1,8 @@
 """The fit: parameters that make the core's throughput follow the measured one, state by state.
 
-The state (transactions done) is taken from the run, so an error early in the run does not push everything after it out of place. What is asked for is the
-most probable set of parameters given their spreads before; a soft loss keeps a stall or a checkpoint from pulling on them.
+The state (transactions done) is taken from the run, so an error early in the run does not push
+everything after it out of place. What is asked for is the most probable set of parameters given
+their spreads before; a soft loss keeps a stall or a checkpoint from pulling on them.
 """
 
 from __future__ import annotations
@@ -12,27 +13,35 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from headrace.base import core
-from headrace.calibration.observe import GIB, STANDSTILL_SHARE, Observation, held_by_clients, underused
-from headrace.calibration.processors import Processors
+from headrace.base.units import GIB
+from headrace.calibration.observations import STANDSTILL_SHARE, Observation, held_by_clients, underused
+from headrace.calibration.processor_time import ProcessorTime
 from headrace.workload.parameters import applied, of_engine
 
-# How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the same volume an hour later; the published pairs of runs scatter so.
+# How far a bin's mean is off for reasons outside the model, as a relative standard deviation: the
+# same volume an hour later; the published pairs of runs scatter so.
 BIN_SPREAD = 0.05
-# The same where clients or processors hold the run (modelled, or the volumes are seen to do less than they could): I/Os per transaction then show through the latency of the volume alone, which differs by some 20 % from volume to volume.
+# The same where clients or processors hold the run (modelled, or the volumes are seen to do less
+# than they could): I/Os per transaction then show through the latency of the volume alone, which
+# differs by some 20 % from volume to volume.
 WAITING_SPREAD = 0.2
-# InnoDB, sysbench-tpcc: (cache over data, KiB of an I/O). m5 runs with vmstat beside them (pools of 5 and 25 GB over 94 GB: 20.4 and 23.2); c5 (54 over 471 GB): the published knee
-# of gp2 at 2,600 GB (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
+# InnoDB, sysbench-tpcc: (cache over data, KiB of an I/O). m5 runs with vmstat recorded (pools of
+# 5 and 25 GB over 94 GB: 20.4 and 23.2); c5 (54 over 471 GB): the published knee of gp2 at 2,600 GB
+# (160 MiB/s over 7,800 IOPS) says 21.0, io1 under 500 MiB/s (26,000 IOPS) 20.7.
 TPCC_KIB_PER_IO = ((0.053, 20.4), (0.115, 20.85), (0.266, 23.2))
-TPCC_KIB_SPREAD = 0.015
-# They are of the time behind the fill: from so many times its transactions on.
+TPCC_KIB_SPREAD = 0.015  # relative standard deviation: how far these figures lie apart
+# They are of the time after the cache has filled: from this many times the transactions of the
+# fill.
 SETTLED_AFTER = 1.5
-# Bins that err together: residuals of the published runs are correlated over about a tenth of the 90 bins.
+# Bins that err together: residuals of the published runs are correlated over about a tenth of the
+# 90 bins.
 ERR_TOGETHER = 10.0
 
 
 @dataclass(frozen=True)
 class Fit:
-    """`deltas` by parameter (logarithms), their `covariance` in the same order, `database` with them applied."""
+    """`deltas` by parameter (logarithms), their `covariance` in the same order, `database` with
+    them applied."""
 
     names: tuple[str, ...]
     deltas: np.ndarray
@@ -46,9 +55,12 @@ def fit(
     observations: list[Observation],
     start: np.ndarray | None = None,
     kib_known: bool = False,
-    measured_cpu: Processors | None = None,
+    measured_cpu: ProcessorTime | None = None,
 ) -> Fit:
-    """Fits the parameters of `engine` to runs, beginning at `database`. `kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc."""
+    """Fits the parameters of `engine` to runs, beginning at `database`.
+
+    `kib_known`: the mix of bytes is that of InnoDB under sysbench-tpcc.
+    """
     parameters = of_engine(engine)
     names = tuple(parameter.name for parameter in parameters)
     spreads = np.array([parameter.spread for parameter in parameters])
@@ -75,9 +87,15 @@ def fit(
     begin = np.zeros(len(names)) if start is None else start
     bounds = np.log(30.0)
     found = least_squares(
-        residuals, np.clip(begin, -bounds + 0.01, bounds - 0.01), bounds=(-bounds, bounds), diff_step=0.01, x_scale=spreads, max_nfev=30
+        residuals,
+        np.clip(begin, -bounds + 0.01, bounds - 0.01),
+        bounds=(-bounds, bounds),
+        diff_step=0.01,
+        x_scale=spreads,
+        max_nfev=30,
     )
-    # Neighbouring bins err together (what the physics misses goes on for a while), so that many of them tell as much as one when it comes to how sure the fit is.
+    # Neighbouring bins err together (what the physics misses goes on for a while), so that many of
+    # them tell as much as one when it comes to how sure the fit is.
     jacobian = found.jac.copy()
     jacobian[len(names) + (measured_cpu is not None) :] /= np.sqrt(ERR_TOGETHER)
     covariance = np.linalg.pinv(jacobian.T @ jacobian)
@@ -85,8 +103,11 @@ def fit(
 
 
 def _steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
-    """No bytes were measured, and the end of the run lies well behind the fill, during which an I/O is mostly a page read."""
-    settled = full_at_tx is not None and (observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx)
+    """No bytes were measured, and the end of the run lies well behind the fill, during which an I/O
+    is mostly a page read."""
+    settled = full_at_tx is not None and (
+        observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx
+    )
     return settled and not np.isfinite(observation.mib_s).any()
 
 
@@ -106,7 +127,7 @@ def _measured(observation: Observation) -> dict[str, np.ndarray]:
     }
 
 
-def _compare(observation: Observation, columns: dict, seen: dict[str, np.ndarray]) -> list[np.ndarray]:
+def _compare(observation: Observation, columns: core.DatabaseRows, seen: dict[str, np.ndarray]) -> list[np.ndarray]:
     tps = np.array(columns["tps"])
     per_tx = np.maximum(tps, 1e-9)
     ours = {
@@ -120,7 +141,8 @@ def _compare(observation: Observation, columns: dict, seen: dict[str, np.ndarray
     for name, values in ours.items():
         if np.isfinite(seen[name]).any():
             binned = observation.binned(values)
-            # Which bins count may not depend on the parameters: what they make nothing of is very little.
+            # Which bins count may not depend on the parameters: what they make nothing of is very
+            # little.
             good = np.isfinite(seen[name]) & np.isfinite(binned) & (seen[name] > 0)
             binned[good] = np.maximum(binned[good], STANDSTILL_SHARE * seen[name][good])
             spread = (
@@ -133,5 +155,8 @@ def _compare(observation: Observation, columns: dict, seen: dict[str, np.ndarray
 
 
 def _soft(residual: np.ndarray) -> np.ndarray:
-    """Grows like a root beyond one standard deviation: a stall counts, but does not decide. What was known before the run is not softened."""
+    """Grows like a root beyond one standard deviation: a stall counts, but does not decide.
+
+    What was known before the run is not softened.
+    """
     return np.sign(residual) * np.sqrt(2.0 * (np.sqrt(1.0 + residual**2) - 1.0))

@@ -1,4 +1,6 @@
-"""Runs in, workload out: what `headrace calibrate` does, for Python; and the standard benchmarks, which need no run."""
+"""Runs in, workload out: what `headrace calibrate` does, for Python; and the standard benchmarks,
+which need no run.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from headrace.base.checks import check_name
 from headrace.base.core import core_errors
 from headrace.calibration.runs import Run, load_run
 from headrace.errors import InputError
-from headrace.workload.model import check_size
 from headrace.workload.parameters import of_engine, value
+from headrace.workload.points import check_size
 from headrace.workload.transactions import Covered, TransactionWorkload
 
 
@@ -21,7 +23,9 @@ def calibrate(
     progress: Callable[[float], None] = lambda done: None,
     least_seconds: float | None = None,
 ) -> TransactionWorkload:
-    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave). `least_seconds`: of a run, None: what tells a mean and its scatter.
+    """One workload from measured runs (paths of RUN.toml, or what `load_run` gave).
+
+    `least_seconds`: of a run, None: what tells a mean and its scatter.
 
     Raises InputError or CouldNotRun.
     """
@@ -64,16 +68,14 @@ def calibrate(
 
 
 def check_distinct(runs: Sequence[Run]) -> None:
-    """Refuses a run that is named twice: it would count twice, and a score would be of what was learnt. Raises InputError."""
+    """Refuses a run that is named twice: it would count twice, and a score would be of what was
+    learnt. Raises InputError."""
     for index, run in enumerate(runs):
         for other in runs[:index]:
             if measured_by(run) == measured_by(other):
-                raise InputError(
-                    f"{run.name} and {other.name}",
-                    "are the same benchmark file: a run counts once",
-                    "headrace calibrate --help",
-                    "Name it once.",
-                )
+                rule = "are the same benchmark file: a run counts once"
+                hint = "Name it once."
+                raise InputError(f"{run.name} and {other.name}", rule, "headrace calibrate --help", hint)
 
 
 def measured_by(run: Run) -> str:
@@ -84,37 +86,61 @@ def measured_by(run: Run) -> str:
 def sysbench_tpcc(
     *, warehouses: float, engine: str = "innodb", cache_gib: float, threads: int, size_gib: float | None = None
 ) -> TransactionWorkload:
-    """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
-    from headrace.calibration.standard import GIB, TPCC_BYTES, tpcc
+    """sysbench-tpcc with no run measured; `warehouses`: tables x scale. 94 MB a warehouse in
+    InnoDB, 20 MB in MyRocks (LZ4), where `size_gib` is not given."""
+    from headrace.base.units import GIB
+    from headrace.calibration.prior import TPCC_BYTES, tpcc
 
     if engine not in TPCC_BYTES:
-        raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", "Choose one of them.")
-    size = warehouses * TPCC_BYTES[engine] / GIB if size_gib is None else check_size(size_gib)
+        hint = "Choose one of them."
+        raise InputError(f"engine = {engine!r}", "must be innodb or myrocks", "headrace.sysbench_tpcc", hint)
+    size = check_size(size_gib) or warehouses * TPCC_BYTES[engine] / GIB
     return _standard(
-        f"sysbench-tpcc, {warehouses:g} warehouses", engine, tpcc(engine, warehouses), cache_gib, threads, size, "sysbench-tpcc"
+        f"sysbench-tpcc, {warehouses:g} warehouses",
+        engine,
+        tpcc(engine, warehouses),
+        cache_gib,
+        threads,
+        size,
+        "sysbench-tpcc",
     )
 
 
 def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> TransactionWorkload:
-    """A sysbench OLTP script with no run measured. `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type": "special"}, ...),
-    `engine`, and those of the server: docs/reference/workload-file.md, Standard benchmarks. Raises InputError."""
-    from headrace.calibration.standard import oltp
+    """A sysbench OLTP script with no run measured.
+
+    `options`: `script` (oltp_read_write, ...), `tables`, `table_size`, `distribution` ({"type":
+    "special"}, ...), `engine`, and those of the server: docs/reference/workload-file.md, Standard
+    benchmarks. Raises InputError.
+    """
+    from headrace.calibration.prior import oltp
 
     made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
-    database = made["database"]
-    name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    return _standard(name, database["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
+    database = dict(made["database"])
+    name = (
+        f"sysbench {options.get('script', 'oltp_read_write')}, "
+        f"{options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
+    )
+    return _standard(name, made["database"]["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
 
 
 def _standard(
     name: str, engine: str, database: dict, cache_gib: float, threads: int, size_gib: float, benchmark: str
 ) -> TransactionWorkload:
     rows = [
-        {"name": parameter.name, "words": parameter.words, "value": value(database, parameter), "spread": parameter.spread, "before": parameter.spread,
-         "from": "the standard benchmark: no run"}
+        {
+            "name": parameter.name,
+            "words": parameter.words,
+            "value": value(database, parameter),
+            "spread": parameter.spread,
+            "before": parameter.spread,
+            "from": "prior (standard benchmark); no run",
+        }
         for parameter in of_engine(engine)
-    ]  # fmt: skip
-    covariance = tuple(tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows))
+    ]
+    covariance = tuple(
+        tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows)
+    )
     return TransactionWorkload(
         name, engine, database, cache_gib, threads, size_gib, benchmark, parameters=tuple(rows), covariance=covariance
     )

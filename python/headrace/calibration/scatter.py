@@ -6,16 +6,21 @@ import numpy as np
 from scipy.optimize import nnls
 
 from headrace.base import core
-from headrace.calibration.observe import Observation
+from headrace.calibration.observations import Observation
 
-# Rows that hardly differ were rounded or averaged by whoever wrote them, and nothing can be said of a half in which nothing was done: the standard's scatter stays.
+# Rows that hardly differ were rounded or averaged when they were written, and nothing can be said
+# of a half in which nothing was done: the standard's scatter stays.
 NO_SCATTER = 1e-4
 
 
 def scatter(database: dict, observations: list[Observation]) -> dict[str, float]:
-    """`fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2. One run gives one variance: both then move together."""
+    """`fano` and `cv` of the second halves: variance = fano x mean + (cv x mean)^2.
+
+    One run gives one variance: both then move together.
+    """
     means, variances = [], []
-    # The cycle of compaction may drift against the model's: it is left out of the model here, and what it alone scatters taken off (little where clients bind).
+    # The cycle of compaction may drift against the model's: it is left out of the model here, and
+    # what it alone scatters taken off (little where clients bind).
     compaction = database.get("compaction")
     smooth = database | {"compaction": {**compaction, "profile": [1.0]}} if compaction else database
     for observation in observations:
@@ -30,7 +35,10 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         mean = float(np.nanmean(observation.seconds_tps[half]))
         relative, cycle = _variance(ratio), 0.0
         if compaction:
-            cycle = _variance(np.repeat(core.mysql_runs(database, [observation.core_run])[0]["tps"], per)[half][good] / model[half][good])
+            cycle = _variance(
+                np.repeat(core.mysql_runs(database, [observation.core_run])[0]["tps"], per)[half][good]
+                / model[half][good]
+            )
         if mean <= 0 or relative < NO_SCATTER**2:
             continue
         means.append(mean)
@@ -39,24 +47,31 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
     before = np.array([noise["fano"], noise["cv"] ** 2])
     if not means:
         return dict(noise)
-    # Relative to each variance, so that a fast run does not count for more; the standard values weigh as much as a third of a run.
-    rows = [[before[0] * mean / variance, before[1] * mean**2 / variance] for mean, variance in zip(means, variances, strict=True)]
+    # Relative to each variance, so that a fast run does not count for more; the standard values
+    # weigh as much as a third of a run.
+    rows = [
+        [before[0] * mean / variance, before[1] * mean**2 / variance]
+        for mean, variance in zip(means, variances, strict=True)
+    ]
     mean_scale = float(np.mean([1.0 / sum(row) for row in rows]))
     found, _ = nnls(np.array([*rows, [0.33, 0.0], [0.0, 0.33]]), np.array([1.0] * len(rows) + [0.33 * mean_scale] * 2))
     return {"fano": float(before[0] * found[0]), "cv": float(np.sqrt(before[1] * found[1]))}
 
 
 def _variance(ratio: np.ndarray) -> float:
-    """From the 5th to the 95th percentile lie 3.29 standard deviations of a normal distribution; tails of stalls do not count."""
+    """From the 5th to the 95th percentile lie 3.29 standard deviations of a normal distribution;
+    tails of stalls do not count."""
     low, high = np.nanpercentile(ratio, [5, 95])
     return float((high - low) / 3.29) ** 2
 
 
 def p95_over_mean(observations: list[Observation], default: float) -> float:
-    """95th percentile of response times over threads / tps: of whole runs, else the median over the seconds of their second halves; `default` where no run tells it.
+    """95th percentile of response times over threads / tps: of whole runs, else the median over the
+    seconds of their second halves; `default` where no run tells it.
 
-    A second's percentile leaves out what makes seconds differ (a checkpoint, a stall): in lab runs of oltp_read_write it was 1.6 to 3.3 times the mean where that of the run was
-    3.0 to 3.6 throughout.
+    A second's percentile leaves out what makes seconds differ (a checkpoint, a stall): in lab runs
+    of oltp_read_write it was 1.6 to 3.3 times the mean where that of the run was 3.0 to 3.6
+    throughout.
     """
     ratios = []
     for observation in observations:

@@ -1,4 +1,4 @@
-"""Predicted beside measured: one run, and a calibration scored on runs it has not seen."""
+"""Predicted against measured: one run, and a calibration scored on runs it has not seen."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from headrace.workload.transactions import TransactionWorkload
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A run beside its prediction. `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes no sense). `predicted_rows`: the
-    prediction in the run's intervals (`t_s`, `tps`, `p95_ms`): "one-second" figures are of these where the run has longer rows."""
+class RunComparison:
+    """A run and its prediction.
+
+    `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes
+    no sense). `predicted_rows`: the prediction in the run's intervals (`t_s`, `tps`, `p95_ms`):
+    "one-second" figures are of these where the run has longer rows.
+    """
 
     run: Run
     prediction: Prediction
@@ -41,22 +45,36 @@ class Comparison:
         }
 
 
-def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> Comparison:
-    """Predicts the run's storage, cache, clients and start with `workload` and sets the figures side by side. Raises InputError."""
+def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> RunComparison:
+    """Predicts the run's storage, cache, clients and start with `workload` and sets the figures
+    side by side. Raises InputError."""
     if run.engine != workload.engine:
-        raise InputError(f"{run.name}: engine = {run.engine}", f"the workload is of {workload.engine}", "", "Compare runs of one engine.")
+        hint = "Compare runs of one engine."
+        raise InputError(f"{run.name}: engine = {run.engine}", f"the workload is of {workload.engine}", "", hint)
     prediction = predict(
-        workload, run.storage, log_storage=run.log_storage, instance=run.instance, cache_gib=run.cache_gib, threads=run.threads,
-        as_of=run.as_of.isoformat(), seconds=max(4, int(run.span_s)), start=run.start, seed=seed, draws=draws,
+        workload,
+        run.storage,
+        log_storage=run.log_storage,
+        instance=run.instance,
+        cache_gib=run.cache_gib,
+        threads=run.threads,
+        as_of=run.as_of.isoformat(),
+        seconds=max(4, int(run.span_s)),
+        start=run.start,
+        seed=seed,
+        draws=draws,
         start_balance_percent=run.start_balance_percent,
-    )  # fmt: skip
+    )
     seen = run.series.select("t_s", "tps", "p95_ms")
     measured = summarise(seen)
-    # The scatter of means over a longer interval is smaller; the prediction is put into the same intervals.
+    # The scatter of means over a longer interval is smaller; the prediction is put into the same
+    # intervals.
     rows = _in_intervals(prediction.rows, run.interval_s)
     predicted = summarise(rows)
     pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
-    pairs += [(f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)]
+    pairs += [
+        (f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)
+    ]
     pairs += [
         (f"one-second tps, {name}", "tps", measured[key], predicted[key])
         for name, key in (("p5", "tps_p5"), ("p50", "tps_p50"), ("p95", "tps_p95"))
@@ -65,10 +83,8 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
         pairs.append(("p95 response, median", "ms", measured.get("p95_ms"), predicted.get("p95_ms")))
     else:
         pairs.append(("p95 response, run", "ms", run.p95_ms, _whole_p95_ms(rows)))
-    pairs += [
-        ("stalled", "s", measured["stalls_s"], predicted["stalls_s"]),
-    ]
-    return Comparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
+    pairs += [("stalled", "s", measured["stalls_s"], predicted["stalls_s"])]
+    return RunComparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
 
 
 def _whole_p95_ms(rows: pl.DataFrame) -> float | None:
@@ -87,25 +103,24 @@ def _in_intervals(rows: pl.DataFrame, interval_s: float) -> pl.DataFrame:
 
 
 def _figure(what: str, unit: str, measured: float | None, predicted: float | None) -> dict:
-    known = measured is not None and predicted is not None and measured > 0 and unit != "s"
-    return {
-        "what": what,
-        "unit": unit,
-        "measured": measured,
-        "predicted": predicted,
-        "error_percent": 100.0 * (predicted / measured - 1.0) if known else None,
-    }
+    error = None
+    if measured is not None and predicted is not None and measured > 0 and unit != "s":
+        error = 100.0 * (predicted / measured - 1.0)
+    return {"what": what, "unit": unit, "measured": measured, "predicted": predicted, "error_percent": error}
 
 
-def leave_out(runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None) -> list[dict]:
-    """Scores calibrations on runs they have not seen: every run predicted from all others, or (`from_one`) every run from each single other one.
+def leave_out(
+    runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None
+) -> list[dict]:
+    """Scores calibrations on runs they have not seen: every run predicted from all others, or
+    (`from_one`) every run from each single other one.
 
-    Rows: `predicted`, `from` (names), and the errors in percent `mean`, `quarter_1` .. `quarter_4`, `p5`, `p95`. Raises InputError with fewer than two runs, or one of them twice.
+    Rows: `predicted`, `from` (names), and the errors in percent `mean`, `quarter_1` .. `quarter_4`,
+    `p5`, `p95`. Raises InputError with fewer than two runs, or one of them twice.
     """
     if len(runs) < 2:
-        raise InputError(
-            f"{len(runs)} run", "leaving runs out needs at least two", "headrace calibrate --help", "Name more runs of the same benchmark."
-        )
+        hint = "Name more runs of the same benchmark."
+        raise InputError(f"{len(runs)} run", "leaving runs out needs at least two", "headrace calibrate --help", hint)
     check_distinct(runs)
     sets = [[run] for run in runs] if from_one else [[other for other in runs if other is not run] for run in runs]
     rows = []
@@ -118,7 +133,7 @@ def leave_out(runs: Sequence[Run], *, from_one: bool = False, progress: Callable
     return rows
 
 
-def _score(comparison: Comparison, known: Sequence[Run]) -> dict:
+def _score(comparison: RunComparison, known: Sequence[Run]) -> dict:
     error = comparison.error_percent
     return {
         "predicted": comparison.run.name,

@@ -70,7 +70,9 @@ class PriceFile:
     @property
     def own_rates(self) -> int:
         """How many prices of its own it states."""
-        return sum(len(rates) for rates in self.volumes.values()) + (self.snapshot_gib is not None) + len(self.instances)
+        return (
+            sum(len(rates) for rates in self.volumes.values()) + (self.snapshot_gib is not None) + len(self.instances)
+        )
 
 
 class _Reader:
@@ -95,9 +97,13 @@ class _Reader:
             self.text = content.decode("utf-8-sig")
             self.document = tomllib.loads(self.text)
         except UnicodeDecodeError as error:
-            raise InputError(f"{self.name}: byte {error.start}", "a price file is UTF-8 text", DOC, "Save it as UTF-8.") from None
+            raise InputError(
+                f"{self.name}: byte {error.start}", "a price file is UTF-8 text", DOC, "Save it as UTF-8."
+            ) from None
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", "Mend the line named.") from None
+            raise InputError(
+                f"{self.name}: {str(error)[:120]}", "is not valid TOML", "toml.io, v1.0", "Correct the line named."
+            ) from None
 
     def read(self) -> PriceFile:
         self.known("", self.document, self.TOP)
@@ -138,7 +144,7 @@ class _Reader:
                 raise self.refusal("", "per_usd", per_usd, rule, f"State what one US dollar costs in {code}.")
             return code, per_usd
         if code != "USD":
-            rule = "needs per_usd beside it: AWS lists its prices in US dollars"
+            rule = "needs per_usd too: AWS lists its prices in US dollars"
             raise self.refusal("", "currency", code, rule, f"Add per_usd, what one US dollar costs in {code}.")
         return code, 1.0
 
@@ -172,7 +178,13 @@ class _Reader:
                     "For example [{ above = 0, price = 0.065 }, { above = 32000, price = 0.0455 }].",
                 )
             above = step["above"]
-            if isinstance(above, bool) or not isinstance(above, int) or above < 0 or (found and above <= found[-1][0]) or above > 10**9:
+            if (
+                isinstance(above, bool)
+                or not isinstance(above, int)
+                or above < 0
+                or (found and above <= found[-1][0])
+                or above > 10**9
+            ):
                 raise self.refusal(place, key, above, rule, "Quantities are whole, 0 or more, and rise.")
             found.append((above, self.number(place, key, step["price"]) / per_usd))
         if not found:
@@ -242,8 +254,8 @@ def read_price_file(path: str | Path) -> PriceFile:
 
 
 class PriceList:
-    """What storage, snapshots and instances cost in a region on a day, in US dollars, for whoever
-    has this discount and these rates.
+    """What storage, snapshots and instances cost in a region on a day, in US dollars, for a
+    customer with this discount and these rates.
 
     `as_of`: ISO day (None: the newest known). `discount_percent`: off every list price of AWS,
     committed ones too; own rates of `price_file` stand as they are. `commitment`: one of
@@ -283,7 +295,9 @@ class PriceList:
             return percent, percent
         own = (self.file.ebs_discount_percent, self.file.instance_discount_percent)
         if percent and own != (None, None):
-            raise InputError(f"discount of {percent:g} %", f"{self.file.name} states a discount too", DOC, "Give it in one place.")
+            raise InputError(
+                f"discount of {percent:g} %", f"{self.file.name} states a discount too", DOC, "Give it in one place."
+            )
         ebs, instances = (percent if value is None else value for value in own)
         return ebs, instances
 
@@ -314,7 +328,9 @@ class PriceList:
         if listed:
             return ((min(listed), rate),)
         era = next((era for era in core.volume_eras(self.as_of) if era["volume_type"] == product), None)
-        rule, key = {"iops": ("iops", "included"), "throughput": ("throughput", "included_mib_s")}.get(component, ("iops", ""))
+        rule, key = {"iops": ("iops", "included"), "throughput": ("throughput", "included_mib_s")}.get(
+            component, ("iops", "")
+        )
         return ((era[rule].get(key, {}).get("value", 0) if era and key else 0, rate),)
 
     # --- in words ---------------------------------------------------------------------------------
@@ -341,7 +357,9 @@ class PriceList:
         seen = core.prices_seen(self.region, self.as_of)
         spans = {"volume": seen["volumes"]} | ({"instance": seen["instances"]} if instances else {})
         days = "; ".join(
-            f"{what} prices last seen {span[0]}" + (f" to {span[1]}" if span[1] != span[0] else "") for what, span in spans.items() if span
+            f"{what} prices last seen {span[0]}" + (f" to {span[1]}" if span[1] != span[0] else "")
+            for what, span in spans.items()
+            if span
         )
         parts = [f"{'On-demand Linux' if instances else 'List'} prices of {self.region} in {self.currency}; {days}"]
         parts += [f"no price of {what}s is known there" for what, span in spans.items() if not span]
@@ -361,7 +379,9 @@ class PriceList:
         ebs, instances = self.ebs_discount_percent, self.instance_discount_percent
         if ebs == instances:
             return [f"less {ebs:g} %"] if ebs else []
-        return [f"{what} less {percent:g} %" for what, percent in (("volumes", ebs), ("instances", instances)) if percent]
+        return [
+            f"{what} less {percent:g} %" for what, percent in (("volumes", ebs), ("instances", instances)) if percent
+        ]
 
     # --- storage ----------------------------------------------------------------------------------
 
@@ -453,7 +473,8 @@ class PriceList:
     def _hourly(self, instance_type: str) -> tuple[dict, ...]:
         if instance_type not in self._hours:
             self._hours[instance_type] = tuple(
-                _item(name, HOURS_PER_MONTH, "hour", usd, source, as_of) for name, usd, source, as_of in self._hour_parts(instance_type)
+                _item(name, HOURS_PER_MONTH, "hour", usd, source, as_of)
+                for name, usd, source, as_of in self._hour_parts(instance_type)
             )
         return self._hours[instance_type]
 
@@ -476,7 +497,7 @@ class PriceList:
             )
         parts = [(name, price["usd"] * factor * discount, source, as_of)]
         surcharge = price["ebs_optimized_surcharge_usd"]
-        if surcharge:  # billed by the hour beside the instance, so no commitment lowers it
+        if surcharge:  # billed by the hour, apart from the instance, so no commitment lowers it
             parts.append((f"{instance_type} EBS-optimized", surcharge * discount, price["source"], price["as_of"]))
         return parts
 
@@ -494,7 +515,9 @@ class PriceList:
 
 def _own_row(product: str, component: str, above: int, usd: float, source: str) -> core.PriceItem:
     """A row of the region's table that the price file states."""
-    unit = {"storage": "GB-month", "iops": "IOPS-month", "throughput": "MiB/s-month", "million_ios": "million I/Os"}[component]
+    unit = {"storage": "GB-month", "iops": "IOPS-month", "throughput": "MiB/s-month", "million_ios": "million I/Os"}[
+        component
+    ]
     return {
         "product": product,
         "component": component,

@@ -10,9 +10,9 @@ from datetime import date
 
 from headrace.base import core
 from headrace.base.checks import shown
+from headrace.base.units import MIB
 from headrace.errors import InputError
 
-MIB = 1024 * 1024
 DOC = "docs/reference/run-description.md"
 
 

@@ -9,6 +9,7 @@ option_files  option files as the servers read them         secret    a password
 'mysql://watcher@db.example:3307/shop'
 """
 
-from headrace.connect.address import Address, Secret, connect, parse_address, write_client_file
+from headrace.connect.address import Address, Secret, parse_address, write_client_file
+from headrace.connect.connection import connect
 
 __all__ = ["Address", "Secret", "connect", "parse_address", "write_client_file"]

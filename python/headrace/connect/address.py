@@ -1,11 +1,13 @@
 """Which server, and as whom.
 
-An address is text that may stand in a command line, a log and a report, so it never holds a password. Those come from
-HEADRACE_MYSQL_PASSWORD, from an option file only its owner may read, or from a prompt.
+An address is text that may stand in a command line, a log and a report, so it never holds a
+password. Those come from HEADRACE_MYSQL_PASSWORD, from an option file only its owner may read, or
+from a prompt.
 """
 
 from __future__ import annotations
 
+import hmac
 import os
 import re
 from dataclasses import dataclass, replace
@@ -14,24 +16,66 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from headrace.base import settings
 from headrace.connect.option_files import quoted, read_client
-from headrace.connect.secret import Secret
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/capture.md"
 FORM = "mysql://USER@HOST[:PORT][/DATABASE] or mysql://USER@/[DATABASE]?socket=PATH"
 PASSWORD_VARIABLE = "HEADRACE_MYSQL_PASSWORD"
-DEFAULT_PORT = 3306
+DEFAULT_PORT = 3306  # IANA, service mysql
 # MySQL 8.4 reference manual, "Command Options for Encrypted Connections", --ssl-mode.
+SSL_SOURCE = "MySQL manual, --ssl-mode"
 SSL_MODES = ("DISABLED", "PREFERRED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 PARAMETERS = ("socket", "ssl-mode", "ssl-ca")
-# MySQL: user names 32 characters (5.7.8), MariaDB 128; databases 64.
+# Characters of a user name (MariaDB; MySQL 32) and of a database; of a host name (RFC 1035); bytes
+# of sun_path less its zero (unix(7)).
 MAX_USER, MAX_DATABASE, MAX_HOST, MAX_SOCKET_BYTES = 128, 64, 255, 107
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\.?\Z|[0-9A-Fa-f:.]+(%[A-Za-z0-9]+)?\Z", re.ASCII)
 
 
+class Secret:
+    """Wraps a password: `repr` and `str` are `***`, and it is not pickled or turned into JSON by
+    accident. `reveal()` gives it away."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """The password itself: for the moment of use only."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "***"
+
+    def __format__(self, form: str) -> str:
+        return format("***", form)
+
+    def __bool__(self) -> bool:
+        return bool(self._value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and hmac.compare_digest(self._value.encode(), other._value.encode())
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._value))
+
+    def __copy__(self) -> Secret:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Secret:
+        return self
+
+    def __reduce__(self):
+        raise TypeError("a password is not pickled")
+
+
 @dataclass(frozen=True)
 class Address:
-    """A server and an account on it. `host` and `port`, or `socket`; `database` None: none is chosen; `password` None: none is sent."""
+    """A server and an account on it.
+
+    `host` and `port`, or `socket`; `database` None: none is chosen; `password` None: none is sent.
+    """
 
     user: str
     host: str | None = None
@@ -44,7 +88,10 @@ class Address:
 
     @property
     def label(self) -> str:
-        """The address as text, without any secret: for logs and results. `parse_address` reads it back."""
+        """The address as text, without any secret: for logs and results.
+
+        `parse_address` reads it back.
+        """
         user, database = quote(self.user, safe=""), quote(self.database or "", safe="")
         if self.socket is not None:
             return f"mysql://{user}@/{database}?socket={quote(self.socket, safe='/')}"
@@ -61,10 +108,12 @@ class Address:
 
 
 def parse_address(text: str, *, defaults_file: str | os.PathLike | None = None) -> Address:
-    """An address from `mysql://USER@HOST[:PORT][/DB][?ssl-mode=..&ssl-ca=..]` or `mysql://USER@/DB?socket=PATH`.
+    """An address from `mysql://USER@HOST[:PORT][/DB][?ssl-mode=..&ssl-ca=..]` or
+    `mysql://USER@/DB?socket=PATH`.
 
-    What the text leaves out comes from [client] of `defaults_file`. The password: that of `defaults_file`, else HEADRACE_MYSQL_PASSWORD.
-    Raises InputError, also for a password in the text (process lists show it), and CouldNotRun for a file that cannot be read.
+    What the text leaves out comes from [client] of `defaults_file`. The password: that of
+    `defaults_file`, else HEADRACE_MYSQL_PASSWORD. Raises InputError, also for a password in the
+    text (process lists show it), and CouldNotRun for a file that cannot be read.
     """
     given = _from_text(text)
     client = read_client(defaults_file) if defaults_file is not None else {}
@@ -107,10 +156,12 @@ def _from_text(text: str) -> dict:
     if parts.scheme not in ("mysql", "mariadb") or not text.partition(":")[2].startswith("//") or parts.fragment:
         raise InputError(shown(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
     if parts.password is not None:
-        raise InputError(
-            shown(text), "holds a password, which every user of this machine could read in the list of processes", DOC,
-            f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one.",
-        )  # fmt: skip
+        rule = "holds a password, which every user of this machine could read in the list of processes"
+        hint = (
+            f"Give it in {PASSWORD_VARIABLE}, in an option file "
+            "(--defaults-file), or at the prompt; and change this one."
+        )
+        raise InputError(shown(text), rule, DOC, hint)
     query = _query(text, parts.query)
     if port == 0:
         raise InputError(shown(text), "the port must be a number from 1 to 65,535", DOC)
@@ -138,9 +189,8 @@ def _query(text: str, query: str) -> dict[str, str]:
         name = key.lower().replace("_", "-")
         if name not in PARAMETERS:
             if name.startswith("pass") or name == "pwd":
-                raise InputError(
-                    shown(text), "holds a password", DOC, f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
-                )
+                hint = f"Give it in {PASSWORD_VARIABLE} or an option file; and change this one."
+                raise InputError(shown(text), "holds a password", DOC, hint)
             raise InputError(f"?{key[:40]}= in {shown(text)}", f"must be one of {', '.join(PARAMETERS)}", DOC)
         if name in found or not value:
             raise InputError(f"?{name}= in {shown(text)}", "needs one value", DOC)
@@ -155,17 +205,22 @@ def _checked(text: str, values: dict, password: Secret | None) -> Address:
     if len(user) > MAX_USER or not user.isprintable():
         raise InputError(text, f"the user is 1 to {MAX_USER} printable characters", DOC)
     if socket is None and host is None:
-        raise InputError(text, "names neither a host nor a socket", DOC, "A local server: ?socket=/run/mysqld/mysqld.sock")
+        hint = "A local server: ?socket=/run/mysqld/mysqld.sock"
+        raise InputError(text, "names neither a host nor a socket", DOC, hint)
     if socket is not None and host is not None:
         raise InputError(text, "names a host and a socket", DOC, f"One of them: {FORM}")
     if host is not None and (len(host) > MAX_HOST or not HOST.match(host)):
         raise InputError(text, "the host is a name or an IP address", "RFC 1123")
-    if socket is not None and (not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket):
+    if socket is not None and (
+        not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket
+    ):
         raise InputError(socket[:200], f"a socket is an absolute path of at most {MAX_SOCKET_BYTES} bytes", "unix(7)")
     database = values["database"]
     mode, authority = _ssl(text, values["ssl-mode"], values["ssl-ca"])
     port = None if host is None else int(port or DEFAULT_PORT)
-    return Address(user, host, port, socket, None if database is None else _database(database), password, mode, authority)
+    return Address(
+        user, host, port, socket, None if database is None else _database(database), password, mode, authority
+    )
 
 
 def _database(name: str) -> str:
@@ -177,33 +232,25 @@ def _database(name: str) -> str:
 def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str | None]:
     mode = (mode or ("VERIFY_CA" if authority else "PREFERRED")).upper().replace("-", "_")
     if mode not in SSL_MODES:
-        raise InputError(f"ssl-mode = {mode[:40]}", f"must be one of {', '.join(SSL_MODES)}", "MySQL manual, --ssl-mode")
+        raise InputError(f"ssl-mode = {mode[:40]}", f"must be one of {', '.join(SSL_MODES)}", SSL_SOURCE)
     if authority is None:
         if mode == "VERIFY_CA":
-            raise InputError(text, "ssl-mode=VERIFY_CA needs the CA that signed the server's certificate", "MySQL manual, --ssl-mode",
-                             "Add ssl-ca=FILE.pem.")  # fmt: skip
+            rule = "ssl-mode=VERIFY_CA needs the CA that signed the server's certificate"
+            raise InputError(text, rule, SSL_SOURCE, "Add ssl-ca=FILE.pem.")
         return mode, None
     if mode not in ("VERIFY_CA", "VERIFY_IDENTITY"):
-        raise InputError(
-            text, f"ssl-ca is not looked at with ssl-mode={mode}", "MySQL manual, --ssl-mode", "Use VERIFY_CA or VERIFY_IDENTITY."
-        )
+        hint = "Use VERIFY_CA or VERIFY_IDENTITY."
+        raise InputError(text, f"ssl-ca is not used with ssl-mode={mode}", SSL_SOURCE, hint)
     if not os.path.isfile(authority):
         raise InputError(authority, "ssl-ca names no file", DOC, "Name the PEM file of the CA.")
     return mode, os.path.abspath(authority)
 
 
-def connect(address: Address, timeout_s: float = 10.0):
-    """A PyMySQL connection that commits by itself. `timeout_s`: for connecting, and for every answer.
-
-    Raises InputError for what is wrong in the address (account, database, TLS), CouldNotRun for a server that is not there or takes no one in.
-    """
-    from headrace.connect.connection import open_connection
-
-    return open_connection(address, timeout_s)
-
-
 def write_client_file(address: Address, path: str | os.PathLike) -> Path:
-    """An option file (mode 0600) for tools that take --defaults-extra-file. Raises CouldNotRun when it cannot be written."""
+    """An option file (mode 0600) for tools that take --defaults-extra-file.
+
+    Raises CouldNotRun when it cannot be written.
+    """
     path = Path(path)
     lines = ["[client]", f"user={quoted(address.user)}"]
     if address.password is not None:
@@ -213,7 +260,8 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
     else:
         lines += [f"host={quoted(address.host or '')}", f"port={address.port or DEFAULT_PORT}", "protocol=tcp"]
     lines += _client_ssl(address)
-    # Only the interactive client knows `database`; the others stop at a word of [client] they do not know.
+    # Only the interactive client knows `database`; the others stop at a word of [client] they do
+    # not know.
     lines += [] if address.database is None else ["[mysql]", f"database={quoted(address.database)}"]
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -223,7 +271,8 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Choose a folder of your own.") from None
+        hint = "Choose a folder of your own."
+        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", hint) from None
     return path
 
 
@@ -236,4 +285,9 @@ def _client_ssl(address: Address) -> list[str]:
         lines.append(f"ssl-ca={quoted(address.ssl_ca)}")
     if address.ssl_mode == "DISABLED":
         return [*lines, "[client-mariadb]", "skip-ssl"]
-    return [*lines, "[client-mariadb]", "ssl", *(["ssl-verify-server-cert"] if address.ssl_mode == "VERIFY_IDENTITY" else [])]
+    return [
+        *lines,
+        "[client-mariadb]",
+        "ssl",
+        *(["ssl-verify-server-cert"] if address.ssl_mode == "VERIFY_IDENTITY" else []),
+    ]

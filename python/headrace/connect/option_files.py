@@ -1,7 +1,8 @@
 """Option files as MySQL and MariaDB read them, with what an edit needs: file, line and text of each
 setting (mysys/my_default.c; MySQL manual, "Using Option Files").
 
-    [group]     name     name = value     name = "quoted value"     # and ; comments     !include FILE     !includedir FOLDER
+    [group]    name    name = value    name = "quoted value"    # and ; comments
+    !include FILE    !includedir FOLDER
 
 Later settings win. Names may have dashes or underscores, and the prefixes loose-, skip-, disable-,
 enable- and maximum-. Only the groups that were asked for are kept: [client] may hold a password, so
@@ -20,7 +21,7 @@ from headrace.base.files import read_bytes
 from headrace.errors import InputError
 
 SOURCE = "MySQL manual, Using Option Files"
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 4 * 1024 * 1024  # a guess: real files have some kilobytes
 MAX_DEPTH = 10  # my_default.c, MAX_RECURSION: deeper includes are skipped
 MAX_FILES = 1_000
 MAX_LINE = 4_000  # its buffer has 4,096 bytes
@@ -131,7 +132,9 @@ class _Reader:
     def read(self, path: Path, depth: int) -> None:
         self.read_files += 1
         if self.read_files > MAX_FILES:
-            raise InputError(str(path), f"more than {MAX_FILES} files are included", SOURCE, "Do files include each other?")
+            raise InputError(
+                str(path), f"more than {MAX_FILES} files are included", SOURCE, "Do files include each other?"
+            )
         text = _text(path)
         self.texts[path] = text
         group = None
@@ -159,7 +162,12 @@ class _Reader:
             if group.lower() in self.groups:
                 key, value = split_line(line)
                 if not key:
-                    raise InputError(f"{path}, line {number}", "names no option: servers read no further", SOURCE, "Mend the line.")
+                    raise InputError(
+                        f"{path}, line {number}",
+                        "names no option: servers read no further",
+                        SOURCE,
+                        "Correct the line.",
+                    )
                 self.settings.append(Setting(group.lower(), key, value, path, number))
 
     def include(self, line: str, path: Path, number: int, depth: int) -> None:
@@ -177,7 +185,7 @@ class _Reader:
                     f"{path}, line {number}: !{word}",
                     "names nothing: servers read no further",
                     SOURCE,
-                    "Mend the line.",
+                    "Correct the line.",
                 )
             # A relative name is looked for where the server is started, which nobody knows here:
             # the folder of the first file stands for it.
@@ -191,8 +199,12 @@ class _Reader:
         try:
             names = sorted(os.listdir(target))
         except OSError as error:
-            raise InputError(f"{path}, line {number}: {target}", f"the folder cannot be read ({error.strerror}): servers read no further", SOURCE,
-                             "Make it, or take the line out.") from None  # fmt: skip
+            raise InputError(
+                f"{path}, line {number}: {target}",
+                f"the folder cannot be read ({error.strerror}): servers read no further",
+                SOURCE,
+                "Make it, or remove the line.",
+            ) from None
         for name in names:
             if name.endswith(ENDINGS):
                 self._file(target / name, path, number, depth)
@@ -203,9 +215,11 @@ def _text(path: Path) -> str:
         raise InputError(str(path), "is a folder, not an option file", SOURCE, "Name a my.cnf.")
     content = read_bytes(path, MAX_BYTES)
     if os.stat(path).st_mode & stat.S_IWOTH and path.is_file():
-        raise InputError(str(path), "can be written by everybody: servers ignore such a file", SOURCE, f"chmod o-w {path}")
+        raise InputError(
+            str(path), "can be written by everybody: servers ignore such a file", SOURCE, f"chmod o-w {path}"
+        )
     if b"\0" in content:
-        raise InputError(str(path), "is no text: it holds zero bytes", SOURCE, "Is it a my.cnf?")
+        raise InputError(str(path), "is not text: it holds zero bytes", SOURCE, "Is it a my.cnf?")
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -224,7 +238,9 @@ def _text(path: Path) -> str:
 def _group(line: str, path: Path, number: int) -> str:
     end = line.find("]")
     if end < 0:
-        raise InputError(f"{path}, line {number}", "a group's name ends with ]: servers read no further", SOURCE, "Mend the line.")
+        raise InputError(
+            f"{path}, line {number}", "a group's name ends with ]: servers read no further", SOURCE, "Correct the line."
+        )
     return line[1:end].rstrip(SPACE)
 
 

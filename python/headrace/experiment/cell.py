@@ -87,6 +87,12 @@ class Cell:
     seed: int
 
     @property
+    def server(self) -> OnServer:
+        """The place of a cell on a server."""
+        assert isinstance(self.place, OnServer), self.words
+        return self.place
+
+    @property
     def length_s(self) -> float:
         """About how long the cell takes, s."""
         return self.warmup_s + self.seconds + (SERVER_CELL_S if isinstance(self.place, OnServer) else FILES_CELL_S)
@@ -116,13 +122,15 @@ class Cell:
         }
 
     def run_name(self, experiment: str, machine: Mapping[str, object]) -> str:
-        """The name of the run in the store; two cells share one only with the same configuration."""
+        """The name of the run in the store; two cells share one only with the same
+        configuration."""
         text = json.dumps(self.configuration(experiment, machine), sort_keys=True, default=str)
         return f"{experiment}: {self.words} [{hashlib.sha256(text.encode()).hexdigest()[:12]}]"
 
 
 def seconds_each(time_s: float, fixed_s: float, cells: int, each_s: float, least: int, most: int) -> int:
-    """Seconds measured in each cell, so that all cells take `time_s`; between `least` and `most`."""
+    """Seconds measured in each cell, so that all cells take `time_s`; between `least` and
+    `most`."""
     return int(max(least, min(most, (time_s - fixed_s) / max(cells, 1) - each_s)))
 
 

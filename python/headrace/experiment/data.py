@@ -132,7 +132,9 @@ class ExperimentLab:
         )
         try:
             target = self._target(server)
-            prepare(data.benchmark, target, threads=LOADING_THREADS, seed=data.seed, say=lambda text: progress(0.1, text))
+            prepare(
+                data.benchmark, target, threads=LOADING_THREADS, seed=data.seed, say=lambda text: progress(0.1, text)
+            )
             if data.settle_s >= LEAST_SETTLE_S:
                 progress(0.6, "settling the data")
                 seed = data.seed + SETTLING_SEED
@@ -219,13 +221,13 @@ class ExperimentLab:
         mount = self.folder / "mnt"
         volume = self.lab.create(place.storage, name=FILES_VOLUME)["id"]
         try:
-            device = self.lab.attach(volume, unpaced=True, probe=False)["attachment"]["device"]
+            device = self._attached(volume, unpaced=True)
             volumes.make_filesystem(device)
             volumes.mount(device, mount)
             prepare(benchmark, file_target(mount, storage=place.storage), say=self._say)
             volumes.unmount(mount)
             self.lab.detach(volume)
-            volumes.mount(self.lab.attach(volume)["attachment"]["device"], mount)
+            volumes.mount(self._attached(volume), mount)
             self._credits(volume, place.balance_percent)
             yield file_target(mount, storage=place.storage, lab=self.lab.place, volumes=(volume,), as_of=self.day)
         finally:
@@ -235,12 +237,21 @@ class ExperimentLab:
                     self.lab.detach(volume, force=True)
                 self.lab.delete(volume)
 
-    def _filled(self, settings: Mapping[str, str | None]) -> dict[str, str | None]:
+    def _attached(self, volume: str, unpaced: bool = False) -> str:
+        """The device of a volume that is attached now."""
+        attachment = self.lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]
+        assert attachment is not None and attachment["device"] is not None, volume
+        return attachment["device"]
+
+    def _filled(self, settings: Mapping[str, str | None]) -> dict:
         """The settings with the path of a key file where they ask for one.
 
-        The path differs from lab to lab, and is no part of a configuration.
+        The path differs from lab to lab, and does not belong to a configuration.
         """
-        return {name: value.replace(KEYS, str(self._keys())) if value and KEYS in value else value for name, value in settings.items()}
+        return {
+            name: value.replace(KEYS, str(self._keys())) if value and KEYS in value else value
+            for name, value in settings.items()
+        }
 
     def _keys(self) -> Path:
         """A file with one random key of 256 bits for file_key_management; removed with the lab."""
@@ -257,8 +268,8 @@ class ExperimentLab:
             self._key_file = path
         return self._key_file
 
-    def _credits(self, volume: str, percent: float | None) -> None:
-        if percent is not None:
+    def _credits(self, volume: str | None, percent: float | None) -> None:
+        if percent is not None and volume is not None:
             self.lab.set_balance(volume, percent)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from headrace import servers
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.processes import find_tool
+from headrace.base.machine import find_tool
 from headrace.base.units import GIB
 from headrace.bench.running import environment
 from headrace.errors import CouldNotRun, HeadraceError
@@ -21,11 +21,7 @@ from headrace.lab import doctor
 
 
 def missing(
-    flavor: str = "mariadb",
-    engines: Sequence[str] = ("innodb",),
-    *,
-    folder: Path | None = None,
-    gib: float = 0.0,
+    flavor: str = "mariadb", engines: Sequence[str] = ("innodb",), *, folder: Path | None = None, gib: float = 0.0
 ) -> list[str]:
     """What this machine lacks, in sentences that say what to do; empty where an experiment can run.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -105,8 +106,8 @@ def response_spread(record: RunRecord, workload: TransactionWorkload) -> Respons
     filling = seconds.to_series().drop_nulls()[1:]
     if len(filling) < LEAST_SECONDS:
         return ResponseSpread(above, None)
-    spread = min(above, max(0.0, float(filling.median()) - 1.0))
-    mean_s = threads / float(series.tail(series.height // 2)["tps"].mean())
+    spread = min(above, max(0.0, statistics.median(filling) - 1.0))
+    mean_s = threads / statistics.fmean(series.tail(series.height // 2)["tps"].drop_nulls())
     storage = record.document["target"]["storage"]
     return ResponseSpread(spread, math.sqrt(above**2 - spread**2) * mean_s * iops_of(storage))
 
@@ -148,7 +149,7 @@ def predicted(
     )
     clients = workload.database["clients"]
     part = run.rows.filter(run.rows["t_s"] >= warmup_s)
-    alone = float(part["tps"].mean() or 0.0)
+    alone = statistics.fmean(part["tps"]) if part.height else 0.0
     slower = 1.0 if processors is None else core.processor_share(alone, processors, clients)
     tps = alone * slower
     spread = run.summary["relative_spread"]
@@ -160,15 +161,17 @@ def predicted(
         tps=tps,
         tps_low=None if spread is None else tps * (1.0 - Z80 * spread),
         tps_high=None if spread is None else tps * (1.0 + Z80 * spread),
-        p95_ms=float(moving.median()) if len(moving) else 0.0,
-        ios_per_tx=float(part["iops"].mean() or 0.0) * slower / max(tps, 1e-9),
+        p95_ms=statistics.median(moving) if len(moving) else 0.0,
+        ios_per_tx=(statistics.fmean(part["iops"]) if part.height else 0.0) * slower / max(tps, 1e-9),
         binds=str(part["cap"].value_counts(sort=True)["cap"][0] if part.height else ""),
         warnings=run.warnings,
         series=tuple(round(value * slower, 2) for value in run.rows["tps"].to_list()),
     )
 
 
-def with_cache(workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None) -> TransactionWorkload:
+def with_cache(
+    workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None
+) -> TransactionWorkload:
     """The workload with another cache.
 
     `changed`: per class of pages the share of touches that change one, by which the pages that
@@ -182,14 +185,14 @@ def with_cache(workload: TransactionWorkload, cache_gib: float, changed: Sequenc
 def measured(record: RunRecord) -> MeasuredResult:
     """A run as a proof keeps it."""
     summary = record.summary
-    ios = [summary.get(f"{what}_per_transaction") for what in ("reads", "writes")]
+    reads, writes = (summary.get(f"{what}_per_transaction") for what in ("reads", "writes"))
     return MeasuredResult(
         run=record.id,
         state=record.state,
         seconds=summary.get("seconds") or 0.0,
         tps=summary.get("tps") or 0.0,
         p95_ms=summary.get("p95_of_seconds_ms"),
-        ios_per_tx=None if None in ios else sum(ios),
+        ios_per_tx=None if reads is None or writes is None else reads + writes,
         findings=record.findings,
         series=tuple(round(value, 2) for value in record.series()["tps"].fill_null(0.0).to_list()),
         processors_bound=_processors_bound(record),
@@ -197,17 +200,15 @@ def measured(record: RunRecord) -> MeasuredResult:
 
 
 def _processors_bound(record: RunRecord) -> bool:
-    """Whether less was idle than a run needs that is to be one of its storage (bench.run.summary)."""
+    """Whether less was idle than a run needs that is to be one of its storage
+    (bench.run.summary)."""
     cpus = record.document["environment"].get("cpus") or 1
     idle, waiting = (record.summary.get(name) for name in ("idle_cpus", "iowait_cpus"))
     return idle is not None and idle + (waiting or 0.0) < LEAST_IDLE_SHARE * cpus
 
 
 def store(
-    folder: Path,
-    workload_file: Path,
-    calibration_run: str,
-    made: Mapping[str, tuple[Configuration, PredictedResult]],
+    folder: Path, workload_file: Path, calibration_run: str, made: Mapping[str, tuple[Configuration, PredictedResult]]
 ) -> tuple[Path, str, str]:
     """Writes the predictions and flushes them to disk: (file, its SHA-256, the time in UTC).
 

@@ -13,6 +13,7 @@ import secrets
 import statistics
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 
 from headrace.base import settings
@@ -102,7 +103,7 @@ class Step:
         """holds, off, machine (off, and this machine's processors were all in use), or "" where
         nothing can be said."""
         error, p95 = self.tps_error_percent, self.p95_error_percent
-        if error is None or self.measured.state != "complete":
+        if error is None or self.measured is None or self.measured.state != "complete":
             return ""
         if abs(error) <= TPS_PERCENT[engine] and (p95 is None or abs(p95) <= P95_PERCENT):
             return "holds"
@@ -147,19 +148,20 @@ class Proof:
 
     @property
     def median_error_percent(self) -> float | None:
-        """Of the absolute errors of tps."""
-        errors = [abs(step.tps_error_percent) for step in self.proved]
+        """The median of the absolute errors of tps."""
+        errors = [abs(step.tps_error_percent or 0.0) for step in self.proved]
         return statistics.median(errors) if errors else None
 
     @property
     def order_holds(self) -> bool | None:
         """Whether the measured tps have the predicted order; None where no predictions differ."""
-        pairs = [(one, other) for index, one in enumerate(self.proved) for other in self.proved[index + 1 :]]
-        least = ALIKE_PERCENT / 100.0
-        apart = [(a, b) for a, b in pairs if abs(math.log(a.predicted.tps / b.predicted.tps)) > least]
-        if not apart:
-            return None
-        return all((a.predicted.tps > b.predicted.tps) == (a.measured.tps > b.measured.tps) for a, b in apart)
+        tps = [(one.predicted.tps, one.measured.tps) for one in self.steps if one.predicted and one.measured]
+        apart = [
+            (one, other)
+            for one, other in combinations([pair for pair in tps if pair[1] > 0], 2)
+            if abs(math.log(one[0] / other[0])) > ALIKE_PERCENT / 100.0
+        ]
+        return all((a[0] > b[0]) == (a[1] > b[1]) for a, b in apart) if apart else None
 
     @property
     def holds(self) -> bool | None:

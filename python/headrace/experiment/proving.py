@@ -56,10 +56,7 @@ SETTINGS = {
         "innodb_flush_neighbors": "0",
         "innodb_flush_method": "O_DIRECT",
     },
-    "myrocks": {
-        "rocksdb_use_direct_reads": "ON",
-        "rocksdb_use_direct_io_for_flush_and_compaction": "ON",
-    },
+    "myrocks": {"rocksdb_use_direct_reads": "ON", "rocksdb_use_direct_io_for_flush_and_compaction": "ON"},
 }
 
 
@@ -81,13 +78,7 @@ class BrokenProof(CouldNotRun):
 
 
 def data_set(
-    benchmark: bench.SysbenchOltp,
-    engine: str,
-    gib: float,
-    *,
-    flavor: str = "mariadb",
-    settle_s: int = 0,
-    seed: int = 1,
+    benchmark: bench.SysbenchOltp, engine: str, gib: float, *, flavor: str = "mariadb", settle_s: int = 0, seed: int = 1
 ) -> DataSet:
     """The data of a proof.
 
@@ -105,11 +96,7 @@ def data_set(
 def cell_of(configuration: Configuration, data: DataSet, *, seconds: int, warmup_s: int, seed: int = 1) -> Cell:
     """A configuration as a cell on a data set."""
     cache = f"{max(1, round(configuration.cache_gib * GIB / MIB))}M"
-    settings: Mapping[str, str | None] = {
-        **SETTINGS[data.engine],
-        **data.settings,
-        CACHE_SETTING[data.engine]: cache,
-    }
+    settings: Mapping[str, str | None] = {**SETTINGS[data.engine], **data.settings, CACHE_SETTING[data.engine]: cache}
     place = OnServer(data, configuration.storage, settings, configuration.log_storage, configuration.balance_percent)
     name = configuration.name
     return Cell((name,), name, place, data.benchmark, configuration.threads, warmup_s, seconds, seed)
@@ -302,7 +289,9 @@ class _ProofRun:
     def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:
         self.running = index
         configuration = self.proof.steps[index].configuration
-        cell = cell_of(configuration, data, seconds=seconds, warmup_s=self.planned.timing.warmup_s, seed=self.proof.seed)
+        cell = cell_of(
+            configuration, data, seconds=seconds, warmup_s=self.planned.timing.warmup_s, seed=self.proof.seed
+        )
         of = f"{configuration.name} ({configuration.place}): "
         with self.parts.part(seconds, of + "starting") as inside:
             record = measure(

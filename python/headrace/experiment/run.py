@@ -76,10 +76,7 @@ def measure(
     measured until then.
     """
     assert isinstance(cell.place, OnServer), cell.words
-    with (
-        lab.server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target,
-        gate(),
-    ):
+    with lab.server(cell.place, lambda share, what: progress(BUILD_SHARE * share, what)) as target, gate():
         share_left = 1.0 - BUILD_SHARE
         tell = lambda share, what: progress(BUILD_SHARE + share_left * share, what)  # noqa: E731
         return _run(cell, target, store, name, tell, start="cold", on_second=on_second)
@@ -100,7 +97,9 @@ def _run(cell: Cell, target: Target, store: Store, name: str, progress: Progress
     )
 
 
-def reusable(experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]) -> dict[tuple, MeasuredCell]:
+def reusable(
+    experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]
+) -> dict[tuple, MeasuredCell]:
     """Cells with a complete run of the same configuration in the store; of several the newest."""
     by_name = {cell.run_name(experiment, machine): cell for cell in cells}
     found = {}

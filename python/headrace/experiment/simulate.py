@@ -11,13 +11,14 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 
+import numpy as np
 import polars as pl
 
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
-from headrace.calibration.standard import DISTRIBUTION_OPTIONS
+from headrace.calibration.prior import DISTRIBUTION_OPTIONS
 from headrace.experiment import machine
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts
 from headrace.experiment.data import CACHE_SETTING
@@ -74,7 +75,7 @@ class ProcessorSpeed:
         return made
 
 
-def _point_select() -> Mapping[str, float]:
+def _point_select() -> core.Clients:
     with core_errors():
         return core.mysql_sysbench({"script": "oltp_point_select"})["database"]["clients"]
 
@@ -106,11 +107,11 @@ def size_bytes(text: str) -> float:
     return float(text[:-1]) * UNITS[text[-1].upper()] if text[-1:].upper() in UNITS else float(text)
 
 
-def database(cell: Cell) -> dict:
+def database(cell: Cell) -> core.Database:
     """The standard database of a sysbench OLTP cell under its settings."""
     place, load = cell.place, cell.benchmark
     assert isinstance(place, OnServer) and isinstance(load, SysbenchOltp)
-    settings = {key.replace("-", "_"): value for key, value in place.settings.items()}
+    settings = {key.replace("-", "_"): value for key, value in place.settings.items() if value is not None}
     options = {
         "script": load.script,
         "distribution": _distribution(load),
@@ -141,7 +142,7 @@ def _distribution(load: SysbenchOltp) -> dict:
 
 def cache_bytes(place: OnServer) -> float:
     """Buffer pool or block cache of a server, bytes."""
-    return size_bytes(place.settings[CACHE_SETTING[place.data.engine]])
+    return size_bytes(place.settings[CACHE_SETTING[place.data.engine]] or "0")
 
 
 @dataclass(frozen=True)
@@ -157,12 +158,7 @@ class SimulatedCell:
 
 
 def simulate(
-    cell: Cell,
-    of: Mapping,
-    here: ProcessorSpeed,
-    day: str | None,
-    start: str | float = "cold",
-    form: str = "events",
+    cell: Cell, of: Mapping, here: ProcessorSpeed, day: str | None, start: str | float = "cold", form: str = "events"
 ) -> SimulatedCell:
     """One cell of the database `of`, I/O by I/O (`form` interval: second by second).
 
@@ -190,10 +186,14 @@ def simulate(
     columns.pop("summary", None)
     rows = pl.DataFrame(columns)[cell.warmup_s :]
     counted = rows.with_columns(pl.col("t_s") - rows["t_s"][0])
-    return SimulatedCell(statistics.fmean(rows["tps"]), float(rows["p95_ms"].median()), counted)
+    return SimulatedCell(
+        statistics.fmean(rows["tps"]), float(np.median(rows["p95_ms"].drop_nulls().to_numpy())), counted
+    )
 
 
-def simulate_all(cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts) -> dict[tuple, SimulatedCell]:
+def simulate_all(
+    cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts
+) -> dict[tuple, SimulatedCell]:
     """Every cell, all of sysbench OLTP."""
     found = {}
     for cell in cells:

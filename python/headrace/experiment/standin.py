@@ -10,7 +10,9 @@ configuration, and the calibration learns it.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -65,7 +67,9 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wante
     rows = int(data_gib * GIB / ROW_BYTES[engine] / TABLES)
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB
-        raise InputError(f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale.")
+        raise InputError(
+            f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale."
+        )
     low, high = MOST_SKEWED_H, UNIFORM_H
     most = miss_of(engine, rows, cache_gib, threads, None)
     if wanted_miss >= most:
@@ -108,7 +112,7 @@ def changed(engine: str, benchmark: SysbenchOltp) -> list[float]:
         return core.mysql_sysbench(_options(engine, benchmark.rows, cache_gib=1.0, threads=1, h=h))["changed"]
 
 
-def settled_miss(database: dict, cache_gib: float) -> float:
+def settled_miss(database: Mapping[str, Any], cache_gib: float) -> float:
     """Share of the page touches of any database of the core that miss a settled cache."""
     with core_errors():
         curve = core.mysql_warm_up(database, cache_gib * GIB)

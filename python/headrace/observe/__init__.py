@@ -1,7 +1,8 @@
 """What was measured, as time series.
 
-formats      recordings of iostat, vmstat, sar and CloudWatch, as workloads
-run_files    the measured files of a benchmark run
-live         samplers of a running server
-settings     settings and versions of servers known by name
+recording    a measured file as text, and the numbers in it      clock   times as the tools print
+them series       a measured file as a series of means                settings   settings and
+versions of servers by name formats      recordings of iostat, vmstat, sar and CloudWatch, as
+workloads run_files    the measured files of a benchmark run live         samplers of a running
+server
 """

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
+
+import msgspec
 
 from headrace.base.checks import did_you_mean, shown
+from headrace.base.documents import convert
 from headrace.errors import InputError
-from headrace.observe.run_files.reading import DOC
+from headrace.observe.series import DOC
 
 ENGINES = ("innodb", "myrocks")
 FLAVORS = ("mysql", "percona", "mariadb")
 
-# name: (engine or None for both, what it is, kind, lowest, highest). Ranges: MySQL 9 and MariaDB 12 manuals, and RocksDB's own.
+# name: (engine or None for both, what it is, kind, lowest, highest). Ranges: MySQL 9 and MariaDB 12
+# manuals, and RocksDB's own.
 SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
     "io_capacity": ("innodb", "innodb_io_capacity, I/Os a second", int, 100, 2**64 - 1),
     "io_capacity_max": ("innodb", "innodb_io_capacity_max, I/Os a second", int, 100, 2**64 - 1),
@@ -36,8 +41,9 @@ SETTINGS: dict[str, tuple[str | None, str, type, float, float]] = {
     "vcpus": (None, "virtual CPUs the server may use", int, 1, 2_048),
 }
 
-PAGES_KIB = (4, 8, 16, 32, 64)
+PAGES_KIB = (4, 8, 16, 32, 64)  # MySQL manual, innodb_page_size
 VERSION_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.\d{1,5})?(?:[-+~. ][\x20-\x7e]{0,80})?\Z", re.ASCII)
+SETTINGS_SOURCE = f"{DOC}, Settings"
 VERSIONS_SOURCE = f"{DOC}, Versions"
 
 
@@ -46,62 +52,67 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
     checked = {}
     for key, value in table.items():
         if key not in SETTINGS:
-            raise InputError(f"settings.{key[:60]}", "is not a setting known here", f"{DOC}, Settings",
-                             did_you_mean(key.removeprefix("innodb_").removeprefix("rocksdb_"), SETTINGS)
-                             or f"Known: {', '.join(SETTINGS)}.")  # fmt: skip
+            near = did_you_mean(key.removeprefix("innodb_").removeprefix("rocksdb_"), SETTINGS)
+            rule = "is not a setting known here"
+            raise InputError(f"settings.{key[:60]}", rule, SETTINGS_SOURCE, near or f"Known: {', '.join(SETTINGS)}.")
         owner, meaning, kind, low, high = SETTINGS[key]
         if owner not in (None, engine):
-            raise InputError(f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", f"{DOC}, Settings", "Take it out.")
-        checked[key] = _setting(key, value, meaning, kind, low, high)
+            hint = "Take it out."
+            raise InputError(
+                f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", SETTINGS_SOURCE, hint
+            )
+        span = (
+            "true or false"
+            if kind is bool
+            else f"{'a whole number from ' if kind is int else ''}{low:,.10g} to {high:,.10g}"
+        )
+        rule = msgspec.Meta(extra={"rule": f"must be {span} ({meaning})"})
+        checked[key] = convert(value, Annotated[kind, rule], source=SETTINGS_SOURCE, at=f"settings.{key}")
+        if not low <= checked[key] <= high:
+            raise InputError(f"settings.{key} = {shown(value, 40)}", f"must be {span} ({meaning})", SETTINGS_SOURCE)
     if checked.get("io_capacity_max", 2**64) < checked.get("io_capacity", 0):
-        raise InputError(f"settings.io_capacity_max = {checked['io_capacity_max']}", f"cannot be below io_capacity = {checked['io_capacity']}",
-                         "MySQL manual, innodb_io_capacity_max", "Are the two swapped?")  # fmt: skip
+        rule = f"cannot be below io_capacity = {checked['io_capacity']}"
+        value = f"settings.io_capacity_max = {checked['io_capacity_max']}"
+        raise InputError(value, rule, "MySQL manual, innodb_io_capacity_max", "Are the two swapped?")
     if engine == "myrocks" and checked.get("flush_log_at_trx_commit") == 3:
+        hint = "3 is InnoDB's in MariaDB."
         raise InputError(
             "settings.flush_log_at_trx_commit = 3",
             "rocksdb_flush_log_at_trx_commit is 0, 1 or 2",
-            f"{DOC}, Settings",
-            "3 is InnoDB's in MariaDB.",
+            SETTINGS_SOURCE,
+            hint,
         )
     if checked.get("page_kib", 16) not in PAGES_KIB:
-        raise InputError(f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size")
+        raise InputError(
+            f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size"
+        )
     return checked
 
 
-def _setting(key: str, value: object, meaning: str, kind: type, low: float, high: float) -> float | int | bool:
-    what = f"settings.{key} = {shown(value, 40)}"
-    if kind is bool:
-        if not isinstance(value, bool):
-            raise InputError(what, f"must be true or false ({meaning})", f"{DOC}, Settings")
-        return value
-    if isinstance(value, bool) or not isinstance(value, int if kind is int else (int, float)):
-        raise InputError(what, f"must be a {'whole ' if kind is int else ''}number ({meaning})", f"{DOC}, Settings")
-    if not low <= value <= high:
-        raise InputError(what, f"must be {low:g} to {high:g} ({meaning})", f"{DOC}, Settings")
-    return value if kind is int else float(value)
-
-
 def check_version(version: object, flavor: object, engine: str) -> tuple[str | None, str | None]:
-    """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB. Raises InputError."""
+    """(engine_version, flavor) as given; the flavor is filled in where the version tells MariaDB.
+
+    Raises InputError.
+    """
     if flavor is not None and flavor not in FLAVORS:
-        raise InputError(
-            f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, did_you_mean(flavor, FLAVORS)
-        )
+        hint = did_you_mean(flavor, FLAVORS)
+        raise InputError(f"flavor = {shown(flavor)}", f"must be one of {', '.join(FLAVORS)}", VERSIONS_SOURCE, hint)
     if flavor == "mysql" and engine == "myrocks":
-        raise InputError('flavor = "mysql" with engine = "myrocks"', "Oracle's MySQL has no MyRocks", VERSIONS_SOURCE,
-                         "It is in percona and mariadb; leave flavor out for another build.")  # fmt: skip
+        hint = "It is in percona and mariadb; leave flavor out for another build."
+        rule = "Oracle's MySQL has no MyRocks"
+        raise InputError('flavor = "mysql" with engine = "myrocks"', rule, VERSIONS_SOURCE, hint)
     if version is None:
         return None, flavor
     what = f"engine_version = {shown(version)}"
     if not isinstance(version, str):
         raise InputError(what, "must be text", VERSIONS_SOURCE, 'Put it in quotes: "5.7.22".')
     if "aurora" in version.lower():
-        raise InputError(
-            what, "Aurora keeps its data in storage of its own, not on EBS volumes", VERSIONS_SOURCE, "It cannot be calibrated here."
-        )
+        hint = "It cannot be calibrated here."
+        raise InputError(what, "Aurora keeps its data in storage of its own, not on EBS volumes", VERSIONS_SOURCE, hint)
     match = VERSION_TEXT.match(version)
     if not match:
-        raise InputError(what, "is not a version number", VERSIONS_SOURCE, 'Write it as SELECT VERSION() does, for example "8.0.36".')
+        hint = 'Write it as SELECT VERSION() does, for example "8.0.36".'
+        raise InputError(what, "is not a version number", VERSIONS_SOURCE, hint)
     major, minor = int(match[1]), int(match[2])
     said = flavor or ("mariadb" if "mariadb" in version.lower() or 10 <= major <= 12 else None)
     if said == "mariadb":
@@ -115,7 +126,8 @@ def _known_mysql(what: str, major: int, minor: int, engine: str) -> None:
     known = (major == 5 and minor in (5, 6, 7)) or (major == 8 and minor <= 4) or major == 9
     if not known:
         rule = f"MySQL and Percona Server {major}.{minor} is not known here; known are 5.5 to 5.7, 8.0 to 8.4 and 9"
-        raise InputError(what, rule, VERSIONS_SOURCE, "Check the number; for MariaDB (10 to 12) say flavor = \"mariadb\".")  # fmt: skip
+        hint = 'Check the number; for MariaDB (10 to 12) say flavor = "mariadb".'
+        raise InputError(what, rule, VERSIONS_SOURCE, hint)
     if engine == "myrocks" and (major, minor) == (5, 5):
         raise InputError(what, "there is no MyRocks for 5.5", VERSIONS_SOURCE, "Check engine and engine_version.")
 
@@ -128,12 +140,21 @@ def _known_mariadb(what: str, major: int, minor: int, engine: str) -> None:
         raise InputError(what, "MariaDB has MyRocks since 10.2", VERSIONS_SOURCE, "Check engine and engine_version.")
 
 
-# sysbench 1.0: its OLTP scripts, its --rand-type, and the defaults of the options that shape it (sysbench --help).
-SCRIPTS = ("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_update_index", "oltp_update_non_index",
-           "oltp_insert", "oltp_delete", "select_random_points", "select_random_ranges", "bulk_insert")  # fmt: skip
-
-
-DISTRIBUTIONS: dict[str, dict[str, tuple[float, float, float]]] = {  # parameter: (default, lowest, highest)
+# sysbench 1.0: its OLTP scripts, its --rand-type, and the defaults of the options that shape it
+# (sysbench --help).
+SCRIPTS = (
+    *("oltp_read_write", "oltp_read_only", "oltp_write_only", "oltp_point_select", "oltp_update_index"),
+    *(
+        "oltp_update_non_index",
+        "oltp_insert",
+        "oltp_delete",
+        "select_random_points",
+        "select_random_ranges",
+        "bulk_insert",
+    ),
+)
+# parameter: (default, lowest, highest)
+DISTRIBUTIONS: dict[str, dict[str, tuple[float, float, float]]] = {
     "uniform": {},
     "gaussian": {},
     "special": {"rand_spec_pct": (1.0, 0.0, 100.0), "rand_spec_res": (75.0, 0.0, 100.0)},

@@ -73,9 +73,10 @@ def plan(
     - `default_goals` (True): False leaves the defaults out.
     - `size_gib`: GiB of data; None: the workload's, grown. `free_percent` (25): of the volumes that
       stays free.
-    - `region` ("us-east-1"), `as_of` (ISO day; None: the newest known): prices and limits.
+    - `region` ("us-east-1"), `as_of` (a day, ISO text or date; None: the newest known): prices and
+      limits.
     - `growth` (1): factor on demand and data; `demand_growth`, `data_growth`: on each. `months`
-      (0): so many of the workload's `growth_per_year` are added.
+      (0): months of the workload's `growth_per_year` that are added.
     - `instances`: EC2 types or patterns (`r6i.*`). None: volumes alone; of a database m, r, c and i
       of the two newest generations and today's family; `["none"]`: volumes alone with the
       workload's cache. `service` ("ec2").
@@ -123,7 +124,7 @@ def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> Pl
         if name not in known:
             raise InputError(
                 f"{name} = {settings[name]!r}",
-                "is no setting of a plan",
+                "is not a setting of a plan",
                 "headrace.plan",
                 f"Known: {', '.join(sorted(known))}.",
             )

@@ -7,7 +7,6 @@ from headrace.base import core
 from headrace.base.clocks import span_in_words
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage, Volume
-from headrace.planner.candidates import family_of
 from headrace.planner.result import Choice
 
 VOLUME_ID = "vol-0123456789abcdef0"  # stands for the user's own
@@ -44,7 +43,12 @@ def migration(today: Choice | None, choice: Choice) -> str | None:
 
 def _cache_words(today: Choice, choice: Choice) -> str:
     """The cache to set, where it is another on the same instance."""
-    if today.instance != choice.instance or not today.cache_gib or not choice.cache_gib or abs(today.cache_gib - choice.cache_gib) < 0.5:
+    if (
+        today.instance != choice.instance
+        or not today.cache_gib
+        or not choice.cache_gib
+        or abs(today.cache_gib - choice.cache_gib) < 0.5
+    ):
         return ""
     return f"set the cache (innodb_buffer_pool_size) to {choice.cache_gib:.4g} GiB, from {today.cache_gib:.4g}"
 
@@ -59,10 +63,16 @@ def _why_migrate(today: Choice, choice: Choice) -> list[str]:
     if today.layout != choice.layout or today.members != choice.members:
         found.append(f"another layout: {_layout(choice)} instead of {_layout(today)}")
     elif any(new.size_gib < old.size_gib for old, new in zip(before.members, after.members, strict=True)):
-        found.append(f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}")
+        found.append(
+            f"a volume cannot be made smaller: {after.members[0].size_gib:,} GiB instead of {before.members[0].size_gib:,}"
+        )
     if (today.log_storage is None) != (choice.log_storage is None):
         found.append("redo and binlog move")
-    elif today.log_storage and choice.log_storage and not _grows_into(Storage.parse(today.log_storage), Storage.parse(choice.log_storage)):
+    elif (
+        today.log_storage
+        and choice.log_storage
+        and not _grows_into(Storage.parse(today.log_storage), Storage.parse(choice.log_storage))
+    ):
         found.append("the log volume cannot be made smaller or of another layout")
     if today.instance and choice.instance and _architecture(today) != _architecture(choice):
         found.append("another processor architecture: software is installed anew")
@@ -76,7 +86,11 @@ def _grows_into(before: Storage, after: Storage) -> bool:
 
 
 def _layout(choice: Choice) -> str:
-    return "one volume" if choice.members == 1 else f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
+    return (
+        "one volume"
+        if choice.members == 1
+        else f"{choice.members} volumes in {choice.layout.upper().replace('RAID', 'RAID ')}"
+    )
 
 
 def _architecture(choice: Choice) -> str | None:
@@ -87,7 +101,8 @@ def _architecture(choice: Choice) -> str | None:
 def _how(today: Choice, choice: Choice) -> str:
     if today.instance != choice.instance and choice.instance:
         return "build a replica there (from a backup or by CLONE), let it catch up, switch over"
-    return "attach new volumes, copy the data to them (a replica on them, or xtrabackup/mariabackup and catch up), switch over, keep the old ones until it is proved"
+    copied = "copy the data to them (a replica on them, or xtrabackup/mariabackup and catch up)"
+    return f"attach new volumes, {copied}, switch over, keep the old ones until it is proved"
 
 
 # --- lines to paste -------------------------------------------------------------------------------
@@ -114,12 +129,14 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
     wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory {memory} --output diff"
-    found.append({"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""})
+    found.append(
+        {"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""}
+    )
     return found
 
 
 def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
-    """What the log volume needs, where there is one: a modification like the data's, or a new
+    """What a log volume of its own needs: a modification like the data's, or a new
     volume."""
     before = None if today is None else today.log_storage
     if choice.log_storage is None or choice.log_storage == before:
@@ -140,13 +157,15 @@ def _modify(after: Storage, before: Storage, as_of: str) -> dict:
     first, count = after.members[0], len(after.members)
     lasts = span_in_words(round(rules["optimizing_s"]))
     what = (
-        f"{f'Modify each of the {count} volumes' if count > 1 else 'Modify the volume'} in place; the new limits come while it is `optimizing`, "
-        f"which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often}"
+        f"{f'Modify each of the {count} volumes' if count > 1 else 'Modify the volume'} in place; "
+        f"the new limits come while it is `optimizing`, which lasts about {lasts} for {first.size_gib:,} GiB (a guess; it may exceed {rules['can_exceed_hours']} h); {often}"
     )
     grown = first.size_gib > before.members[0].size_gib
     lines = [_modify_line(first)]
     if grown:
-        lines.append("sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, where there is one (growpart)")
+        lines.append(
+            "sudo xfs_growfs MOUNT_POINT    # or resize2fs; grow the partition before, if it has one (growpart)"
+        )
     undo = _modify_line(before.members[0], size=False)
     if grown:
         undo += "    # the size stays: a volume never shrinks"
@@ -211,129 +230,64 @@ def _terraform(volume: Volume, count: int) -> list[str]:
 # --- what to watch --------------------------------------------------------------------------------
 
 
+ALARM = ("namespace", "metric", "statistic", "comparison", "threshold", "period_s", "points", "of", "why")
+# Periods and points as AWS recommends them (METRICS_SOURCE); the level of the queue is a guess.
+CREDITS = (
+    "AWS/EBS",
+    "BurstBalance",
+    "Minimum",
+    "<",
+    LOW_BALANCE_PERCENT,
+    300,
+    1,
+    1,
+    "credits run out: the volume falls to its baseline",
+)
+EXCEEDED = (
+    ("AWS/EBS", "VolumeIOPSExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the demand exceeds the volume's IOPS"),
+    ("AWS/EBS", "VolumeThroughputExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the demand exceeds the volume's throughput"),
+)  # fmt: skip
+QUEUE = (
+    "AWS/EBS",
+    "VolumeQueueLength",
+    "Average",
+    ">",
+    10,
+    300,
+    3,
+    3,
+    "requests wait (an early sign; its level is a guess)",
+)
+STALLED = (
+    "AWS/EBS",
+    "VolumeStalledIOCheck",
+    "Maximum",
+    ">=",
+    1,
+    60,
+    10,
+    10,
+    "I/O does not complete: what AWS recommends to watch",
+)
+INSTANCE_CREDITS = tuple(
+    ("AWS/EC2", name, "Minimum", "<", LOW_BALANCE_PERCENT, 300, 1, 1, "the instance's EBS burst bucket runs out")
+    for name in ("EBSIOBalance%", "EBSByteBalance%")
+)  # fmt: skip
+INSTANCE_EXCEEDED = (
+    "AWS/EC2", "InstanceEBSIOPSExceededCheck", "Maximum", ">=", 1, 60, 5, 15, "the instance's EBS IOPS are the bottleneck",
+)  # fmt: skip
+
+
 def alarms(choice: Choice | None, as_of: str) -> list[dict]:
-    """CloudWatch alarms for the chosen volumes and instance: dicts of `namespace`, `metric`,
-    `statistic`, `comparison`, `threshold`, `period_s`, `points`, `of`, `why`."""
+    """CloudWatch alarms for the chosen volumes and instance: dicts of ALARM and their `source`."""
     if choice is None or choice.volume_type == "instance-store":
         return []
-    found = []
-    kind = choice.volume_type
-    if kind in ("gp2", "st1", "sc1"):
-        found.append(
-            _alarm(
-                "AWS/EBS",
-                "BurstBalance",
-                "Minimum",
-                "<",
-                LOW_BALANCE_PERCENT,
-                300,
-                1,
-                1,
-                "credits run out: the volume falls to its baseline",
-            )
-        )
-    if kind != "standard" and as_of >= EXCEEDED_SINCE:
-        for what in ("IOPS", "Throughput"):
-            found.append(
-                _alarm(
-                    "AWS/EBS",
-                    f"Volume{what}ExceededCheck",
-                    "Maximum",
-                    ">=",
-                    1,
-                    60,
-                    5,
-                    15,
-                    f"the demand exceeds the volume's {what}",
-                )
-            )
-    elif kind != "standard":
-        found.append(
-            _alarm(
-                "AWS/EBS",
-                "VolumeQueueLength",
-                "Average",
-                ">",
-                10,
-                300,
-                3,
-                3,
-                "requests wait (an early sign; its level is a guess)",
-            )
-        )
-    found.append(
-        _alarm(
-            "AWS/EBS",
-            "VolumeStalledIOCheck",
-            "Maximum",
-            ">=",
-            1,
-            60,
-            10,
-            10,
-            "I/O does not complete: what AWS recommends to watch",
-        )
-    )
+    found: list[tuple] = [CREDITS] if choice.volume_type in ("gp2", "st1", "sc1") else []
+    if choice.volume_type != "standard":
+        found += EXCEEDED if as_of >= EXCEEDED_SINCE else [QUEUE]
+    found.append(STALLED)
     if choice.instance:
         with core_errors():
-            instance = core.instance(choice.instance)
-        if instance["burst_seconds"]:
-            for metric in ("EBSIOBalance%", "EBSByteBalance%"):
-                found.append(
-                    _alarm(
-                        "AWS/EC2",
-                        metric,
-                        "Minimum",
-                        "<",
-                        LOW_BALANCE_PERCENT,
-                        300,
-                        1,
-                        1,
-                        "the instance's EBS burst bucket runs out",
-                    )
-                )
-        elif as_of >= INSTANCE_EXCEEDED_SINCE:
-            found.append(
-                _alarm(
-                    "AWS/EC2",
-                    "InstanceEBSIOPSExceededCheck",
-                    "Maximum",
-                    ">=",
-                    1,
-                    60,
-                    5,
-                    15,
-                    "the instance's EBS IOPS are the bottleneck",
-                )
-            )
-    return found
-
-
-def _alarm(
-    namespace: str,
-    metric: str,
-    statistic: str,
-    comparison: str,
-    threshold: float,
-    period_s: int,
-    points: int,
-    of: int,
-    why: str,
-) -> dict:
-    return {
-        "namespace": namespace,
-        "metric": metric,
-        "statistic": statistic,
-        "comparison": comparison,
-        "threshold": threshold,
-        "period_s": period_s,
-        "points": points,
-        "of": of,
-        "why": why,
-        "source": METRICS_SOURCE,
-    }
-
-
-def same_family(one: str | None, other: str | None) -> bool:
-    """Whether two instances are of one family (and so of one architecture)."""
-    return one is not None and other is not None and family_of(one) == family_of(other)
+            bursts = core.instance(choice.instance)["burst_seconds"]
+        found += INSTANCE_CREDITS if bursts else [INSTANCE_EXCEEDED] if as_of >= INSTANCE_EXCEEDED_SINCE else []
+    return [dict(zip(ALARM, one, strict=True)) | {"source": METRICS_SOURCE} for one in found]

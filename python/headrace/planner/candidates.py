@@ -9,9 +9,9 @@ hosts, and why the rest cannot be.
     Candidate  storage of the data, of the log or None, index of the host
 
 Along both axes performance never falls and cost never falls, which is what the search (search.py)
-rests on. Both are whole numbers, so nothing lies between two neighbours: there is no grid. What the
-types allow comes from the catalog's era of the day; nothing about a type is written here except
-which rule has which axis.
+rests on. Both are whole numbers, so nothing lies between two neighbours, and no grid is needed.
+What the types allow comes from the catalog's era of the day; nothing about a type is written here
+except which rule has which axis.
 """
 
 from __future__ import annotations
@@ -105,7 +105,9 @@ class Family:
     @property
     def axis(self) -> str:
         """What performance is bought by: "iops", "size", or "none"."""
-        return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(self.era["iops"]["rule"], "size")
+        return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(
+            self.era["iops"]["rule"], "size"
+        )
 
     @property
     def buys_throughput(self) -> bool:
@@ -184,7 +186,7 @@ class Space:
 
 
 def _gib_for(family: Family, member_gib: int, iops: int) -> int:
-    """GiB a volume needs to be given `iops`: types allow only so many a GiB."""
+    """GiB a volume needs to be given `iops`: types limit the IOPS of a GiB."""
     per_gib = family.figure("iops", "per_gib")
     if not per_gib or iops <= (family.figure("iops", "included") or 0):
         return member_gib
@@ -193,7 +195,9 @@ def _gib_for(family: Family, member_gib: int, iops: int) -> int:
 
 def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
     """How many volumes a layout may have: RAID 10 needs an even number, 4 or more."""
-    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[layout]
+    return {"single": (1,), "raid0": tuple(range(2, max_volumes + 1)), "raid10": tuple(range(4, max_volumes + 1, 2))}[
+        layout
+    ]
 
 
 def shapes_of(family: Family, size_gib: int) -> list[Shape]:
@@ -296,7 +300,9 @@ def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
     for name in names:
         if not isinstance(name, str) or name.strip().lower() not in EXCLUDABLE:
             hint = did_you_mean(name, EXCLUDABLE) or f"Known: {', '.join(EXCLUDABLE)}."
-            raise InputError(f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint)
+            raise InputError(
+                f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint
+            )
     return frozenset(name.strip().lower() for name in names)
 
 
@@ -362,8 +368,10 @@ def _same_limits(one: core.Era, other: core.Era) -> bool:
     return figures(one) == figures(other)
 
 
-def spaces_of(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int) -> list[Space]:
-    """All spaces of a family: without a log volume the log needs room beside the data. Hosts are
+def spaces_of(
+    family: Family, hosts: Sequence[Host], logs: Sequence[str | None], data_gib: int, log_gib: int
+) -> list[Space]:
+    """All spaces of a family: without a log volume the log needs room with the data. Hosts are
     given by their place in `hosts`."""
     sizes = {log: data_gib + (log_gib if log is None else 0) for log in logs}
     if family.volume_type == LOCAL:
@@ -385,7 +393,7 @@ def spaces_of(family: Family, hosts: Sequence[Host], logs: Sequence[str | None],
 
 
 def _attachable(host: Host, volumes: int) -> bool:
-    """Whether the instance attaches so many volumes beside its root volume."""
+    """Whether the instance attaches this number of volumes, its root volume apart."""
     most = None if host.instance is None else host.instance["max_ebs_attachments"]
     return most is None or volumes < most
 

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from headrace.base import caps, core
-from headrace.base.clocks import span_in_words
+from headrace.base.clocks import clock_text, span_in_words
 from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.planner.candidates import (
@@ -31,13 +31,16 @@ from headrace.planner.database import Z80, DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
 from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
 from headrace.planner.result import Choice, Saving
-from headrace.workload.describe import clock_at
 
-LOCAL_DISKS = "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. Keep a replica and backups elsewhere."
-TWO_SNAPSHOTS = (
-    "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
+LOCAL_DISKS = (
+    "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. "
+    "Keep a replica and backups elsewhere."
 )
-# A first day with full credits that does so many times the transactions of the others is worth a
+TWO_SNAPSHOTS = (
+    "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together "
+    "(multi-volume snapshot) to be consistent."
+)
+# A first day with full credits that does this many times the transactions of the others is worth a
 # line.
 FIRST_DAY_GAIN = 1.02
 # A difference between the first day and the settled one that is worth a line: a point of balance, a
@@ -87,7 +90,10 @@ class Chooser(ABC, Generic[Judge]):
         host, about = self.judge.hosts[place], self.directory.about(data)
         limits = self.limits(candidate)
         items = [
-            *({**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes} for item in self.judge.items(candidate)),
+            *(
+                {**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes}
+                for item in self.judge.items(candidate)
+            ),
             *self.extra_items,
         ]
         afr = self._afr(about.family, about.members, log)
@@ -157,14 +163,22 @@ class Chooser(ABC, Generic[Judge]):
         needed, missed = self.need.of(candidate[1]), []
         if usable < needed:
             missed.append(f"holds {usable:,.0f} GiB, {needed:,} GiB needed")
-        if candidate[1] is not None and (log := self.directory.about(candidate[1]).storage.usable_gib) < self.need.log_gib:
+        if (
+            candidate[1] is not None
+            and (log := self.directory.about(candidate[1]).storage.usable_gib) < self.need.log_gib
+        ):
             missed.append(f"its log volume holds {log:,} GiB, {self.need.log_gib:,} GiB needed")
         return missed
 
-    def _caveats(self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None) -> list[str]:
+    def _caveats(
+        self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None
+    ) -> list[str]:
         found = []
         if not limits[0]["persistent"]:
-            found.append(LOCAL_DISKS + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else ""))
+            found.append(
+                LOCAL_DISKS
+                + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else "")
+            )
         elif log:
             found.append(TWO_SNAPSHOTS)
         if family.layout == "raid0":
@@ -174,9 +188,14 @@ class Chooser(ABC, Generic[Judge]):
             for limit in limits
             for caveat in limit["caveats"]
         ]
-        found += [f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)]
+        found += [
+            f"Price of {item['item']}: seen {item['as_of']} ({item['source']})" for item in items if _doubtful(item)
+        ]
         if host.instance is not None:
-            found += [f"{host.name} {caveat['field']}: {caveat['text']} ({caveat['source']})" for caveat in host.instance["caveats"]]
+            found += [
+                f"{host.name} {caveat['field']}: {caveat['text']} ({caveat['source']})"
+                for caveat in host.instance["caveats"]
+            ]
         found += [
             f"{family.volume_type} {name}: {param.get('note') or param['source']} ({param['source']})"
             for name in ("durability_afr_percent", "consistency")
@@ -194,7 +213,9 @@ class DemandChooser(Chooser[DemandJudge]):
         columns = self.judge.run(candidates, prune=False)
         rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
         rooms = self._headrooms(candidates, rows)
-        return [self._choice(candidate, row, room) for candidate, row, room in zip(candidates, rows, rooms, strict=True)]
+        return [
+            self._choice(candidate, row, room) for candidate, row, room in zip(candidates, rows, rooms, strict=True)
+        ]
 
     def _choice(self, candidate: Candidate, row: dict, room: float | None) -> Choice:
         common, limits = self._common(candidate), self.limits(candidate)[0]
@@ -217,7 +238,11 @@ class DemandChooser(Chooser[DemandJudge]):
     def _missed(self, metrics: dict) -> list[str]:
         # Head-room that was not looked for, because another goal fails already, is not one more
         # miss.
-        goals = [goal for goal in self.judge.goals if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None]
+        goals = [
+            goal
+            for goal in self.judge.goals
+            if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None
+        ]
         return [miss_in_words(goal, metrics[goal.metric]) for goal in goals if not goal.met(metrics[goal.metric])]
 
     def utilisations(self, candidate: Candidate, limits: core.VolumeLimits) -> list[dict]:
@@ -234,7 +259,9 @@ class DemandChooser(Chooser[DemandJudge]):
         # st1 and sc1 charge a random request of any size a whole MiB, so what is asked of their
         # throughput is not what is transferred.
         charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
-        found.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", limits["throughput_bytes_s"] / MIB, charged))
+        found.append(
+            ("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", limits["throughput_bytes_s"] / MIB, charged)
+        )
         if instance is not None and about.family.volume_type != "instance-store":
             iops = instance["max_iops"] or instance["baseline_iops"]
             bytes_s = instance["max_bytes_s"] or instance["baseline_bytes_s"]
@@ -298,7 +325,7 @@ class DemandChooser(Chooser[DemandJudge]):
 
     def moment(self, t_s: float) -> str:
         """`at 09:42`, or `3 h 5 min after the start` where the workload has no clock."""
-        clock = clock_at(self.judge.demand.workload, t_s)
+        clock = clock_text(self.judge.demand.workload.source.get("clock_start"), t_s)
         return f"at {clock}" if clock else f"{span_in_words(round(t_s))} after the start"
 
     def _runs_dry(self, candidate: Candidate, row: dict) -> dict | None:
@@ -308,7 +335,9 @@ class DemandChooser(Chooser[DemandJudge]):
         lost, after_s = row.get("loses_percent_per_cycle") or 0.0, row.get("dry_after_s")
         if lost > 0 or (row.get("settled") == 0 and self._has_credits(candidate)):
             each = "a day" if abs(span_s - 86_400) < 1 else f"each {span_in_words(round(span_s))}"
-            words = f"loses {lost:.3g} % of its credits {each}" if 0 < lost <= 100 else "spends more credits than come back"
+            words = (
+                f"loses {lost:.3g} % of its credits {each}" if 0 < lost <= 100 else "spends more credits than come back"
+            )
             if after_s is not None and not math.isnan(after_s):
                 day = int(after_s // 86_400)
                 words += (
@@ -332,14 +361,17 @@ class DemandChooser(Chooser[DemandJudge]):
 
     def _has_credits(self, candidate: Candidate) -> bool:
         limits, instance = self.limits(candidate), self.judge.hosts[candidate[2]].instance
-        return any(one["io_burst"] or one["byte_burst"] for one in limits) or bool(instance and instance["burst_seconds"])
+        return any(one["io_burst"] or one["byte_burst"] for one in limits) or bool(
+            instance and instance["burst_seconds"]
+        )
 
     def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
         columns, fine = self.judge.run(candidates, prune=False), self.judge.performs(candidates)
         found: list[dict | None] = []
         for place, good in enumerate(fine):
             iops, p99, throttled, unserved = (
-                float(columns[name][place]) for name in ("delivered_iops", "p99_ms", "throttled_min", "unserved_percent")
+                float(columns[name][place])
+                for name in ("delivered_iops", "p99_ms", "throttled_min", "unserved_percent")
             )
             figures = {
                 "delivered_iops": iops,
@@ -358,7 +390,9 @@ class DemandChooser(Chooser[DemandJudge]):
         while asked := {i: (low + high) // 2 for i, (low, high) in open_.items() if high - low > 1}:
             for percent in sorted(set(asked.values())):
                 some = [i for i, middle in asked.items() if middle == percent]
-                for i, holds in zip(some, self.judge.holds_at([candidates[i] for i in some], 1 + percent / 100), strict=True):
+                for i, holds in zip(
+                    some, self.judge.holds_at([candidates[i] for i in some], 1 + percent / 100), strict=True
+                ):
                     open_[i][0 if holds else 1] = percent
         return [float(open_[i][0]) if i in open_ else 0.0 if good else None for i, good in enumerate(fine)]
 
@@ -476,7 +510,9 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
     in_force: dict[str, core.LatencyProfile] = {}
     for profile in core.latency_profiles():
         if profile["volume_type"] == volume_type and profile["from"] <= as_of:
-            in_force[profile["op"]] = max(in_force.get(profile["op"], profile), profile, key=lambda entry: entry["from"])
+            in_force[profile["op"]] = max(
+                in_force.get(profile["op"], profile), profile, key=lambda entry: entry["from"]
+            )
     doubtful = {op: profile for op, profile in in_force.items() if profile["confidence"] in ("low", "guess")}
     return [
         f"Latency of {volume_type} {op}s, confidence {profile['confidence']}: {profile['source']}"

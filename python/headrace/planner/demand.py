@@ -23,7 +23,7 @@ from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host, static_figures
 from headrace.planner.goals import Goal, headroom_of
 from headrace.workload import OpenWorkload
-from headrace.workload.core_form import core_load
+from headrace.workload.model import core_load
 
 RATES = ("reads_per_s", "writes_per_s")
 # Goals that any backlog breaks: with one of them, a candidate whose bound says "cannot deliver"

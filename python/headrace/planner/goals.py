@@ -87,41 +87,19 @@ def _latencies() -> list[Metric]:
 
 
 COST = Metric(
-    "cost_usd_month",
-    "<=",
-    "USD",
-    "monthly cost, instance and log volumes included where there are any",
-    10.0,
-    "cost",
-    "monthly cost",
+    "cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included", 10.0, "cost", "monthly cost"
 )
 HEADROOM = Metric(
-    "headroom_percent",
-    ">=",
-    "%",
-    "growth of demand before another goal fails; none while anything is throttled",
-    10.0,
-    "headroom",
+    "headroom_percent", ">=", "%", "growth of demand before another goal fails; none while anything is throttled", 10.0, "headroom",
     "head-room",
-)
+)  # fmt: skip
 DURABILITY = Metric(
-    "durability_afr_percent",
-    "<=",
-    "%",
-    "chance to lose the data in a year (upper published figure, through the layout)",
-    0.1,
-    "static",
+    "durability_afr_percent", "<=", "%", "chance to lose the data in a year (upper published figure, through the layout)", 0.1, "static",
     "annual failure rate",
-)
+)  # fmt: skip
 CONSISTENCY = Metric(
-    "consistency_percent",
-    ">=",
-    "%",
-    "share of the time the type promises its performance",
-    0.1,
-    "static",
-    "promised consistency",
-)
+    "consistency_percent", ">=", "%", "share of the time the type promises its performance", 0.1, "static", "promised consistency",
+)  # fmt: skip
 
 DEMAND = _table(
     *_latencies(),
@@ -172,14 +150,23 @@ class Goal:
         metric = known.get(self.metric)
         if metric is None:
             near = did_you_mean(self.metric, known)
-            raise InputError(text, f"there is no metric {shown(self.metric)}", SOURCE, near or f"Known: {', '.join(known)}.")
+            raise InputError(
+                text, f"{shown(self.metric)} is not a known metric", SOURCE, near or f"Known: {', '.join(known)}."
+            )
         if self.sign != metric.sign:
             raise InputError(text, _sign_rule(metric, self.sign), SOURCE, f"Write {metric.name}{metric.sign}NUMBER.")
-        if isinstance(self.limit, bool) or not isinstance(self.limit, (int, float)) or not math.isfinite(self.limit) or self.limit < 0:
+        if (
+            isinstance(self.limit, bool)
+            or not isinstance(self.limit, (int, float))
+            or not math.isfinite(self.limit)
+            or self.limit < 0
+        ):
             hint = f"For example {EXAMPLES[self.subject]}."
             raise InputError(text, f"the limit of {metric.name} is a number of {metric.unit}, 0 or more", SOURCE, hint)
         if metric.kind == "headroom" and self.limit > MAX_HEADROOM_PERCENT:
-            raise InputError(text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use --demand-growth for more.")
+            raise InputError(
+                text, f"head-room is looked at up to {MAX_HEADROOM_PERCENT} %", SOURCE, "Use --demand-growth for more."
+            )
         object.__setattr__(self, "limit", float(self.limit) + 0.0)
 
     @classmethod
@@ -264,7 +251,9 @@ def parse_goals(
         if subject == "database" and arrivals and not any(goal.about.kind == "load" for goal in parsed):
             wanted.insert(0, Goal.parse(OPEN_DEFAULT, subject))
         parsed += [
-            goal for goal in wanted if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))
+            goal
+            for goal in wanted
+            if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))
         ]
     if not any(goal.about.kind == "load" for goal in parsed):
         names = "tps, p95_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"
@@ -274,7 +263,7 @@ def parse_goals(
 
 
 def _grows(goals: Iterable[Goal], subject: Subject, arrivals: bool) -> bool:
-    """Whether head-room means something beside these goals: of a demand that may not be throttled,
+    """Whether head-room means something with these goals: of a demand that may not be throttled,
     of a database asked for a rate."""
     if subject == "demand":
         return not any(goal.metric == "throttled_min" and goal.limit > 0 for goal in goals)
@@ -320,7 +309,7 @@ def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float)
 
 
 def miss_in_words(goal: Goal, value: float | None) -> str:
-    """`I/O p99 of the worst 5 min 240 ms against 20`."""
+    """`I/O p99 of the worst 5 min 240 ms against 20 ms`."""
     from headrace.base.clocks import span_in_words
 
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
@@ -332,7 +321,7 @@ def miss_in_words(goal: Goal, value: float | None) -> str:
         return f"{goal.about.words} {span_in_words(round(value * seconds_in))} against {number(goal.limit)}{unit}"
     if goal.about.unit == "ms" and value >= 1_000.0:
         return f"{goal.about.words} {number(value / 1_000)} s against {number(goal.limit)}{unit}"
-    return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}"
+    return f"{goal.about.words} {number(value)}{unit} against {number(goal.limit)}{unit}"
 
 
 def number(value: float) -> str:

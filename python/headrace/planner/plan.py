@@ -345,7 +345,7 @@ class PlanEngine:
         return dict(zip(candidates, found, strict=True)), undecided
 
     def _least_regret(self, regret: dict, lasts: bool) -> Choice | None:
-        # Losing everything with the instance is no small regret: local disks count only where the
+        # Losing everything with the instance is a large regret: local disks count only where the
         # cheapest has them too.
         known = [
             candidate for candidate, value in regret.items() if not math.isnan(value.expected) and not (lasts and LOCAL in candidate[0])
@@ -448,7 +448,7 @@ class PlanEngine:
         }
 
     def _checks(self, compared: Choice | None) -> list[dict]:
-        """Recorded latency beside the model's, on today's storage."""
+        """Recorded latency and the model's, on today's storage."""
         workload = self.asked.recorded
         recorded = None if workload is None or compared is None else workload.recorded_latency()
         if workload is None or compared is None or recorded is None or not isinstance(self.chooser, DemandChooser):
@@ -468,7 +468,8 @@ class PlanEngine:
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
             if workload.database["clients"]["cpu_ms"] <= 0:
                 found.append(
-                    "The workload does not say what processor time a transaction takes: virtual CPUs are the bottleneck nowhere in this plan."
+                    "The workload does not say what processor time a transaction takes: "
+                    "virtual CPUs are the bottleneck nowhere in this plan."
                 )
             else:
                 found.append("A virtual CPU counts alike on every instance: generations and makers differ by tens of percent.")

@@ -34,12 +34,12 @@ from headrace.planner.choice import Need
 from headrace.planner.database import Conditions, log_gib
 from headrace.planner.goals import Goal, needed_tps, parse_goals
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
-from headrace.workload.model import check_size
-from headrace.workload.observed import limits_met, short_note
+from headrace.workload.observed import short_note
+from headrace.workload.points import check_size
 
 SOURCE = "headrace plan --help"
 MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catalog)
-# A file system, binlogs, temporary tables and an ALTER that copies a table need room beside the
+# A file system, binlogs, temporary tables and an ALTER that copies a table need room next to the
 # data.
 FREE_PERCENT = 25.0
 DRAWS = 32  # databases drawn from the calibration
@@ -164,7 +164,7 @@ def _growth(settings: PlanSettings, workload: OpenWorkload | None) -> Growth:
             if settings.growth != 1.0:
                 raise InputError(
                     f"growth = {settings.growth:g}",
-                    f"is given beside {name}",
+                    f"is given together with {name}",
                     SOURCE,
                     "Give growth for both, or one for each.",
                 )
@@ -343,7 +343,7 @@ def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
     a recording of less than a day."""
     raised = [note for note in planned.notes() if note not in workload.notes()]
     short = [note for note in (short_note(workload.span_s),) if note and workload.kind == "recorded" and workload.span_s < DAY_S]
-    return (*limits_met(workload), *raised, *short)
+    return (*workload.limits_met(), *raised, *short)
 
 
 # --- databases ------------------------------------------------------------------------------------
@@ -451,5 +451,6 @@ def _assumed_cache(workload: TransactionWorkload, instance: str, cache_share: fl
     with core_errors():
         cache = cache_of(core.instance(instance, as_of), cache_share)
     return [
-        f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. If yours is another, set that (innodb_buffer_pool_size), or calibrate there."
+        f"Today's {instance} is taken with a cache of {cache:.3g} GiB: no run was measured on it. "
+        "If yours is another, set that (innodb_buffer_pool_size), or calibrate there."
     ]

@@ -17,7 +17,7 @@ from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload
 
-CENT = 0.005  # USD: less is no difference on a bill
+CENT = 0.005  # USD: a smaller difference does not show on a bill
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
 # What an array must save to be recommended: both of them. Striping costs operations (multi-volume
 # snapshots, growth, a larger chance of loss), which is a judgement, not a measurement.
@@ -108,7 +108,7 @@ def recommend(
     """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of
     them ("" where it is).
 
-    In this order: durable volumes; the instance family of today, where there is one; of a demand,
+    In this order: durable volumes; the instance family of today, if it is known; of a demand,
     no less memory and processors than today (`least_host`: GiB, virtual CPUs); solid-state types;
     one volume, unless more save at least 20 % and 20 USD a month; then the cheapest.
     """
@@ -116,7 +116,9 @@ def recommend(
         return None, ""
     cheapest = min(choices, key=_order)
     pool, passed_over = list(choices), []
-    rules: list[tuple[Callable[[Choice], bool], str]] = [(lambda one: one.persistent, "its data is gone when the instance stops")]
+    rules: list[tuple[Callable[[Choice], bool], str]] = [
+        (lambda one: one.persistent, "its data is gone when the instance stops")
+    ]
     if today_family is not None:
         rules.append(
             (
@@ -153,7 +155,9 @@ def recommend(
     return best, f"{less}, but {'; '.join(passed_over) or 'is not better otherwise'}."
 
 
-def stay(recommended: Choice | None, why: str, today: Choice | None, in_place: Choice | None) -> tuple[Choice | None, str]:
+def stay(
+    recommended: Choice | None, why: str, today: Choice | None, in_place: Choice | None
+) -> tuple[Choice | None, str]:
     """The recommendation, or what needs no migration where a migration does not pay: it must save
     at least 20 % and 20 USD a month."""
     if recommended is None or today is None or not (migration(today, recommended) or "").startswith("needs"):
@@ -222,7 +226,9 @@ def compare_engines(plans: tuple[Plan, Plan]) -> EngineComparison:
     less = abs(costs[0] - costs[1])
     share = less / max(costs[0], costs[1])
     if share < SIGNIFICANTLY_DEARER - 1.0:
-        return EngineComparison(plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {told[0]} {told[1]}")
+        return EngineComparison(
+            plans, place, f"Both cost nearly the same, {less:,.2f} USD a month apart. {told[0]} {told[1]}"
+        )
     words = f"{names[place]} costs {less:,.2f} USD a month less ({100 * share:.0f} %)."
     return EngineComparison(plans, place, f"{words} {told[0]} {told[1]}")
 
@@ -243,7 +249,9 @@ def explain(chooser: DemandChooser | DatabaseChooser, choices: Sequence[tuple[Ca
     """The arithmetic of some choices, line by line: capacity, demand against limits, bill,
     head-room."""
     lines: list[str] = []
-    for place, (candidate, choice) in enumerate({choice.key: (candidate, choice) for candidate, choice in choices}.values(), 1):
+    for place, (candidate, choice) in enumerate(
+        {choice.key: (candidate, choice) for candidate, choice in choices}.values(), 1
+    ):
         own = (
             _database_lines(chooser, candidate, choice)
             if isinstance(chooser, DatabaseChooser)
@@ -312,7 +320,9 @@ def _capacity(family: Family, limits: core.VolumeLimits) -> list[str]:
         lines = [f"baseline: {baseline:,.1f} MiB/s a volume of {size:,} GiB; burst {mib_s:,.1f} MiB/s"]
         if mib_s > baseline:
             seconds = capacity / (mib_s - baseline)
-            lines.append(f"credits: {capacity:,.0f} MiB / ({mib_s:,.1f} - {baseline:,.1f}) = {seconds:,.0f} s at full burst")
+            lines.append(
+                f"credits: {capacity:,.0f} MiB / ({mib_s:,.1f} - {baseline:,.1f}) = {seconds:,.0f} s at full burst"
+            )
         return lines
     return [f"capacity: {limits['iops']:,} IOPS and {mib_s:,.0f} MiB/s a volume"]
 
@@ -325,7 +335,8 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     about = judge.conditions
     load = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
     lines = [
-        f"data: {need.data_gib:,} GiB with free space; redo and a day of binlogs: {need.log_gib:,} GiB, beside the data or on a volume of their own",
+        f"data: {need.data_gib:,} GiB with free space; redo and a day of binlogs: {need.log_gib:,} GiB, "
+        "with the data or on a volume of their own",
         f"{load}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour",
     ]
     if choice.instance:
@@ -337,14 +348,19 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     ]
     if choice.vcpus:
         cpu = judge.database["clients"]["cpu_ms"]
-        lines.append(f"processors: {tps:,.0f} tps x {cpu:.3g} ms = {tps * cpu / 1000:.3g} of {choice.vcpus} virtual CPUs")
+        lines.append(
+            f"processors: {tps:,.0f} tps x {cpu:.3g} ms = {tps * cpu / 1000:.3g} of {choice.vcpus} virtual CPUs"
+        )
     lines += [choice.runs_dry["words"]] if choice.runs_dry else []
     lines.append(f"bottleneck: {choice.binds['words']}")
     lines.append(
         f"tps {number(tps)}, 80 % interval {number(choice.tps_low or 0.0)} to {number(choice.tps_high or 0.0)}; one-second tps above "
         f"{number(choice.metrics['tps_p5'])} 95 % of the time; p95 {number(choice.metrics['p95_ms'])} ms"
     )
-    lines += [f"goal {goal}: holds with {100 * probability:.0f} %" for goal, probability in (choice.goal_probabilities or {}).items()]
+    lines += [
+        f"goal {goal}: holds with {100 * probability:.0f} %"
+        for goal, probability in (choice.goal_probabilities or {}).items()
+    ]
     if choice.regret_expected_usd is not None:
         lines.append(
             f"regret over what the calibration leaves open: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst"
@@ -352,8 +368,10 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     return lines
 
 
-def latency_checks(workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]) -> list[dict]:
-    """Recorded latency beside the model's on today's storage: over the whole recording and in the
+def latency_checks(
+    workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.DataFrame, clock: Callable[[float], str]
+) -> list[dict]:
+    """Recorded latency and the model's on today's storage: over the whole recording and in the
     hour whose recorded latency was highest.
 
     Dicts of `what`, `recorded_ms`, `model_ms`. A check of the model that costs nothing. Points at a
@@ -362,7 +380,9 @@ def latency_checks(workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.Data
     seconds to words.
     """
     span_s = workload.span_s
-    both = recorded.join_asof(rows.select("t_s", pl.col("mean_ms").alias("model_ms"), "iops"), on="t_s", strategy="backward").drop_nulls()
+    both = recorded.join_asof(
+        rows.select("t_s", pl.col("mean_ms").alias("model_ms"), "iops"), on="t_s", strategy="backward"
+    ).drop_nulls()
     for window in workload.censored:
         both = both.filter((pl.col("t_s") < window.from_s) | (pl.col("t_s") >= window.to_s))
     if both.is_empty():
@@ -382,7 +402,11 @@ def latency_checks(workload: OpenWorkload, recorded: pl.DataFrame, rows: pl.Data
     ]
     if span_s > 2 * 3_600:
         hours = both.with_columns((pl.col("t_s") // 3_600).alias("hour"))
-        worst = hours.group_by("hour", maintain_order=True).agg(pl.col("mean_ms").mean()).sort("mean_ms", descending=True)["hour"][0]
+        worst = (
+            hours.group_by("hour", maintain_order=True)
+            .agg(pl.col("mean_ms").mean())
+            .sort("mean_ms", descending=True)["hour"][0]
+        )
         part = hours.filter(pl.col("hour") == worst)
         what = f"in the hour {clock(float(worst) * 3_600)}"
         found.append({"what": what, "recorded_ms": mean(part, "mean_ms"), "model_ms": mean(part, "model_ms")})

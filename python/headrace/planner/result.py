@@ -156,7 +156,7 @@ class FamilyVerdict(Document):
 
 @dataclass(frozen=True)
 class Saving(Document):
-    """What a choice costs beside today's, USD a month (negative: it costs more).
+    """What a choice costs compared with today's, USD a month (negative: it costs more).
 
     `as_planned`: today's bill less the choice's. `equal_space`: the same with the smaller of the
     two enlarged to hold what the other holds (`gib`), so that free space given up is not called a
@@ -183,7 +183,7 @@ class Plan(Shown, Document):
     `skipped_instances`: those left out, with the reason. `workload`: figures of the demand, growth
     included, or of the database. `actions`: what to do next, `alarms`: what to watch; lists of
     dicts. `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`:
-    recorded latency beside the model's, on today's storage. `warnings`: what must be known before
+    recorded latency and the model's, on today's storage. `warnings`: what must be known before
     the answer is believed: limits the recording met.
 
     Two plans are equal when they are one object.

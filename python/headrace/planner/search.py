@@ -208,7 +208,7 @@ HOSTS_AT_ONCE = 8
 # By the best guess alone a space is left out where another on its host costs a third: being sure of
 # that one was never seen to cost three times as much.
 BY_GUESS = 3.0
-# A family so many times dearer than the best of all is not searched to its end.
+# A family this many times dearer than the best of all is not searched to its end (a guess).
 HOPELESS = 5.0
 # Spaces of a database raised together to the confidence asked for, in the order of their cost by
 # the best guess: few at first, since what they come to bounds the rest.

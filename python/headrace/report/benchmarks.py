@@ -306,7 +306,7 @@ def write_conformance(path: Path, found) -> None:
     """The page, whole or not at all."""
     page = Page(
         "Conformance of this lab's volumes",
-        "fio on every volume, beside the model under the same load and the cap of the specification",
+        "fio on every volume, with the model under the same load and the limits of the specification",
     )
     for words in conformance_in_words(found):
         page.paragraph(words)

@@ -1,4 +1,4 @@
-"""A database on a storage, and a run beside its prediction: in words, as tables and pages. Takes
+"""A database on a storage, and a run and its prediction: in words, as tables and pages. Takes
 results; runs nothing."""
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def log_warnings(run, workload) -> list[str]:
 
 
 def table_of(run, most: int = TABLE_ROWS):
-    """The rows, as means of so many stretches."""
+    """The rows, as means over stretches on the clock."""
     rows = run.rows
     # A row of a prediction is a second.
     step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + 1.0, most)
@@ -164,7 +164,7 @@ def parameter_table(workload):
 
 
 def comparison_rows(found) -> list[tuple[str, ...]]:
-    """The cells of COMPARED: measured beside predicted."""
+    """The cells of COMPARED: measured and predicted."""
     cells = []
     for row in found.figures:
         figures = ("" if row[name] is None else number(row[name], 4) for name in ("measured", "predicted"))
@@ -174,7 +174,7 @@ def comparison_rows(found) -> list[tuple[str, ...]]:
 
 
 def comparison_table(found):
-    """Measured beside predicted."""
+    """Measured and predicted."""
     return table(COMPARED, comparison_rows(found), right=COMPARED_RIGHT)
 
 
@@ -224,7 +224,7 @@ def write_prediction(path: Path, run, workload) -> None:
 
 
 def write_comparison(path: Path, found, workload) -> None:
-    """A run beside its prediction as a chart or a page, by the ending of `path`. Raises
+    """A run and its prediction as a chart or a page, by the ending of `path`. Raises
     CouldNotRun."""
     from headrace.report.charts import predictions
     from headrace.report.html import Page, write_chart

@@ -99,7 +99,7 @@ def text(value: object) -> str:
     return escape(plain("" if value is None else value), quote=True)
 
 
-# Columns of sentences: they get room, the numbers beside them do not need it.
+# Columns of sentences: they get room, numbers do not need it.
 LONG = ("what", "bottleneck", "why", "source", "note", "credits")
 WHOLE = 28  # characters; cells of other columns up to this are not broken
 BROAD = 9  # columns from which on a table may be wider than the text
@@ -141,7 +141,7 @@ class Page:
         the first row. Short cells are not broken.
 
         Many columns may be wider than the text; on a narrow screen each row is a card with the
-        titles beside the cells.
+        titles next to the cells.
         """
         rows = [["" if cell is None else plain(cell) for cell in row] for row in rows]
         marks = []

@@ -26,8 +26,10 @@ def plain(text: object) -> str:
 
 # What a terminal without UTF-8 gets instead. One character for one, as far as columns must stay
 # under each other.
-ASCII = dict(zip("▁▂▃▄▅▆▇█", "_.-:=+*#", strict=True)) | {
-    "±": "+-", "≤": "<=", "≥": ">=", "×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "→": "->", "°": " deg", "“": '"', "”": '"', "’": "'",
+ASCII = {
+    "▁": "_", "▂": ".", "▃": "-", "▄": ":", "▅": "=", "▆": "+", "▇": "*", "█": "#",
+    "±": "+-", "≤": "<=", "≥": ">=", "×": "x", "µ": "u", "–": "-", "—": "-", "…": "...", "→": "->", "°": " deg",
+    "“": '"', "”": '"', "’": "'",
 }  # fmt: skip
 
 
@@ -91,7 +93,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS) -> None:
-    """Refuses a name whose ending is no known format, before any work is done. Raises
+    """Refuses a name whose ending is not a known format, before any work is done. Raises
     InputError."""
     if path is not None and path.suffix.lower() not in formats:
         raise InputError(

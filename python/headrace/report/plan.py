@@ -28,15 +28,16 @@ DROP = ("throttled", "lowest balance", INTERVAL, "cache GiB", "AFR a year")
 VERDICTS = ("family", "outcome", "best candidate", "USD/month", "why")
 BILL = ("part", "item", "quantity", "unit", "unit price USD", "USD", "source", "as of")
 BILL_RIGHT = ("quantity", "unit price USD", "USD")
-# A family so many times dearer than the cheapest gets no line of its own unless it is asked for
+# A family this many times dearer than the cheapest gets no line of its own unless it is asked for
 # (chosen by eye).
 FAR = 3.0
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
 REGRET = (
-    "Regret: what is spent beyond the cheapest that would have met the goals, or on a choice that misses them and must be bought again."
+    "Regret: what is spent beyond the cheapest that would have met the goals, "
+    "or on a choice that misses them and must be bought again."
 )
-CENT = 0.005  # USD: less is no difference on a bill
+CENT = 0.005  # USD: a smaller difference does not show on a bill
 # What a line of the answer is: a sentence, and "good", "warn" or "".
 Line = tuple[str, str]
 
@@ -69,13 +70,17 @@ def _recommended(plan) -> list[Line]:
     best, cheapest = plan.recommended, plan.winner
     same = cheapest is not None and cheapest.key == best.key
     named = "Recommended, and the cheapest that meets every goal" if same else "Recommended"
-    lines: list[Line] = [(f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.", "good")]
+    lines: list[Line] = [
+        (f"{named}: {best.place}, {usd(best.cost_usd_month)} USD a month; {_facts(plan, best)}.", "good")
+    ]
     if cheapest is not None and not same and plan.why_recommended:
         # The cheapest of all, or what would be recommended if it needed no migration.
         named = "Cheapest that meets every goal" if plan.why_recommended.startswith(f"{cheapest.place} ") else "Cheaper"
         lines.append((f"{named}: {plan.why_recommended}", ""))
     if not best.persistent:
-        lines.append(("Its data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn"))
+        lines.append(
+            ("Its data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
+        )
     if best.headroom_percent == 0:
         lines.append(("It has no head-room: any growth of the demand breaks a goal.", "warn"))
     lines += [(words, "warn") for words in best.far_from_runs]
@@ -121,12 +126,16 @@ def durability(choice) -> str:
 def _first_day(choice) -> str:
     first, then, parts = choice.first_day, choice.metrics, []
     if first.get("tps") is not None:
-        parts.append(f"{number(first['tps'])} tps on average on the first day, {number(then['tps'])} once they are spent")
+        parts.append(
+            f"{number(first['tps'])} tps on average on the first day, {number(then['tps'])} once they are spent"
+        )
     if (lowest := first.get("lowest_balance_percent")) is not None:
         settled = number(then["lowest_balance_percent"])
         parts.append(f"credits fall to {number(lowest)} % on the first day, to {settled} % once days repeat")
     if first.get("p99_ms") is not None and then["p99_ms"] is not None:
-        parts.append(f"I/O p99 of the worst 5 min {latency(first['p99_ms'])} on the first day, {latency(then['p99_ms'])} then")
+        parts.append(
+            f"I/O p99 of the worst 5 min {latency(first['p99_ms'])} on the first day, {latency(then['p99_ms'])} then"
+        )
     return f"With full credits: {'; '.join(parts)}."
 
 
@@ -144,7 +153,9 @@ def _today(plan) -> list[Line]:
         lines.append((f"From today to the recommendation: {best.migration}.", ""))
     if place is not None and (best is None or place.key != best.key) and place.key != now.key:
         less = now.cost_usd_month - place.cost_usd_month
-        cost = f"{usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today)"
+        cost = (
+            f"{usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today)"
+        )
         lines.append((f"Without moving data: modify today's volumes into {place.storage}, {cost}.", ""))
     return lines
 
@@ -176,7 +187,9 @@ def _regret(plan) -> list[Line]:
     else:
         less = "" if best.meets_goals else ", less than the confidence wanted"
         place = f"{best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}"
-        lines = [(f"Least expected regret, over what the calibration leaves open: {place}; regret {figures}. {REGRET}", "")]
+        lines = [
+            (f"Least expected regret, over what the calibration leaves open: {place}; regret {figures}. {REGRET}", "")
+        ]
     if plan.undecided:
         share = f"In {percent(plan.undecided)} of the cases that the calibration leaves open"
         lines.append((f"{share} no candidate meets the goals; regret leaves these cases out.", "warn"))
@@ -212,7 +225,9 @@ def title(plan) -> str:
 def ranked(plan) -> list[tuple[str, Choice]]:
     """Rank and choice: winners or what comes closest, then the recommended, that of least regret,
     the one in place and today's."""
-    shown: list[tuple[str, Choice]] = [(str(rank), choice) for rank, choice in enumerate(plan.winners or plan.closest, 1)]
+    shown: list[tuple[str, Choice]] = [
+        (str(rank), choice) for rank, choice in enumerate(plan.winners or plan.closest, 1)
+    ]
     known = {choice.key for _, choice in shown}
     more = {
         "recommended": plan.recommended,
@@ -236,7 +251,11 @@ def choice_table(plan) -> tuple[list[str], list[list[str]]]:
         own = _database_cells(choice) if plan.subject == "database" else _demand_cells(choice)
         rows.append({"rank": rank + mark} | own | _common_cells(choice))
     columns = list(rows[0]) if rows else []
-    kept = [name for name in columns if any(row[name] not in ("-", "", "0 s", "none") for row in rows) or name == "head-room"]
+    kept = [
+        name
+        for name in columns
+        if any(row[name] not in ("-", "", "0 s", "none") for row in rows) or name == "head-room"
+    ]
     return kept, [[row[name] for name in kept] for row in rows]
 
 
@@ -427,7 +446,7 @@ def _section(made: Page, plan, workload, runs: Runs) -> None:
 
 
 def add_choices(made: Page, plan, most: int | None = None) -> None:
-    """The ranked table, of it at most so many rows."""
+    """The ranked table, or its first rows (`most`)."""
     columns, rows = choice_table(plan)
     made.table(columns, rows[:most], RIGHT, first=bool(plan.winners), prose=("credits",))
 
@@ -447,7 +466,9 @@ def add_cost(made: Page, plan, headed: bool = True) -> None:
 
     if plan.subject == "database":
         chart, heading = cost.against_tps(plan), "Cost against transactions a second"
-        described = "Sustained tps with their 80 % interval against monthly cost, along the best candidates of each family"
+        described = (
+            "Sustained tps with their 80 % interval against monthly cost, along the best candidates of each family"
+        )
     else:
         best = plan.recommended
         name = None if best is None else f"{best.storage} on {best.instance}" if best.instance else best.storage

@@ -1,4 +1,4 @@
-"""A proof as tables and a page: predicted beside measured. Reads results, runs nothing."""
+"""A proof as tables and a page: predicted and measured. Reads results, runs nothing."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ SOURCE = "docs/reference/python.md"
 
 
 @dataclass(frozen=True)
-class Kind:
+class Presentation:
     """How results of one type are shown: in a notebook (`fill` adds to a page), and in a file
     (`write`), whose name may have one of `endings`."""
 
@@ -36,7 +36,7 @@ def report_html(result: object) -> str:
     """A result as HTML for a notebook: a compact table and a chart as inline SVG. Raises InputError
     for other things."""
     made = Page("")
-    _kind(result).fill(made, result)
+    _presentation_of(result).fill(made, result)
     return made.fragment()
 
 
@@ -44,21 +44,23 @@ def write_report(result: object, path: str | Path) -> None:
     """A plan, simulation, prediction, comparison with a run, study, proof or workload as a page
     with its charts (.html); those over time also as the chart alone (.svg, .png). Raises InputError
     for other things, CouldNotRun."""
-    kind = _kind(result)
-    if kind.write is None:
+    shown = _presentation_of(result)
+    if shown.write is None:
         raise InputError(type(result).__name__, "has no page of its own", SOURCE, "Give the result it belongs to.")
     file = path_of(path)
-    check_chart_path(file, kind.endings)
-    kind.write(file, result)
+    check_chart_path(file, shown.endings)
+    shown.write(file, result)
 
 
-def _kind(result: object) -> Kind:
+def _presentation_of(result: object) -> Presentation:
     """By the name of the class: results are known to no report before one is asked for."""
     ours = type(result).__module__.startswith("headrace.")
-    kind = KINDS.get(type(result).__name__) if ours else None
-    if kind is None:
-        raise InputError(type(result).__name__, "is no result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}.")
-    return kind
+    shown = KINDS.get(type(result).__name__) if ours else None
+    if shown is None:
+        raise InputError(
+            type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}."
+        )
+    return shown
 
 
 # --- in a notebook --------------------------------------------------------------------------------
@@ -97,7 +99,11 @@ def _simulation(made: Page, result) -> None:
 
 def _prediction(made: Page, result) -> None:
     summary = result.summary
-    interval = "" if summary["tps_low"] is None else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
+    interval = (
+        ""
+        if summary["tps_low"] is None
+        else f" ({number(summary['tps_low'])} to {number(summary['tps_high'])}, 80 % interval)"
+    )
     rows = [
         ("second half of the run", f"{number(summary['tps'], 4)} tps{interval}"),
         ("p95 of response times", f"{number(summary['p95_ms'])} ms"),
@@ -145,19 +151,23 @@ def _proof(made: Page, result) -> None:
 
 # By the name of the result's class.
 KINDS = {
-    "Plan": Kind(_plan, lambda path, result: plan.write_plans(path, [result])),
-    "EngineComparison": Kind(_engines, lambda path, result: plan.write_plans(path, result.plans, result.words)),
-    "Choice": Kind(_choice),
-    "Simulation": Kind(_simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS),
-    "Prediction": Kind(_prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS),
-    "Comparison": Kind(
+    "Plan": Presentation(_plan, lambda path, result: plan.write_plans(path, [result])),
+    "EngineComparison": Presentation(_engines, lambda path, result: plan.write_plans(path, result.plans, result.words)),
+    "Choice": Presentation(_choice),
+    "Simulation": Presentation(
+        _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS
+    ),
+    "Prediction": Presentation(
+        _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
+    ),
+    "Comparison": Presentation(
         _comparison,
         lambda path, result: databases.write_comparison(path, result, result.prediction.workload),
         CHART_FORMATS,
     ),
-    "StudyResult": Kind(_study, study.write_study),
-    "Proof": Kind(_proof, proof.write_proof),
-    "OpenWorkload": Kind(_demand, simulation.write_workload, CHART_FORMATS),
-    "ClosedWorkload": Kind(_closed),
-    "TransactionWorkload": Kind(_database),
+    "StudyResult": Presentation(_study, study.write_study),
+    "Proof": Presentation(_proof, proof.write_proof),
+    "OpenWorkload": Presentation(_demand, simulation.write_workload, CHART_FORMATS),
+    "ClosedWorkload": Presentation(_closed),
+    "TransactionWorkload": Presentation(_database),
 }

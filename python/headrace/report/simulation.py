@@ -16,10 +16,10 @@ from headrace.report.charts.rows import on_clock, shortened
 from headrace.report.tables import SPARK_WIDTH, sparkline, table
 from headrace.report.words import clock, latency, number, percent, row_labels, span
 from headrace.workload import ClosedWorkload
-from headrace.workload.describe import with_totals
+from headrace.workload.points import with_totals
 
 MOST_WINDOWS = 5  # told in words; the rest is counted
-# Gaps shorter than this share of the run (but at most a quarter of an hour) are no end of a window:
+# Gaps shorter than this share of the run (but at most a quarter of an hour) do not end a window:
 # a limit met every other minute is one event.
 GAP_SHARE, LONGEST_GAP_S = 1 / 96, 900.0
 # A run in which the second of IOPS that a rested volume has saved is over one percent.
@@ -295,7 +295,7 @@ def document(run, workload, caveats: list[str], saved_second: bool = True) -> di
 
 
 def chart_of(run, workload, title: str, most: int = 720):
-    """The run over time, in at most so many points (as many as the chart has room for)."""
+    """The run over time, in at most `most` points (the chart has room for 720)."""
     from headrace.report.charts import over_time
 
     return over_time.simulation(shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload))
@@ -326,7 +326,7 @@ def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
 
 
 def open_parts(workload) -> dict:
-    """What JSON says of an open workload beside its figures: where it comes from, its clock, the
+    """What JSON says of an open workload, its figures apart: where it comes from, its clock, the
     stretches at a limit, its points."""
     return {
         "source": workload.source,

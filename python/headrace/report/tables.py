@@ -19,8 +19,8 @@ from headrace.report.words import glued
 PIPE_WIDTH = 240  # characters; without a terminal there is nothing to wrap for
 GAP = 2  # blanks between columns
 INDENT = 4  # of what stands under its row
-PROSE_LEAST = 20  # a column of sentences narrower than this is no pleasure to read
-PROSE_WORDS, PROSE_LENGTH = 4, 28  # cells with so many words and characters are sentences
+PROSE_LEAST = 20  # a column of sentences narrower than this is hard to read
+PROSE_WORDS, PROSE_LENGTH = 4, 28  # cells with this many words and characters are sentences
 # Stands for the blank between a number and its unit, where lines are broken at blanks.
 GLUE = "\ue000"
 

@@ -72,7 +72,7 @@ def latency(ms: float | None) -> str:
 
 
 def usd(amount: float | None) -> str:
-    """US dollars with cents; a dash when there is no price."""
+    """US dollars with cents; a dash when the price is not known."""
     return "-" if amount is None or math.isnan(amount) else f"{amount:,.2f}"
 
 

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from headrace.base.processes import Command, User, required, run_checked
+from headrace.base.machine import required
+from headrace.base.processes import Command, User, run_checked
 from headrace.connect.address import Address, Secret, write_client_file
 from headrace.connect.option_files import read_client
 from headrace.errors import CouldNotRun
@@ -60,14 +61,8 @@ def address(where: ServerPaths, port: int | None, database: str | None = None) -
     if port is None:
         found = Address(ACCOUNT, socket=str(where.socket), password=password)
     else:
-        found = Address(
-            ACCOUNT,
-            host="127.0.0.1",
-            port=port,
-            password=password,
-            ssl_mode="VERIFY_CA",
-            ssl_ca=str(where.tls / "ca.pem"),
-        )
+        authority = str(where.tls / "ca.pem")
+        found = Address(ACCOUNT, "127.0.0.1", port, password=password, ssl_mode="VERIFY_CA", ssl_ca=authority)
     return found if database is None else found.with_database(database)
 
 
@@ -117,8 +112,11 @@ def init_file(where: ServerPaths, flavor: str, user: User) -> Iterator[Path]:
 OPENSSL_S = 60.0
 # Ten years, longer than a lab lives; RFC 5280 sets no limit.
 DAYS = "3650"
-CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-NAMES = "subjectAltName=IP:127.0.0.1,DNS:localhost"
+CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+EXTENSIONS = """subjectAltName=IP:127.0.0.1,DNS:localhost
+basicConstraints=CA:FALSE
+extendedKeyUsage=serverAuth
+"""
 FILES = ("ca.pem", "server-cert.pem", "server-key.pem")
 
 
@@ -127,64 +125,25 @@ def create_certificates(where: ServerPaths, name: str) -> None:
 
     The authority's key is thrown away when it has signed.
     """
-    openssl = required("openssl", "openssl")
     where.tls.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=where.state) as folder:
         at = Path(folder)
-        _run(
-            [
-                openssl,
-                "req",
-                "-x509",
-                *CURVE,
-                "-keyout",
-                f"{at}/ca-key.pem",
-                "-out",
-                f"{at}/ca.pem",
-                "-days",
-                DAYS,
-                "-subj",
-                f"/CN=Headrace CA of {name}",
-                "-addext",
-                "keyUsage=critical,keyCertSign,cRLSign",
-            ]
+        (at / "extensions").write_text(EXTENSIONS)
+        signer = ("-addext", "keyUsage=critical,keyCertSign,cRLSign", "-subj", f"/CN=Headrace CA of {name}")
+        _openssl(at, f"req -x509 {CURVE} -keyout ca-key.pem -out ca.pem -days {DAYS}", *signer)
+        _openssl(at, f"req {CURVE} -keyout server-key.pem -out request.pem", "-subj", f"/CN=Headrace server {name}")
+        _openssl(
+            at,
+            "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial "
+            f"-days {DAYS} -extfile extensions -out server-cert.pem",
         )
-        _run(
-            [
-                openssl,
-                "req",
-                *CURVE,
-                "-keyout",
-                f"{at}/server-key.pem",
-                "-out",
-                f"{at}/request.pem",
-                "-subj",
-                f"/CN=Headrace server {name}",
-            ]
-        )
-        (at / "extensions").write_text(f"{NAMES}\nbasicConstraints=CA:FALSE\nextendedKeyUsage=serverAuth\n")
-        _run(
-            [
-                openssl,
-                "x509",
-                "-req",
-                "-in",
-                f"{at}/request.pem",
-                "-CA",
-                f"{at}/ca.pem",
-                "-CAkey",
-                f"{at}/ca-key.pem",
-                "-CAcreateserial",
-                "-days",
-                DAYS,
-                "-extfile",
-                f"{at}/extensions",
-                "-out",
-                f"{at}/server-cert.pem",
-            ]
-        )
-        for name_ in FILES:
-            os.replace(at / name_, where.tls / name_)
+        for file in FILES:
+            os.replace(at / file, where.tls / file)
+
+
+def _openssl(folder: Path, words: str, *more: str) -> None:
+    command = Command((required("openssl", "openssl"), *words.split(), *more), folder, what="openssl")
+    run_checked(command, OPENSSL_S, "TLS needs OpenSSL 1.1.1 or newer.")
 
 
 def place_certificates(where: ServerPaths, user: User) -> None:
@@ -197,8 +156,4 @@ def place_certificates(where: ServerPaths, user: User) -> None:
             os.chown(where.keys / name, 0, user.gid)
             os.chmod(where.keys / name, 0o640)
     except OSError as error:
-        raise CouldNotRun(str(where.keys), f"cannot be written: {error.strerror}", "", "Make the server again.") from None
-
-
-def _run(words: list[str]) -> None:
-    run_checked(Command(tuple(words), what="openssl"), OPENSSL_S, "TLS needs OpenSSL 1.1.1 or newer.")
+        raise CouldNotRun(str(where.keys), f"cannot be written: {error.strerror}", "", "Make it again.") from None

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import core
@@ -20,18 +19,17 @@ from headrace.connect.option_files import read_option_file, server_groups, writt
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.access import service_user
 from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
-from headrace.servers.record import ServerPaths
+from headrace.servers.record import GUIDE, Record, ServerPaths
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 KINDS = ("default", "tuned")
-MIB = 1 << 20
+MIB = 1 << 20  # bytes
 # 32 MiB holds the smallest buffer pool (5 MiB) and what the server needs itself; 24 TiB is the
 # largest EC2 instance (u-24tb1).
 SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB = 0.03125, 24_576.0
 CACHE_OF = {"innodb": "innodb-buffer-pool-size", "myrocks": "rocksdb-block-cache-size"}
 # Options that say where things are, as whom the server runs, and who may reach it: set by Headrace.
 PLACED = frozenset(
-    (
+    [
         "datadir",
         "socket",
         "pid-file",
@@ -86,7 +84,7 @@ PLACED = frozenset(
         "daemonize",
         "default-storage-engine",
         "default-tmp-storage-engine",
-    )
+    ]
 )
 BINLOG_OFF = ("skip-log-bin", "disable-log-bin")
 OFF = ("0", "off", "false", "no")
@@ -115,16 +113,13 @@ def checked_settings(settings: dict[str, str] | None, what: str = "settings") ->
     found: Options = {}
     for key, value in (settings or {}).items():
         if not isinstance(key, str) or not OPTION.fullmatch(key):
-            raise InputError(
-                f"{what}: {str(key)[:60]!r}",
-                "is not the name of a server option",
-                GUIDE,
-                "For example innodb_io_capacity=2000.",
-            )
+            rule = "is not the name of a server option"
+            raise InputError(f"{what}: {str(key)[:60]!r}", rule, GUIDE, "For example innodb_io_capacity=2000.")
         name = dashed(key)
         if is_placed(name):
             rule = "is set by Headrace: it says where things are, and who may reach them"
-            raise InputError(f"{what}: {key}", rule, GUIDE, "Leave it out. Storage is chosen with --storage and --log-storage.")
+            hint = "Leave it out. Storage is chosen with --storage and --log-storage."
+            raise InputError(f"{what}: {key}", rule, GUIDE, hint)
         text = None if value is None else str(value)
         if text is not None and (len(text) > MAX_VALUE or not text.isprintable()):
             raise InputError(f"{what}: {key}", f"a value is at most {MAX_VALUE:,} printable characters", GUIDE, "")
@@ -164,52 +159,37 @@ def cache_bytes(memory_gib: float) -> int:
     return int(core.cache_gib_for(memory_gib) * 2**30) // MIB * MIB
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """`options` of [mysqld] without those that say where things are; `notes`: what of a file was
-    left out, in words."""
-
-    options: Options
-    notes: list[str]
-
-
-def choose(
-    program: ServerProgram,
-    engine: str,
-    config: str | Path,
-    storage: str,
-    log_storage: str | None,
-    memory_gib: float | None,
-) -> Chosen:
-    """The options of a kind of configuration, or of an option file."""
+def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
+    """The options of [mysqld] for a kind of configuration or an option file, and notes of what was
+    left out of a file. Without those that say where things are."""
+    kind, memory_gib = wanted.config, wanted.memory_gib
     notes: list[str] = []
-    if str(config) == "tuned":
+    options: Options = {}
+    if kind == "tuned":
         if memory_gib is None:
-            raise InputError("--config tuned", "needs to know the memory", "docs/reference/advice.md", "Add --memory GIB.")
+            rule = "needs to know the memory"
+            raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory GIB.")
         from headrace.advice import tuned_settings
 
-        options = dict(
-            tuned_settings(
-                storage=storage,
-                memory_gib=memory_gib,
-                flavor=program.flavor,
-                version=program.version,
-                engine=engine,
-                log_storage=log_storage,
-            )
+        tuned = tuned_settings(
+            storage=wanted.storage,
+            memory_gib=memory_gib,
+            flavor=program.flavor,
+            version=program.version,
+            engine=wanted.engine,
+            log_storage=wanted.log_storage,
         )
-        options = {dashed(key): value for key, value in options.items()}
-    elif str(config) == "default":
-        options = {}
-    else:
-        options = file_options(program, Path(config))
-    left_out = [name for name in options if is_placed(name)]
-    if left_out and str(config) not in KINDS:
-        notes.append(f"{config}: placed by Headrace, so left out: {', '.join(sorted(left_out))}")
+        options = {dashed(key): value for key, value in tuned.items()}
+    elif kind != "default":
+        options = file_options(program, Path(kind))
+    left_out = sorted(name for name in options if is_placed(name))
+    if left_out and kind not in KINDS:
+        notes.append(f"{kind}: placed by Headrace, so left out: {', '.join(left_out)}")
     options = {name: value for name, value in options.items() if name not in left_out}
-    if memory_gib is not None and not (str(config) == "tuned" and CACHE_OF[engine] in options):
-        options[CACHE_OF[engine]] = str(cache_bytes(memory_gib))
-    return Chosen(options, notes)
+    cache = CACHE_OF[wanted.engine]
+    if memory_gib is not None and not (kind == "tuned" and cache in options):
+        options[cache] = str(cache_bytes(memory_gib))
+    return options, notes
 
 
 # These add up instead of replacing each other (MySQL manual, --plugin-load-add).
@@ -234,7 +214,9 @@ def file_options(program: ServerProgram, path: Path) -> Options:
     return found
 
 
-def placed(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
+def placed(
+    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
+) -> Options:
     """The options that say where things are. Some depend on the others, `asked`."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
@@ -291,7 +273,9 @@ def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
     return found if "server-id" in asked else found | {"server-id": "1"}
 
 
-def whole(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
+def whole(
+    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
+) -> Options:
     """All of [mysqld]: what was asked for, then what Headrace sets."""
     places = placed(program, engine, where, log_volume, port, asked)
     return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
@@ -308,7 +292,8 @@ def write(path: Path, text: str, group: int) -> None:
     """Writes an option file that the server's group may read, whole or not at all."""
     temporary = path.with_name(f".{path.name}.new")
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o640), "w") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(temporary, flags, 0o640), "w") as file:
             os.fchown(file.fileno(), 0, group)
             file.write(text)
         os.replace(temporary, path)
@@ -319,7 +304,9 @@ def write(path: Path, text: str, group: int) -> None:
 # Both flavors write time, thread and [ERROR]; MySQL also a code and a subsystem; then the text.
 ERROR_LINE = re.compile(r"\[ERROR\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>.*)")
 UNKNOWN = re.compile(r"unknown (?:variable|option) '?(?P<what>[^'\n]+)'?")
-ADJUSTED = re.compile(r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>option '.*adjusted to .*)")
+ADJUSTED = re.compile(
+    r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>option '.*adjusted to .*)"
+)
 FOLLOW_UPS = ("Aborting", "unknown option '----args-separator----'")
 
 
@@ -332,7 +319,8 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     # The real folders are on volumes that are not there yet, and the check wants them to exist.
     words += [f"--secure-file-priv={config.parent}", f"--tmpdir={config.parent}"]
     # --validate-config came with MySQL 8.0.16; --verbose --help reads the options too.
-    words += ["--validate-config"] if program.flavor == "mysql" and program.version >= (8, 0, 16) else ["--verbose", "--help"]
+    validates = program.flavor == "mysql" and program.version >= (8, 0, 16)
+    words += ["--validate-config"] if validates else ["--verbose", "--help"]
     done = run_to_end(Command(tuple(words), user=service_user(), what=program.label), CHECK_S)
     text = done.output + done.errors
     said = [found["words"].rstrip(".") for found in ERROR_LINE.finditer(text)]
@@ -340,12 +328,10 @@ def check(program: ServerProgram, config: Path, what: str) -> list[str]:
     if errors or done.code != 0:
         unknown = UNKNOWN.search(errors[0] if errors else "")
         if unknown:
-            rule, hint = (
-                f"is not known to {program.label}",
-                "Is it of another version or flavor? headrace advise knows the names.",
-            )
             name, equals, value = unknown["what"].strip().partition("=")
-            raise InputError(f"{what}: {name.lstrip('-').replace('-', '_')}{equals}{value}", rule, str(program.path), hint)
+            option = f"{name.lstrip('-').replace('-', '_')}{equals}{value}"
+            hint = "Is it of another version or flavor? headrace advise knows the names."
+            raise InputError(f"{what}: {option}", f"is not known to {program.label}", str(program.path), hint)
         rule = f"{program.label} does not take it: {'; '.join(errors[:3]) or telling_lines(text)}"
         raise InputError(what, rule, str(program.path), "")
     return [found["words"] for found in ADJUSTED.finditer(text)]

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import processes
-from headrace.base.processes import required, undisturbed
+from headrace.base.machine import required
+from headrace.base.processes import undisturbed
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, config, datadir, running, volumes
 from headrace.servers.access import service_user
-from headrace.servers.flavors import GUIDE, NAMES, ServerProgram
+from headrace.servers.flavors import ENGINES, GUIDE, NAMES, ServerProgram
 from headrace.servers.record import Record, ServerPaths, save
 
 
@@ -31,59 +32,28 @@ class CreateRequest:
     seed: Path | None
 
 
-def checked_request(
-    program: ServerProgram,
-    *,
-    name: str,
-    engine: str,
-    storage: str,
-    log_storage: str | None,
-    config_name: str | Path,
-    memory_gib: float | None,
-    settings: dict[str, str] | None,
-    server_path: str | os.PathLike | None,
-    port: int | None,
-    unpaced: bool,
-    seed_from: Path | None,
-) -> CreateRequest:
-    """Raises InputError for what no server can have, CouldNotRun for what this machine lacks."""
-    if engine not in ("innodb", "myrocks"):
-        raise InputError(engine[:60], "an engine is innodb or myrocks", GUIDE, "")
+def checked_request(program: ServerProgram, wanted: Record, seed: Path | None) -> CreateRequest:
+    """The request with the options of its kind of configuration.
+
+    Raises InputError for what no server can have, CouldNotRun for what this machine lacks.
+    """
+    engine, port = wanted.engine, wanted.port
+    if engine not in ENGINES:
+        raise InputError(engine[:60], f"an engine is {' or '.join(ENGINES)}", GUIDE, "")
     if engine not in program.engines:
-        rule = f"{program.label} has no MyRocks here"
-        hint = (
-            "headrace mysql install mariadb brings it for MariaDB."
-            if program.flavor == "mariadb"
-            else f"{NAMES['mariadb']} has it: --flavor mariadb."
-        )
-        raise InputError(f"engine {engine}", rule, GUIDE, hint)
+        hint = f"{NAMES['mariadb']} has it: --flavor mariadb."
+        if program.flavor == "mariadb":
+            hint = "headrace mysql install mariadb brings it for MariaDB."
+        raise InputError(f"engine {engine}", f"{program.label} has no MyRocks here", GUIDE, hint)
     if port is not None and not 1 <= port <= 65_535:
         raise InputError(f"port {port}", "is 1 to 65,535", "TCP, RFC 9293", "")
-    memory = config.checked_memory(memory_gib)
-    on_top = config.checked_settings(settings)
-    chosen = config.choose(program, engine, config_name, storage, log_storage, memory)
-    kind = str(config_name) if str(config_name) in config.KINDS else str(Path(config_name).absolute())
-    record = Record(
-        name=name,
-        flavor=program.flavor,
-        version_text=program.version_text,
-        engine=engine,
-        storage=storage,
-        log_storage=log_storage,
-        server_path=None if server_path is None else os.path.abspath(server_path),
-        config=kind,
-        options=chosen.options,
-        settings=on_top,
-        memory_gib=memory,
-        port=port,
-        unpaced=unpaced,
-        notes=chosen.notes,
-    )
-    running.check_port(record)
+    options, notes = config.choose(program, wanted)
+    kind = wanted.config if wanted.config in config.KINDS else os.path.abspath(wanted.config)
+    running.check_port(wanted)
     required("mkfs.xfs", "xfsprogs")
-    if seed_from is not None:
-        datadir.read_saved(seed_from, program, engine)
-    return CreateRequest(record, program, seed_from)
+    if seed is not None:
+        datadir.read_saved(seed, program, engine)
+    return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed)
 
 
 def create(lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float) -> Record:
@@ -108,7 +78,9 @@ def _with_remains(error: BaseException, name: str, kept: list[str]) -> HeadraceE
     return CouldNotRun(name, f"could not be made: {error or 'interrupted'}", GUIDE, remains, code)
 
 
-def _create(lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float) -> Record:
+def _create(
+    lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float
+) -> Record:
     record, program, user = wanted.record, wanted.program, service_user()
     where.state.mkdir(mode=0o700, parents=True)
     save(where, record)

@@ -1,7 +1,7 @@
 """The data directory: made new, copied in from a server that was shut down, or copied out of one.
 
-A volume holds `data` (the server's), `tmp` (its temporary files) and, where there is no volume for
-it, `log` (redo, binary log, write-ahead log).
+A volume holds `data` (the server's), `tmp` (its temporary files) and, without a volume of its own,
+`log` (redo, binary log, write-ahead log).
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from headrace.base.files import write_whole
 from headrace.base.processes import Command, User, failure, run_checked, run_to_end
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.flavors import ServerProgram
-from headrace.servers.record import ServerPaths
+from headrace.servers.record import GUIDE, ServerPaths
 from headrace.servers.volumes import free_bytes, no_room_hint
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 SAVED = "saved.json"
 FORMAT = "headrace-data/1"
 # Guesses. Making one takes seconds, on a busy machine minutes; a copy depends on its size.
@@ -82,7 +81,7 @@ def size_of(folder: Path) -> int:
 
 
 def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> None:
-    """Puts saved data on the volumes. Raises InputError when there is no room."""
+    """Puts saved data on the volumes. Raises InputError when they do not fit."""
     log = where.log_mount if log_volume else where.data_mount
     wanted = {where.data_mount: size_of(folder / "data")}
     wanted[log] = wanted.get(log, 0) + size_of(folder / "log")
@@ -118,7 +117,9 @@ def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) ->
         write_whole(fresh / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
         os.rename(fresh, folder)
     except OSError as error:
-        raise CouldNotRun(str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?") from None
+        raise CouldNotRun(
+            str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?"
+        ) from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
@@ -129,4 +130,4 @@ def _copy(source: Path, target: Path, holes: bool) -> None:
     target.mkdir(mode=0o750, exist_ok=True)
     words = ["cp", "--archive", f"--sparse={'always' if holes else 'never'}", f"{source}/.", str(target)]
     command = Command(tuple(words), what=f"copying {source} to {target}")
-    run_checked(command, COPY_S, "Is there room, and is no volume paused?")
+    run_checked(command, COPY_S, "Is there room? Is a volume paused?")

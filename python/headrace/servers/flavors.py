@@ -1,4 +1,4 @@
-"""Server programs: MariaDB of this system, MySQL unpacked beside it, any other by its path.
+"""Server programs: MariaDB of this system, MySQL unpacked in a folder, any other by its path.
 
 A program is asked for its version and its folders itself (`--version`, `--verbose --help`), so what
 is said here holds for the very binary that will run.
@@ -13,13 +13,14 @@ from functools import lru_cache
 from pathlib import Path
 
 from headrace.base import settings
-from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end, which
+from headrace.base.machine import which
+from headrace.base.processes import PRIVATE_ENVIRONMENT, Command, failure, run_to_end
 from headrace.errors import CouldNotRun, InputError
+from headrace.servers.record import GUIDE
 
 FLAVORS = ("mariadb", "mysql")
 NAMES = {"mariadb": "MariaDB", "mysql": "MySQL"}
 ENGINES = ("innodb", "myrocks")
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 # `headrace mysql install mysql` writes one into each folder it makes. The folders are not below the
 # lab's directory, which is private: a server must be able to read its own program.
 MANIFEST = "server.json"
@@ -84,23 +85,31 @@ def servers_folder() -> Path:
 
 
 def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None = None) -> ServerProgram:
-    """The newest server of a flavor, or the one at `server_path`, whatever it is.
+    """The newest server of a flavor, or whatever is at `server_path`.
 
     Raises InputError, CouldNotRun with how to install it.
     """
     if flavor not in FLAVORS:
-        raise InputError(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path.")
+        raise InputError(
+            flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path."
+        )
     if server_path is not None:
         return _given(os.fspath(server_path))
     found = installed(flavor)
     if not found:
-        raise CouldNotRun(NAMES[flavor], "is not installed here", GUIDE, f"headrace mysql install {flavor}, or --server-path FILE.")
+        raise CouldNotRun(
+            NAMES[flavor], "is not installed here", GUIDE, f"headrace mysql install {flavor}, or --server-path FILE."
+        )
     return found[0]
 
 
 def installed(flavor: str) -> list[ServerProgram]:
     """The servers of a flavor on this machine, the newest first."""
-    found = [program for command in _commands(flavor) if (program := _ask_quietly(command)) is not None and program.flavor == flavor]
+    found = [
+        program
+        for command in _commands(flavor)
+        if (program := _ask_quietly(command)) is not None and program.flavor == flavor
+    ]
     return sorted(found, key=lambda program: program.version, reverse=True)
 
 
@@ -166,7 +175,9 @@ def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     share = _folder(_parent(defaults.get("character-sets-dir")), basedir / "share/mysql", basedir / "share")
     rocks = flavor == "mariadb" and plugins is not None and (plugins / MYROCKS_PLUGIN).is_file()
     words = " ".join(text.partition(" Ver ")[2].split())
-    return ServerProgram(flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults)
+    return ServerProgram(
+        flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults
+    )
 
 
 def _base(flavor: str, path: Path) -> list[str]:
@@ -178,11 +189,13 @@ def _base(flavor: str, path: Path) -> list[str]:
 
 
 def ask(command: tuple[str, ...]) -> ServerProgram:
-    """Asks a program what it is. Raises InputError for one that is no server, CouldNotRun."""
+    """Asks a program what it is. Raises InputError when it is not a server, CouldNotRun."""
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:
-        raise InputError(command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd.") from None
+        raise InputError(
+            command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd."
+        ) from None
     return _asked(command, changed)
 
 

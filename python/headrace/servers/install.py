@@ -21,19 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from headrace.base import settings
-from headrace.base.processes import Command, run_to_end, telling_lines, which
+from headrace.base.machine import which
+from headrace.base.processes import Command, run_to_end, telling_lines
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.flavors import (
-    FLAVORS,
-    GUIDE,
-    MANIFEST,
-    NAMES,
-    ServerProgram,
-    ask,
-    find_program,
-    installed,
-    servers_folder,
-)
+from headrace.servers import flavors
+from headrace.servers.flavors import FLAVORS, GUIDE, MANIFEST, NAMES, ServerProgram, find_program, installed
 
 MIRROR_VARIABLE = "HEADRACE_DEBIAN_MIRROR"
 SUITE = "sid"
@@ -42,16 +34,8 @@ MYSQL_PACKAGES = ("mysql-server-core", "mysql-client-core")
 MARIADB_PACKAGES = ("mariadb-server", "mariadb-plugin-rocksdb", "mariadb-client")
 # Only scripts need these, and no script is run.
 NOT_UNPACKED = ("perl", "libperl", "debconf", "gcc-")
-NOT_KEPT = (
-    "usr/share/doc",
-    "usr/share/man",
-    "usr/share/locale",
-    "usr/share/lintian",
-    "usr/share/gdb",
-    "usr/share/gcc",
-    "usr/lib/x86_64-linux-gnu/gconv",
-    "etc",
-)
+NOT_KEPT = [f"usr/share/{name}" for name in ("doc", "man", "locale", "lintian", "gdb", "gcc")]
+NOT_KEPT += ["usr/lib/x86_64-linux-gnu/gconv", "etc"]
 # MySQL 9.7.4 of November 2026: 66 MB of packages, 346 MB unpacked.
 ROOM_BYTES = 600 << 20
 # Guesses for a slow network and a slow disk.
@@ -79,12 +63,12 @@ def install(flavor: str, progress: Progress = lambda share, what: None, upgrade:
     return install_mariadb(progress)
 
 
-# --- MySQL, in a folder of its own --------------------------------------------------------------------
+# --- MySQL, in a folder of its own ----------------------------------------------------------------
 
 
 def install_mysql(progress: Progress) -> ServerProgram:
     """See `install`."""
-    folder = servers_folder()
+    folder = flavors.servers_folder()
     apt, dpkg = _needed("apt-get", "apt"), _needed("dpkg-deb", "dpkg")
     _check_keyring()
     _check_room(folder)
@@ -95,7 +79,8 @@ def install_mysql(progress: Progress) -> ServerProgram:
             found = _fetched_and_unpacked(Path(fresh), apt, dpkg, folder, progress)
     except OSError as error:
         rule = f"cannot be written: {error.strerror or error}"
-        raise CouldNotRun(str(folder), rule, GUIDE, "Run it with sudo, or name another folder in HEADRACE_SERVERS.") from None
+        hint = "Run it with sudo, or name another folder in HEADRACE_SERVERS."
+        raise CouldNotRun(str(folder), rule, GUIDE, hint) from None
     finally:
         if made_by_us and folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
@@ -112,11 +97,8 @@ def _fetched_and_unpacked(fresh: Path, apt: str, dpkg: str, folder: Path, progre
     if (target / MANIFEST).is_file():
         return _checked(target)
     progress(0.2, f"fetching MySQL {version} and its libraries")
-    _run(
-        [apt, *options, "--yes", "--download-only", "--no-install-recommends", "install", *MYSQL_PACKAGES],
-        "apt-get install --download-only",
-        APT_S,
-    )
+    fetch = ["--yes", "--download-only", "--no-install-recommends", "install", *MYSQL_PACKAGES]
+    _run([apt, *options, *fetch], "apt-get install --download-only", APT_S)
     packages = sorted((fresh / "apt/archives").glob("*.deb"))
     tree = fresh / "tree"
     for index, package in enumerate(packages):
@@ -172,12 +154,8 @@ def _private_apt(folder: Path) -> list[str]:
 def _mirror() -> str:
     named = settings.value(MIRROR_VARIABLE).rstrip("/")
     if not named.startswith(("http://", "https://", "file:/")) or any(character.isspace() for character in named):
-        raise InputError(
-            f"{MIRROR_VARIABLE}={named[:100]}",
-            "must be the URL of a Debian mirror",
-            GUIDE,
-            f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}.",
-        )
+        hint = f"For example {settings.VARIABLES[MIRROR_VARIABLE].default}."
+        raise InputError(f"{MIRROR_VARIABLE}={named[:100]}", "must be the URL of a Debian mirror", GUIDE, hint)
     return named
 
 
@@ -197,13 +175,11 @@ def _command(tree: Path) -> list[str]:
     loaders = [*tree.glob("usr/lib/*/ld-linux*.so.*"), *tree.glob("usr/lib/ld-linux*.so.*")]
     server = tree / "usr/sbin/mysqld"
     if not loaders or not server.is_file():
-        raise CouldNotRun(
-            "the packages of MySQL",
-            "hold no server with its loader",
-            f"{_mirror()} {SUITE}",
-            "Has Debian moved it? Use --server-path.",
-        )
-    libraries = sorted({path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts})
+        rule, hint = "hold no server with its loader", "Has Debian moved it? Use --server-path."
+        raise CouldNotRun("the packages of MySQL", rule, f"{_mirror()} {SUITE}", hint)
+    libraries = sorted(
+        {path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts}
+    )
     where = ":".join(f"{{}}/{folder}" for folder in libraries)
     # Without the system's cache of libraries: another libc's would be found in it.
     return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]
@@ -212,7 +188,7 @@ def _command(tree: Path) -> list[str]:
 def _checked(tree: Path) -> ServerProgram:
     """The server of an unpacked tree, asked. Raises CouldNotRun."""
     words = json.loads((tree / MANIFEST).read_text())["command"]
-    return ask(tuple(word.replace("{}", str(tree)) for word in words))
+    return flavors.ask(tuple(word.replace("{}", str(tree)) for word in words))
 
 
 def _check_keyring() -> None:
@@ -225,12 +201,8 @@ def _check_room(folder: Path) -> None:
     there = next(one for one in (folder, *folder.parents) if one.exists())
     free = shutil.disk_usage(there).free
     if free < ROOM_BYTES:
-        raise CouldNotRun(
-            str(folder),
-            f"has {free >> 20} MiB free, and {ROOM_BYTES >> 20} MiB are needed",
-            GUIDE,
-            "Free some, or set HEADRACE_SERVERS.",
-        )
+        rule = f"has {free >> 20} MiB free, and {ROOM_BYTES >> 20} MiB are needed"
+        raise CouldNotRun(str(folder), rule, GUIDE, "Free some, or set HEADRACE_SERVERS.")
 
 
 def _make_user() -> None:
@@ -239,18 +211,8 @@ def _make_user() -> None:
         pwd.getpwnam("mysql")
     except KeyError:
         if os.geteuid() == 0:
-            words = [
-                _needed("useradd", "passwd"),
-                "--system",
-                "--user-group",
-                "--no-create-home",
-                "--home-dir",
-                "/nonexistent",
-                "--shell",
-                "/usr/sbin/nologin",
-                "mysql",
-            ]
-            _run(words, "useradd mysql", 60.0)
+            words = "--system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin mysql"
+            _run([_needed("useradd", "passwd"), *words.split()], "useradd mysql", 60.0)
 
 
 # --- MariaDB, of the system -----------------------------------------------------------------------
@@ -260,7 +222,8 @@ def install_mariadb(progress: Progress) -> ServerProgram:
     """See `install`. What is installed neither starts now nor at boot, unless it did before."""
     apt = _needed("apt-get", "apt")
     if os.geteuid() != 0:
-        raise CouldNotRun(f"user id {os.geteuid()}", "installing packages takes root", "apt-get(8)", "Run it with sudo.")
+        rule = "installing packages takes root"
+        raise CouldNotRun(f"user id {os.geteuid()}", rule, "apt-get(8)", "Run it with sudo.")
     progress(0.05, "asking apt")
     _refuse_removals(apt)
     was_there = bool(installed("mariadb"))
@@ -284,20 +247,13 @@ def _disable() -> None:
 def _refuse_removals(apt: str) -> None:
     """Raises CouldNotRun where apt would remove packages: those of MariaDB and MySQL exclude each
     other."""
-    text = _run(
-        [apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES],
-        "apt-get --simulate install",
-        APT_S,
-    )
+    words = [apt, "--simulate", "--no-install-recommends", "install", *MARIADB_PACKAGES]
+    text = _run(words, "apt-get --simulate install", APT_S)
     removed = [line.split()[1] for line in text.splitlines() if line.startswith("Remv ")]
     if removed:
         rule = f"installing it would remove {', '.join(removed[:6])}"
-        raise CouldNotRun(
-            NAMES["mariadb"],
-            rule,
-            "apt-get --simulate",
-            "Unpack MariaDB's tar archive somewhere and name it with --server-path.",
-        )
+        hint = "Unpack MariaDB's tar archive somewhere and name it with --server-path."
+        raise CouldNotRun(NAMES["mariadb"], rule, "apt-get --simulate", hint)
 
 
 @contextmanager
@@ -324,12 +280,8 @@ def _needed(name: str, package: str) -> str:
     found = which(name)
     if found is None:
         rule = "is not here: servers are installed from Debian's packages"
-        raise CouldNotRun(
-            name,
-            rule,
-            GUIDE,
-            f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server.",
-        )
+        hint = f"On Debian and Ubuntu it is in {package}. Elsewhere: --server-path FILE names any server."
+        raise CouldNotRun(name, rule, GUIDE, hint)
     return found
 
 
@@ -339,5 +291,6 @@ def _run(words: list[str], what: str, timeout_s: float) -> str:
     # `apt-get update` ends well when an index could not be fetched.
     if done.code != 0 or ("apt-get update" in what and "\nErr:" in f"\n{done.output}"):
         said = telling_lines(f"{done.errors}\n{done.output}")
-        raise CouldNotRun(what, f"failed (exit code {done.code}): {said}", words[0], "Does this machine reach its package mirrors?")
+        rule = f"failed (exit code {done.code}): {said}"
+        raise CouldNotRun(what, rule, words[0], "Does this machine reach its package mirrors?")
     return done.output

@@ -1,13 +1,13 @@
 """Where the files of a server are, and what is known of it between two commands.
 
-    DATA/servers/NAME/        root alone: record, error log, passwords, keys (DATA: the lab's data directory)
+    DATA/servers/NAME/        root alone: record, error log, passwords, keys
     /run/headrace/mysql/LAB/NAME/
         my.cnf                for the server to read
         data/  log/           where its volumes are mounted
         sock/                 socket and pid file, the server's own
 
-The lab's data directory may be read by its owner alone, and a server runs as another user: so what
-a server reads is in /run.
+DATA, the lab's data directory, may be read by its owner alone, and a server runs as another user:
+so what a server reads is in /run.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused
 
+GUIDE = "docs/guide/mysql-on-the-lab.md"
 # systemd and Debian empty /run at every boot, as the mounts in it are gone then.
 RUN = Path("/run/headrace/mysql")
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}", re.ASCII)
@@ -37,54 +38,24 @@ class ServerPaths:
     """The files of one server: in `state` those of Headrace, in `run` those the server reads."""
 
     state: Path
+    record: Path
+    log: Path
+    client: Path
+    tls: Path
+    lock: Path
     run: Path
-
-    @property
-    def record(self) -> Path:
-        return self.state / "server.json"
-
-    @property
-    def log(self) -> Path:
-        return self.state / "error.log"
-
-    @property
-    def client(self) -> Path:
-        return self.state / "client.cnf"
-
-    @property
-    def tls(self) -> Path:
-        return self.state / "tls"
-
-    @property
-    def lock(self) -> Path:
-        return self.state.with_name(f".{self.state.name}.lock")
-
-    @property
-    def config(self) -> Path:
-        return self.run / "my.cnf"
-
-    @property
-    def keys(self) -> Path:
-        return self.run / "tls"
-
-    @property
-    def data_mount(self) -> Path:
-        return self.run / "data"
-
-    @property
-    def log_mount(self) -> Path:
-        return self.run / "log"
-
-    @property
-    def socket(self) -> Path:
-        return self.run / "sock" / "mysql.sock"
+    config: Path
+    keys: Path
+    data_mount: Path
+    log_mount: Path
+    socket: Path
 
 
 def checked_name(name: str) -> str:
     """A server's name. Raises InputError."""
     if not NAME.fullmatch(name):
         rule = "a server's name has 1 to 32 of a-z, 0-9, - and _, and does not begin with - or _"
-        raise InputError(name[:60] or "''", rule, "docs/guide/mysql-on-the-lab.md", "For example db.")
+        raise InputError(name[:60] or "''", rule, GUIDE, "For example db.")
     return name
 
 
@@ -101,15 +72,28 @@ def servers_of(data_dir: Path) -> Path:
 def server_paths(data_dir: Path, name: str) -> ServerPaths:
     """Where a server's files are. Raises InputError for a name that cannot be one."""
     # Short: the path of a socket has at most 107 bytes.
-    lab = hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]
-    return ServerPaths(servers_of(data_dir) / checked_name(name), RUN / lab / name)
+    lab = hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
+    state, run = servers_of(data_dir) / checked_name(name), RUN / lab / name
+    return ServerPaths(
+        state=state,
+        record=state / "server.json",
+        log=state / "error.log",
+        client=state / "client.cnf",
+        tls=state / "tls",
+        lock=state.with_name(f".{name}.lock"),
+        run=run,
+        config=run / "my.cnf",
+        keys=run / "tls",
+        data_mount=run / "data",
+        log_mount=run / "log",
+        socket=run / "sock" / "mysql.sock",
+    )
 
 
 # --- the record -----------------------------------------------------------------------------------
 
 FORMAT = "headrace-server/1"
 MAX_BYTES = 1 << 20  # a record takes some kilobytes
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 
 
 @dataclass(frozen=True)
@@ -130,10 +114,10 @@ class Record:
     log_storage: str | None
     server_path: str | None
     config: str
-    options: dict[str, str | None]
-    settings: dict[str, str | None]
     memory_gib: float | None
     port: int | None
+    options: dict[str, str | None] = field(default_factory=dict)
+    settings: dict[str, str | None] = field(default_factory=dict)
     unpaced: bool = False
     data_volume: str | None = None
     log_volume: str | None = None
@@ -167,7 +151,9 @@ def load(where: ServerPaths) -> Record | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise CouldNotRun(str(where.record), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo.") from None
+        raise CouldNotRun(
+            str(where.record), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo."
+        ) from None
     try:
         found = json.loads(raw)
         if found.pop("format") != FORMAT:
@@ -186,7 +172,11 @@ def load(where: ServerPaths) -> Record | None:
 def names(data_dir: Path) -> list[str]:
     """Names of the servers of this lab. Raises CouldNotRun where this user may not read them."""
     try:
-        return sorted(entry.name for entry in os.scandir(servers_of(data_dir)) if entry.is_dir() and not entry.name.startswith("."))
+        return sorted(
+            entry.name
+            for entry in os.scandir(servers_of(data_dir))
+            if entry.is_dir() and not entry.name.startswith(".")
+        )
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -203,7 +193,9 @@ def required(where: ServerPaths) -> Record:
     found = load(where)
     if found is None:
         there = ", ".join(names(where.state.parent.parent)) or "none"
-        raise InputError(where.state.name, "is not a server of this lab", GUIDE, f"There are: {there}. headrace mysql up makes one.")
+        raise InputError(
+            where.state.name, "is not a server of this lab", GUIDE, f"There are: {there}. headrace mysql up makes one."
+        )
     return found
 
 
@@ -214,7 +206,9 @@ def locked(where: ServerPaths) -> Iterator[None]:
         where.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(where.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise CouldNotRun(str(where.lock), f"cannot be written: {error.strerror}", "", "Is the lab's directory yours to write?") from None
+        raise CouldNotRun(
+            str(where.lock), f"cannot be written: {error.strerror}", "", "Is the lab's directory yours to write?"
+        ) from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,9 +15,8 @@ from headrace.lab import Lab
 from headrace.servers import access, config, volumes
 from headrace.servers.access import service_user
 from headrace.servers.flavors import ServerProgram, find_program
-from headrace.servers.record import Record, ServerPaths, save
+from headrace.servers.record import GUIDE, Record, ServerPaths, save
 
-GUIDE = "docs/guide/mysql-on-the-lab.md"
 # Guesses. Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
 READY_S = 1_800.0
 # A shutdown writes every changed page back, at the same speed.
@@ -47,8 +46,8 @@ def asked(record: Record) -> config.Options:
 
 
 def process_of(where: ServerPaths, record: Record) -> Process | None:
-    """Its process, if it runs: the one in the record, else one with its option file, whose starter
-    was killed before it could write the record."""
+    """Its process, if it runs: that of the record, else one with its option file, whose starter was
+    killed before it could write the record."""
     if processes.runs(record.process):
         return record.process
     if record.process is None:
@@ -56,7 +55,9 @@ def process_of(where: ServerPaths, record: Record) -> Process | None:
     return None
 
 
-def write_config(where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None) -> None:
+def write_config(
+    where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None
+) -> None:
     """Writes the option file (into `path` instead, where that is given) and its folder in /run."""
     try:
         where.run.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -68,7 +69,8 @@ def write_config(where: ServerPaths, record: Record, program: ServerProgram, use
     if record.port is not None:
         access.place_certificates(where, user)
     options = config.whole(program, record.engine, where, record.log_storage is not None, record.port, asked(record))
-    config.write(path or where.config, config.rendered(options, f"{record.name}, {program.label}, {record.engine}"), user.gid)
+    text = config.rendered(options, f"{record.name}, {program.label}, {record.engine}")
+    config.write(path or where.config, text, user.gid)
 
 
 def launch(
@@ -79,8 +81,7 @@ def launch(
     progress: Progress,
     timeout_s: float,
 ) -> Record:
-    """Starts the process on mounted volumes and waits until it answers; on an error it is
-    killed."""
+    """Starts the process on mounted volumes, waits until it answers, and kills it on an error."""
     user = service_user()
     # A killed server leaves these. MySQL would believe the lock when another process has its id
     # now.
@@ -137,12 +138,14 @@ def died(where: ServerPaths, record: Record) -> CouldNotRun:
     return CouldNotRun(record.name, f"the server ended while it started: {said}", str(where.log), hint)
 
 
-def start(lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S) -> Record:
-    """Starts a server from whatever state it is in. On an error nothing runs, and no data are
-    lost."""
+def start(
+    lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
+) -> Record:
+    """Starts a server from whatever state it is in. On an error nothing runs; no data are lost."""
     program, user = program_of(record), service_user()
     running = process_of(where, record)
-    if running is not None and not volumes.broken(lab, where, record, running=True) and _answers(where, record, running):
+    usable = running is not None and not volumes.broken(lab, where, record, running=True)
+    if running is not None and usable and _answers(where, record, running):
         volumes.grow(where, record)
         return record.with_(process=running, wanted=True)
     check_port(record)
@@ -197,15 +200,13 @@ def check_port(record: Record) -> None:
             probe.bind(("127.0.0.1", record.port))
         except OSError as error:
             rule = f"cannot be used: {error.strerror}"
-            raise InputError(
-                f"port {record.port} of 127.0.0.1",
-                rule,
-                "bind(2)",
-                f"Choose another, or see who has it: ss -ltnp 'sport = :{record.port}'",
-            ) from None
+            hint = f"Choose another, or see who has it: ss -ltnp 'sport = :{record.port}'"
+            raise InputError(f"port {record.port} of 127.0.0.1", rule, "bind(2)", hint) from None
 
 
-def stop(lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S) -> Record:
+def stop(
+    lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S
+) -> Record:
     """Shuts it down, or kills it, and unmounts its filesystems; the volumes stay attached."""
     running = process_of(where, record)
     clean = record.clean and running is None
@@ -236,18 +237,15 @@ def _end(record: Record, running: Process, progress: Progress, timeout_s: float)
         progress(min(0.9, passed / timeout_s), "the server writes its pages back")
         if passed > timeout_s:
             rule = f"has not ended after {timeout_s:g} s: it writes changed pages back at the volume's speed"
-            raise CouldNotRun(record.name, rule, GUIDE, f"Wait and try again, or kill it: headrace mysql down {record.name} --kill")
+            hint = f"Wait and try again, or kill it: headrace mysql down {record.name} --kill"
+            raise CouldNotRun(record.name, rule, GUIDE, hint)
 
 
 def _kill(record: Record, running: Process) -> None:
     if not processes.end_process(running, signal.SIGKILL, KILL_S):
         rule = f"does not end within {KILL_S:g} s though it was killed: it waits for its volume"
-        raise CouldNotRun(
-            f"{record.name}, process {running.pid}",
-            rule,
-            "signal(7)",
-            "Clear the volume's faults: headrace volume clear-fault.",
-        )
+        hint = "Clear the volume's faults: headrace volume clear-fault."
+        raise CouldNotRun(f"{record.name}, process {running.pid}", rule, "signal(7)", hint)
 
 
 def last_errors(log: Path, since: int = 0) -> str:

@@ -23,9 +23,9 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, NoLab
 from headrace.servers import access, creation, datadir, running, volumes
 from headrace.servers import record as records
-from headrace.servers.config import checked_settings
-from headrace.servers.flavors import GUIDE, find_program
-from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
+from headrace.servers.config import check, checked_memory, checked_settings
+from headrace.servers.flavors import find_program
+from headrace.servers.record import GUIDE, Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 
 # How often a log that is followed is looked at.
@@ -147,30 +147,27 @@ def up(
             _refuse_other(known, new)
             return _view(lab, where, _started(lab, where, known, settings, unpaced, progress, timeout_s))
         if storage is None:
-            raise InputError(
-                name,
-                "is not a server of this lab yet, and no storage was named for it",
-                GUIDE,
-                "Add --storage, for example --storage gp3:20.",
-            )
+            rule = "is not a server of this lab yet, and no storage was named for it"
+            raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
         program = find_program(flavor or "mariadb", server_path)
-        wanted = creation.checked_request(
-            program,
+        wanted = Record(
             name=name,
+            flavor=program.flavor,
+            version_text=program.version_text,
             engine=engine or "innodb",
             storage=storage,
             log_storage=log_storage,
-            config_name=config or "default",
-            memory_gib=memory_gib,
-            settings=settings,
-            server_path=server_path,
+            server_path=None if server_path is None else os.path.abspath(server_path),
+            config=str(config or "default"),
+            memory_gib=checked_memory(memory_gib),
             port=port,
+            settings=checked_settings(settings),
             unpaced=unpaced,
-            seed_from=None if seed_from is None else Path(seed_from),
         )
+        request = creation.checked_request(program, wanted, None if seed_from is None else Path(seed_from))
         if where.state.exists():
             creation.destroy(lab, where, name)  # left by an `up` that was killed
-        return _view(lab, where, creation.create(lab, where, wanted, progress, timeout_s))
+        return _view(lab, where, creation.create(lab, where, request, progress, timeout_s))
 
 
 def _refuse_other(known: Record, new: dict[str, object]) -> None:
@@ -180,12 +177,8 @@ def _refuse_other(known: Record, new: dict[str, object]) -> None:
         same = value == has or str(value) == str(has) or (what == "config" and str(Path(str(value)).absolute()) == has)
         if value is not None and not same:
             rule = f"is there already, with {what.replace('_', ' ')} {has if has is not None else '(none)'}"
-            raise InputError(
-                f"{known.name}: {what.replace('_', '-')} {value}",
-                rule,
-                GUIDE,
-                "Start it without this, or make another with its own name.",
-            )
+            hint = "Start it without this, or make another with its own name."
+            raise InputError(f"{known.name}: {what.replace('_', '-')} {value}", rule, GUIDE, hint)
 
 
 def _started(
@@ -210,8 +203,6 @@ def _started(
 
 def _check_settings(where: ServerPaths, record: Record) -> None:
     """Asks the server itself, before they are in the record. Raises InputError."""
-    from headrace.servers.config import check
-
     program, asked = running.program_of(record), where.config.with_name("asked.cnf")
     running.write_config(where, record, program, access.service_user(), asked)
     try:
@@ -242,7 +233,8 @@ def stop(server: Server, kill: bool = False, progress: Progress = quiet, timeout
     access.check_root()
     where = server.paths
     with records.locked(where):
-        return _view(server.lab, where, running.stop(server.lab, where, records.required(where), kill, progress, timeout_s))
+        stopped = running.stop(server.lab, where, records.required(where), kill, progress, timeout_s)
+        return _view(server.lab, where, stopped)
 
 
 def destroy(server: Server) -> None:
@@ -279,12 +271,9 @@ def save_data(server: Server, folder: str | os.PathLike) -> Path:
     with records.locked(where):
         known = records.required(where)
         if running.process_of(where, known) is not None or not known.clean:
-            raise InputError(
-                known.name,
-                "was not shut down, so its data files may not be consistent",
-                GUIDE,
-                f"headrace mysql up {known.name}, then down, without --kill.",
-            )
+            rule = "was not shut down, so its data files may not be consistent"
+            hint = f"headrace mysql up {known.name}, then down, without --kill."
+            raise InputError(known.name, rule, GUIDE, hint)
         about = {"flavor": known.flavor, "version": list(running.program_of(known).version), "engine": known.engine}
         try:
             # Without the volumes' limits, which come back below.
@@ -309,35 +298,24 @@ def _view(lab: Lab, where: ServerPaths, known: Record) -> Server:
     if not known.made:
         problems.insert(0, "was never finished: its `up` was killed. `up` makes it again, `destroy` removes it")
     unpaced = ["its volumes have no limits; the next `up` gives them back"] if known.unpaced else []
-    mount = where.data_mount
-    return Server(
-        name=known.name,
-        flavor=known.flavor,
-        version_text=known.version_text,
-        engine=known.engine,
-        socket=where.socket,
-        port=known.port,
-        pid=now.pid if now else None,
-        state=state,
-        storage=specs[0],
-        log_storage=specs[1],
-        data_volume=known.data_volume,
-        log_volume=known.log_volume,
-        devices=devices,
-        datadir=mount / "data",
-        config=known.config,
-        config_file=where.config,
-        settings=known.settings,
-        server_path=known.server_path,
-        memory_gib=known.memory_gib,
-        folder=where.state,
-        log=where.log,
-        client_file=where.client,
-        clean=known.clean,
-        notes=(*known.notes, *unpaced),
-        problems=tuple(problems),
-        lab=lab,
-    )
+    seen = {
+        "socket": where.socket,
+        "pid": now.pid if now else None,
+        "state": state,
+        "storage": specs[0],
+        "log_storage": specs[1],
+        "devices": devices,
+        "datadir": where.data_mount / "data",
+        "config_file": where.config,
+        "folder": where.state,
+        "log": where.log,
+        "client_file": where.client,
+        "notes": (*known.notes, *unpaced),
+        "problems": tuple(problems),
+        "lab": lab,
+    }
+    recorded = {one.name: getattr(known, one.name) for one in fields(Server) if one.name not in seen}
+    return Server(**recorded, **seen)
 
 
 def _specs(lab: Lab, known: Record) -> tuple[str, str | None]:
@@ -377,12 +355,8 @@ def client_command(server: Server, words: tuple[str, ...] = ()) -> list[str]:
     program = find_program(server.flavor, server.server_path)
     client = program.tool(*CLIENTS[server.flavor])
     if client is None:
-        raise CouldNotRun(
-            CLIENTS[server.flavor][0],
-            "is not installed",
-            str(program.basedir),
-            f"apt-get install {PACKAGES[server.flavor]}",
-        )
+        hint = f"apt-get install {PACKAGES[server.flavor]}"
+        raise CouldNotRun(CLIENTS[server.flavor][0], "is not installed", str(program.basedir), hint)
     return [*client, f"--defaults-extra-file={server.client_file}", *words]
 
 
@@ -402,4 +376,5 @@ def log_lines(server: Server, lines: int, follow: bool = False) -> Iterator[str]
                 else:
                     rest += part  # a line that is being written
     except OSError as error:
-        raise CouldNotRun(str(server.log), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo.") from None
+        hint = "Servers belong to root: run it with sudo."
+        raise CouldNotRun(str(server.log), f"cannot be read: {error.strerror}", "", hint) from None

@@ -8,7 +8,8 @@ import re
 import time
 from pathlib import Path
 
-from headrace.base.processes import Command, required, run_checked
+from headrace.base.machine import required
+from headrace.base.processes import Command, run_checked
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import LabVolume
@@ -94,10 +95,9 @@ def bring_back(lab: Lab, where: ServerPaths, record: Record) -> None:
 
 
 def grow(where: ServerPaths, record: Record) -> None:
-    """Grows the filesystems to their volumes, which `headrace volume modify` may have made
-    larger."""
+    """Grows the filesystems to their volumes; `headrace volume modify` may have enlarged those."""
     for _, place in mounts_of(where, record):
-        grow_filesystem(place)
+        _run([required("xfs_growfs", "xfsprogs"), "-d", str(place)], f"growing the filesystem on {place}")
 
 
 def release(place: Path) -> None:
@@ -193,15 +193,9 @@ def make_filesystem(device: str) -> None:
 
 
 def mount(device: str, place: Path) -> None:
-    """Mounts it without access times, which would be writes. xfs replays the log of a crash
-    first."""
+    """Mounts it without access times, which would be writes. xfs first replays the log."""
     place.mkdir(parents=True, exist_ok=True)
     _run([required("mount", "mount"), "-t", KIND, "-o", "noatime", device, str(place)], f"mounting {device} on {place}")
-
-
-def grow_filesystem(place: Path) -> None:
-    """Grows a filesystem to the size of its volume."""
-    _run([required("xfs_growfs", "xfsprogs"), "-d", str(place)], f"growing the filesystem on {place}")
 
 
 def unmount(place: Path, lazily: bool = False) -> None:
@@ -213,7 +207,8 @@ def unmount(place: Path, lazily: bool = False) -> None:
     until = time.monotonic() + BUSY_S
     while (device := mounted_device(place)) is not None:
         try:
-            _run([required("umount", "mount"), str(place)], f"unmounting {place}", f"See who uses it: fuser -vm {place}")
+            hint = f"See who uses it: fuser -vm {place}"
+            _run([required("umount", "mount"), str(place)], f"unmounting {place}", hint)
         except CouldNotRun as error:
             if "busy" in error.rule and time.monotonic() < until:
                 time.sleep(LOOK_EVERY_S)
@@ -251,5 +246,6 @@ def free_bytes(place: Path) -> int:
     return room.f_bavail * room.f_frsize
 
 
-def _run(words: list[str], what: str, hint: str = "Look at the volume: headrace volume show, headrace volume faults.") -> None:
+def _run(words: list[str], what: str, hint: str = "") -> None:
+    hint = hint or "Look at the volume: headrace volume show, headrace volume faults."
     run_checked(Command(tuple(words), what=what), TIMEOUT_S, hint)

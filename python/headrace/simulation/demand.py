@@ -23,8 +23,7 @@ from headrace.base.shown import Shown
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.core_form import core_load
-from headrace.workload.model import MAX_GROWTH
+from headrace.workload.model import MAX_GROWTH, core_load
 
 Form = Literal["auto", "events", "interval"]
 Repetition = Literal["first", "settled"]

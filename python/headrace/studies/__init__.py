@@ -16,6 +16,7 @@ its notes in `texts/NAME.toml`, and a line in `_STUDIES`. Some also run for real
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from headrace.base.checks import did_you_mean
 from headrace.errors import InputError
@@ -55,7 +56,6 @@ __all__ = [
     "get",
     "list_studies",
     "refuse_lab_options",
-    "run",
     "run_on_lab",
     "runs_on",
 ]
@@ -127,7 +127,7 @@ def run_on_lab(
     name: str,
     progress: Callable[[float, str], None] | None = None,
     say: Callable[[str], None] | None = None,
-    **options: object,
+    **options: Any,
 ) -> StudyResult:
     """Runs a study on the lab: a real server on volumes of this machine, for minutes.
 

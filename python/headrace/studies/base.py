@@ -1,4 +1,4 @@
-"""What a study is made of: published figures, ours beside them, the error, and what to draw.
+"""What a study is made of: published figures, ours, the error, and what to draw.
 
 A study never decides how it looks. It hands over tables and chart data; `headrace.report` draws
 them, `headrace.cli` prints them.
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Literal, cast
 
 from headrace.base.shown import Shown
 
@@ -124,9 +124,10 @@ class ChartData:
         assert self.kind in CHART_KINDS and (self.kind == "panels") == bool(self.panels), self.kind
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, repr=False)
 class StudyResult(Shown):
-    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model` all else is the same every time. `on`: model or lab."""
+    """What running a study gave. `seconds` is how long that took on the wall clock; on the `model`
+    all else is the same every time. `on`: model or lab."""
 
     study: Study
     verdicts: tuple[Verdict, ...]
@@ -138,10 +139,18 @@ class StudyResult(Shown):
 
     def in_short(self) -> str:
         """Name and how many figures are within what was promised; see `Shown`."""
-        judged = [one for one in self.verdicts if one.within is not None]
-        return (
-            f"{self.study.name} on the {self.on}: {sum(map(bool, (one.within for one in judged)))} of {len(judged)} figures within bounds"
-        )
+        judged = [one.within for one in self.verdicts if one.within is not None]
+        return f"{self.study.name} on the {self.on}: {sum(judged)} of {len(judged)} figures within bounds"
+
+
+def columns(text: str) -> tuple[str, ...]:
+    """Titles of columns from `a | b | c`."""
+    return tuple(text.split(" | "))
+
+
+def by_role(x: tuple, label: str = "{role}", **y: Iterable[float]) -> tuple[ChartSeries, ...]:
+    """A series for each role (published, simulated, measured) on the same x; `label` names them."""
+    return tuple(ChartSeries(label.format(role=role), cast(Role, role), x, tuple(values)) for role, values in y.items())
 
 
 def error_percent(ours: float, published: float) -> float:
@@ -162,6 +171,21 @@ def agree(what: str, published: str, ours: str, source: Source, same: bool | Non
     return Verdict(what, published, ours, "", None, same, None, source, note)
 
 
+def held(
+    what: str,
+    published: float | str,
+    ours: float,
+    unit: str,
+    within: bool | None,
+    source: Source,
+    note: str = "",
+    simulated: float | str | None = None,
+) -> Verdict:
+    """A verdict on a figure whose bounds are not a percentage: `note` says which."""
+    error = None if isinstance(published, str) else error_percent(ours, published)
+    return Verdict(what, published, ours, unit, error, within, None, source, note, simulated)
+
+
 def published(name: str) -> list[dict[str, str]]:
     """Rows of `published/NAME.csv`: figures as printed by their source, each with `source` and
     `date`; empty cells are ""."""
@@ -172,7 +196,17 @@ def published(name: str) -> list[dict[str, str]]:
 def figures(name: str) -> dict[str, Figure]:
     """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their
     name."""
-    return {row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"])) for row in published(name)}
+    return {
+        row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
+        for row in published(name)
+    }
+
+
+def study(name: str) -> Study:
+    """The study whose words stand in `texts/NAME.toml`."""
+    found = _texts(name)
+    sources = tuple(Source(citation, date) for citation, date in found["sources"])
+    return Study(found["name"], found["title"], found["question"], sources)
 
 
 def texts(name: str, **values: object) -> tuple[str, ...]:
@@ -191,7 +225,8 @@ def _texts(name: str) -> dict:
 
 
 class StepProgress:
-    """Reports progress in equal steps to a function that takes the share done (0-1), or to nobody."""
+    """Reports progress in equal steps to a function that takes the share done (0-1), or to
+    nobody."""
 
     def __init__(self, total: int, progress: Progress | None) -> None:
         self.total = max(total, 1)

@@ -1,4 +1,4 @@
-"""Which volume type for which need: an article's answers of 2020 beside what the catalog gives for
+"""Which volume type for which need: an article's answers of 2020 and what the catalog gives for
 that day, and for today.
 
 No answer is written down here. Each question is a rule over the catalog (limits, prices,
@@ -25,23 +25,18 @@ from headrace.studies.base import (
     Progress,
     Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
     compare,
     published,
+    study,
 )
 from headrace.workload import ClosedWorkload
 
-ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
-STUDY = Study(
-    "choices",
-    "Which volume type: eight questions, then and now",
-    "Does the catalog give the article's answers on the article's day, and which of them still hold?",
-    (ARTICLE,),
-)
+STUDY = study("choices")
+ARTICLE = STUDY.sources[0]
 
 ARTICLE_DAY = "2020-07-13"
 # The article's "EBS max as of April 2018".
@@ -101,12 +96,12 @@ def _monthly_usd(storage: str, day: str) -> float:
         return sum(item["usd"] for item in core.monthly_cost(storage, REGION, day))
 
 
-def _eras(day: str) -> dict[str, dict]:
+def _eras(day: str) -> dict[str, core.Era]:
     with core_errors():
         return {era["volume_type"]: era for era in core.volume_eras(day) if era["volume_type"] in EBS_TYPES}
 
 
-def _is_disk(era: dict) -> bool:
+def _is_disk(era: core.Era) -> bool:
     """st1 and sc1: a random or small request costs a whole 1 MiB unit."""
     return era["random_charges_full_unit"]
 
@@ -128,7 +123,9 @@ def max_volume_iops(volume_type: str, day: str) -> int:
 def _cheapest(specs: dict[str, str | None], day: str) -> TypeAnswer:
     """Types by monthly cost, with the figures."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
-    return TypeAnswer(tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced))
+    return TypeAnswer(
+        tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
+    )
 
 
 def random_io(day: str) -> TypeAnswer:
@@ -181,6 +178,7 @@ def dense_instance_family(day: str) -> tuple[str, str]:
             per_tb_hour = 1_000.0 * price["usd"] / instance["instance_store_gb"]
             if best is None or per_tb_hour < best[0]:
                 best = (per_tb_hour, instance["instance_type"])
+    assert best is not None, day
     return best[1].split(".")[0], f"{best[1]} {best[0]:.3f} USD per TB of local disk and hour, the least of the day"
 
 
@@ -217,10 +215,13 @@ def over_80k(day: str) -> TypeAnswer:
     if single and most >= MANY_IOPS:
         return TypeAnswer(
             tuple(single),
-            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items()) + f"; an instance passes up to {most:,}",
+            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items())
+            + f"; an instance passes up to {most:,}",
         )
     if most >= MANY_IOPS:
-        return TypeAnswer(("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS")
+        return TypeAnswer(
+            ("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS"
+        )
     return TypeAnswer(("instance-store",), f"no instance passes more than {most:,} EBS IOPS; {_cheapest_local(day)}")
 
 
@@ -237,19 +238,37 @@ def _cheapest_local(day: str) -> str:
             documented = any(caveat["field"] == "iops.documented" for caveat in of["caveats"])
             if documented and of["iops"] * disks >= MANY_IOPS and (best is None or price["usd"] < best[0]):
                 best = (price["usd"], name, of["iops"] * disks)
-    return "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
+    return (
+        "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
+    )
+
+
+def _yearly_failures(era: core.Era) -> float:
+    """The upper end of the promised range, %."""
+    promised = era.get("durability_afr_percent")
+    assert promised is not None, era
+    return promised["value"][1]
 
 
 def consistent(day: str) -> TypeAnswer:
     """SSD types with the highest promised consistency; the cheapest first, among equals the more
     durable."""
-    promised = {name: era["consistency"]["value"]["of_time_percent"] for name, era in _eras(day).items() if era.get("consistency")}
+    promised = {
+        name: known["value"]["of_time_percent"]
+        for name, era in _eras(day).items()
+        if (known := era.get("consistency")) is not None
+    }
     best = max(promised.values())
-    durable = {name: era["durability_afr_percent"]["value"][1] for name, era in _eras(day).items() if name in promised}
-    names = sorted((name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name))
+    durable = {name: _yearly_failures(era) for name, era in _eras(day).items() if name in promised}
+    names = sorted(
+        (name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name)
+    )
     return TypeAnswer(
         tuple(names),
-        "; ".join(f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %" for name in names),
+        "; ".join(
+            f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %"
+            for name in names
+        ),
     )
 
 

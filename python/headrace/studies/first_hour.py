@@ -18,34 +18,29 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     error_percent,
+    study,
 )
 from headrace.studies.tpcc_runs import ENGINES, SECONDS, TpccRun, measured, per_minute, simulated
 
-SOURCE = Source("Percona-Lab-results/201808-rocksdb-cloudio, one-second sysbench results", "2018-08-15")
-STUDY = Study(
-    "first-hour",
-    "The first hour of a cold database on 1,000 to 20,000 IOPS",
-    ("Is a volume with few IOPS worse than proportional because of what it is, or because it has not warmed the cache yet?"),
-    (SOURCE,),
-)
+STUDY = study("first_hour")
+SOURCE = STUDY.sources[0]
 
 IOPS = (1_000, 2_000, 5_000, 10_000, 20_000)  # some of the article's
 FEW, MANY = 5_000, 20_000  # those whose hours are published
 # Bar of this project for quarter-hour means from one long run: 8 % at the 90th percentile.
 QUARTER_PERCENT = 8.0
-# A warm InnoDB still writes some 200 pages a second beside its transactions (innodb_io_capacity),
-# with the doublewrite area 213 I/Os: of 1,000 a fifth, of 20,000 a hundredth. So from 5,000 up
-# volumes are proportional to 213/5,000 = 4 %, and MyRocks' compactions and clients' own time add
-# some.
+# A warm InnoDB still writes some 200 pages a second in addition to those of transactions
+# (innodb_io_capacity), with the doublewrite area 213 I/Os: of 1,000 a fifth, of 20,000 a hundredth.
+# So from 5,000 up volumes are proportional to 213/5,000 = 4 %, and MyRocks' compactions and
+# clients' own time add some.
 PROPORTIONAL_PERCENT = 8.0
 
 
@@ -62,7 +57,7 @@ def done_millions(run: Prediction) -> tuple[float, ...]:
 
 
 def at(run: Prediction, iops: int, millions: float) -> float | None:
-    """tps per 1,000 IOPS when so many million I/Os had been done, on a line between minutes; None
+    """tps per 1,000 IOPS when `millions` of I/Os had been done, on a line between minutes; None
     outside the hour."""
     done, rate = done_millions(run), per_iops(run, iops)
     for i in range(1, len(done)):
@@ -72,8 +67,10 @@ def at(run: Prediction, iops: int, millions: float) -> float | None:
 
 
 def published_run(engine: str, iops: int) -> TpccRun:
-    """The hour of an engine on io1 with so many IOPS."""
-    return next(run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72)
+    """The hour of an engine on io1 with `iops`."""
+    return next(
+        run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
+    )
 
 
 def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
@@ -133,7 +130,7 @@ def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTabl
         "median over 1-70 million I/Os; second half hour by the clock",
     )
     return verdict, StudyTable(
-        f"{name}: tps per 1,000 IOPS after so many million I/Os, from a cold start",
+        f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start",
         ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS)),
         tuple(rows),
     )
@@ -171,8 +168,13 @@ def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction])
 def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
-    by_clock = [ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS]
-    by_ios = [ChartSeries(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops)) for iops in IOPS]
+    by_clock = [
+        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS
+    ]
+    by_ios = [
+        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops))
+        for iops in IOPS
+    ]
     for iops in (FEW, MANY):
         quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
@@ -204,7 +206,9 @@ def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction
             unit,
             tuple(by_ios),
         ),
-        ChartData(f"{name}: second half of the hour, cold and warm start", "curves", "IOPS of the volume", unit, tuple(starts)),
+        ChartData(
+            f"{name}: second half of the hour, cold and warm start", "curves", "IOPS of the volume", unit, tuple(starts)
+        ),
     )
 
 
@@ -224,16 +228,9 @@ def run(progress: Progress | None = None) -> StudyResult:
         tables.append(table)
         rows += of_warm
         charts += _charts(engine, *runs)
-    columns = (
-        "engine",
-        "IOPS",
-        "cold tps",
-        "per 1,000 IOPS",
-        "reads/tx",
-        "warm tps",
-        "per 1,000 IOPS, warm",
-        "reads/tx, warm",
+    names = columns(
+        "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
     )
-    tables.append(StudyTable("Second half of the hour", columns, tuple(rows)))
+    tables.append(StudyTable("Second half of the hour", names, tuple(rows)))
     notes = base.texts("first_hour")
     return StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes, time.monotonic() - started)

@@ -7,36 +7,27 @@ import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.simulation.demand import Simulation, simulate
+from headrace.simulation.demand import Form, Simulation, simulate
 from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     figures,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import make_points
+from headrace.workload.points import make_points
 
-STUDY = Study(
-    "gp2-burst",
-    "gp2 burst: draining and refilling the credit bucket",
-    "Does the model drain 5.4 million credits as a real volume did, last as long as AWS says, and refill as fast?",
-    (
-        Source("Understanding Database IOPS, part 1", "2020-07-13"),
-        Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
-        Source("EC2 user guide, General Purpose SSD volumes", "2023-05-11"),
-    ),
-)
+STUDY = study("gp2_burst")
 
 AS_OF = "2020-07-13"
 BALANCE_DAY = "2019-08-07"
@@ -63,10 +54,17 @@ NEAR_ZERO_PERCENT = 10.0
 BURST_LOAD = ClosedWorkload(name="16 KiB random reads, depth 32", rw="randread", bs_kib=16, iodepth=32, numjobs=1)
 
 
-def limits(size_gib: int, as_of: str = AS_OF) -> dict:
+def limits(size_gib: int, as_of: str = AS_OF) -> core.VolumeLimits:
     """Catalog limits of a gp2 volume: `iops` (baseline), `io_burst` (or None)."""
     with core_errors():
         return core.storage_limits(f"gp2:{size_gib}", as_of)[0]
+
+
+def bucket(size_gib: int, as_of: str = AS_OF) -> core.IoBurst:
+    """The credit bucket of a gp2 volume that bursts: `capacity_ios`, and the `iops` of a burst."""
+    found = limits(size_gib, as_of)["io_burst"]
+    assert found is not None, size_gib
+    return found
 
 
 def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
@@ -77,15 +75,17 @@ def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
     return None if burst is None else burst["capacity_ios"] / (burst["iops"] - of["iops"])
 
 
-def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: str = "interval", **options) -> Simulation:
+def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options) -> Simulation:
     """A full bucket under a load that takes all it can get."""
     interval_s = 1.0
-    return simulate(BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options)
+    return simulate(
+        BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options
+    )
 
 
 def refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
     """An empty bucket and no load, until it must be full."""
-    seconds = limits(size_gib, as_of)["io_burst"]["capacity_ios"] / limits(size_gib, as_of)["iops"] + 120.0
+    seconds = bucket(size_gib, as_of)["capacity_ios"] / limits(size_gib, as_of)["iops"] + 120.0
     idle = OpenWorkload(name="idle", kind="constant", points=make_points([0.0], [seconds], [0.0], [0.0], [0.0], [0.0]))
     return simulate(idle, f"gp2:{size_gib}", as_of=as_of, start_balance=0.0, interval_s=60.0, form="interval")
 
@@ -108,7 +108,9 @@ def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
     load = ClosedWorkload(name="fio", rw="randread", bs_kib=fio["fio_block_kib"].value, iodepth=1, numjobs=threads)
     options = {"rate_per_mille": rate_per_mille}
     seconds = fio["fio_seconds"].value
-    return simulate(load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options)
+    return simulate(
+        load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options
+    )
 
 
 def device_gib() -> float:
@@ -147,7 +149,9 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
     delivered = xen.summary["delivered_ios"]
     return [
         compare("I/Os in the fio run, Xen over-delivery (1.025)", ios, delivered, FIO_TOLERANCE_PERCENT, over),
-        compare("I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over),
+        compare(
+            "I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over
+        ),
         compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
         compare("mean read latency of the fio run", device_ms, xen.summary["mean_ms"], FIO_TOLERANCE_PERCENT, by_iops),
         agree(
@@ -171,29 +175,28 @@ def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
             continue
         found[size] = burst(size, expected + 60.0, saved_second=False).summary["credits_empty_at_s"]
         with_saved = burst(size, expected + 60.0).summary["credits_empty_at_s"]
-        computed_refill = limits(size)["io_burst"]["capacity_ios"] / baseline
+        computed_refill = bucket(size)["capacity_ios"] / baseline
         cells = (expected, found[size], with_saved, computed_refill, refilled_after_s(refill(size)))
         rows.append((size, baseline, *(None if cell is None else round(cell, 1) for cell in cells)))
     per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
-    columns = (
-        "GiB",
-        "baseline IOPS",
-        "burst s, computed",
-        "simulated",
-        "with the saved second",
-        "refill s, computed",
-        "refill simulated",
+    names = columns(
+        "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | "
+        "refill s, computed | refill simulated"
     )
-    table = StudyTable("Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", columns, tuple(rows))
+    table = StudyTable(
+        "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows)
+    )
     return _duration_verdicts(found, per_io), table
 
 
 def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verdict]:
     theirs = figures("gp2_burst")
-    of = limits(8)["io_burst"]
+    of = bucket(8)
     tolerance = DURATION_TOLERANCE_PERCENT
-    alone = "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    alone = (
+        "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    )
     plain = "simulated without the saved second, as the formula has none"
     rounded = "simulated, 33 GiB, without the saved second; the published figure is rounded to 1 s"
     half_size = theirs["burst_500_gib_s"]
@@ -221,13 +224,16 @@ def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
         balances = [100.0, *run.rows["balance_percent"].to_list()]
         # One point a minute draws the same line.
         keep = range(0, len(minutes), 60)
-        series.append(ChartSeries(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep)))
+        series.append(
+            ChartSeries(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep))
+        )
         steps.step()
     theirs = figures("gp2_burst")["burst_500_gib_s"]
     series.append(ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
-    durations = tuple(computed_burst_s(size) for size in SIZES_GIB[:-1])
+    durations = tuple(computed_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
     simulated = tuple(
-        burst(size, expected + 60.0).summary["credits_empty_at_s"] for size, expected in zip(SIZES_GIB, durations, strict=False)
+        burst(size, expected + 60.0).summary["credits_empty_at_s"]
+        for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (
         ChartSeries(
@@ -253,4 +259,6 @@ def run(progress: Progress | None = None) -> StudyResult:
     charts = _curves(steps)
     size = device_gib()
     notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
-    return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started
+    )

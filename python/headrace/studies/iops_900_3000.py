@@ -1,5 +1,5 @@
 """Four sysbench loads, seven numbers of threads, 900 against 3,000 IOPS of gp2: the 56 cells of an
-article's table beside the per-I/O form.
+article's table, and the same in the per-I/O form.
 
 Four cells are used up by calibration (`USED`); what was identified from each stands in the study's
 tables. Everything else is the standard sysbench database: rows' popularity, pages, statements,
@@ -12,9 +12,10 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from functools import cache
+from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -24,9 +25,7 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
@@ -34,15 +33,11 @@ from headrace.studies.base import (
     compare,
     error_percent,
     published,
+    study,
 )
 
-ARTICLE = Source("Understanding Database IOPS, part 1", "2020-07-13")
-STUDY = Study(
-    "iops-900-vs-3000",
-    "sysbench with 900 and with 3,000 IOPS of gp2, MySQL 8.0.15, 2020",
-    ("What do 2,100 more IOPS bring each load at each number of threads, and does the model know it from four of the 56 figures?"),
-    (ARTICLE,),
-)
+STUDY = study("iops_900_3000")
+ARTICLE = STUDY.sources[0]
 
 DAY = "2020-07-13"
 INSTANCE = "m5.2xlarge"
@@ -77,7 +72,7 @@ SETTLING_S = 5
 # the processor and network time of a point select in the standard database
 # (crates/sim/src/mysql/sysbench.rs); the other two are searched when the study runs.
 USED = {
-    ("select", 3_000, 1): "round trip of a statement beside its processor time",
+    ("select", 3_000, 1): "round trip of a statement without its processor time",
     ("select", 3_000, 32): "processor time of a point select",
     ("index", 3_000, 1): "log writes of a commit nobody shares",
     ("select", 900, 8): "pages in the pool when the selects at 900 IOPS began",
@@ -92,27 +87,32 @@ Cell = tuple[str, int, int]
 
 @cache
 def table() -> dict[Cell, float]:
-    """The published cells: statements a second; of `oltp`, transactions a second (see the notes)."""
-    return {(row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")}
+    """The published cells: statements a second; of `oltp`, transactions a second (see the
+    notes)."""
+    return {
+        (row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")
+    }
 
 
 @cache
-def database(load: str) -> dict:
+def database(load: str) -> core.Database:
     """The standard database of a load: no figure of this table but the two of a point select is in
     it."""
     with core_errors():
         return core.mysql_sysbench(SETTINGS | {"script": LOADS[load]})["database"]
 
 
-def with_log_writes(load: str, log_writes: float) -> dict:
-    """The same with so many log writes in a row at a commit nobody shares; selects have none."""
+def with_log_writes(load: str, log_writes: float) -> core.Database:
+    """The same with `log_writes` in a row at a commit nobody shares; selects have none."""
     made = deepcopy(database(load))
     if made["log"]["syncs_per_commit"] > 0:
         made["log"]["syncs_per_commit"] = log_writes
     return made
 
 
-def simulated(of: dict, iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS) -> tuple[float, float]:
+def simulated(
+    of: Mapping[str, Any], iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS
+) -> tuple[float, float]:
     """Transactions a second of one cell, every I/O simulated, and page reads of a transaction."""
     run = {
         "storage": VOLUMES[iops],
@@ -136,7 +136,8 @@ def simulated(of: dict, iops: int, threads: int, start: str | float = "warm", se
 
 
 def search(off: Callable[[float], float], low: float, high: float) -> float:
-    """Where a falling function is 0: halved on a log scale to 0.5 %, less than two seeds differ by."""
+    """Where a falling function is 0: halved on a log scale to 0.5 %, less than two seeds differ
+    by."""
     while high / low > 1.005:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if off(middle) > 0 else (low, middle)
@@ -146,7 +147,7 @@ def search(off: Callable[[float], float], low: float, high: float) -> float:
 @cache
 def log_writes() -> float:
     """Log writes in a row at a commit, from one thread of index updates at 3,000 IOPS: what its 4.9
-    ms leave beside statement and reads."""
+    ms leave after statement and reads."""
     cell = ("index", 3_000, 1)
     return search(lambda count: simulated(with_log_writes("index", count), 3_000, 1)[0] - table()[cell], 2.0, 16.0)
 
@@ -202,8 +203,11 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
             told,
             ARTICLE,
             statistics.median(tested) <= BAR_PERCENT,
-            (f"calibrated on {len(USED)} cells; 90 % of the others within {statistics.quantiles(tested, n=10)[-1]:.0f} %"),
-        ),
+            (
+                f"calibrated on {len(USED)} cells; 90 % of the others within "
+                f"{statistics.quantiles(tested, n=10)[-1]:.0f} %"
+            ),
+        )
     ]
     for load in LOADS:
         theirs = [table()[load, 3_000, n] / table()[load, 900, n] for n in THREADS]
@@ -222,18 +226,23 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
     verdicts.append(agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
     for load in LOADS:
         for iops in VOLUMES:
-            off = [abs(error_percent(found[load, iops, n][0], table()[load, iops, n])) for n in THREADS if (load, iops, n) not in USED]
+            off = [
+                abs(error_percent(found[load, iops, n][0], table()[load, iops, n]))
+                for n in THREADS
+                if (load, iops, n) not in USED
+            ]
             told = f"{statistics.median(off):.1f} % of {len(off)} cells, worst {max(off):.0f} %"
-            verdicts.append(agree(f"{load}, {iops:,} IOPS: median error", "the table", told, ARTICLE, None, WHY.get((load, iops), "")))
+            verdicts.append(
+                agree(
+                    f"{load}, {iops:,} IOPS: median error", "the table", told, ARTICLE, None, WHY.get((load, iops), "")
+                )
+            )
     return verdicts
 
 
 # Columns with cells far off, and what we take to be the reason; none of it is in the article.
 WHY = {
-    (
-        "oltp",
-        900,
-    ): (
+    ("oltp", 900): (
         "one thread published 22 I/Os a transaction, two threads 10: the first run of a series reads into an "
         "empty pool; with 16 threads 2.8, ours 2.2; what they are is not published"
     ),
@@ -241,10 +250,10 @@ WHY = {
         "non-index",
         3_000,
     ): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
-    (
-        "non-index",
-        900,
-    ): ("one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 threads as at 3,000 IOPS"),
+    ("non-index", 900): (
+        "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 "
+        "threads as at 3,000 IOPS"
+    ),
 }
 
 
@@ -285,7 +294,9 @@ def _grid(found: dict[Cell, tuple[float, float]]) -> StudyTable:
                     "calibrates" if cell in USED else "",
                 ]
             rows.append(tuple(row))
-    columns = tuple(f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use"))
+    columns = tuple(
+        f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use")
+    )
     return StudyTable("The table", ("load", "threads", *columns), tuple(rows))
 
 
@@ -294,8 +305,14 @@ def _lengths(found: dict[Cell, tuple[float, float]], steps: StepProgress) -> Stu
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
         of = found | {("select", 900, threads): cell for threads, cell in series.items()}
-        selects = [abs(error_percent(series[n][0], table()["select", 900, n])) for n in THREADS if ("select", 900, n) not in USED]
-        rows.append((seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1)))
+        selects = [
+            abs(error_percent(series[n][0], table()["select", 900, n]))
+            for n in THREADS
+            if ("select", 900, n) not in USED
+        ]
+        rows.append(
+            (seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1))
+        )
         steps.step()
     return StudyTable(
         "If a cell of the selects at 900 IOPS ran for another time",
@@ -309,8 +326,16 @@ def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
     for load in LOADS:
         series = []
         for iops in VOLUMES:
-            series.append(ChartSeries(f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)))
-            series.append(ChartSeries(f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)))
+            series.append(
+                ChartSeries(
+                    f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)
+                )
+            )
+            series.append(
+                ChartSeries(
+                    f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)
+                )
+            )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -24,31 +25,19 @@ from headrace.studies.base import (
     Progress,
     Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
+    columns,
     compare,
     error_percent,
     published,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import make_points
+from headrace.workload.points import make_points
 
-STUDY = Study(
-    "published-latency",
-    "Latency: the model against measured quantiles",
-    "How far are the model's latencies from what fio and ioping measured on real gp2, gp3, io1 and io2 volumes?",
-    (
-        Source("liangruibupt/ebs-benchmark-testing", "2020"),
-        Source("bitofsky/aws-ebs-benchmark", "2021"),
-        Source("aws-samples/ebs-benchmarking-results-for-improved-performance-on-ebs-optimized-amd-instances", "2023"),
-        Source("miztiik/ebs-gp3-perf", "2020-12"),
-        Source("dyu/vps-comparison", "2017"),
-        Source("jnidzwetzki/jnidzwetzki.github.io", "2022"),
-        Source("scylladb/diskplorer", "2022"),
-    ),
-)
+STUDY = study("published_latency")
 
 # The goal set for the model: p50 within 3 %, p99 within 10 %. Two sets of one volume type differ by
 # 10-20 % between hosts (io2 on c6a and m6a, fdatasync of two gp2 volumes), so a single profile
@@ -74,7 +63,7 @@ DRAWN = {
 
 @dataclass(frozen=True)
 class LatencyRun:
-    """One measured run and what is needed to repeat it. Latencies in us, None where not published."""
+    """One measured run and what is needed to repeat it. Latencies in us, where published."""
 
     family: str
     storage: str
@@ -88,7 +77,7 @@ class LatencyRun:
     iodepth: int
     runtime_s: float
     iops: float
-    latency_us: dict[str, float | None]
+    latency_us: dict[str, float]
     note: str
     source: Source
 
@@ -108,7 +97,7 @@ class LatencyRun:
         the mean is lower only because submissions that had to wait for the one queue of 128 are
         timed from its end.
         """
-        mean_us = self.latency_us["mean"]
+        mean_us = self.latency_us.get("mean")
         if mean_us is None or self.rate_per_mille > 1_000:
             return self.iodepth
         return min(max(round(mean_us * self.iops / 1e6 / self.jobs), 1), self.iodepth)
@@ -128,7 +117,7 @@ def measured_runs() -> tuple[list[LatencyRun], list[dict[str, str]]]:
 
 
 def _measured(row: dict[str, str]) -> LatencyRun:
-    latency = {name: float(row[f"{name}_us"]) if row[f"{name}_us"] else None for name in ("mean", *QUANTILES)}
+    latency = {name: float(row[f"{name}_us"]) for name in ("mean", *QUANTILES) if row[f"{name}_us"]}
     return LatencyRun(
         family=row["family"],
         storage=row["storage"],
@@ -152,7 +141,7 @@ def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
     """The measured run on the model, in the per-I/O form."""
     # ioping and diskplorer send requests at a rate of their own, far below what their depth allows,
     # or publish no mean: an open load.
-    mean_us = run.latency_us["mean"]
+    mean_us = run.latency_us.get("mean")
     paced = mean_us is None or (run.depth == 1 and run.iops * mean_us < 0.5e6)
     if paced:
         # More requests than were measured: below the cap the rate does not matter, and our own
@@ -180,26 +169,26 @@ def repeat(run: LatencyRun, seed: int = 1) -> Simulation:
 
 @dataclass(frozen=True)
 class Compared:
-    """A measured run beside ours: latencies in us, errors in percent."""
+    """A measured run and ours: latencies in us, errors in percent."""
 
     run: LatencyRun
     regime: str
     iops: float
     ours_us: dict[str, float]
-    error: dict[str, float | None]
+    error: dict[str, float]
 
 
 def _compare(run: LatencyRun) -> Compared:
     summary = repeat(run).summary
     ours = {name: 1e3 * summary[f"{name}_ms"] for name in ("mean", *QUANTILES)}
-    error = {name: None if run.latency_us[name] is None else error_percent(ours[name], run.latency_us[name]) for name in ours}
+    error = {name: error_percent(ours[name], theirs) for name, theirs in run.latency_us.items()}
     iops = summary["delivered_ios"] / summary["seconds"]
     return Compared(run, REGIMES[run.iops >= AT_CAP_SHARE * cap_iops(run)], iops, ours, error)
 
 
 def cap_iops(run: LatencyRun) -> float:
     """Requests of this size a second that volume and instance let through, by the catalog of the
-    day (burst speed where there is one)."""
+    day (the burst speed of those that burst)."""
     with core_errors():
         members = core.storage_limits(run.storage, run.as_of, run.instance)
         instance = core.instance(run.instance, run.as_of) if run.instance else {}
@@ -209,8 +198,8 @@ def cap_iops(run: LatencyRun) -> float:
         units = max(request_bytes / member["io_unit_bytes"], 1.0)
         iops = member["io_burst"]["iops"] if member["io_burst"] else member["iops"]
         caps[0] += min(iops / units, member["throughput_bytes_s"] / request_bytes)
-    if instance.get("max_iops"):
-        caps += [instance["max_iops"], instance["max_bytes_s"] / request_bytes]
+    if (iops := instance.get("max_iops")) and (bytes_s := instance.get("max_bytes_s")):
+        caps += [iops, bytes_s / request_bytes]
     return min(caps)
 
 
@@ -234,10 +223,14 @@ def run(progress: Progress | None = None) -> StudyResult:
     return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
 
 
-def _shares(compared: list[Compared], family: str | None, regime: str | None, quantile: str) -> tuple[int, int, float, float]:
+def _shares(
+    compared: list[Compared], family: str | None, regime: str | None, quantile: str
+) -> tuple[int, int, float, float]:
     """(runs within tolerance, runs, median |error| %, mean error %) of a group."""
-    chosen = [c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)]
-    errors = [c.error[quantile] for c in chosen if c.error[quantile] is not None]
+    chosen = [
+        c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)
+    ]
+    errors = [c.error[quantile] for c in chosen if quantile in c.error]
     sizes = sorted(abs(error) for error in errors)
     if not sizes:
         return 0, 0, float("nan"), float("nan")
@@ -246,8 +239,7 @@ def _shares(compared: list[Compared], family: str | None, regime: str | None, qu
 
 
 def _groups() -> list[tuple[str | None, str | None]]:
-    everything = [(None, None)] + [(None, regime) for regime in REGIMES]
-    return everything + [(family, regime) for family in FAMILIES for regime in REGIMES]
+    return [(None, None), *product((None, *FAMILIES), REGIMES)]
 
 
 def _table_of_shares(compared: list[Compared]) -> StudyTable:
@@ -269,18 +261,10 @@ def _table_of_shares(compared: list[Compared]) -> StudyTable:
                         round(mean, 1),
                     )
                 )
-    columns = (
-        "volume",
-        "regime",
-        "quantile",
-        "tolerance %",
-        "within",
-        "runs",
-        "share %",
-        "median |error| %",
-        "mean error %",
+    names = columns(
+        "volume | regime | quantile | tolerance % | within | runs | share % | median |error| % | mean error %"
     )
-    return StudyTable("Share of runs within tolerance", columns, tuple(rows))
+    return StudyTable("Share of runs within tolerance", names, tuple(rows))
 
 
 def _table_of_runs(compared: list[Compared]) -> StudyTable:
@@ -304,7 +288,7 @@ def _table_of_runs(compared: list[Compared]) -> StudyTable:
             round(c.iops),
         ]
         for name in ("mean", *QUANTILES):
-            theirs, error = r.latency_us[name], c.error[name]
+            theirs, error = r.latency_us.get(name), c.error.get(name)
             row += [theirs, round(c.ours_us[name], 1), None if error is None else round(error, 1)]
         rows.append((*row, r.note, str(r.source)))
     return StudyTable("Every run", tuple(columns), tuple(rows))
@@ -335,13 +319,13 @@ def _verdicts(compared: list[Compared]) -> tuple[Verdict, ...]:
             verdicts.append(compare(f"{title}: {name}", figure, c.ours_us[name] / 1e3, tolerance, c.regime))
     for family, regime in _groups()[1:]:
         for name in TOLERANCE_PERCENT:
-            chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and c.error[name] is not None]
+            chosen = [c for c in compared if family in (None, c.run.family) and c.regime == regime and name in c.error]
             if chosen:
                 verdicts.append(_group_verdict(family, regime, name, chosen))
     return tuple(verdicts)
 
 
-def _group_verdict(family: str | None, regime: str, name: str, chosen: list[Compared]) -> Verdict:
+def _group_verdict(family: str | None, regime: str | None, name: str, chosen: list[Compared]) -> Verdict:
     tolerance = TOLERANCE_PERCENT[name]
     within, total, middle, mean = _shares(chosen, family, regime, name)
     years = sorted({c.run.source.date[:4] for c in chosen})
@@ -380,13 +364,17 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
     charts = []
     for title, c in _drawn(compared):
         x = tuple(QUANTILES.values())
-        theirs = ChartSeries(str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES))
+        theirs = ChartSeries(
+            str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)
+        )
         ours = ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
         charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
     for name in TOLERANCE_PERCENT:
-        known = [c for c in compared if c.error[name] is not None]
+        known = [c for c in compared if name in c.error]
         at = tuple(c.run.latency_us["p50"] / 1e3 for c in known)
         errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
-    charts.append(ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors)))
+    charts.append(
+        ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
+    )
     return tuple(charts)

@@ -23,29 +23,19 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
     compare,
     figures,
+    study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import make_points
+from headrace.workload.points import make_points
 
-STUDY = Study(
-    "queue-rule",
-    "Queue length, I/O accounting, and the byte cap",
-    ("What does one request per 200 IOPS mean, what is charged for a request, and at what size does the byte cap take over?"),
-    (
-        Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017"),
-        Source("Understanding Database IOPS, part 1", "2020-07-13"),
-        Source("dyu/vps-comparison", "2017"),
-    ),
-)
+STUDY = study("queue_rule")
 
 WHITEPAPER_DAY = "2017-11-01"
 # The last day but some months on which a gp2 volume had 160 MiB/s (250 MiB/s since 2018-12).
@@ -82,7 +72,9 @@ ENOUGH = 0.99  # of the provisioned IOPS
 NO_SAVED_SECOND = {"saved_second": False}
 
 
-def at_depth(storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True) -> Simulation:
+def at_depth(
+    storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True
+) -> Simulation:
     """A closed load of one job in the per-I/O form, without the saved second."""
     load = ClosedWorkload(name="fio", rw=rw, bs_kib=kib, iodepth=depth, numjobs=1)
     options = {**NO_SAVED_SECOND, "merge": merge}
@@ -93,7 +85,7 @@ def _iops(run: Simulation) -> float:
     return run.summary["delivered_ios"] / run.summary["seconds"]
 
 
-def member_limits(storage: str, day: str) -> dict:
+def member_limits(storage: str, day: str) -> core.VolumeLimits:
     """Catalog limits of a single volume."""
     with core_errors():
         return core.storage_limits(storage, day)[0]
@@ -129,7 +121,9 @@ def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
             at_rule = (round(_iops(ruled)), round(ruled.summary["mean_ms"], 2))
             needed = depth_needed(storage, day, rw, kib)
-            rows.append((storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule))
+            rows.append(
+                (storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule)
+            )
             steps.step()
     columns = ("storage", "day", "load", "KiB", "IOPS", "own mean ms", "queue per 200 IOPS")
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
@@ -143,10 +137,18 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
     implied = Figure(1e3 / rule.value, "ms", rule.source)
     at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
-    disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
-    what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
+    disks = (
+        "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the "
+        "rule's length is a full one"
+    )
+    what = (
+        f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length "
+        f"{theirs['example_queue_length'].value:g}"
+    )
     return [
-        compare(what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"),
+        compare(
+            what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
+        ),
         compare(
             "latency the rule implies (Little's law)",
             implied,
@@ -162,7 +164,9 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     """The whitepaper's MySQL load: does a gp2 and an io1 volume carry it alike?"""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
-    load = OpenWorkload(name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib]))
+    load = OpenWorkload(
+        name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib])
+    )
     runs = {}
     for storage in ("gp2:500", "io1:500:5000"):
         runs[storage] = simulate(load, storage, as_of=WHITEPAPER_DAY, interval_s=60.0, form="events")
@@ -175,8 +179,13 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     asked = Figure(reads + writes, "IOPS", source)
     bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
-    one_each = "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
-    less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
+    one_each = (
+        "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
+    )
+    less = (
+        "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in "
+        "larger requests"
+    )
     return [
         compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
         compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
@@ -189,7 +198,9 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
             max(waits.values()) < 0.01,
             "neither meets a limit",
         ),
-        compare("writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less),
+        compare(
+            "writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less
+        ),
     ]
 
 
@@ -203,12 +214,20 @@ def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]
     shallow = _iops(at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4))
     steps.step()
     limit = member_limits("gp2:1000", BYTE_CAP_DAY)
-    effort = "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests that wait together"
-    shallow_note = "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure is over-delivery on Xen"
+    effort = (
+        "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests "
+        "that wait together"
+    )
+    shallow_note = (
+        "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure "
+        "is over-delivery on Xen"
+    )
     binds = f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds"
     merged = deep["read"] / deep["randread"]
     verdicts = [
-        compare("largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
+        compare(
+            "largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"
+        ),
         compare(
             "contiguous 16 KiB requests per I/O charged",
             theirs["contiguous_per_io"],
@@ -217,7 +236,9 @@ def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]
             effort,
         ),
         # Published at 3,070 with 2.3 % of Xen over-delivery; ours is nominal 3,000.
-        compare("4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note),
+        compare(
+            "4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note
+        ),
         compare(
             "256 KiB random reads on a volume of 160 MiB/s",
             theirs["iops_at_byte_cap"],
@@ -228,7 +249,9 @@ def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
         ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
-        verdicts.append(compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}"))
+        verdicts.append(
+            compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}")
+        )
     return verdicts
 
 
@@ -251,9 +274,13 @@ def _knees(theirs: dict[str, Figure], steps: StepProgress) -> tuple[StudyTable, 
         delivered = tuple(_iops(at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
         steps.step()
         series.append(ChartSeries(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
-        caps = tuple(min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB)
+        caps = tuple(
+            min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB
+        )
         series.append(ChartSeries(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
-    chart = ChartData("Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series))
+    chart = ChartData(
+        "Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series)
+    )
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
     return StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 

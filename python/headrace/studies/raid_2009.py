@@ -19,21 +19,16 @@ from headrace.studies.base import (
     Progress,
     Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
     published,
+    study,
 )
 from headrace.workload import ClosedWorkload
 
-STUDY = Study(
-    "raid-2009",
-    "RAID over magnetic EBS volumes, sysbench fileio, 2009",
-    ("Do the directions of the 2009 benchmark (RAID 0 and 10 help, RAID 5 does not, RAID 10,f2 is worse) come out of the model?"),
-    (Source("Percona, EC2/EBS single and RAID volumes IO benchmark", "2009-08-06"),),
-)
+STUDY = study("raid_2009")
 
 AS_OF = "2009-08-06"
 INSTANCE = "m1.large"
@@ -80,7 +75,9 @@ def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
     """
     sequential = mode.startswith("seq")
     jobs, depth = (1, threads) if sequential else (threads, 1)
-    load = ClosedWorkload(name=mode, rw=MODES[mode], bs_kib=16, iodepth=depth, numjobs=jobs, rwmixread=READ_PERCENT, size_gib=FILE_GIB)
+    load = ClosedWorkload(
+        name=mode, rw=MODES[mode], bs_kib=16, iodepth=depth, numjobs=jobs, rwmixread=READ_PERCENT, size_gib=FILE_GIB
+    )
     options = {"saved_second": False}
     summary = simulate(
         load,
@@ -107,7 +104,10 @@ def run(progress: Progress | None = None) -> StudyResult:
                 points[array, mode, threads] = fileio(array, mode, threads)
                 steps.step()
     verdicts = tuple(_direction(row, points) for row in published("raid_2009"))
-    rows = tuple((ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2)) for (a, m, t), p in points.items())
+    rows = tuple(
+        (ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2))
+        for (a, m, t), p in points.items()
+    )
     columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
     notes = base.texts("raid_2009", instance=INSTANCE)
     return StudyResult(
@@ -136,7 +136,9 @@ def _direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -
     failing = [mode for mode, held in holds.items() if not held]
     if failing:
         note += f"; does not come out for {', '.join(failing)}: {WHY_NOT.get(row['claim'], 'not explained')}"
-    return agree(row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note)
+    return agree(
+        row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note
+    )
 
 
 # Why the model cannot show some directions; shown only where one fails.
@@ -152,7 +154,7 @@ WHY_NOT = {
         "has none, so both layouts write the same"
     ),
     "one volume is at its best with 1 thread": (
-        "the model answers requests beside each other up to the cap, so more threads give more; a single queue "
+        "the model answers requests at the same time up to the cap, so more threads give more; a single queue "
         "or disk arm behind "
         "a volume of 2009 is not modelled"
     ),
@@ -161,7 +163,9 @@ WHY_NOT = {
         "have been in a "
         "cache on the other side"
     ),
-    "RAID 5 of 3 no better than RAID 10 of 4": ("reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four"),
+    "RAID 5 of 3 no better than RAID 10 of 4": (
+        "reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four"
+    ),
 }
 
 
@@ -169,9 +173,13 @@ def _charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
     charts = []
     for mode in MODES:
         rates = tuple(
-            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS)) for array in ARRAYS
+            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS))
+            for array in ARRAYS
         )
         charts.append(ChartData(f"{mode}: requests a second", "line", "threads", "requests/s", rates))
-        p95 = tuple(ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS)) for array in ARRAYS)
+        p95 = tuple(
+            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS))
+            for array in ARRAYS
+        )
         charts.append(ChartData(f"{mode}: 95 % response time", "line", "threads", "response time (ms)", p95))
     return tuple(charts)

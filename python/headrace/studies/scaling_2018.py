@@ -21,16 +21,16 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     error_percent,
     figures,
+    study,
 )
 from headrace.studies.tpcc_runs import (
     DAY,
@@ -45,19 +45,8 @@ from headrace.studies.tpcc_runs import (
     simulated,
 )
 
-ARTICLE = Source("Percona, Scaling IO-Bound Workloads for MySQL in the Cloud", "2018-08")
-STUDY = Study(
-    "scaling-2018",
-    "InnoDB and MyRocks over gp2 size and io1 IOPS, sysbench-tpcc, 2018",
-    ("From one hour at 20,000 IOPS, does the model give the throughput of the other volumes, where InnoDB stops and MyRocks goes on?"),
-    (
-        ARTICLE,
-        Source(
-            "Percona-Lab-results/201807-rocksdb-cloud and 201808-rocksdb-cloudio, one-second sysbench results",
-            "2018-08",
-        ),
-    ),
-)
+STUDY = study("scaling_2018")
+ARTICLE = STUDY.sources[0]
 
 REGION = "us-east-1"
 
@@ -89,13 +78,15 @@ def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
     for engine in ENGINES:
         for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
             # A seed for each: two runs on one would scatter in step.
-            runs[engine, kind] = {point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points}
+            runs[engine, kind] = {
+                point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points
+            }
             steps.step()
     return runs
 
 
 def storage(kind: str, point: int) -> str:
-    """gp2 of so many GiB, io1 of 1 TiB with so many IOPS."""
+    """gp2 of `point` GiB, or io1 of 1 TiB with `point` IOPS."""
     return f"gp2:{point}" if kind == "gp2" else f"io1:1024:{point}"
 
 
@@ -188,10 +179,14 @@ def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
 
 def _row(run: TpccRun, ours: Prediction) -> tuple:
     summary = ours.summary
-    quarters = (round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True))
+    quarters = (
+        round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True)
+    )
     quantiles = [
         round(value)
-        for pair in zip((run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True)
+        for pair in zip(
+            (run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True
+        )
         for value in pair
     ]
     error = round(error_percent(summary["tps"], run.mean), 1)
@@ -279,18 +274,10 @@ def _scaling_table(runs: dict) -> StudyTable:
                     round(both, 3),
                 )
             )
-    columns = (
-        "engine",
-        "storage",
-        "tps",
-        "p5",
-        "p95",
-        "binds",
-        "storage USD/month",
-        "USD/month per tps",
-        f"with {INSTANCE}",
+    names = columns(
+        f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}"
     )
-    return StudyTable("Mean of the second half, and what it costs", columns, tuple(rows))
+    return StudyTable("Mean of the second half, and what it costs", names, tuple(rows))
 
 
 def _sweep_charts(runs: dict) -> list[ChartData]:
@@ -300,7 +287,11 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
         series = []
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
-            series.append(ChartSeries(f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())))
+            series.append(
+                ChartSeries(
+                    f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())
+                )
+            )
             at = {
                 _point(run): run.mean
                 for run in known
@@ -348,8 +339,13 @@ def _density_charts(runs: dict) -> list[ChartData]:
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
                     series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
-        title = f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th percentile where known"
-        charts.append(ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series)))
+        title = (
+            f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th "
+            "percentile where known"
+        )
+        charts.append(
+            ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
+        )
     return charts
 
 
@@ -382,7 +378,9 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         usd = [monthly_usd(run.storage) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
         by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
-        per_tps.append(ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))))
+        per_tps.append(
+            ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True)))
+        )
     return [
         ChartData(
             f"What more money buys ({REGION}, prices of {DAY}, storage alone)",
@@ -415,4 +413,6 @@ def run(progress: Progress | None = None) -> StudyResult:
         myrocks_width=_relative_width("myrocks"),
         innodb_width=_relative_width("innodb"),
     )
-    return StudyResult(STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started
+    )

@@ -59,7 +59,6 @@ def measured() -> tuple[TpccRun, ...]:
         if row["instance"] != INSTANCE:
             continue
         quarters = tuple(float(row[name]) for name in ("q1", "q2", "q3", "q4"))
-        quantiles = (float(row[name]) for name in ("p5", "p50", "p95"))
         runs.append(
             TpccRun(
                 row["run"],
@@ -70,7 +69,9 @@ def measured() -> tuple[TpccRun, ...]:
                 int(row["threads"]),
                 float(row["mean_second_half"]),
                 quarters,
-                *quantiles,
+                float(row["p5"]),
+                float(row["p50"]),
+                float(row["p95"]),
                 Source(row["source"], row["date"]),
             )
         )
@@ -91,7 +92,9 @@ def run_again(run: TpccRun, draws: int = 0) -> Prediction:
     return simulated(run.engine, run.storage, cache_gib=run.cache_gb * GIB_PER_GB, threads=run.threads, draws=draws)
 
 
-def simulated(engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed) -> Prediction:
+def simulated(
+    engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed
+) -> Prediction:
     """An hour of the calibrated database on another storage; cache and clients as calibrated unless
     given."""
     return predict(
@@ -107,6 +110,8 @@ def simulated(engine: str, storage: str, *, start: str = "cold", seed: int | Non
     )
 
 
-def per_minute(values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)) -> tuple[float, ...]:
+def per_minute(
+    values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)
+) -> tuple[float, ...]:
     """One-second values as one figure a minute: means unless told otherwise."""
     return tuple(of(values[i : i + 60]) for i in range(0, len(values) - 59, 60))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -19,9 +20,7 @@ from headrace.studies.base import (
     ChartSeries,
     Figure,
     Progress,
-    Source,
     StepProgress,
-    Study,
     StudyResult,
     StudyTable,
     Verdict,
@@ -29,25 +28,14 @@ from headrace.studies.base import (
     compare,
     error_percent,
     figures,
+    study,
 )
 
-PAPER = Source("AWS whitepaper, Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", "2017")
-STUDY = Study(
-    "whitepaper-2017",
-    "Tuned and default MySQL, and four storages alike, sysbench, 2017",
-    ("Why is the tuned server 16 times as fast, and why do gp2, io1, three striped io1 and an encrypted one then not differ?"),
-    (PAPER,),
-)
+STUDY = study("whitepaper_2017")
+PAPER = STUDY.sources[0]
 
 # Encryption of a volume costs the model nothing, so this one runs on the lab alone.
-ENCRYPTION_STUDY = Study(
-    "encrypted-vs-not",
-    "An encrypted store and a plain one, sysbench, 2017",
-    "Does encryption cost throughput? Published: an encrypted volume does not. Measured: InnoDB's own "
-    "encryption of its "
-    "tablespaces and redo, since the lab does not encrypt volumes.",
-    (PAPER,),
-)
+ENCRYPTION_STUDY = study("encryption")
 
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of
 # 2017.
@@ -76,8 +64,8 @@ TOLERANCE_PERCENT = 20.0
 ALIKE = 0.02
 
 
-def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) -> dict:
-    """The paper's oltp.lua: so many point selects, one index update, one other update, one delete
+def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) -> core.Database:
+    """The paper's oltp.lua: `selects` point selects, one index update, one other update, one delete
     and insert, all rows alike; the binlog off, as in 5.7."""
     off = {"simple_ranges": 0, "sum_ranges": 0, "order_ranges": 0, "distinct_ranges": 0, "point_selects": selects}
     options = {
@@ -100,7 +88,7 @@ def database(selects: int, pool_bytes: float, redo_bytes: float, tables: int) ->
 
 
 def data_gib(tables: int) -> float:
-    """Size of so many of the paper's tables."""
+    """Size of `tables` of the paper's tables, GiB."""
     with core_errors():
         return core.mysql_sysbench({"tables": tables, "table_size": 10_000_000})["size_gib"]
 
@@ -123,22 +111,26 @@ def _run(storage: str, pool_bytes: float, **load) -> dict:
     } | load
 
 
-def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, float]:
+def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, Any]:
     """tps, reads of a transaction and IOPS of the hour of table 4, from a cold start."""
     pool, redo = SERVERS[server]
     with core_errors():
-        rows = core.mysql_runs(database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")])[0]
+        rows = core.mysql_runs(
+            database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")]
+        )[0]
     return {name: statistics.fmean(rows[name]) for name in ("tps", "reads_per_tx", "iops")} | {
         "cap": max(set(rows["cap"]), key=rows["cap"].count)
     }
 
 
 def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, float]:
-    """What so many transactions a second ask of a storage, every I/O simulated on a warm pool:
+    """What `tps` transactions a second ask of a storage, every I/O simulated on a warm pool:
     rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
     with core_errors():
-        rows = core.mysql_clients(database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS))
+        rows = core.mysql_clients(
+            database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS)
+        )
     told = rows["summary"]
     reads = told["page_reads"] / SECONDS
     writes = (told["pages_written"] + told["doublewrite_runs"] + told["log_syncs"]) / SECONDS
@@ -178,7 +170,11 @@ def _tuned_or_default(steps: StepProgress) -> tuple[list[Verdict], StudyTable, d
     verdicts = []
     for storage in VOLUMES:
         default, tuned = (found[1, storage, server]["tps"] for server in ("default", "tuned"))
-        verdicts.append(compare(f"tuned over default, {storage}", theirs["ratio"], tuned / default, TOLERANCE_PERCENT, "one table used"))
+        verdicts.append(
+            compare(
+                f"tuned over default, {storage}", theirs["ratio"], tuned / default, TOLERANCE_PERCENT, "one table used"
+            )
+        )
     io1 = VOLUMES[1]
     for server in SERVERS:
         figure = Figure(theirs[f"{server}_tps"].value, "tps", theirs[f"{server}_tps"].source)
@@ -281,7 +277,8 @@ def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTa
 
 
 def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
-    """The redo log whose bytes come nearest to those published, and what others would give on gp2."""
+    """The redo log whose bytes come nearest to those published, and what others would give on
+    gp2."""
     theirs = figures("whitepaper_2017")
     tps = theirs["alike_tps"].value
     selects = round(theirs["alike_selects"].value / tps)
@@ -335,7 +332,11 @@ def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
     names = tuple(SERVERS)
     bars = [ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
-        bars.append(ChartSeries(f"simulated, {storage}", "simulated", names, tuple(found[1, storage, name]["tps"] for name in names)))
+        bars.append(
+            ChartSeries(
+                f"simulated, {storage}", "simulated", names, tuple(found[1, storage, name]["tps"] for name in names)
+            )
+        )
     storages = tuple(STORAGES)
     each = (
         ChartSeries("published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)),
@@ -356,9 +357,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     redo_gib, by_redo = _redo(steps)
     more, alike_table, alike = _alike(redo_gib, steps)
     theirs = figures("whitepaper_2017")
-    free = database(round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1)["clients"][
-        "cpu_ms"
-    ]
+    free = database(
+        round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
+    )["clients"]["cpu_ms"]
     notes = base.texts(
         "whitepaper_2017",
         hundred_gib=data_gib(100),

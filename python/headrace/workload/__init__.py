@@ -1,11 +1,13 @@
-"""What a database asks of its storage: the values, their files, and the tools they are imported from.
+"""What a database asks of its storage: the values, their files, and the tools they are imported
+from.
 
-    model      OpenWorkload, ClosedWorkload and the limits they keep
-    describe   figures and words
-    daily      from what a DBA knows
+    model      OpenWorkload, ClosedWorkload
+    points     the frame of points of an open workload: limits and figures
+    observed   what a recording says besides its rates; censored finds where they are a limit, not a demand
+    describe   words for their figures
+    daily      from what a DBA knows             demo   the recorded hour and the day made from it
     files      load and save
-    observed   what a recording says beside its rates; censored finds where they are a limit, not a demand
-    demo       the recorded hour and the day made from it
+    transactions, parameters, transaction_files    databases: their values, what a calibration identifies, files
 
 >>> from headrace.workload import new_constant
 >>> round(new_constant(700, 300).summary()["mean_iops"])
@@ -23,8 +25,9 @@ from headrace.workload.daily import (
 )
 from headrace.workload.demo import demo_day, recorded_hour
 from headrace.workload.files import load, save
-from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload, make_points
+from headrace.workload.model import ClosedWorkload, OpenWorkload, Workload
 from headrace.workload.observed import CensoredWindow
+from headrace.workload.points import make_points
 from headrace.workload.transactions import TransactionWorkload
 
 __all__ = [

@@ -1,66 +1,69 @@
 """Where the rates of a recording are a limit of the volume, not a demand.
 
-A volume at its limit gives a flat rate however much is asked. Such points are *censored*: the demand is known only from below.
-The rule that finds them, and what it misses, is in docs/reference/import-formats.md, "What was recorded is not what was asked".
-Every threshold below is ours (a guess, tried on simulated recordings in tests/unit/workload/test_observed.py) unless it names a source.
+A volume at its limit gives a flat rate however much is asked. Such points are *censored*: the
+demand is known only from below. The rule that finds them, and what it misses, is in
+docs/reference/import-formats.md, "What was recorded is not what was asked". Every threshold below
+is ours (a guess, tried on simulated recordings in tests/unit/workload/test_observed.py) unless it
+names a source.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import numpy as np
 import polars as pl
 
 from headrace.workload.observed import CensoredWindow, Unit, recorded_latency
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from headrace.workload.model import OpenWorkload
-
-# Latency is "several times its usual" from here on; at the very figure of a known limit less is enough.
+# Latency is "several times its usual" from here on; at the very figure of a known limit less is
+# enough.
 SLOW_FACTOR = 3.0
-SLOW_FACTOR_AT_KNOWN_LIMIT = 1.5
-SLOW_LEAST_MS = 0.5
+SLOW_FACTOR_AT_KNOWN_LIMIT = 1.5  # times the usual
+SLOW_LEAST_MS = 0.5  # a slower answer than the usual by less is noise of the tool
 # The usual latency is this quantile of the points with I/O: most of a recording may be throttled.
 USUAL_QUANTILE = 0.2
-# No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2 below one). Where even the quickest
-# fifth of a recording is slower, all of it may be throttled, so the usual is not believed above this.
+# No SSD volume at rest takes longer on average (EBS user guide: single-digit milliseconds, io2
+# below one). Where even the quickest fifth of a recording is slower, all of it may be throttled, so
+# the usual is not believed above this.
 USUAL_AT_MOST_MS = 1.5
-# Below so many outstanding, requests wait for each other's answers (one thread), not for a limit.
+# Below this many outstanding, requests wait for each other's answers (one thread), not for a limit.
 WAITING_LEAST = 2.0
-UTIL_FULL_PERCENT = 99.0
-CREDITS_GONE_PERCENT = 1.0
+UTIL_FULL_PERCENT = 99.0  # busy all the time but for rounding
+CREDITS_GONE_PERCENT = 1.0  # CloudWatch prints whole per cents
 # A rate is flat within this share, and one clock tick (10 ms) at each end of a point.
 FLAT_SHARE = 0.01
-TICKS_S = 0.01
-FLAT_SHARE_AT_KNOWN_LIMIT = 0.005
-# Where no latency was recorded and the top is no known limit, it must be flatter and longer; steady demand is that flat too, so not
-# the greater part of a recording.
+TICKS_S = 0.01  # the tick of Linux's accounting (USER_HZ)
+FLAT_SHARE_AT_KNOWN_LIMIT = 0.005  # of the limit
+# Where no latency was recorded and the top is not a known limit, it must be flatter and longer;
+# steady demand is that flat too, so not the greater part of a recording.
 FLAT_SHARE_OF_ANY_TOP = 0.002
-LEAST_RUN_OF_ANY_TOP = 10
+LEAST_RUN_OF_ANY_TOP = 10  # points in a row
 # A level this little below another is that limit with a little less demand, not a second limit.
 ECHO_SHARE = 0.05
-FLAT_SHARE_OF_STRETCH = 0.5
-# A rested volume gives a second's worth above its limit (docs/semantics.md, the saved second); half of one more for the tool's clock.
+FLAT_SHARE_OF_STRETCH = 0.5  # of the slow points in a row
+# A rested volume gives a second's worth above its limit (docs/semantics.md, the saved second); half
+# of one more for the tool's clock.
 SAVED_S = 1.5
-LONG_RUN = 10
-LEAST_BAND = 0.001
-LEAST_RUN = 3
-LEAST_RUN_WITHOUT_LATENCY = 5
-LEAST_SCATTERED = 5
-# Of all points at a level so many must be slow: a rate the volume often gave without waiting is no limit.
+LONG_RUN = 10  # points whose scatter tells how flat a run is
+LEAST_BAND = 0.001  # share: figures are printed to two decimals
+LEAST_RUN = 3  # points: two alike may be chance
+LEAST_RUN_WITHOUT_LATENCY = 5  # points, where nothing but the rate tells
+LEAST_SCATTERED = 5  # points at one level that do not follow each other
+# Of all points at a level this share must be slow: a rate the volume often gave without waiting is
+# not a limit.
 SLOW_SHARE_AT_LEVEL = 0.75
-# Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1, io2; IOPS and MiB/s.
+# Limits of EBS volume types (data/volumes): gp3 base, gp2 and gp3 before and since 2025-09-26, io1,
+# io2; IOPS and MiB/s.
 KNOWN_IOPS = (3_000.0, 10_000.0, 16_000.0, 20_000.0, 32_000.0, 64_000.0, 80_000.0, 256_000.0)
 KNOWN_MIB_S = (125.0, 128.0, 160.0, 250.0, 320.0, 500.0, 1_000.0, 2_000.0, 4_000.0)
 
 
 @dataclass(frozen=True)
 class Censoring:
-    """What `find` found: the windows, and for each point the factor from what was recorded to the least demand; None without windows."""
+    """What `find` found: the windows, and for each point the factor from what was recorded to the
+    least demand; None without windows."""
 
     windows: tuple[CensoredWindow, ...]
     at_least_factor: pl.Series | None = None
@@ -94,11 +97,12 @@ class _Run:
     credits: bool
 
 
-def find(workload: OpenWorkload) -> Censoring:
-    """Which points of a recording are a limit of the volume. Constant and daily workloads are demand: none."""
-    if workload.kind != "recorded" or "uncensored_by" in workload.source:
-        return Censoring(())
-    series = _series(workload)
+def find(points: pl.DataFrame, source: dict) -> Censoring:
+    """Which points of a recording are a limit of the volume.
+
+    `source`: where the figures come from, as in a workload.
+    """
+    series = _series(points, source)
     slow, at_known = _slow(series)
     runs = []
     for unit in series.rates:
@@ -108,10 +112,8 @@ def find(workload: OpenWorkload) -> Censoring:
     return _windows(series, runs, owner)
 
 
-def _series(workload: OpenWorkload) -> _Series:
-    import numpy as np
-
-    points, scale = workload.points, float(workload.source.get("scaled_by", 1.0))
+def _series(points: pl.DataFrame, source: dict) -> _Series:
+    scale = float(source.get("scaled_by", 1.0))
 
     def column(name: str) -> np.ndarray:
         if name not in points.columns:
@@ -120,8 +122,10 @@ def _series(workload: OpenWorkload) -> _Series:
 
     reads, writes = points["reads_per_s"].to_numpy() / scale, points["writes_per_s"].to_numpy() / scale
     mib_s = (reads * points["read_kib"].to_numpy() + writes * points["write_kib"].to_numpy()) / 1024.0
-    latency = recorded_latency(workload)
-    latency_ms = np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
+    latency = recorded_latency(points, scale)
+    latency_ms = (
+        np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
+    )
     known = latency_ms[np.isfinite(latency_ms)]
     queue = column("queue")
     queue = np.where(np.isfinite(queue), queue, (reads + writes) * latency_ms / 1_000.0)
@@ -134,21 +138,21 @@ def _series(workload: OpenWorkload) -> _Series:
         column("util_percent"),
         column("balance_percent"),
         float(np.quantile(known, USUAL_QUANTILE)) if known.size else float("nan"),
-        str(workload.source.get("device", "")).count("+") + 1,
-        workload.source.get("tool") != "vmstat",
+        str(source.get("device", "")).count("+") + 1,
+        source.get("tool") != "vmstat",
     )
 
 
 def _slow(series: _Series) -> tuple[np.ndarray, np.ndarray]:
-    """Points at which requests waited, and those that may have where the rate is exactly a known limit."""
-    import numpy as np
-
+    """Points at which requests waited, and those that may have where the rate is exactly a known
+    limit."""
     usual = min(series.usual_ms, USUAL_AT_MOST_MS) if np.isfinite(series.usual_ms) else float("nan")
     unknown = ~np.isfinite(series.latency_ms)
     with np.errstate(invalid="ignore"):
         waited = (series.latency_ms >= SLOW_FACTOR * usual) & (series.latency_ms >= usual + SLOW_LEAST_MS)
         slow = waited & (series.queue >= WAITING_LEAST)
-        # Utilisation alone says only that the device was never idle: it counts where no latency was recorded.
+        # Utilisation alone says only that the device was never idle: it counts where no latency was
+        # recorded.
         slow |= unknown & (series.util >= UTIL_FULL_PERCENT)
         slow |= series.balance <= CREDITS_GONE_PERCENT
         idle = series.util < 90.0
@@ -161,15 +165,15 @@ def _tolerance(series: _Series) -> np.ndarray:
 
 
 def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
-    """Runs of slow points whose rate stays at one level, at levels the volume did not give without waiting."""
-    import numpy as np
-
+    """Runs of slow points whose rate stays at one level, at levels the volume did not give without
+    waiting."""
     rate, tolerance = series.rates[unit], _tolerance(series)
     places = np.flatnonzero(slow)
     found: list[_Run] = []
     for stretch in np.split(places, np.flatnonzero(np.diff(places) > 1) + 1):
         runs = _level_parts(stretch.tolist(), rate, tolerance)
-        # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a limit.
+        # Slow all along but at many rates is a volume in trouble or under mixed load, not one at a
+        # limit.
         mostly = sum(last - first + 1 for first, last in runs) >= FLAT_SHARE_OF_STRETCH * stretch.size
         judged = (_judged(series, unit, first, last, slow, mostly) for first, last in runs)
         found += [run for run in judged if run is not None]
@@ -178,7 +182,8 @@ def _flat_runs(series: _Series, unit: Unit, slow: np.ndarray) -> list[_Run]:
 
 
 def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) -> list[tuple[int, int]]:
-    """(first, last) of the parts of consecutive points that stay within tolerance of their mean so far."""
+    """(first, last) of the parts of consecutive points that stay within tolerance of their mean so
+    far."""
     parts, first, total = [], 0, 0.0
     for index, at in enumerate(stretch):
         level = total / (index - first) if index > first else float(rate[at])
@@ -192,7 +197,8 @@ def _level_parts(stretch: list[int], rate: np.ndarray, tolerance: np.ndarray) ->
 
 def _without_echoes(runs: list[_Run]) -> list[_Run]:
     """Without levels just below a limit that was held for longer: demand that nearly reached it."""
-    longest: dict[int, _Run] = {}  # of each level: a day has few levels and may have thousands of runs
+    # of each level: a day has few levels and may have thousands of runs
+    longest: dict[int, _Run] = {}
     for run in runs:
         best = longest.setdefault(_step(run.level), run)
         if run.last - run.first > best.last - best.first:
@@ -201,7 +207,8 @@ def _without_echoes(runs: list[_Run]) -> list[_Run]:
         run
         for run in runs
         if not any(
-            run.level * (1 + FLAT_SHARE) < other.level <= run.level * (1 + ECHO_SHARE) and other.last - other.first > run.last - run.first
+            run.level * (1 + FLAT_SHARE) < other.level <= run.level * (1 + ECHO_SHARE)
+            and other.last - other.first > run.last - run.first
             for other in longest.values()
         )
     ]
@@ -212,21 +219,23 @@ def _step(level: float) -> int:
     return round(math.log(level) / 0.005)
 
 
-def _judged(series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True) -> _Run | None:
+def _judged(
+    series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True
+) -> _Run | None:
     """The run when its level may be a limit, else None."""
-    import numpy as np
-
     rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
     spread = float(np.std(rate[first : last + 1]) / level) if level > 0 else 0.0
-    # Demand may pass the level of spent credits on its way up and down; a long run is known closely enough not to count that.
+    # Demand may pass the level of spent credits on its way up and down; a long run is known closely
+    # enough not to count that.
     band = min(tolerance, max(3.0 * spread, LEAST_BAND)) if last - first + 1 >= LONG_RUN else tolerance
     near = np.abs(rate - level) <= band * level
     if level <= 0 or slow[near].mean() < SLOW_SHARE_AT_LEVEL:
         return None
     exceeded = _exceeded(series, rate, level, tolerance)
     credits = exceeded or _spent(series, first, last)
-    # What the volume exceeded at other times is a limit only while credits are gone, and that lasts.
+    # What the volume exceeded at other times is a limit only while credits are gone, and that
+    # lasts.
     if exceeded and (last - first + 1 < LEAST_RUN_WITHOUT_LATENCY or not mostly_flat):
         return None
     return _Run(unit, first, last, level, spread, _known(unit, level, series.members, tolerance) is not None, credits)
@@ -234,16 +243,13 @@ def _judged(series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray
 
 def _spent(series: _Series, first: int, last: int) -> bool:
     """True when the burst balance was recorded and gone for most of these points."""
-    import numpy as np
-
     balance = series.balance[first : last + 1]
     return bool(np.isfinite(balance).any() and np.nanmedian(balance) <= CREDITS_GONE_PERCENT)
 
 
 def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float) -> bool:
-    """True when the volume gave more than `level` at some time, beyond the second of it that a rested volume saves."""
-    import numpy as np
-
+    """True when the volume gave more than `level` at some time, beyond the second of it that a
+    rested volume saves."""
     places = np.flatnonzero(rate > level * (1 + 2 * tolerance))
     above = (rate[places] - level) * series.duration_s[places]
     starts = np.flatnonzero(np.diff(places, prepend=-2) > 1)
@@ -251,9 +257,8 @@ def _exceeded(series: _Series, rate: np.ndarray, level: float, tolerance: float)
 
 
 def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
-    """A level that nothing exceeds and that slow points reach again and again without staying: a run of length 0 that others join."""
-    import numpy as np
-
+    """A level that nothing exceeds and that slow points reach again and again without staying: a
+    run of length 0 that others join."""
     rate = series.rates[unit]
     top = float(rate.max())
     at_top = slow & (rate >= top * (1 - _tolerance(series)))
@@ -270,14 +275,18 @@ def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
 def _known(unit: str, level: float, members: int, share: float) -> float | None:
     """The known limit within `share` of a level, for one volume or for all members of an array."""
     limits = KNOWN_IOPS if unit == "IOPS" else KNOWN_MIB_S
-    near = [limit * count for limit in limits for count in {1, members} if abs(level - limit * count) <= share * limit * count]
+    near = [
+        limit * count
+        for limit in limits
+        for count in {1, members}
+        if abs(level - limit * count) <= share * limit * count
+    ]
     return near[0] if near else None
 
 
 def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]:
-    """Runs at a top that is never exceeded where latency says little or nothing: at a known limit, or flatter than demand can be."""
-    import numpy as np
-
+    """Runs at a top that is never exceeded where latency says little or nothing: at a known limit,
+    or flatter than demand can be."""
     rate = series.rates[unit]
     top = float(np.quantile(rate, 0.999) if rate.size > 1_000 else rate.max())
     share, least = FLAT_SHARE_AT_KNOWN_LIMIT + TICKS_S / float(np.median(series.duration_s)), LEAST_RUN_WITHOUT_LATENCY
@@ -297,14 +306,25 @@ def _known_runs(series: _Series, unit: Unit, may_wait: np.ndarray) -> list[_Run]
         first, last = int(part[0]), int(part[-1])
         # A limit holds its rate more closely than demand that happens to come near it.
         if part.size >= least and np.std(rate[first : last + 1]) <= share / 2 * limit:
-            runs.append(_Run(unit, first, last, limit, float(np.std(rate[first : last + 1]) / limit), known, _spent(series, first, last)))
+            runs.append(
+                _Run(
+                    unit,
+                    first,
+                    last,
+                    limit,
+                    float(np.std(rate[first : last + 1]) / limit),
+                    known,
+                    _spent(series, first, last),
+                )
+            )
     return runs
 
 
 def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
-    """For each point the run it belongs to, or -1. Known limits first, then the flattest; single slow points at a level join it."""
-    import numpy as np
+    """For each point the run it belongs to, or -1.
 
+    Known limits first, then the flattest; single slow points at a level join it.
+    """
     owner = np.full(series.t_s.size, -1)
     runs.sort(key=lambda run: (not run.known, round(run.spread, 3), run.unit, run.first))
     for index, run in enumerate(runs):
@@ -318,7 +338,8 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
     for (unit, _), index in levels.items():
         level = runs[index].level
         owner[(owner < 0) & slow & (np.abs(series.rates[unit] - level) <= tolerance * level)] = index
-    # A slow point between two censored ones: the tool's clock put some of its I/Os into its neighbours.
+    # A slow point between two censored ones: the tool's clock put some of its I/Os into its
+    # neighbours.
     inner = np.flatnonzero((owner[1:-1] < 0) & slow[1:-1] & (owner[:-2] >= 0) & (owner[2:] >= 0)) + 1
     for at in inner.tolist():
         run = runs[owner[at - 1]]
@@ -328,8 +349,6 @@ def _owners(series: _Series, runs: list[_Run], slow: np.ndarray) -> np.ndarray:
 
 
 def _windows(series: _Series, runs: list[_Run], owner: np.ndarray) -> Censoring:
-    import numpy as np
-
     places = np.flatnonzero(owner >= 0)
     if not places.size:
         return Censoring(())
@@ -353,8 +372,6 @@ def _same_limit(one: _Run, other: _Run) -> bool:
 
 def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarray) -> CensoredWindow:
     """The figures of points first..last; writes their factors to the least demand into `factor`."""
-    import numpy as np
-
     part = slice(first, last + 1)
     weights = series.duration_s[part]
 
@@ -394,12 +411,10 @@ def _window(series: _Series, run: _Run, first: int, last: int, factor: np.ndarra
 def _still_waiting_per_s(series: _Series, first: int, last: int) -> tuple[int, float] | None:
     """(point with the longest queue, I/Os a second by which the queue grew up to its end).
 
-    Asked minus delivered is the growth of the queue. A mean queue is met somewhere inside its point, so growth is counted from
-    the mean of the point before the window to the longest mean in it, over the time from the window's start to that point's end:
-    never more than was asked.
+    Asked minus delivered is the growth of the queue. A mean queue is met somewhere inside its
+    point, so growth is counted from the mean of the point before the window to the longest mean in
+    it, over the time from the window's start to that point's end: never more than was asked.
     """
-    import numpy as np
-
     queue = series.queue[first : last + 1]
     if not np.isfinite(queue).any():
         return None

@@ -1,7 +1,8 @@
 """A day made from what a DBA knows: the busy hour, the shape of the day, the nightly backup.
 
-The shape is 24 factors, one an hour from midnight; the busiest is 1 and stands for the rates given. Inside an hour the
-rate is even: a mean is all that is known of it, and a smooth curve would only look more precise.
+The shape is 24 factors, one an hour from midnight; the busiest is 1 and stands for the rates given.
+Inside an hour the rate is even: a mean is all that is known of it, and a smooth curve would only
+look more precise.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headrace.base.checks import check_choice, check_number, check_whole
+from headrace.base.units import DAY_S
 from headrace.errors import InputError
-from headrace.workload.model import (
+from headrace.workload.model import Arrivals, OpenWorkload
+from headrace.workload.points import (
     ARRIVALS,
     LIMITS_SOURCE,
     MAX_GROWTH,
@@ -19,20 +22,24 @@ from headrace.workload.model import (
     MAX_OPS_PER_S,
     MAX_SIZE_GIB,
     MIN_IO_KIB,
-    OpenWorkload,
     make_points,
 )
 
-# Mean I/O of MySQL on EBS as measured by AWS: 16 KiB reads (InnoDB's page) and writes of about 22 KiB.
+# Mean I/O of MySQL on EBS as measured by AWS: 16 KiB reads (InnoDB's page) and writes of about 22
+# KiB.
 # "Optimizing MySQL Running on Amazon EC2 Using Amazon EBS", AWS whitepaper, November 2017.
 DEFAULT_READ_KIB = 16.0
 DEFAULT_WRITE_KIB = 22.0
 SIZES_SOURCE = "AWS whitepaper 'Optimizing MySQL Running on Amazon EC2 Using Amazon EBS', 2017"
 
-# A backup reads files from end to end; Linux and EBS both take 256 KiB of that as one I/O (EBS guide, "I/O size").
+# A backup reads files from end to end; Linux and EBS both take 256 KiB of that as one I/O (EBS
+# guide, "I/O size").
 BACKUP_READ_KIB = 256.0
 
-DAY_S = 86_400
+MINUTES_OF_DAY = 1_440
+# Beyond what one volume reads (io2: 4,000 MiB/s), for an array of them. Ours.
+MAX_BACKUP_MIB_S = 100_000.0
+MAX_DAYS, MAX_CONSTANT_DAYS = 366, 30  # ours: a year of days, a month of one rate
 
 # Guessed, not measured: the usual forms of a day, to start from when no recording exists.
 SHAPES: dict[str, tuple[float, ...]] = {
@@ -63,26 +70,36 @@ def new_constant(
     size_gib: float | None = None,
     sequential_read_share: float = 0.0,
     sequential_write_share: float = 0.0,
-    arrivals: str = "poisson",
+    arrivals: Arrivals = "poisson",
     growth_per_year: float = 0.0,
 ) -> OpenWorkload:
-    """The same rate all the time: I/Os a second, KiB an I/O, over `seconds` (1 to 30 days). Raises InputError."""
+    """The same rate all the time: I/Os a second, KiB an I/O, over `seconds` (1 to 30 days). Raises
+    InputError."""
     answers = {key: value for key, value in locals().items() if key != "name"}
-    seconds = check_whole("seconds", seconds, 1, 30 * DAY_S)
+    seconds = check_whole("seconds", seconds, 1, MAX_CONSTANT_DAYS * DAY_S)
     reads_per_s = check_number("reads_per_s", reads_per_s, 0.0, MAX_OPS_PER_S)
     writes_per_s = check_number("writes_per_s", writes_per_s, 0.0, MAX_OPS_PER_S)
     lengths = [float(DAY_S)] * (seconds // DAY_S) + ([float(seconds % DAY_S)] if seconds % DAY_S else [])
     count = len(lengths)
     points = make_points(
-        [float(i * DAY_S) for i in range(count)], lengths, [reads_per_s] * count, [writes_per_s] * count,
+        [float(i * DAY_S) for i in range(count)],
+        lengths,
+        [reads_per_s] * count,
+        [writes_per_s] * count,
         [check_number("read_kib", read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")] * count,
         [check_number("write_kib", write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")] * count,
-    )  # fmt: skip
+    )
     return OpenWorkload(
-        name=name, kind="constant", points=points, size_gib=size_gib, sequential_read_share=sequential_read_share,
-        sequential_write_share=sequential_write_share, arrivals=arrivals, growth_per_year=growth_per_year,
+        name=name,
+        kind="constant",
+        points=points,
+        size_gib=size_gib,
+        sequential_read_share=sequential_read_share,
+        sequential_write_share=sequential_write_share,
+        arrivals=arrivals,
+        growth_per_year=growth_per_year,
         source=_source(answers),
-    )  # fmt: skip
+    )
 
 
 def new_daily(
@@ -101,51 +118,69 @@ def new_daily(
     size_gib: float | None = None,
     sequential_read_share: float = 0.0,
     sequential_write_share: float = 0.0,
-    arrivals: str = "poisson",
+    arrivals: Arrivals = "poisson",
     growth_per_year: float = 0.0,
 ) -> OpenWorkload:
     """A day at one-minute points, repeated `days` times (1 to 366).
 
-    `reads_per_s`, `writes_per_s`: means of the busiest hour. `read_kib`, `write_kib`: mean size of one I/O.
-    `shape`: "flat", "office", "evening", "two-peaks", or 24 hourly factors from midnight; they are divided by the largest.
-    `night_floor`: no hour falls below this share (0..1) of the busiest. `backup_start_hour`: 0..24, may be a fraction;
-    None for no backup. It adds `backup_mib_s` of 256 KiB reads for `backup_minutes`. Raises InputError.
+    `reads_per_s`, `writes_per_s`: means of the busiest hour. `read_kib`, `write_kib`: mean size of
+    one I/O. `shape`: "flat", "office", "evening", "two-peaks", or 24 hourly factors from midnight;
+    they are divided by the largest. `night_floor`: no hour falls below this share (0..1) of the
+    busiest. `backup_start_hour`: 0..24, may be a fraction; None for no backup. It adds
+    `backup_mib_s` of 256 KiB reads for `backup_minutes`. Raises InputError.
     """
-    answers = {key: list(value) if isinstance(value, tuple) else value for key, value in locals().items() if key != "name"}
+    answers = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in locals().items() if key != "name"
+    }
     reads_per_s = check_number("reads_per_s", reads_per_s, 0.0, MAX_OPS_PER_S)
     writes_per_s = check_number("writes_per_s", writes_per_s, 0.0, MAX_OPS_PER_S)
     read_kib = check_number("read_kib", read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
     write_kib = check_number("write_kib", write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
     floor = check_number("night_floor", night_floor, 0.0, 1.0)
-    days = check_whole("days", days, 1, 366)
+    days = check_whole("days", days, 1, MAX_DAYS)
     factors = [max(floor, factor) for factor in hourly_factors(shape)]
-    reads = [reads_per_s * factors[minute // 60] for minute in range(1_440)]
-    writes = [writes_per_s * factors[minute // 60] for minute in range(1_440)]
-    sizes = [read_kib] * 1_440
+    reads = [reads_per_s * factors[minute // 60] for minute in range(MINUTES_OF_DAY)]
+    writes = [writes_per_s * factors[minute // 60] for minute in range(MINUTES_OF_DAY)]
+    sizes = [read_kib] * MINUTES_OF_DAY
     caveats = []
     if isinstance(shape, str) and shape != "flat":  # the user's own factors need no warning
-        caveats.append(f"The {shape!r} day is a usual form, not a measurement: record a real day before you buy close to the edge.")
+        caveats.append(
+            f"The {shape!r} day is a usual form, not a measurement: record a real day before you buy close to the edge."
+        )
     if backup_start_hour is not None:
         minutes = backup_window(backup_start_hour, backup_minutes)
         add_backup(reads, sizes, minutes, backup_mib_s)
         caveats.append(backup_caveat())
-    count = 1_440 * days
-    points = make_points([60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count)
+    count = MINUTES_OF_DAY * days
+    points = make_points(
+        [60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count
+    )
     return OpenWorkload(
-        name=name, kind="daily", points=points, size_gib=size_gib, sequential_read_share=sequential_read_share,
-        sequential_write_share=sequential_write_share, arrivals=arrivals, growth_per_year=growth_per_year,
-        source=_source(answers) | {"clock_start": "00:00:00"}, caveats=tuple(caveats),
-    )  # fmt: skip
+        name=name,
+        kind="daily",
+        points=points,
+        size_gib=size_gib,
+        sequential_read_share=sequential_read_share,
+        sequential_write_share=sequential_write_share,
+        arrivals=arrivals,
+        growth_per_year=growth_per_year,
+        source=_source(answers) | {"clock_start": "00:00:00"},
+        caveats=tuple(caveats),
+    )
 
 
 def hourly_factors(shape: object) -> list[float]:
-    """24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0. Raises InputError."""
+    """24 factors with a largest of 1, from a name in SHAPES or 24 numbers >= 0.
+
+    Raises InputError.
+    """
     if isinstance(shape, str):
         return list(SHAPES[check_choice("shape", shape, tuple(SHAPES))])
     if not isinstance(shape, (list, tuple)) or len(shape) != 24:
         count = len(shape) if isinstance(shape, (list, tuple)) else 1
-        raise InputError(f"shape with {count} factors", "a day has 24 hourly factors, from midnight", LIMITS_SOURCE,
-                         f"Or name one of {', '.join(SHAPES)}.")  # fmt: skip
+        rule = "a day has 24 hourly factors, from midnight"
+        hint = f"Or name one of {', '.join(SHAPES)}."
+        raise InputError(f"shape with {count} factors", rule, LIMITS_SOURCE, hint)
     numbers = [check_number(f"shape[{hour}]", factor, 0.0, 1e6) for hour, factor in enumerate(shape)]
     top = max(numbers)
     if top == 0.0:
@@ -154,15 +189,21 @@ def hourly_factors(shape: object) -> list[float]:
 
 
 def backup_window(start_hour: float, minutes: int) -> list[int]:
-    """The minutes of the day (0..1439) a backup runs in; it may run past midnight. Raises InputError."""
+    """The minutes of the day (0..1439) a backup runs in; it may run past midnight.
+
+    Raises InputError.
+    """
     start = int(check_number("backup_start_hour", start_hour, 0.0, 24.0, "h") * 60 + 0.5)
-    length = check_whole("backup_minutes", minutes, 1, 1_440)
-    return [(start + i) % 1_440 for i in range(length)]
+    length = check_whole("backup_minutes", minutes, 1, MINUTES_OF_DAY)
+    return [(start + i) % MINUTES_OF_DAY for i in range(length)]
 
 
 def add_backup(reads: list[float], sizes: list[float], minutes: list[int], mib_s: float) -> None:
-    """Add `mib_s` of 256 KiB reads to each of `minutes`, in place. The mean size keeps both I/Os and bytes exact."""
-    extra = check_number("backup_mib_s", mib_s, 0.0, 100_000.0, "MiB/s") * 1_024 / BACKUP_READ_KIB
+    """Add `mib_s` of 256 KiB reads to each of `minutes`, in place.
+
+    The mean size keeps both I/Os and bytes exact.
+    """
+    extra = check_number("backup_mib_s", mib_s, 0.0, MAX_BACKUP_MIB_S, "MiB/s") * 1_024 / BACKUP_READ_KIB
     for minute in minutes:
         kib_s = reads[minute] * sizes[minute] + extra * BACKUP_READ_KIB
         reads[minute] += extra
@@ -172,24 +213,32 @@ def add_backup(reads: list[float], sizes: list[float], minutes: list[int], mib_s
 def backup_caveat() -> str:
     """What merging the backup into the points loses."""
     return (
-        f"The backup is counted as extra reads of {BACKUP_READ_KIB:g} KiB each; I/Os and bytes of those minutes are exact, "
-        "but their reads share one mean size, so a volume that counts 1 MiB runs (st1, sc1) looks worse than it would do."
+        f"The backup is counted as extra reads of {BACKUP_READ_KIB:g} "
+        "KiB each; I/Os and bytes of those minutes are exact, "
+        "but their reads share one mean size, so a volume that "
+        "counts 1 MiB runs (st1, sc1) looks worse than it would do."
     )
 
 
 def _source(answers: dict) -> dict:
-    return {"tool": "headrace workload new", "answers": {key: value for key, value in answers.items() if value is not None}}
+    return {
+        "tool": "headrace workload new",
+        "answers": {key: value for key, value in answers.items() if value is not None},
+    }
 
 
-# --- asking -----------------------------------------------------------------------------------------------------------
+# --- asking ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Question:
-    """One thing to ask a user. `validator` turns the text typed into the value, or raises InputError.
+    """One thing to ask a user.
 
-    `default` None means the answer may be left empty, and is then left out; `required` questions have no default.
-    `only_if` names a question that must have got an answer for this one to be asked.
+    `validator` turns the text typed into the value, or raises InputError.
+
+    `default` None means the answer may be left empty, and is then left out; `required` questions
+    have no default. `only_if` names a question that must have got an answer for this one to be
+    asked.
     """
 
     name: str
@@ -203,32 +252,39 @@ class Question:
 
 def questions() -> tuple[Question, ...]:
     """What to ask for a daily workload, in order. Answers go to `from_answers`."""
+    rate, size = (0, MAX_OPS_PER_S), (MIN_IO_KIB, MAX_IO_KIB)
     return (
         Question("name", "A name for this workload", "", "daily", str.strip),
         Question("reads_per_s", "Reads a second in the busy hour (iostat -x: r/s)", "I/Os a second", None,
-                 _number("reads_per_s", 0, MAX_OPS_PER_S), required=True),
+                 _number("reads_per_s", *rate), required=True),
         Question("writes_per_s", "Writes a second in the busy hour (iostat -x: w/s)", "I/Os a second", None,
-                 _number("writes_per_s", 0, MAX_OPS_PER_S), required=True),
+                 _number("writes_per_s", *rate), required=True),
         Question("read_kib", "Mean size of a read (iostat -x: rareq-sz)", "KiB", DEFAULT_READ_KIB,
-                 _number("read_kib", MIN_IO_KIB, MAX_IO_KIB)),
+                 _number("read_kib", *size)),
         Question("write_kib", "Mean size of a write (iostat -x: wareq-sz)", "KiB", DEFAULT_WRITE_KIB,
-                 _number("write_kib", MIN_IO_KIB, MAX_IO_KIB)),
-        Question("shape", f"Shape of the day: {', '.join(SHAPES)}, or 24 numbers from midnight", "", "office", parse_shape),
-        Question("night_floor", "The quietest hour, as a share of the busiest", "0 to 1", 0.1, _number("night_floor", 0, 1)),
+                 _number("write_kib", *size)),
+        Question("shape", f"Shape of the day: {', '.join(SHAPES)}, or 24 numbers from midnight", "", "office",
+                 parse_shape),
+        Question("night_floor", "The quietest hour, as a share of the busiest", "0 to 1", 0.1,
+                 _number("night_floor", 0, 1)),
         Question("backup_start_hour", "Hour the nightly backup starts (empty: none)", "hour 0-24", None,
                  _number("backup_start_hour", 0, 24)),
-        Question("backup_minutes", "How long the backup runs", "minutes", 60, _whole("backup_minutes", 1, 1_440),
-                 only_if="backup_start_hour"),
-        Question("backup_mib_s", "How fast the backup reads", "MiB/s", 50.0, _number("backup_mib_s", 0, 100_000),
-                 only_if="backup_start_hour"),
+        Question("backup_minutes", "How long the backup runs", "minutes", 60,
+                 _whole("backup_minutes", 1, MINUTES_OF_DAY), only_if="backup_start_hour"),
+        Question("backup_mib_s", "How fast the backup reads", "MiB/s", 50.0,
+                 _number("backup_mib_s", 0, MAX_BACKUP_MIB_S), only_if="backup_start_hour"),
         Question("size_gib", "Data the volume must hold (empty: not known)", "GiB", None,
                  _number("size_gib", 1e-9, MAX_SIZE_GIB)),
-        Question("growth_per_year", "Growth a year (0.3 is 30 %)", "share", 0.0, _number("growth_per_year", -0.9, MAX_GROWTH)),
-    )  # fmt: skip
+        Question("growth_per_year", "Growth a year (0.3 is 30 %)", "share", 0.0,
+                 _number("growth_per_year", -0.9, MAX_GROWTH)),
+    )  # fmt: skip  # a table of data
 
 
 def from_answers(answers: dict) -> OpenWorkload:
-    """`new_daily` from a dict of already validated answers, as `questions()` names them. Raises InputError."""
+    """`new_daily` from a dict of already validated answers, as `questions()` names them.
+
+    Raises InputError.
+    """
     return _call(new_daily, answers)
 
 

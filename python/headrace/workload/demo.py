@@ -1,6 +1,7 @@
 """The demonstration's input: one recorded hour of an InnoDB server, and a day laid out from it.
 
-The hour is real; the day around it is an assumption, and says so in its caveats. Both are the same on every machine.
+The hour is real; the day around it is an assumption, and says so in its caveats. Both are the same
+on every machine.
 """
 
 from __future__ import annotations
@@ -12,34 +13,43 @@ from pathlib import Path
 import polars as pl
 
 from headrace.errors import CouldNotRun
-from headrace.workload.daily import BACKUP_READ_KIB, SHAPES, add_backup, backup_caveat, backup_window
-from headrace.workload.model import OpenWorkload, make_points
+from headrace.workload.daily import BACKUP_READ_KIB, MINUTES_OF_DAY, SHAPES, add_backup, backup_caveat, backup_window
+from headrace.workload.model import OpenWorkload
+from headrace.workload.points import make_points
 
 RECORDED = Path(__file__).parent / "recorded"
 SIDECAR = "innodb_tpcc_hour.toml"
 
 DAY_SHAPE = "office"
-BACKUP_START_HOUR = 2.0
-BACKUP_MINUTES = 30
+BACKUP_START_HOUR = 2.0  # a guess: backups run at night
+BACKUP_MINUTES = 30  # a guess
 BACKUP_MIB_S = 50.0  # reads the 88 GiB of data in 30 minutes
 
 CAPPED_CAVEAT = (
-    "The server was recorded on a gp2 volume of 3,600 IOPS that was busy all the time, so these figures are what that volume "
+    "The server was recorded on a gp2 volume of 3,600 IOPS that "
+    "was busy all the time, so these figures are what that volume "
     "gave: without the cap the server might have asked for more."
 )
 SIZES_CAVEAT = (
-    "vmstat counts KiB, not I/Os, for the whole host. 16 KiB reads and 30 KiB writes follow from the volume having been at its "
+    "vmstat counts KiB, not I/Os, for the whole host. 16 KiB reads "
+    "and 30 KiB writes follow from the volume having been at its "
     "3,600 IOPS; other published runs of this benchmark average 21 KiB an I/O, these 22.7 KiB."
 )
 
 
 def about_recorded_hour() -> dict:
-    """Source, date, method and sizes of the recorded hour, as kept beside its figures. Raises CouldNotRun."""
+    """Source, date, method and sizes of the recorded hour, as kept with its figures.
+
+    Raises CouldNotRun.
+    """
     return tomllib.loads(_read(SIDECAR).decode())
 
 
 def recorded_hour() -> OpenWorkload:
-    """3,599 seconds of an InnoDB TPC-C server on gp2 in 2018, one point a second, warm-up included. Raises CouldNotRun."""
+    """3,599 seconds of an InnoDB TPC-C server on gp2 in 2018, one point a second, warm-up included.
+
+    Raises CouldNotRun.
+    """
     about = about_recorded_hour()
     figures, source = _figures(about)
     seconds = figures.height
@@ -62,30 +72,41 @@ def recorded_hour() -> OpenWorkload:
 
 
 def demo_day() -> OpenWorkload:
-    """A day at one-minute points: the recorded hour as the busy hour, scaled over an office day, and a nightly backup.
+    """A day at one-minute points: the recorded hour as the busy hour, scaled over an office day,
+    and a nightly backup.
 
-    The minutes after the warm-up are repeated through the day, each hour multiplied by the factor of the "office" shape
-    (1 at ten o'clock, 0.1 at night). From 02:00, 30 minutes of 50 MiB/s of backup are added. Raises CouldNotRun.
+    The minutes after the warm-up are repeated through the day, each hour multiplied by the factor
+    of the "office" shape (1 at ten o'clock, 0.1 at night). From 02:00, 30 minutes of 50 MiB/s of
+    backup are added. Raises CouldNotRun.
     """
     about = about_recorded_hour()
     figures, source = _figures(about)
     minutes = _whole_minutes(figures, about["warm_up_s"])
     reads, writes = [], []
-    for minute in range(1_440):
+    for minute in range(MINUTES_OF_DAY):
         recorded = minutes[minute % len(minutes)]
         factor = SHAPES[DAY_SHAPE][minute // 60]
         reads.append(round(recorded[0] / about["read_kib"] * factor, 2))
         writes.append(round(recorded[1] / about["write_kib"] * factor, 2))
-    sizes = [about["read_kib"]] * 1_440
+    sizes = [about["read_kib"]] * MINUTES_OF_DAY
     backup = backup_window(BACKUP_START_HOUR, BACKUP_MINUTES)
     add_backup(reads, sizes, backup, BACKUP_MIB_S)
     reads = [round(rate, 2) for rate in reads]
     sizes = [round(size, 3) for size in sizes]
-    points = make_points([60.0 * i for i in range(1_440)], [60.0] * 1_440, reads, writes, sizes, [about["write_kib"]] * 1_440)
+    points = make_points(
+        [60.0 * i for i in range(MINUTES_OF_DAY)],
+        [60.0] * MINUTES_OF_DAY,
+        reads,
+        writes,
+        sizes,
+        [about["write_kib"]] * MINUTES_OF_DAY,
+    )
     caveats = (
-        f"Only one hour was recorded. Its {len(minutes)} minutes after the warm-up are repeated and scaled by the hourly factors of an "
+        f"Only one hour was recorded. Its {len(minutes)} minutes after the "
+        "warm-up are repeated and scaled by the hourly factors of an "
         f"{DAY_SHAPE} day ({SHAPES[DAY_SHAPE][0]:g} at night, 1 from 10:00): the day's shape is an assumption.",
-        f"The backup is an assumption: {BACKUP_MINUTES} minutes from 02:00 at {BACKUP_MIB_S:g} MiB/s in {BACKUP_READ_KIB:g} KiB reads.",
+        f"The backup is an assumption: {BACKUP_MINUTES} minutes from 02:00 "
+        f"at {BACKUP_MIB_S:g} MiB/s in {BACKUP_READ_KIB:g} KiB reads.",
         backup_caveat(),
         CAPPED_CAVEAT,
         SIZES_CAVEAT,
@@ -117,7 +138,8 @@ def _figures(about: dict) -> tuple[pl.DataFrame, dict]:
 
 
 def _whole_minutes(figures: pl.DataFrame, from_s: int) -> list[tuple[float, float]]:
-    """Mean KiB/s read and written of each minute from `from_s`; the last minute has 59 s, and its mean is of those."""
+    """Mean KiB/s read and written of each minute from `from_s`; the last minute has 59 s, and its
+    mean is of those."""
     by_minute = (
         figures.filter(pl.col("t_s") >= from_s)
         .group_by(pl.col("t_s") // 60, maintain_order=True)
@@ -130,6 +152,6 @@ def _read(name: str) -> bytes:
     try:
         return (RECORDED / name).read_bytes()
     except OSError as error:
-        raise CouldNotRun(
-            str(RECORDED / name), f"cannot be read: {error.strerror}", "part of the installation", "Install Headrace again."
-        ) from None
+        rule = f"cannot be read: {error.strerror}"
+        hint = "Install Headrace again."
+        raise CouldNotRun(str(RECORDED / name), rule, "part of the installation", hint) from None

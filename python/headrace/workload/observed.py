@@ -1,27 +1,23 @@
-"""What a recording says beside its rates: its latency, the stretches in which its rates are a limit and not a demand, its notes.
+"""What a recording says besides its rates: its latency, the stretches in which its rates are a
+limit and not a demand, its notes.
 
 Those stretches are found in `censored`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import polars as pl
 
-from headrace.base.checks import check_number
-from headrace.workload.model import LOCAL_ZONE, MAX_OPS_PER_S
-
-if TYPE_CHECKING:
-    from headrace.workload.model import OpenWorkload
-
-MAX_MARGIN = 100.0
+from headrace.base.clocks import clock_text, span_in_words
+from headrace.base.units import DAY_S
 
 Unit = Literal["IOPS", "MiB/s"]
 
-DAY_S = 86_400.0
-# Reports are lost at both ends (the first, since boot; the last, cut off): a day short of 1 % is still called a day.
+# Reports are lost at both ends (the first, since boot; the last, cut off): a day short of 1 % is
+# still called a day.
 WHOLE_SHARE = 0.99
 
 
@@ -29,12 +25,14 @@ WHOLE_SHARE = 0.99
 class CensoredWindow:
     """A stretch in which the volume gave all it could: demand was at least what was recorded.
 
-    `from_s`, `to_s`: seconds from the start. `limit`: "iops", "mib_s", or "credits" where the volume gave more at other times.
-    `recorded`: the flat rate, in `unit` ("IOPS" or "MiB/s"). `usual_latency_ms` (None: not recorded, or nothing to compare with),
-    `latency_ms`, `queue` (mean outstanding), `util_percent`, `balance_percent`: means of the window, None where not recorded.
-    `at_least_iops`: what was recorded and, by Little's law, what was still waiting at the end of the point with the longest queue.
-    `at_most_iops`: as many outstanding, served at the usual latency: an upper figure to show, not to plan by. All are figures of
-    the recording: `scaled()` does not change them.
+    `from_s`, `to_s`: seconds from the start. `limit`: "iops", "mib_s", or "credits" where the
+    volume gave more at other times. `recorded`: the flat rate, in `unit` ("IOPS" or "MiB/s").
+    `usual_latency_ms` (None: not recorded, or nothing to compare with), `latency_ms`, `queue` (mean
+    outstanding), `util_percent`, `balance_percent`: means of the window, None where not recorded.
+    `at_least_iops`: what was recorded and, by Little's law, what was still waiting at the end of
+    the point with the longest queue. `at_most_iops`: as many outstanding, served at the usual
+    latency: an upper figure to show, not to plan by. All are figures of the recording: `scaled()`
+    does not change them.
     """
 
     from_s: float
@@ -51,16 +49,18 @@ class CensoredWindow:
     balance_percent: float | None = None
 
     def words(self, clock_start: str | None = None) -> str:
-        """One sentence or two on this window; `clock_start` as in a workload's source gives times of day."""
+        """One sentence or two on this window; `clock_start` as in a workload's source gives times
+        of day."""
         return in_words((self,), clock_start)
 
 
 def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None) -> str:
-    """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to do."""
-    from headrace.base.clocks import clock_text, span_in_words
-
+    """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to
+    do."""
     first = max(windows, key=lambda window: window.to_s - window.from_s)
-    shown = sorted(sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s)
+    shown = sorted(
+        sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s
+    )
     dated = windows[-1].to_s >= DAY_S
 
     seconds = first.to_s - first.from_s < 120.0
@@ -74,18 +74,24 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
     if len(windows) > len(shown):
         total_s = sum(window.to_s - window.from_s for window in windows)
         when += f" and {len(windows) - len(shown)} times more ({span_in_words(total_s)} in all)"
-    signs = [f"{when[0].upper()}{when[1:]} the device was at a flat {first.recorded:,.4g} {first.unit}".replace(",.", ",")]
+    signs = [
+        f"{when[0].upper()}{when[1:]} the device was at a flat {first.recorded:,.4g} {first.unit}".replace(",.", ",")
+    ]
     if first.util_percent is not None:
         signs.append(f"utilised {first.util_percent:.0f} %")
     if first.balance_percent is not None and first.balance_percent < 5.0:
         signs.append(f"burst balance {first.balance_percent:.0f} %")
     if first.latency_ms is not None:
         times = (
-            f"{first.latency_ms / first.usual_latency_ms:.2g} times the usual" if first.usual_latency_ms else f"{first.latency_ms:.3g} ms"
+            f"{first.latency_ms / first.usual_latency_ms:.2g} times the usual"
+            if first.usual_latency_ms
+            else f"{first.latency_ms:.3g} ms"
         )
         signs.append(f"latency {times}")
     reason = "with its credits gone this" if first.limit == "credits" else "this"
-    least = f"at least {first.at_least_iops:,.0f} IOPS" if first.at_least_iops > 1.02 * _iops_of(first) else "at least that"
+    least = (
+        f"at least {first.at_least_iops:,.0f} IOPS" if first.at_least_iops > 1.02 * _iops_of(first) else "at least that"
+    )
     return (
         f"{', '.join(signs)}: {reason} is what the volume gave, not what was asked. Demand was {least}; "
         "plan with --demand-growth 1.5 to 3, or record on a larger volume."
@@ -96,77 +102,43 @@ def _iops_of(window: CensoredWindow) -> float:
     return window.recorded if window.unit == "IOPS" else window.at_least_iops
 
 
-# --- latency ----------------------------------------------------------------------------------------------------------
+# --- latency --------------------------------------------------------------------------------------
 
 
-def recorded_latency(workload: OpenWorkload) -> pl.DataFrame | None:
-    """`t_s` and `mean_ms` of each point as recorded; null where nothing was. None when the recording has no latency at all.
+def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | None:
+    """`t_s` and `mean_ms` of each point as recorded; null where nothing was.
 
-    The mean over reads and writes where they are apart, else of all; else, by Little's law, queue over rate.
+    None when the recording has no latency at all.
+
+    The mean over reads and writes where they are apart, else of all; else, by Little's law, queue
+    over rate. `scaled_by`: the factor by which the rates were multiplied since they were recorded.
     """
-    points = workload.points
-    scale = float(workload.source.get("scaled_by", 1.0))
     rate = pl.col("reads_per_s") + pl.col("writes_per_s")
     ways = []
     if "read_await_ms" in points.columns and "write_await_ms" in points.columns:
         parts = [
-            pl.when(pl.col(f"{what}s_per_s") > 0).then(pl.col(f"{what}s_per_s") * pl.col(f"{what}_await_ms")).otherwise(0.0)
+            pl.when(pl.col(f"{what}s_per_s") > 0)
+            .then(pl.col(f"{what}s_per_s") * pl.col(f"{what}_await_ms"))
+            .otherwise(0.0)
             for what in ("read", "write")
         ]
         ways.append((parts[0] + parts[1]) / rate)
     if "await_ms" in points.columns:
         ways.append(pl.col("await_ms"))
     if "queue" in points.columns:
-        ways.append(pl.col("queue") * scale / rate * 1_000.0)
+        ways.append(pl.col("queue") * scaled_by / rate * 1_000.0)
     if not ways:
         return None
     found = points.select("t_s", pl.when(rate > 0).then(pl.coalesce(ways)).alias("mean_ms"))
     return found if found["mean_ms"].is_not_null().any() else None
 
 
-# --- demand -----------------------------------------------------------------------------------------------------------
+# --- notes ----------------------------------------------------------------------------------------
 
 
-def uncensored(workload: OpenWorkload, margin: float) -> OpenWorkload:
-    """See `OpenWorkload.uncensored`."""
-    margin = check_number("margin", margin, 1.0, MAX_MARGIN)
-    found = workload.censoring
-    if found.at_least_factor is None or found.censored is None:
-        return workload
-    factor = found.at_least_factor * pl.select(pl.when(found.censored).then(margin).otherwise(1.0))[:, 0]
-    rates = [(pl.col(name) * factor).clip(upper_bound=MAX_OPS_PER_S).alias(name) for name in ("reads_per_s", "writes_per_s")]
-    points = workload.points.with_columns(rates)
-    latency = recorded_latency(workload)
-    if latency is not None and not {"await_ms", "read_await_ms"} & set(points.columns):
-        # From the queue alone latency follows with the rates as recorded: keep it before they are raised.
-        points = points.with_columns(latency["mean_ms"].alias("await_ms"))
-    return replace(workload, points=points, source=workload.source | {"uncensored_by": margin})
-
-
-# --- notes ------------------------------------------------------------------------------------------------------------
-
-
-def notes(workload: OpenWorkload) -> tuple[str, ...]:
-    """What the figures themselves say must be known: limits met, too short a recording, the zone of its clock."""
-    if workload.kind != "recorded":
-        return ()
-    start = workload.source.get("clock_start")
-    found = list(limits_met(workload))
-    if "uncensored_by" in workload.source:
-        margin = workload.source["uncensored_by"]
-        found.append(f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess.")
-    if start is not None and len(start) <= 8 and workload.clock_zone == LOCAL_ZONE:
-        return tuple(found)  # a time of day without a date: laid out by hand, as the demonstration's day is
-    short = short_note(workload.span_s)
-    found += [short] if short else []
-    if start is not None:
-        found.append(zone_note(workload.clock_zone))
-    return tuple(found)
-
-
-def limits_met(workload: OpenWorkload) -> tuple[str, ...]:
+def limits_met(windows: tuple[CensoredWindow, ...], clock_start: str | None) -> tuple[str, ...]:
     """Where the recorded volume was at a limit, in sentences: what a plan says before its answer."""
-    return tuple(in_words(windows, workload.source.get("clock_start")) for windows in _by_limit(workload.censored))
+    return tuple(in_words(alike, clock_start) for alike in _by_limit(windows))
 
 
 def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow, ...]]:
@@ -174,7 +146,11 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
     for window in windows:
         for group in groups:
             like = group[0]
-            if like.unit == window.unit and like.limit == window.limit and abs(like.recorded - window.recorded) <= 0.02 * like.recorded:
+            if (
+                like.unit == window.unit
+                and like.limit == window.limit
+                and abs(like.recorded - window.recorded) <= 0.02 * like.recorded
+            ):
                 group.append(window)
                 break
         else:
@@ -185,14 +161,16 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
 
 def short_note(span_s: float) -> str | None:
     """What a recording of less than a day, or a week, cannot show; None when it is long enough."""
-    from headrace.base.clocks import span_in_words
-
     if span_s < WHOLE_SHARE * DAY_S:
         return (
-            f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
+            f"The recording is {span_in_words(span_s)} long: a day with its "
+            "backup is needed, better a week, before a plan can be trusted."
         )
     if span_s < WHOLE_SHARE * 7 * DAY_S:
-        return f"The recording covers {span_in_words(span_s)}: a weekend, a month end or a weekly backup may be missing from it."
+        return (
+            f"The recording covers {span_in_words(span_s)}: a weekend, "
+            "a month end or a weekly backup may be missing from it."
+        )
     return None
 
 

@@ -1,6 +1,8 @@
-"""What a calibration identifies: parameters of the database, each with the spread it has before anything is measured.
+"""What a calibration identifies: parameters of the database, each with the spread it has before
+anything is measured.
 
-A parameter is positive and known by a factor, so everything is in logarithms: a value of 0.1 means 10 % more than the standard database says.
+A parameter is positive and known by a factor, so everything is in logarithms: a value of 0.1 means
+10 % more than the standard database says.
 """
 
 from __future__ import annotations
@@ -8,11 +10,13 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One parameter: `path` in the core's database, `spread` its relative standard deviation before a run (1 = a factor of e), `limit` and `least` what the core takes at most and at least."""
+class ModelParameter:
+    """One parameter: `path` in the core's database, `spread` its relative standard deviation before
+    a run (1 = a factor of e), `limit` and `least` what the core takes at most and at least."""
 
     name: str
     path: tuple[str, ...]
@@ -22,35 +26,69 @@ class Parameter:
     least: float = 0.0
 
 
-# One published machine stands behind each standard's processor time, and writes are guessed (SPREADS of the core's sysbench standard).
+# One published machine stands behind each standard's processor time, and writes are guessed
+# (SPREADS of the core's sysbench standard).
 CPU_SPREAD = 0.35
-# Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of 2018, or a guess of like size.
+# Spreads: how far the standard benchmark's values differ between the published m5 and c5 runs of
+# 2018, or a guess of like size.
 INNODB = (
-    Parameter("pages_touched", ("popularity",), 0.25, "distinct pages transactions touch"),
-    Parameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
-    Parameter("old_share", ("old_share",), 0.15, "effective share of the old sublist of the LRU list", 1.0, 0.05),
-    Parameter("flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages the flush list writes per transaction", 1e5),
-    Parameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing reaches its full rate"),
-    Parameter("first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0),
-    Parameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
-    Parameter("dirty_slope", ("writes", "dirty_slope"), 0.35, "how much dirtier rarely touched pages leave", 2.0),
-    Parameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6),
-    Parameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
-    Parameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    Parameter("sharpness", ("clients", "sharpness"), 0.2, "sharpness of the change from one limit to the next", 64.0, 1.0),
+    ModelParameter("pages_touched", ("popularity",), 0.25, "distinct pages that transactions touch"),
+    ModelParameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
+    ModelParameter(
+        "old_share", ("old_share",), 0.15, "effective share of the LRU list's old sublist", 1.0, 0.05
+    ),
+    ModelParameter(
+        "flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages flushed from the flush list per transaction", 1e5
+    ),
+    ModelParameter(
+        "flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing reaches its full rate"
+    ),
+    ModelParameter(
+        "first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0
+    ),
+    ModelParameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
+    ModelParameter(
+        "dirty_slope",
+        ("writes", "dirty_slope"),
+        0.35,
+        "how much likelier a rarely used page is dirty when evicted",
+        2.0,
+    ),
+    ModelParameter(
+        "background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6
+    ),
+    ModelParameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
+    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
+    ModelParameter(
+        "sharpness",
+        ("clients", "sharpness"),
+        0.2,
+        "how sharply one limit takes over from the next",
+        64.0,
+        1.0,
+    ),
 )
 MYROCKS = (
-    Parameter("pages_touched", ("popularity",), 0.4, "distinct blocks transactions touch"),
-    Parameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks", 1.0),
-    Parameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block", 262_144.0, 512.0),
-    Parameter("compaction_bytes", ("compaction", "bytes"), 0.5, "bytes compaction moves per transaction"),
-    Parameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
-    Parameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    Parameter("sharpness", ("clients", "sharpness"), 0.2, "sharpness of the change from one limit to the next", 64.0, 1.0),
+    ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
+    ModelParameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks", 1.0),
+    ModelParameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block", 262_144.0, 512.0),
+    ModelParameter(
+        "compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"
+    ),
+    ModelParameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
+    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
+    ModelParameter(
+        "sharpness",
+        ("clients", "sharpness"),
+        0.2,
+        "how sharply one limit takes over from the next",
+        64.0,
+        1.0,
+    ),
 )
 
 
-def of_engine(engine: str) -> tuple[Parameter, ...]:
+def of_engine(engine: str) -> tuple[ModelParameter, ...]:
     """The parameters of `innodb` or `myrocks`."""
     return INNODB if engine == "innodb" else MYROCKS
 
@@ -65,30 +103,33 @@ def applied(database: dict, engine: str, deltas: dict[str, float]) -> dict:
     return changed
 
 
-def value(database: dict, parameter: Parameter) -> float:
-    """The parameter's value: touched pages for the popularity, bytes a transaction for compaction (0 without one)."""
+def value(database: dict, parameter: ModelParameter) -> float:
+    """The parameter's value: touched pages for the popularity, bytes a transaction for compaction
+    (0 without one)."""
     if parameter.path == ("popularity",):
         return sum(item["pages"] for item in database["popularity"])
     if parameter.path == ("compaction", "bytes"):
         if database["compaction"] is None:  # a script that only reads
             return 0.0
         return database["compaction"]["read_bytes_per_tx"] + database["compaction"]["write_bytes_per_tx"]
-    place = database
+    place: Any = database
     for key in parameter.path:
         place = place[key]
     return place
 
 
-def _multiply(database: dict, parameter: Parameter, factor: float) -> None:
+def _multiply(database: dict, parameter: ModelParameter, factor: float) -> None:
     if parameter.path == ("popularity",):
         for item in database["popularity"]:
             item["pages"] *= factor
         return
     if parameter.path == ("compaction", "bytes"):
-        for key in ("read_bytes_per_tx", "write_bytes_per_tx") if database["compaction"] is not None else ():
-            database["compaction"][key] *= factor
+        compaction = database["compaction"]
+        for key in ("read_bytes_per_tx", "write_bytes_per_tx") if compaction else ():
+            compaction[key] *= factor
         return
-    place = database
-    for key in parameter.path[:-1]:
+    *tables, last = parameter.path
+    place: Any = database
+    for key in tables:
         place = place[key]
-    place[parameter.path[-1]] = max(min(place[parameter.path[-1]] * factor, parameter.limit), parameter.least)
+    place[last] = max(min(place[last] * factor, parameter.limit), parameter.least)

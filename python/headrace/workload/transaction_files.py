@@ -1,29 +1,94 @@
-"""Workload files of databases: `model = "mysql"`, written by `headrace calibrate`, see docs/reference/workload-file.md."""
+"""Workload files of databases: `model = "mysql"`, written by `headrace calibrate`, see
+docs/reference/workload-file.md.
+"""
 
 from __future__ import annotations
 
 import math
 from datetime import date
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import tomli_w
 
 from headrace.base import core
-from headrace.base.checks import check_choice, check_name, check_number, check_whole, shown
+from headrace.base.checks import check_choice, check_name, shown
+from headrace.base.documents import FINITE, Table, between, convert, said_as
 from headrace.errors import InputError
-from headrace.workload.model import check_size
 from headrace.workload.parameters import of_engine
-from headrace.workload.transactions import DOC, ENGINES, Covered, TransactionWorkload
+from headrace.workload.points import check_size
+from headrace.workload.transactions import DOC, Covered, TransactionWorkload
 
-KEYS = ("format", "version", "model", "name", "engine", "benchmark", "cache_gib", "threads", "size_gib", "instance", "storage", "log_storage", "start", "as_of",
-        "caveats")  # fmt: skip
-TABLES = ("database", "parameters", "covariance", "covered", "runs")
-COVERED_KEYS = ("cache_gib", "threads", "iops", "vcpus", "transactions")
-# What every report says of a run.
-RUN_KEYS = {"name": str, "storage": str, "threads": float, "start": str, "seconds": float, "transactions": float}
-# Covariances are written with all their digits; half of a millionth is rounding, more is no covariance.
+# Covariances are written with all their digits; half of a millionth is rounding, more is
+# an error.
 ROUNDED = 1e-6
-PARAMETER_KEYS = {"name": str, "words": str, "value": float, "spread": float, "before": float, "from": str}
+# Bounds of GiB of cache, clients and virtual CPUs, and I/Os a second: ours, beyond any server of
+# today.
+LEAST_CACHE_GIB, MOST_CACHE_GIB, MOST_COUNT, MOST_IOPS = 1e-3, 65_536.0, 65_536, 1e9
+
+# What MyRocks has where something is written, and what files from before it was kept lack.
+MAY_LACK = ("compaction", "commits_per_tx")
+
+_Number = Annotated[float, FINITE]
+_LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most", least=2, most=2)]
+_Deviation = Annotated[float, msgspec.Meta(ge=0.0, le=1e300, extra={"rule": "must be a finite number, not negative"})]
+
+
+class _Parameter(Table):
+    """What a calibration identified of one parameter, and from what."""
+
+    name: str
+    words: str
+    value: _Number
+    spread: _Deviation
+    before: _Deviation
+    origin: str = msgspec.field(name="from")
+
+
+class _Run(msgspec.Struct):
+    """What every report says of a run; the rest is kept as it stands."""
+
+    name: str
+    storage: str
+    threads: _Number
+    start: str
+    seconds: _Number
+    transactions: _Number
+
+
+class _Covered(Table):
+    """What the runs cover, each the least and the most."""
+
+    cache_gib: _LeastAndMost | None = None
+    threads: _LeastAndMost | None = None
+    iops: _LeastAndMost | None = None
+    vcpus: _LeastAndMost | None = None
+    transactions: _Number = 0.0
+
+
+class _DatabaseFile(Table, kw_only=True):
+    """The whole file."""
+
+    format: str
+    version: int
+    model: str
+    name: object
+    engine: Literal["innodb", "myrocks"]
+    benchmark: str = "own"
+    cache_gib: Annotated[float, between(LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")]
+    threads: Annotated[int, between(1, MOST_COUNT)]
+    size_gib: object = None
+    instance: str | None = None
+    storage: str | None = None
+    log_storage: str | None = None
+    start: Literal["cold", "warm"] | None = None
+    as_of: object = None
+    caveats: list[str] = []
+    database: dict
+    parameters: list[_Parameter] = []
+    covariance: list[list[_Number]] = []
+    covered: _Covered = msgspec.field(default_factory=_Covered)
+    runs: list[dict] = []
 
 
 def to_toml(workload: TransactionWorkload, head: dict) -> str:
@@ -59,114 +124,86 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
 
 def from_document(document: dict) -> TransactionWorkload:
     """The workload in a parsed file. Raises InputError."""
-    for key in document:
-        if key not in KEYS + TABLES:
-            raise InputError(f"{key} = {shown(document[key])}", f"is not a key of a mysql workload: {', '.join(KEYS[3:] + TABLES)}", DOC)
-    for key in ("name", "engine", "cache_gib", "threads", "database"):
-        if key not in document:
-            raise InputError(f"{key} is missing", "a mysql workload needs it", DOC, "`headrace calibrate` writes the whole file.")
-    engine = check_choice("engine", document["engine"], ENGINES)
-    parameters = _parameters(document, engine)
-    runs = tuple(_run(item) for item in _list(document, "runs"))
-    where = _measured_on(document, runs)
+    read = convert(document, _DatabaseFile, source=DOC, where="a mysql workload")
+    for index, run in enumerate(read.runs):
+        convert(run, _Run, source=DOC, at=f"runs[{index}]")
+    # Of a file from before it was kept, where and how it was measured is that of its longest run.
+    longest = max(read.runs, key=lambda run: run["transactions"], default={})
+    where = {name: getattr(read, name) or longest.get(name) for name in ("instance", "storage", "log_storage", "start")}
+    as_of = _day(read.as_of)
+    _check_parameters(read)
     return TransactionWorkload(
-        name=check_name(document["name"]),
-        engine=engine,
-        database=_database(document["database"], engine),
-        cache_gib=check_number("cache_gib", document["cache_gib"], 1e-3, 65_536.0, "GiB"),
-        threads=check_whole("threads", document["threads"], 1, 65_536),
-        size_gib=check_size(document.get("size_gib")),
-        benchmark=_text("benchmark", document.get("benchmark", "own")),
-        instance=where["instance"],
-        storage=where["storage"],
-        log_storage=where["log_storage"],
-        start=None if where["start"] is None else check_choice("start", where["start"], ("cold", "warm")),
-        as_of=_day(document.get("as_of")),
-        parameters=parameters,
-        covariance=_covariance(document, len(parameters)),
-        covered=_covered(document.get("covered", {}), where["instance"], document.get("as_of")),
-        runs=runs,
-        caveats=tuple(_text("caveats", item) for item in _list(document, "caveats")),
+        name=check_name(read.name),
+        engine=read.engine,
+        database=_database(read.database, read.engine),
+        cache_gib=read.cache_gib,
+        threads=read.threads,
+        size_gib=check_size(read.size_gib),
+        benchmark=read.benchmark,
+        as_of=as_of,
+        parameters=tuple(msgspec.to_builtins(read.parameters)),
+        covariance=_covariance(read.covariance, len(read.parameters)),
+        covered=_covered(read.covered, where["instance"], as_of),
+        runs=tuple(read.runs),
+        caveats=tuple(read.caveats),
+        **where,
     )
 
 
-def _measured_on(document: dict, runs: tuple[dict, ...]) -> dict[str, str | None]:
-    """Where and how it was measured, as the file says; of one from before it was kept, by its longest run."""
-    longest = max(runs, key=lambda run: float(run["transactions"]), default={})
-    found = {name: document.get(name, longest.get(name)) for name in ("instance", "storage", "log_storage", "start")}
-    return {name: None if value is None else _text(name, value) for name, value in found.items()}
-
-
-def _vcpus_of(instance: str | None, as_of: Any) -> tuple[int, int] | None:
-    """Virtual CPUs of a file from before they were kept: its instance's, None where the catalog does not know it."""
+def _vcpus_of(instance: str | None, as_of: str | None) -> tuple[int, int] | None:
+    """Virtual CPUs of a file from before they were kept: its instance's, None where the catalog
+    does not know it."""
     if instance is None:
         return None
     try:
-        count = core.instance(instance, _day(as_of))["vcpus"]
+        count = core.instance(instance, as_of)["vcpus"]
     except core.CoreError:
         return None
     return (count, count) if count else None
 
 
-def _database(table: Any, engine: str) -> dict:
-    """The core's table; its ranges are the core's to check, here only that everything is there and of its kind."""
-    like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
-    if not isinstance(table, dict):
-        raise InputError(f"database = {shown(table)}", "must be a table", DOC)
+def _database(table: dict, engine: str) -> dict:
+    """The core's table.
+
+    Its ranges are the core's to check; here only that everything is there and of its type.
+    """
     if table.get("engine") != engine:
         raise InputError(f"database.engine = {shown(table.get('engine'))}", f"must be {engine}, as engine says", DOC)
-    given = dict(table)
-    given.setdefault("compaction", None)
-    if isinstance(given.get("log"), dict):  # files from before it was kept
-        given["log"] = given["log"] | {"commits_per_tx": given["log"].get("commits_per_tx")}
-    return _like(given, like, "database")
+    if engine == "innodb" and "compaction" in table:
+        rule = "MyRocks has compaction, InnoDB has not"
+        raise InputError(f"database.compaction = {shown(table['compaction'])}", rule, DOC)
+    like = core.mysql_tpcc(engine, 1.0) | {"shape": {"filling": [[0.0]], "full": [[0.0]]}}
+    return msgspec.to_builtins(convert(table, _type_like(like, "database"), source=DOC, at="database"))
 
 
-def _like(value: Any, like: Any, key: str) -> Any:
-    """`value`, if it has the keys and kinds of `like`; whole numbers as floats."""
-    if value is None:  # compaction: left out in InnoDB, and in MyRocks where nothing is written
-        return None
-    if like is None:
-        raise InputError(f"{key} = {shown(value)}", "MyRocks has compaction, InnoDB has not", DOC)
-    if isinstance(like, dict):
-        if not isinstance(value, dict):
-            raise InputError(f"{key} = {shown(value)}", "must be a table", DOC)
-        for name in [*value, *like]:
-            if name not in like or name not in value:
-                raise InputError(
-                    f"{key}.{shown(name)[1:-1]}", f"{'is missing' if name in like else 'is not known'}: {key} has {', '.join(like)}", DOC
-                )
-        return {name: _like(item, like[name], f"{key}.{name}") for name, item in value.items()}
-    if isinstance(like, list):
-        if not isinstance(value, list):
-            raise InputError(f"{key} = {shown(value)}", "must be a list", DOC)
-        return [_like(item, like[0], key) for item in value]
-    if isinstance(like, (bool, str)):
-        if type(value) is not type(like):
-            raise InputError(f"{key} = {shown(value)}", "must be true or false" if isinstance(like, bool) else "must be a text", DOC)
-        return value
-    return _number(key, value)
+def _type_like(value: Any, name: str) -> Any:
+    """The type of a value of the core: tables with the same keys, numbers as finite floats."""
+    if isinstance(value, dict):
+        fields = [
+            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key))
+            for key, item in value.items()
+        ]
+        return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
+    if isinstance(value, (list, tuple)):
+        return list[_type_like(value[0], name)]
+    return type(value) if isinstance(value, (bool, str)) else Annotated[float, FINITE]
 
 
-def _parameters(document: dict, engine: str) -> tuple[dict, ...]:
-    known = [parameter.name for parameter in of_engine(engine)]
-    parameters = tuple(_item("parameters", item, PARAMETER_KEYS) for item in _list(document, "parameters"))
-    if any(len(item) != len(PARAMETER_KEYS) for item in document.get("parameters", [])):
-        raise InputError("parameters", f"each has {', '.join(PARAMETER_KEYS)}, and nothing else", DOC)
-    for index, parameter in enumerate(parameters):
-        check_choice("parameters.name", parameter["name"], tuple(known))
-        if parameter["name"] in [other["name"] for other in parameters[:index]]:
-            raise InputError(f"parameters.name = {parameter['name']}", "stands there twice", DOC)
-        if parameter["spread"] < 0 or parameter["before"] < 0:
-            raise InputError(f"parameters.spread = {parameter['spread']:g}", "a standard deviation is not negative", DOC)
-    return parameters
+def _check_parameters(read: _DatabaseFile) -> None:
+    """Each parameter of the engine at most once."""
+    known = tuple(parameter.name for parameter in of_engine(read.engine))
+    names = [parameter.name for parameter in read.parameters]
+    for index, name in enumerate(names):
+        check_choice("parameters.name", name, known)
+        if name in names[:index]:
+            raise InputError(f"parameters.name = {name}", "stands there twice", DOC)
 
 
-def _covariance(document: dict, count: int) -> tuple[tuple[float, ...], ...]:
-    rows = _list(document, "covariance")
-    if len(rows) != count or any(not isinstance(row, list) or len(row) != count for row in rows):
-        raise InputError(f"covariance of {len(rows)} rows", f"must be square, one row for each of the {count} parameters", DOC)
-    cells = tuple(tuple(_number("covariance", cell) for cell in row) for row in rows)
+def _covariance(rows: list[list[float]], count: int) -> tuple[tuple[float, ...], ...]:
+    if len(rows) != count or any(len(row) != count for row in rows):
+        rule = f"must be square, one row for each of the {count} parameters"
+        raise InputError(f"covariance of {len(rows)} rows", rule, DOC)
+    cells = tuple(tuple(row) for row in rows)
     # Cholesky's factor of the correlations: it exists for a covariance only.
     factor = [[0.0] * count for _ in range(count)]
     for i in range(count):
@@ -176,30 +213,10 @@ def _covariance(document: dict, count: int) -> tuple[tuple[float, ...], ...]:
             given = cells[i][j] / scale if scale > 0 else math.inf if cells[i][j] else float(i == j)
             left = given - sum(factor[i][k] * factor[j][k] for k in range(j)) + ROUNDED * (i == j)
             if not symmetric or not math.isfinite(left) or (i == j and left <= 0):
-                raise InputError(
-                    f"covariance[{i}][{j}] = {cells[i][j]:g}",
-                    "no covariance: it is symmetric, and no combination of parameters has a negative variance",
-                    DOC,
-                )
+                rule = "no covariance: it is symmetric, and no combination of parameters has a negative variance"
+                raise InputError(f"covariance[{i}][{j}] = {cells[i][j]:g}", rule, DOC)
             factor[i][j] = math.sqrt(left) if i == j else left / factor[j][j]
     return cells
-
-
-def _item(what: str, item: Any, keys: dict[str, type]) -> dict:
-    if not isinstance(item, dict) or not set(keys) <= set(item):
-        raise InputError(f"{what}: {shown(item)}", f"each has {', '.join(keys)}", DOC)
-    return {key: _number(f"{what}.{key}", item[key]) if kind is float else _text(f"{what}.{key}", item[key]) for key, kind in keys.items()}
-
-
-def _run(item: Any) -> dict:
-    _item("runs", item, RUN_KEYS)
-    return item
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{key} = {shown(value)}", "must be a text", DOC)
-    return value
 
 
 def _day(value: Any) -> str | None:
@@ -211,44 +228,22 @@ def _day(value: Any) -> str | None:
         raise InputError(f"as_of = {shown(value)}", "must be a date, YYYY-MM-DD", DOC) from None
 
 
-def _covered(table: Any, instance: str | None, as_of: Any) -> Covered:
-    if not isinstance(table, dict):
-        raise InputError(f"covered = {shown(table)}", "must be a table", DOC)
-    for key in table:
-        check_choice("covered", key, COVERED_KEYS)
-
+def _covered(read: _Covered, instance: str | None, as_of: str | None) -> Covered:
     def pair(key: str, least: float, most: float) -> tuple | None:
-        value = table.get(key)
-        if value is None:
-            return None
-        if not isinstance(value, list) or len(value) != 2:
-            raise InputError(f"covered.{key} = {shown(value)}", "must be the least and the most", DOC)
-        low, high = (_number(f"covered.{key}", item) for item in value)
-        if not least <= low <= high <= most:
-            raise InputError(f"covered.{key} = {shown(value)}", f"must be the least and the most, from {least:g} to {most:g}", DOC)
-        return low, high
+        found = getattr(read, key)
+        if found is not None and not least <= found[0] <= found[1] <= most:
+            rule = f"must be the least and the most, from {least:,.10g} to {most:,.10g}"
+            raise InputError(f"covered.{key} = {shown(found)}", rule, DOC)
+        return found and tuple(type(least)(figure) for figure in found)
 
-    threads, vcpus = pair("threads", 1, 65_536), pair("vcpus", 1, 65_536)
+    vcpus = pair("vcpus", 1, MOST_COUNT)
     return Covered(
-        pair("cache_gib", 1e-3, 65_536.0),
-        threads and (int(threads[0]), int(threads[1])),
-        pair("iops", 1e-3, 1e9),
-        _number("covered.transactions", table.get("transactions", 0.0)),
-        (int(vcpus[0]), int(vcpus[1])) if vcpus else _vcpus_of(instance, as_of) if table.get("cache_gib") else None,
+        pair("cache_gib", LEAST_CACHE_GIB, MOST_CACHE_GIB),
+        pair("threads", 1, MOST_COUNT),
+        pair("iops", 1e-3, MOST_IOPS),
+        read.transactions,
+        vcpus or (_vcpus_of(instance, as_of) if read.cache_gib else None),
     )
-
-
-def _list(document: dict, key: str) -> list:
-    value = document.get(key, [])
-    if not isinstance(value, list):
-        raise InputError(f"{key} = {shown(value)}", "must be a list", DOC)
-    return value
-
-
-def _number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise InputError(f"{key} = {shown(value)}", "must be a finite number", DOC)
-    return float(value)
 
 
 def _without_none(value: Any) -> Any:

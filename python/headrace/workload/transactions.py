@@ -1,7 +1,8 @@
 """A database in transactions: what a calibration writes and a prediction reads.
 
-Beside the database of the core stand the cache, clients and instance it was measured with, what each parameter was identified from and how far it may lie,
-and the range the runs cover: a prediction outside it must say so.
+Beside the database of the core stand the cache, clients and instance it was measured with, what
+each parameter was identified from and how far it may lie, and the range the runs cover: a
+prediction outside it must say so.
 """
 
 from __future__ import annotations
@@ -14,21 +15,24 @@ from headrace.base.shown import Shown
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 
-GIB = 1024.0**3
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
-# What no parameter covers, relative standard deviation of a mean: pairs of published runs of one setting, and held-out runs, scatter so.
+# What no parameter covers, relative standard deviation of a mean: pairs of published runs of one
+# setting, and held-out runs, scatter so.
 UNEXPLAINED = 0.02
-# The same per e-fold between a cache and the nearest of the runs: root mean square over the published pairs of runs that differ in the cache alone (m5, 5 and 25 GB, both engines
-# both ways: 9 to 28 %; c5, 54 and 27 GB: 3 %).
+# The same per e-fold between a cache and the nearest of the runs: root mean square over the
+# published pairs of runs that differ in the cache alone (m5, 5 and 25 GB, both engines both ways: 9
+# to 28 %; c5, 54 and 27 GB: 3 %).
 UNEXPLAINED_PER_CACHE = 0.11
-# Locks and sockets are not simulated: from so many times the virtual CPUs of the runs on, or as small a part of them, a prediction says so.
+# Locks and sockets are not simulated: beyond this many times the virtual CPUs of the runs, or as
+# small a part of them, a prediction says so.
 FAR_VCPUS = 2.0
 
 
 @dataclass(frozen=True)
 class Covered:
-    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at their end, virtual CPUs (None too where they are not known). None: no run."""
+    """What the runs cover: GiB of cache, clients, I/Os a second at the cap, transactions at their
+    end, virtual CPUs (None too where they are not known). None: no run."""
 
     cache_gib: tuple[float, float] | None = None
     threads: tuple[int, int] | None = None
@@ -42,11 +46,14 @@ class Covered:
 class TransactionWorkload(Shown):
     """A MySQL database and its clients.
 
-    `engine`: innodb or myrocks. `database`: the core's parameters, see docs/reference/workload-file.md, [database]. `cache_gib`: buffer pool or block cache.
-    `threads`: clients of the closed load. `instance`, `storage`, `log_storage`, `start` ("cold" or "warm"), `as_of`: where and how it was measured, None where it was not; of
-    several runs the one with most transactions, whose cache and clients these are. `parameters`: per identified parameter `name`,
-    `words`, `value`, `spread` (relative standard deviation), `before` (the same without runs), `from`. `covariance`: of their logarithms, in the same order.
-    `covered`: the range of the runs. `runs`: what was measured, by name. `caveats`: what the reader must know.
+    `engine`: innodb or myrocks. `database`: the core's parameters, see
+    docs/reference/workload-file.md, [database]. `cache_gib`: buffer pool or block cache. `threads`:
+    clients of the closed load. `instance`, `storage`, `log_storage`, `start` ("cold" or "warm"),
+    `as_of`: where and how it was measured, None where it was not; of several runs the one with most
+    transactions, whose cache and clients these are. `parameters`: per identified parameter `name`,
+    `words`, `value`, `spread` (relative standard deviation), `before` (the same without runs),
+    `from`. `covariance`: of their logarithms, in the same order. `covered`: the range of the runs.
+    `runs`: what was measured, by name. `caveats`: what the reader must know.
     """
 
     name: str
@@ -75,7 +82,10 @@ class TransactionWorkload(Shown):
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InputError(f"engine = {self.engine!r}", "must be innodb or myrocks", DOC)
-        for name, value, low, high in (("cache_gib", self.cache_gib, 1e-3, 65_536.0), ("threads", self.threads, 1, 65_536)):
+        for name, value, low, high in (
+            ("cache_gib", self.cache_gib, 1e-3, 65_536.0),
+            ("threads", self.threads, 1, 65_536),
+        ):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
                 raise InputError(f"{name} = {value!r}", f"must be between {low:g} and {high:g}", DOC)
         try:
@@ -92,7 +102,11 @@ class TransactionWorkload(Shown):
         }  # fmt: skip
 
     def grown(self, factor: float) -> TransactionWorkload:
-        """The same over `factor` times the data. What the runs cover grows with it: a cache of twice the size over twice the data does the same."""
+        """The same over `factor` times the data.
+
+        What the runs cover grows with it: a cache of twice the size over twice the data does the
+        same.
+        """
         size = None if self.size_gib is None else self.size_gib * factor
         cache = self.covered.cache_gib
         covered = replace(
@@ -104,7 +118,8 @@ class TransactionWorkload(Shown):
         return replace(self, database=core.mysql_grown(self.database, float(factor)), size_gib=size, covered=covered)
 
     def unexplained(self, cache_gib: float) -> float:
-        """Relative standard deviation of a mean that no parameter covers, with a cache of that many GiB: grows with the distance from those of the runs."""
+        """Relative standard deviation of a mean that no parameter covers, with a cache of that many
+        GiB: grows with the distance from those of the runs."""
         if self.covered.cache_gib is None:
             return UNEXPLAINED
         # A cache larger than the data is no further away than the data.
@@ -112,7 +127,8 @@ class TransactionWorkload(Shown):
         return math.hypot(UNEXPLAINED, UNEXPLAINED_PER_CACHE * max(0.0, math.log(low / cache), math.log(cache / high)))
 
     def draws(self, count: int, seed: int) -> list[dict]:
-        """`count` databases as probable as the calibration says: parameters drawn from their covariance. The same for the same seed."""
+        """`count` databases as probable as the calibration says: parameters drawn from their
+        covariance. The same for the same seed."""
         if not self.parameters or count == 0:
             return []
         import numpy as np  # a tenth of a second that no other command should pay
@@ -122,10 +138,18 @@ class TransactionWorkload(Shown):
         spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
         known = {parameter.name: parameter.spread for parameter in of_engine(self.engine)}
         limits = np.array([3.0 * known[name] for name in names])
-        return [applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True))) for row in spread]
+        return [
+            applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))
+            for row in spread
+        ]
 
-    def outside(self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None) -> list[str]:
-        """What a prediction asks beyond the runs, in sentences; empty inside their range. `vcpus`: None where no processor binds."""
+    def outside(
+        self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None
+    ) -> list[str]:
+        """What a prediction asks beyond the runs, in sentences; empty inside their range.
+
+        `vcpus`: None where no processor binds.
+        """
         covered, said = self.covered, []
         if covered.cache_gib is None:
             return ["No run stands behind this workload: every figure is the standard benchmark's."]
@@ -135,15 +159,30 @@ class TransactionWorkload(Shown):
             if covered.grown == 1.0:
                 said.append(f"A cache of {cache_gib:,.4g} GiB is far from the {runs} of the runs.")
             else:
-                share = f"{cache_gib:,.4g} GiB over {covered.grown:,.4g} times the data is as {cache_gib / covered.grown:,.4g} GiB over that of the runs"
+                share = (
+                    f"{cache_gib:,.4g} GiB over {covered.grown:,.4g} times the data is "
+                    f"as {cache_gib / covered.grown:,.4g} GiB over that of the runs"
+                )
                 said.append(f"A cache of {share}, which had {runs}: far from them.")
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
-            said.append(f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs.")
-        if vcpus is not None and covered.vcpus is not None and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS:
-            said.append(f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs.")
+            said.append(
+                f"{threads} {'client is' if threads == 1 else 'clients are'} "
+                f"far from the {_range(few, many)} of the runs."
+            )
+        if (
+            vcpus is not None
+            and covered.vcpus is not None
+            and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS
+        ):
+            said.append(
+                f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs."
+            )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
-            said.append(f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}.")
+            said.append(
+                f"It goes on for {transactions:,.0f} transactions; the "
+                f"longest run ended after {covered.transactions:,.0f}."
+            )
         return said
 
 

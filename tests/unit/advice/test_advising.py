@@ -1,4 +1,5 @@
-"""Values and effects of the advice: how they follow from storage, memory, processors and workload."""
+"""Values and effects of the advice: how they follow from storage, memory, processors and
+workload."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_the_whitepapers_tuned_server(storage):
         item.parameter: item.value
         for item in advised(storage=storage, memory_gib=244, vcpus=32, flavor="mysql", version="5.7.18", as_of="2017-06-01")
     }
-    # Theirs had 193 GiB of pool, 79 % of memory; ours is 3/4, the one share of docs/decisions/0006.
+    # Theirs had 193 GiB of pool, 79 % of memory; ours is 3/4 (docs/decisions/0006).
     assert {name: found[name] for name in WHITEPAPER} == WHITEPAPER
     # Theirs: 2 x 134 MB. Ours has more: an hour of writes, they say, is what it should hold.
     assert as_bytes(found["innodb_log_file_size"]) >= 134e6
@@ -70,7 +71,8 @@ def test_the_whitepapers_tuned_server(storage):
         ("gp2:500", 1500, 3000, 250, 1500 / 1.0625),
         # Two members; bytes bind: 2 x 125 MiB/s over 32 KiB.
         ("2xgp3:500:16000:125", 32_000, 32_000, 250, 8_000),
-        # RAID 10 writes twice; RAID 5 of three reads the other data and writes two, of more it reads two and writes two.
+        # RAID 10 writes twice; RAID 5 of three reads the other data and writes two, of more it
+        # reads two and writes two.
         ("raid10:4xgp3:500:3000:500", 12_000, 12_000, 2_000, 12_000 / 1.0625 / 2),
         ("raid5:3xgp3:500:3000:500", 9_000, 9_000, 1_500, 9_000 / 1.0625 / 3),
         ("raid5:5xgp3:500:3000:500", 15_000, 15_000, 2_500, 15_000 / 1.0625 / 4),
@@ -101,7 +103,8 @@ def test_turning_disks_are_not_flash():
 
 def test_a_workload_decides_pool_redo_and_capacity(plain):
     guessed, known = by_id(), by_id(workload=plain)
-    # As predicted by the simulator at the pool that fits: an hour of that redo (to the whole 128 MiB the advice rounds to).
+    # As predicted by the simulator at the pool that fits: an hour of that redo (to the whole 128
+    # MiB the advice rounds to).
     tps = predict(plain, ASKED["storage"], cache_gib=32 * 0.75, start="warm", seconds=3600, seed=None, draws=0).summary["tps"]
     hour = plain.database["log"]["redo_bytes_per_tx"] * tps * 3600
     redo = as_bytes(known["innodb_redo_log_capacity"].value)
@@ -110,7 +113,8 @@ def test_a_workload_decides_pool_redo_and_capacity(plain):
     assert "hot set" in known["innodb_buffer_pool_size"].why
     small = headrace.sysbench_tpcc(warehouses=100, engine="innodb", cache_gib=4, threads=16)
     pool = as_bytes(by_id(workload=small)["innodb_buffer_pool_size"].value)
-    # The whitepaper: more than the data makes nothing faster. With a tenth to grow, in chunks of 128 MiB.
+    # The whitepaper: more than the data makes nothing faster. With a tenth to grow, in chunks of
+    # 128 MiB.
     assert small.size_gib * 1.1 * GIB - 2**27 <= pool <= small.size_gib * 1.1 * GIB
 
 

@@ -125,7 +125,8 @@ def redo_today(capsys, *words) -> str:
 @pytest.mark.parametrize(
     ("lines", "redo", "says"),
     [
-        # MySQL manual, "Redo Log": files x size while the capacity is not set itself; two files of 48 MiB where one of the two is not said.
+        # MySQL manual, "Redo Log": files x size while the capacity is not set itself; two files of
+        # 48 MiB where one of the two is not said.
         (("innodb_log_file_size=512M",), "1G", "still takes it"),
         (("innodb_log_file_size=512M", "innodb_log_files_in_group=4"), "2G", "still takes it"),
         (("innodb_log_files_in_group=4",), "192M", "still takes it"),
@@ -136,7 +137,7 @@ def test_old_sizes_of_the_redo_log_count_until_the_capacity_is_set(capsys, tmp_p
     words = [*ASKED, "--config", write_config(tmp_path, *lines)]
     code, out, err = run(capsys, *words, "--output", "diff")
     assert code == 0 and f"{lines[0].partition('=')[0]}: MySQL 8.0.36 {says}" in err
-    # With the new capacity beside it the old one counts no longer: a comment.
+    # With the new capacity the old size does not count any more: it becomes a comment.
     assert f"-{lines[0]}" in out and f": {lines[0]}\n" in out and "innodb_redo_log_capacity = " in out
     assert redo_today(capsys, *words) == redo
 

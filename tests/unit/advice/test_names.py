@@ -1,4 +1,5 @@
-"""Names of settings against real servers: what their `--verbose --help` listed, and how they took settings that have come or gone (data/make_server_options.py)."""
+"""Names of settings against real servers: what their `--verbose --help` listed, and how they took
+settings that have come or gone (data/make_server_options.py)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ IDLE = {
     ("mariadb-10.5.23", "innodb_buffer_pool_instances"), ("mariadb-10.5.23", "innodb_page_cleaners"), ("mariadb-10.5.23", "innodb_log_files_in_group"),
     ("mariadb-11.4.5", "innodb_flush_method"), ("mariadb-11.8.6", "innodb_flush_method"), ("mariadb-10.11.19", "innodb_log_file_buffering"),
 }  # fmt: skip
-# Every version anybody runs, beside those that were read.
+# The versions that were read, and others that are in use.
 VERSIONS = {
     "mysql": [
         "5.7.22",

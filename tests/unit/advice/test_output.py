@@ -1,4 +1,5 @@
-"""Option files and diffs that `headrace advise` writes: read back, applied with patch, without secrets."""
+"""Option files and diffs that `headrace advise` writes: read back, applied with patch, without
+secrets."""
 
 from __future__ import annotations
 
@@ -109,7 +110,8 @@ def test_a_missing_section_is_made(tmp_path):
 
 
 def test_a_redo_log_keeps_its_size_when_its_names_change(tmp_path):
-    """Files of 2 x 2 GiB say what a capacity of 4 GiB would: the diff must not take the one without giving the other."""
+    """Files of 2 x 2 GiB say what a capacity of 4 GiB would: the diff must not take the one without
+    giving the other."""
     path = tmp_path / "my.cnf"
     path.write_text("[mysqld]\ninnodb_log_file_size=2G\n")
     found = advise(**ASKED, config=path, flavor="mysql", version="8.4")

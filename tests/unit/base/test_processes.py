@@ -1,4 +1,5 @@
-"""Programs as processes: found, watched, ended with all they started, known again; what an output says went wrong."""
+"""Programs as processes: found, watched, ended with all they started, known again; what an output
+says went wrong."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.base import processes
+from headrace.base import machine, processes
 from headrace.base.processes import Command, telling_lines
 from headrace.errors import CouldNotRun
 
-# --- run, and watched line by line -----------------------------------------------------------------
+# --- run, and watched line by line ----------------------------------------------------------------
 
 
 def command(folder, script: str) -> processes.Command:
@@ -76,20 +77,20 @@ def test_versions_of_tools_are_looked_at(tmp_path, monkeypatch, script, wanted):
     made.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     if wanted[0].isdigit():
-        assert processes.find_tool("sysbench").version == wanted
+        assert machine.find_tool("sysbench").version == wanted
     else:
         with pytest.raises(CouldNotRun, match=wanted):
-            processes.find_tool("sysbench")
+            machine.find_tool("sysbench")
 
 
 def test_a_tool_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(CouldNotRun, match="apt-get install fio"):
-        processes.find_tool("fio")
+        machine.find_tool("fio")
 
 
 def test_versions_of_both_slaps():
-    pattern = processes.TOOLS["mysqlslap"].version
+    pattern = machine.TOOLS["mysqlslap"].version
     assert re.search(pattern, "mariadb-slap from 10.11.19-MariaDB, client 1.0 for debian-linux-gnu (x86_64)")[1].startswith("10.11.19")
     assert re.search(pattern, "mysqlslap  Ver 8.0.36 for Linux on x86_64 (MySQL Community Server - GPL)")[1] == "8.0.36"
     assert re.search(pattern, "mysqlslap  Ver 1.0 Distrib 10.5.8-MariaDB, for Linux (x86_64)")[1] == "10.5.8-MariaDB"
@@ -134,7 +135,7 @@ def test_kill_is_an_interrupt_only_while_something_is_half_made():
     assert not failed
 
 
-# --- what went wrong, in the program's words --------------------------------------------------------
+# --- what went wrong, in the program's words ------------------------------------------------------
 
 
 def test_the_reason_comes_before_what_followed_it():
@@ -171,7 +172,8 @@ https://mariadb.com/docs/server/clients-and-utilities/deployment-tools/mariadb-i
 Please check all of the above before submitting a bug report
 at https://mariadb.org/jira
 """
-# Outputs of MariaDB 10.11 and 11.8, MySQL 9.7, fio 3.39, sysbench 1.0.20, xfsprogs 6.13, util-linux and OpenSSL 3 when they failed.
+# Outputs of MariaDB 10.11 and 11.8, MySQL 9.7, fio 3.39, sysbench 1.0.20, xfsprogs 6.13, util-linux
+# and OpenSSL 3 when they failed.
 OUTPUTS = {
     "mariadb-install-db without /dev/null": (
         "/usr/bin/mariadb-install-db: 12: cannot create /dev/null: Permission denied\n" + INSTALL_DB_HELP,

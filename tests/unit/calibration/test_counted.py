@@ -1,4 +1,6 @@
-"""What a server counted takes the place of the standard benchmark's guesses: redo, WAL, compaction, pages the pool holds."""
+"""What a server counted takes the place of the standard benchmark's guesses: redo, WAL, compaction,
+pages the pool holds.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from datetime import date
 import polars as pl
 import pytest
 
-from headrace.calibration import counted
-from headrace.calibration.runs import Benchmark, Run
-from headrace.calibration.standard import standard
+from headrace.calibration import prior as counted
+from headrace.calibration.prior import prior
+from headrace.calibration.runs import BenchmarkLoad, Run
 from headrace.catalog.run_storage import Caps
 
 SECONDS, TPS = 200, 100.0
@@ -19,15 +21,18 @@ SECONDS, TPS = 200, 100.0
 
 def run(engine: str = "innodb", status: dict[str, float] | None = None, **changes: object) -> Run:
     """A run whose status samples say the same in every second."""
-    series = pl.DataFrame({"t_s": [float(t) for t in range(SECONDS)], "duration_s": [1.0] * SECONDS, "tps": [TPS] * SECONDS})
+    series = pl.DataFrame(
+        {"t_s": [float(t) for t in range(SECONDS)], "duration_s": [1.0] * SECONDS, "tps": [TPS] * SECONDS}
+    )
     frame = (
         None
         if status is None
         else pl.DataFrame(
-            {"t_s": series["t_s"], "duration_s": series["duration_s"]} | {name: [value] * SECONDS for name, value in status.items()}
+            {"t_s": series["t_s"], "duration_s": series["duration_s"]}
+            | {name: [value] * SECONDS for name, value in status.items()}
         )
     )
-    benchmark = Benchmark("sysbench-oltp", 8, 1_000_000, None, "oltp_read_write", "uniform", {})
+    benchmark = BenchmarkLoad("sysbench-oltp", 8, 1_000_000, None, "oltp_read_write", "uniform", {})
     return Run(
         name="r", engine=engine, engine_version="10.11.6-MariaDB", flavor="mariadb", storage="gp3:20", log_storage=None, as_of=date(2026, 11, 1), instance=None, cache_gib=0.5, threads=16,
         start="cold", seconds=None, benchmark=benchmark, settings={}, caveats=(), caps=Caps(3000, 3000, 125, 125, 20), files={}, interval_s=1.0, series=series, status=frame, findings=(),
@@ -37,16 +42,16 @@ def run(engine: str = "innodb", status: dict[str, float] | None = None, **change
 
 def test_without_counters_nothing_changes():
     assert counted.usable_share(run()) is None
-    plain, silent = standard(run()), standard(run(status={"com_commit_per_s": TPS}))
+    plain, silent = prior(run()), prior(run(status={"com_commit_per_s": TPS}))
     assert plain == silent
 
 
 def test_redo_is_what_was_counted():
     """Whatever the amount; how often pages are flushed is not touched by it."""
-    begin = standard(run())
+    begin = prior(run())
     for seed in range(8):
         per_tx = random.Random(seed).uniform(3_000, 40_000)
-        made = standard(run(status={"innodb_os_log_written_per_s": per_tx * TPS}))
+        made = prior(run(status={"innodb_os_log_written_per_s": per_tx * TPS}))
         assert made["log"]["redo_bytes_per_tx"] == pytest.approx(per_tx), f"seed {seed}"
         assert made["writes"] == begin["writes"], f"seed {seed}"
 
@@ -69,13 +74,15 @@ def test_myrocks_says_what_compaction_moves():
         "rocksdb_compact_write_bytes_per_s": 6_000 * TPS,
         "rocksdb_flush_write_bytes_per_s": 900 * TPS,
     }
-    begin, made = standard(run("myrocks")), standard(run("myrocks", status))
-    assert made["compaction"]["read_bytes_per_tx"] == pytest.approx(5_000) and made["compaction"]["write_bytes_per_tx"] == pytest.approx(
-        6_900
-    )
+    begin, made = prior(run("myrocks")), prior(run("myrocks", status))
+    assert made["compaction"]["read_bytes_per_tx"] == pytest.approx(5_000) and made["compaction"][
+        "write_bytes_per_tx"
+    ] == pytest.approx(6_900)
     assert made["log"]["redo_bytes_per_tx"] == pytest.approx(2_000)
     # As many bytes in the memtables, so as many fewer transactions.
-    assert made["compaction"]["period_tx"] * 2_000 == pytest.approx(begin["compaction"]["period_tx"] * begin["log"]["redo_bytes_per_tx"])
+    assert made["compaction"]["period_tx"] * 2_000 == pytest.approx(
+        begin["compaction"]["period_tx"] * begin["log"]["redo_bytes_per_tx"]
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, None])

@@ -1,4 +1,6 @@
-"""Calibration: databases whose parameters are known are found again; runs that cannot tell are refused or said; published runs stay within the project's bars."""
+"""Calibration: databases whose parameters are known are found again; runs that cannot tell are
+refused or said; published runs stay within the project's bars.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ import pytest
 from calibration_runs import FACTS, LONG, PERIOD_TX, PROFILE, WHERE, published, record, recorded, truth
 
 from headrace.base import core
+from headrace.base.units import GIB
 from headrace.calibration.fit import TPCC_KIB_SPREAD
 from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import Run, load_run
@@ -22,11 +25,13 @@ from headrace.calibration.score import compare_run
 from headrace.errors import InputError
 from headrace.simulation.database import Prediction, predict
 from headrace.workload.parameters import of_engine, value
-from headrace.workload.transactions import GIB, UNEXPLAINED, TransactionWorkload
+from headrace.workload.transactions import UNEXPLAINED, TransactionWorkload
 
 ENGINES = ("innodb", "myrocks")
-# A half hour's mean at a cap: one second scatters by about 7 % (variance 3 x mean + (0.055 mean)^2 at 1,000 tps and more: 7.8 %), 1,800 of them by 0.2 %. The shape of I/Os
-# per transaction is told from bins of 20 and more windows, each with five such seconds: 0.8 % a bin. Three of both, rounded up.
+# A half hour's mean at a cap: one second scatters by about 7 % (variance 3 x mean + (0.055 mean)^2
+# at 1,000 tps and more: 7.8 %), 1,800 of them by 0.2 %. The shape of I/Os per transaction is told
+# from bins of 20 and more windows, each with five such seconds: 0.8 % a bin. Three of both, rounded
+# up.
 AT_A_CAP = 0.03
 
 
@@ -76,14 +81,17 @@ def told(engine: str, which: str = "one") -> dict[str, Told]:
 def test_storages_at_their_iops_are_predicted(engine, storage):
     ours, true = (answer(workload, storage).summary for workload in (found(engine), truth(engine)))
     assert true["caps"].get("volume-iops", 0) > 0.9, "the case is no longer what it was"
-    # MyRocks: what compaction moves is not seen in tps at one cap (its spread stays at 50 %); at a quarter of the IOPS it weighs otherwise by some percent.
+    # MyRocks: what compaction moves is not seen in tps at one cap (its spread stays at 50 %); at a
+    # quarter of the IOPS it weighs otherwise by some percent.
     assert ours["tps"] == pytest.approx(true["tps"], rel=AT_A_CAP)
     for quarter, real in zip(ours["quarters"], true["quarters"], strict=True):
         assert quarter == pytest.approx(real, rel=2 * AT_A_CAP)
 
 
 def test_the_plateau_of_bytes_is_predicted():
-    """No bytes were measured: what an I/O weighs is known of InnoDB under sysbench-tpcc to 1.5 %; the truth lies in the middle of that."""
+    """No bytes were measured: what an I/O weighs is known of InnoDB under sysbench-tpcc to 1.5 %;
+    the truth lies in the middle of that.
+    """
     ours, true = (answer(workload, "gp2:3334").summary for workload in (found("innodb"), truth("innodb")))
     assert true["caps"].get("volume-throughput", 0) > 0.5, "the case is no longer what it was"
     assert ours["tps"] == pytest.approx(true["tps"], rel=3 * TPCC_KIB_SPREAD)
@@ -91,18 +99,23 @@ def test_the_plateau_of_bytes_is_predicted():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_half_the_cache_is_predicted(engine):
-    """Pages touched and usable share are told apart by the place at which the cache is full; what is left moves half the cache by less than thrice what no parameter covers."""
+    """Pages touched and usable share are told apart by the place at which the cache is full; what
+    is left moves half the cache by less than thrice what no parameter covers.
+    """
     ours, true = (answer(workload, LONG, cache_gib=25).summary for workload in (found(engine), truth(engine)))
     assert ours["tps"] == pytest.approx(true["tps"], rel=3 * UNEXPLAINED)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_few_clients_need_a_run_with_few_clients(engine):
-    """At the cap of the storage nothing is seen of the response time without I/O: the interval must say so, and a run in which clients bind must end it."""
+    """At the cap of the storage nothing is seen of the response time without I/O: the interval must
+    say so, and a run in which clients bind must end it.
+    """
     true = answer(truth(engine), LONG, threads=16).summary
     assert true["caps"]["clients"] > 0.9, "the case is no longer what it was"
     blind, seeing = (answer(found(engine, which), LONG, threads=16, draws=24).summary for which in ("one", "three"))
-    # The truth of base_ms was moved by no more than half its spread: two stated standard deviations hold it.
+    # The truth of base_ms was moved by no more than half its spread: two stated standard deviations
+    # hold it.
     assert abs(math.log(blind["tps"] / true["tps"])) < 2 * blind["relative_spread"]
     assert seeing["tps"] == pytest.approx(true["tps"], rel=AT_A_CAP)
     assert seeing["relative_spread"] < 0.7 * blind["relative_spread"]
@@ -112,7 +125,9 @@ def test_few_clients_need_a_run_with_few_clients(engine):
 @pytest.mark.parametrize("which", ["one", "three", "iostat"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_is_said_to_be_identified_is(engine, which):
-    """Three stated standard deviations, for every parameter: those the runs do not tell were moved by two of theirs at most."""
+    """Three stated standard deviations, for every parameter: those the runs do not tell were moved
+    by two of theirs at most.
+    """
     for name, parameter in told(engine, which).items():
         assert abs(parameter.off) < 3 * parameter.spread, (name, parameter)
     assert any(parameter.origin == "the runs" for parameter in told(engine, which).values())
@@ -121,28 +136,38 @@ def test_what_is_said_to_be_identified_is(engine, which):
 @pytest.mark.parametrize("engine", ENGINES)
 def test_more_runs_narrow(engine):
     one, three = told(engine), told(engine, "three")
-    # A linear fit would narrow all of them; here three runs are linearised at another place: a tenth at most the other way.
-    # Processor time tells where processors are busy, and one run of 72 clients keeps them busier than three of 32 to 72 on average: a quarter.
+    # A linear fit would narrow all of them; here three runs are linearised at another place: a
+    # tenth at most the other way.
+    # Processor time tells where processors are busy, and one run of 72 clients keeps them busier
+    # than three of 32 to 72 on average: a quarter.
     assert all(three[name].spread < (1.25 if name == "cpu_ms" else 1.1) * one[name].spread for name in one)
     assert three["base_ms"].spread < 0.6 * one["base_ms"].spread and three["base_ms"].origin == "the runs"
-    # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell, take some.
+    # 1/sqrt(3) = 0.58 of it at best; response time and processors, which share what the runs tell,
+    # take some.
     assert three["pages_touched"].spread < 0.8 * one["pages_touched"].spread
     # Nothing is told better than it was before without having been measured, or worse.
     assert all(0 < row["spread"] <= row["before"] for row in found(engine, "three").parameters)
 
 
 def test_iostat_beside_the_transactions_identifies_more():
-    """Reads and bytes tell writes from reads: flushing in InnoDB, compaction and the size of a block in MyRocks."""
+    """Reads and bytes tell writes from reads: flushing in InnoDB, compaction and the size of a
+    block in MyRocks.
+    """
     for engine, names in (
         ("innodb", ("flush_per_tx", "pages_touched", "old_share")),
         ("myrocks", ("compaction_bytes", "read_bytes", "pages_touched")),
     ):
         without, beside = told(engine), told(engine, "iostat")
         for name in names:
-            # Counted I/Os halve what is left of most; a third less at least, since each is linearised at its own place.
-            assert beside[name].origin == "the runs" and beside[name].spread < 2 / 3 * without[name].spread, (engine, name)
-            # A run has some 60 bins with windows, each known to 5 %, a tenth of them independent: 5 % / sqrt(6) = 2 % times what the parameter weighs in I/Os (a
-            # third at least): 6 %, twice.
+            # Counted I/Os halve what is left of most; a third less at least, since each is
+            # linearised at its own place.
+            assert beside[name].origin == "the runs" and beside[name].spread < 2 / 3 * without[name].spread, (
+                engine,
+                name,
+            )
+            # A run has some 60 bins with windows, each known to 5 %, a tenth of them independent: 5
+            # % / sqrt(6) = 2 % times what the parameter weighs in I/Os (a third at least): 6 %,
+            # twice.
             assert abs(beside[name].off) < 0.12, (engine, name, beside[name])
     assert any("no disk figures" in text for text in found("innodb").caveats)
     assert not any("no disk figures" in text for text in found("innodb", "iostat").caveats)
@@ -158,7 +183,8 @@ def test_settings_of_the_run_are_taken_as_they_are(tmp_path):
     )
     database = calibrate([run]).database
     assert database["writes"]["doublewrite"] is False and database["writes"]["flush_limit_per_s"] == 4_000
-    # Not said in a run of 2018, it is taken for a MySQL 5.7, which syncs no binary log unless told to (docs/decisions/0006).
+    # Not said in a run of 2018, it is taken for a MySQL 5.7, which syncs no binary log unless told
+    # to (docs/decisions/0006).
     assert database["log"]["syncs_per_commit"] == 3.0 > found("innodb").database["log"]["syncs_per_commit"] == 1.0
 
 
@@ -176,13 +202,16 @@ def test_the_compaction_cycle_is_found(which):
     profile = np.array(compaction["profile"])
     # Stated to five digits: half a unit of the fifth for each part from 1 on.
     assert profile.mean() == pytest.approx(1.0, abs=5e-5)
-    # At 20,000 IOPS a window of 5 s is longer than a sixteenth of a period, and beginnings are placed to within one or two: half of the swing is the least that is left.
+    # At 20,000 IOPS a window of 5 s is longer than a sixteenth of a period, and beginnings are
+    # placed to within one or two: half of the swing is the least that is left.
     swing, true = (math.log(np.mean(part[:3]) / np.mean(part[-4:-1])) for part in (profile, PROFILE))
     assert 0.5 * true < swing < 1.05 * true
 
 
 def test_one_second_scatter_is_found():
-    """1,800 seconds tell a standard deviation to 1 / sqrt(3,600) = 1.7 %, from two percentiles to twice that: two of it."""
+    """1,800 seconds tell a standard deviation to 1 / sqrt(3,600) = 1.7 %, from two percentiles to
+    twice that: two of it.
+    """
     true = truth("innodb").database["noise"]
     for which in ("one", "three", "iostat"):
         noise = found("innodb", which).database["noise"]
@@ -197,7 +226,8 @@ def test_one_second_scatter_is_found():
         # The same 7 %, once for each of the two seeds.
         *[("innodb", which, LONG, threads, 0.1) for which in ("one", "three") for threads in (16, 72)],
         ("innodb", "one", "io1:1024:5000", 72, 0.1),
-        # Scatter and cycle together are what was measured; how they share it is smeared, which shows where compaction weighs otherwise.
+        # Scatter and cycle together are what was measured; how they share it is smeared, which
+        # shows where compaction weighs otherwise.
         *[("myrocks", which, storage, 72, 0.15) for which in ("one", "three", "iostat") for storage in (LONG, "io1:1024:5000")],
         # Clients bind: the cycle hardly shows, and must not be taken off where it does not.
         ("myrocks", "three", LONG, 16, 0.2),
@@ -205,7 +235,8 @@ def test_one_second_scatter_is_found():
 )  # fmt: skip
 def test_the_width_of_one_second_tps_is_predicted(engine, which, storage, threads, within):
     ours, true = (
-        predict(each, storage, seed=3, draws=0, threads=threads, **WHERE).summary for each in (found(engine, which), truth(engine))
+        predict(each, storage, seed=3, draws=0, threads=threads, **WHERE).summary
+        for each in (found(engine, which), truth(engine))
     )
     width, real = ((each["tps_p95"] - each["tps_p5"]) / each["tps"] for each in (ours, true))
     assert width == pytest.approx(real, rel=within)
@@ -237,7 +268,9 @@ def test_too_short_is_refused_with_what_is_missing(tmp_path):
 
 
 def test_a_run_without_transactions_is_refused(tmp_path):
-    still = record(tmp_path, truth("innodb"), seconds=300, change=lambda rows: rows.with_columns(pl.col("tps", "p95_ms") * 0))
+    still = record(
+        tmp_path, truth("innodb"), seconds=300, change=lambda rows: rows.with_columns(pl.col("tps", "p95_ms") * 0)
+    )
     with pytest.raises(InputError, match="no transaction"):
         calibrate([still])
 
@@ -253,7 +286,9 @@ def test_runs_of_other_benchmarks_are_refused(tmp_path, changes, said):
     assert f"other: {said} =" in refused.value.value and "one workload has one" in refused.value.rule
 
 
-@pytest.mark.parametrize("setting", ["io_capacity = 18446744073709551615", "io_capacity = 100\nio_capacity_max = 100", "page_kib = 64"])
+@pytest.mark.parametrize(
+    "setting", ["io_capacity = 18446744073709551615", "io_capacity = 100\nio_capacity_max = 100", "page_kib = 64"]
+)
 def test_settings_at_their_ends_are_taken(tmp_path, setting):
     run = recorded(tmp_path, truth("innodb"), seconds=200, settings=setting)
     assert answer(calibrate([run]), LONG, seconds=60).summary["tps"] > 0
@@ -281,9 +316,11 @@ def test_a_run_that_ends_before_the_cache_is_full_says_how_long_it_would_take(tm
     note = next(text for text in workload.caveats if "cache is full at" in text)
     said_full = float(re.search(r"full at about ([\d,]+)", note)[1].replace(",", ""))
     minutes = float(re.search(r"about ([\d,]+) minutes more", note)[1].replace(",", ""))
-    # The place at which it is full was not seen: pages touched are known to 25 %, the usable share to 2 %.
+    # The place at which it is full was not seen: pages touched are known to 25 %, the usable share
+    # to 2 %.
     assert said_full == pytest.approx(full, rel=0.35)
-    # The note takes the pace of the last quarter for what follows; behind the fill, writes slow it by up to a half.
+    # The note takes the pace of the last quarter for what follows; behind the fill, writes slow it
+    # by up to a half.
     done = answer(truth(engine), storage, seconds=24 * 3600).rows["tps"].cum_sum()
     needed = (done.search_sorted(3 * full) - 3600) / 60
     assert 0.4 * needed < minutes < 1.6 * needed
@@ -309,7 +346,9 @@ def test_a_warm_run_given_as_cold_is_said(tmp_path):
 
 def zeroed(rows: pl.DataFrame) -> pl.DataFrame:
     """A stall of twenty seconds."""
-    return rows.with_columns(pl.when(pl.col("t_s").is_between(2_000, 2_019)).then(0.0).otherwise(pl.col("tps", "p95_ms")).name.keep())
+    return rows.with_columns(
+        pl.when(pl.col("t_s").is_between(2_000, 2_019)).then(0.0).otherwise(pl.col("tps", "p95_ms")).name.keep()
+    )
 
 
 def absurd(rows: pl.DataFrame) -> pl.DataFrame:
@@ -325,11 +364,14 @@ def outliers(rows: pl.DataFrame) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("change", "kind", "within"),
     [
-        # 1.1 % of the second half, by which a plain mean would move: half of that may be left. The loss is soft, and a stalled window says nothing of I/Os.
+        # 1.1 % of the second half, by which a plain mean would move: half of that may be left. The
+        # loss is soft, and a stalled window says nothing of I/Os.
         (zeroed, "stall", 0.006),
-        # A plain mean of the hour would move by 28 %: a thirtieth of that may be left, some of which processor time takes up where nobody measured it.
+        # A plain mean of the hour would move by 28 %: a thirtieth of that may be left, some of
+        # which processor time takes up where nobody measured it.
         (absurd, "outlier", 0.0093),
-        # 1.1 % more transactions, spread evenly: no loss can know that they were not delivered. 1.1 % and a quarter of a percent of the fit.
+        # 1.1 % more transactions, spread evenly: no loss can know that they were not delivered. 1.1
+        # % and a quarter of a percent of the fit.
         (outliers, "outlier", 0.0136),
     ],
 )
@@ -346,7 +388,9 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path):
     csv = path.with_name("run.csv")
     head, *rows = csv.read_text().splitlines()
     stamps = [1_534_327_200 + second + (3_600 if second > 1_500 else 0) for second in range(1, len(rows) + 1)]
-    csv.write_text("\n".join([f"{head},time", *(f"{row},{stamp}" for row, stamp in zip(rows, stamps, strict=True))]) + "\n")
+    csv.write_text(
+        "\n".join([f"{head},time", *(f"{row},{stamp}" for row, stamp in zip(rows, stamps, strict=True))]) + "\n"
+    )
     run = load_run(path)
     assert [finding.kind for finding in run.findings if finding.kind == "clock"] == ["clock"]
     assert run.series.equals(made("innodb").series)
@@ -363,15 +407,25 @@ def test_time_that_starts_over_is_refused(tmp_path):
 def test_the_same_runs_give_the_same_and_progress_is_told():
     seen: list[float] = []
     again = calibrate([made("myrocks")], name="mine", progress=seen.append)
-    assert again.database == found("myrocks").database and again.covariance == found("myrocks").covariance and again.name == "mine"
+    assert (
+        again.database == found("myrocks").database
+        and again.covariance == found("myrocks").covariance
+        and again.name == "mine"
+    )
     assert seen == sorted(seen) and seen[-1] == 1.0 and len(seen) >= 3
 
 
 def test_what_was_measured_is_kept():
     workload = found("innodb", "three")
-    assert workload.covered.cache_gib == (50.0, 50.0) and workload.covered.threads == (16, 72) and workload.covered.iops == (5_000, 20_000)
+    assert (
+        workload.covered.cache_gib == (50.0, 50.0)
+        and workload.covered.threads == (16, 72)
+        and workload.covered.iops == (5_000, 20_000)
+    )
     assert workload.covered.transactions == max(run["transactions"] for run in workload.runs)
-    assert len(workload.runs) == 3 and all(re.search(r"sha256 [0-9a-f]{64}$", run["files"]["sysbench"]) for run in workload.runs)
+    assert len(workload.runs) == 3 and all(
+        re.search(r"sha256 [0-9a-f]{64}$", run["files"]["sysbench"]) for run in workload.runs
+    )
 
 
 # --- published runs ---------------------------------------------------------------------------------------------------------
@@ -396,7 +450,9 @@ def errors(known: list[str], held: list[str]) -> dict[str, dict[str, float]]:
 
 
 def test_innodb_from_one_long_run():
-    """Means of the second half within 3.5 %, quarters, 5th and 95th percentiles within 8 %: the project's bars for single runs."""
+    """Means of the second half within 3.5 %, quarters, 5th and 95th percentiles within 8 %: the
+    project's bars for single runs.
+    """
     for name, error in errors(INNODB[:1], INNODB[1:]).items():
         assert abs(error["mean tps, second half"]) < 3.5, (name, error)
         assert all(abs(error[f"mean tps, quarter {i}"]) < 8 for i in (1, 2, 3, 4)), (name, error)

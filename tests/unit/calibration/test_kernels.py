@@ -1,4 +1,6 @@
-"""A calibration says the same whatever kernels the linear algebra takes: OpenBLAS chooses them by processor, and they round differently."""
+"""A calibration says the same whatever kernels the linear algebra takes: OpenBLAS chooses them by
+processor, and they round differently.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def on_openblas(package) -> bool:
 
 
 def calibrated(kernel: str, to: Path) -> subprocess.CompletedProcess:
-    """`headrace calibrate` of the example in a process of its own, since the kernel is chosen when the library is loaded."""
+    """`headrace calibrate` of the example in a process of its own, since the kernel is chosen when
+    the library is loaded.
+    """
     environment = {**os.environ, "OPENBLAS_CORETYPE": kernel, "OPENBLAS_VERBOSE": "2", "COLUMNS": "150"}
     command = [sys.executable, "-m", "headrace", "calibrate", str(RUN), "-o", str(to)]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=True)
@@ -37,24 +41,33 @@ def calibrated(kernel: str, to: Path) -> subprocess.CompletedProcess:
 def numbers(value: object, key: str = "") -> dict[str, float]:
     """Every number of a document, by its place."""
     if isinstance(value, dict):
-        return {place: number for name, item in value.items() for place, number in numbers(item, f"{key}.{name}").items()}
+        return {
+            place: number for name, item in value.items() for place, number in numbers(item, f"{key}.{name}").items()
+        }
     if isinstance(value, list):
-        return {place: number for index, item in enumerate(value) for place, number in numbers(item, f"{key}[{index}]").items()}
+        return {
+            place: number
+            for index, item in enumerate(value)
+            for place, number in numbers(item, f"{key}[{index}]").items()
+        }
     return {key: value} if isinstance(value, float) else {}
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="kernels of x86-64 are compared")
-@pytest.mark.skipif(not on_openblas(numpy) or not on_openblas(scipy), reason="numpy or scipy stands on another BLAS than OpenBLAS")
+@pytest.mark.skipif(
+    not on_openblas(numpy) or not on_openblas(scipy), reason="numpy or scipy stands on another BLAS than OpenBLAS"
+)
 def test_two_kernels_calibrate_alike(tmp_path):
     one, other = (calibrated(kernel, tmp_path / f"{kernel}.toml") for kernel in KERNELS)
     cores = [set(re.findall(r"^Core: (.+)$", done.stderr, re.MULTILINE)) for done in (one, other)]
     if not cores[0] or cores[0] & cores[1]:
         pytest.skip(f"OpenBLAS took the same kernels both times, or does not name them: {cores}")
-    assert one.stdout == other.stdout and "distinct pages transactions touch" in one.stdout
+    assert one.stdout == other.stdout and "distinct pages that transactions touch" in one.stdout
     first, second = (numbers(tomllib.loads((tmp_path / f"{kernel}.toml").read_text())) for kernel in KERNELS)
     assert first.keys() == second.keys()
     for place, number in first.items():
-        # Rounded to five digits, covariances (at most 0.7 squared here) to five decimals: one unit of the last where a number lies on an edge.
+        # Rounded to five digits, covariances (at most 0.7 squared here) to five decimals: one unit
+        # of the last where a number lies on an edge.
         tolerance = 1e-5 if place.startswith(".covariance") else 1e-4 * abs(number)
         assert abs(second[place] - number) <= 1.01 * tolerance, place
 
@@ -79,9 +92,13 @@ def test_a_fitted_value_is_stated_to_the_digits_its_spread_leaves(value, spread,
 
 
 def test_rounding_adds_little_to_the_spread():
-    """Between two and four digits the unit is at most half a standard deviation, and more than a twentieth of it: neither too coarse nor too fine."""
+    """Between two and four digits the unit is at most half a standard deviation, and more than a
+    twentieth of it: neither too coarse nor too fine.
+    """
     generator = numpy.random.default_rng(20261122)
-    for value, spread in zip(10.0 ** generator.uniform(-6, 9, 500), 10.0 ** generator.uniform(-2.5, -0.7, 500), strict=True):
+    for value, spread in zip(
+        10.0 ** generator.uniform(-6, 9, 500), 10.0 ** generator.uniform(-2.5, -0.7, 500), strict=True
+    ):
         text = fitted(value, spread)
         stated = float(text.replace(",", ""))
         # Half a unit of half a standard deviation; the stated value's own last binary digits.

@@ -1,4 +1,6 @@
-"""Runs of a lab and of live servers, calibrated: counted I/Os beside a machine that is sometimes too busy, credits that do not begin full, servers that say little."""
+"""Runs of a lab and of live servers, calibrated: counted I/Os beside a machine that is sometimes
+too busy, credits that do not begin full, servers that say little.
+"""
 
 from __future__ import annotations
 
@@ -10,38 +12,49 @@ import pytest
 from calibration_runs import LONG, WHERE, recorded, truth
 
 from headrace.calibration.from_runs import calibrate
-from headrace.calibration.observe import core_run
-from headrace.calibration.runs import Benchmark
+from headrace.calibration.observations import core_run
+from headrace.calibration.prior import prior
+from headrace.calibration.runs import BenchmarkLoad
 from headrace.calibration.score import compare_run
-from headrace.calibration.standard import standard
 from headrace.simulation.database import predict
 
 FASTER = "io1:1024:30000"
 
 
 def slowed(rows: pl.DataFrame) -> pl.DataFrame:
-    """From a third of the run on something beside the database (another process, say) takes a quarter of its pace; a transaction asks what it asked."""
+    """From a third of the run on something beside the database (another process, say) takes a
+    quarter of its pace; a transaction asks what it asked.
+    """
     pace = pl.when(pl.col("t_s") >= rows.height / 3).then(0.75).otherwise(1.0)
     return rows.with_columns(pl.col(name) * pace for name in ("tps", "iops", "mib_s"))
 
 
 @pytest.mark.parametrize("engine", ["innodb", "myrocks"])
 def test_a_machine_that_was_busy_does_not_change_what_a_transaction_asks(engine, tmp_path):
-    """I/Os were counted, so that a slow stretch is not taken for more of them: the storage is predicted as if nothing had been there."""
+    """I/Os were counted, so that a slow stretch is not taken for more of them: the storage is
+    predicted as if nothing had been there.
+    """
     run = recorded(tmp_path, truth(engine), iostat=True, change=slowed)
     workload = calibrate([run])
     for storage in (LONG, FASTER):
         ours, true = (predict(each, storage, seed=None, draws=0, **WHERE).summary for each in (workload, truth(engine)))
-        # At the cap as exactly as without the disturbance (3 %), and what is left of it in the tail of the windows around its beginning.
+        # At the cap as exactly as without the disturbance (3 %), and what is left of it in the tail
+        # of the windows around its beginning.
         assert ours["tps"] == pytest.approx(true["tps"], rel=0.05), storage
         # Taken for I/Os it would have been a quarter.
         assert abs(ours["tps"] / true["tps"] - 1) < 0.25 / 2
 
 
 def test_credits_begin_as_described(tmp_path):
-    """gp2:200 has a baseline of 600 IOPS and bursts to 3,000: a run that began without credits is not one that began with all of them."""
+    """gp2:200 has a baseline of 600 IOPS and bursts to 3,000: a run that began without credits is
+    not one that began with all of them.
+    """
     run = replace(recorded(tmp_path, truth("innodb"), "gp2:600", seconds=600), start_balance_percent=0.0)
-    assert core_run(run, 600, 5.0)["start_balance_percent"] == 0.0 and run.caps.iops == 1_800 and run.caps.iops_burst == 3_000
+    assert (
+        core_run(run, 600, 5.0)["start_balance_percent"] == 0.0
+        and run.caps.iops == 1_800
+        and run.caps.iops_burst == 3_000
+    )
     full = replace(run, start_balance_percent=None)
     empty_run, full_run = (compare_run(each, truth("innodb"), draws=0).prediction for each in (run, full))
     assert empty_run.rows["balance_percent"][0] < 1 < 99 < full_run.rows["balance_percent"][0]
@@ -63,8 +76,12 @@ def test_credits_begin_as_described(tmp_path):
         (None, None, {}, True, 3.0, 200.0),
     ],
 )
-def test_what_a_description_leaves_out_is_the_servers_default(tmp_path, flavor, version, settings, binlog, syncs, background):
-    benchmark = Benchmark("sysbench-oltp", 4, 1_000_000, 1.0, "oltp_read_write", "special", {"rand_spec_pct": 1.0, "rand_spec_res": 75.0})
+def test_what_a_description_leaves_out_is_the_servers_default(
+    tmp_path, flavor, version, settings, binlog, syncs, background
+):
+    benchmark = BenchmarkLoad(
+        "sysbench-oltp", 4, 1_000_000, 1.0, "oltp_read_write", "special", {"rand_spec_pct": 1.0, "rand_spec_res": 75.0}
+    )
     run = replace(
         recorded(tmp_path, truth("innodb"), seconds=200),
         benchmark=benchmark,
@@ -73,15 +90,17 @@ def test_what_a_description_leaves_out_is_the_servers_default(tmp_path, flavor, 
         settings=settings,
         as_of=date(2020, 1, 1),  # before 2019-04-19 a version that is not said is taken for a 5.7
     )
-    database = standard(run)
+    database = prior(run)
     assert (database["log"]["binlog_bytes_per_tx"] > 0) == binlog
     assert database["log"]["syncs_per_commit"] == syncs and database["writes"]["background_per_s"] == background
-    own = standard(replace(run, benchmark=Benchmark("own", data_gib=5.0)))
+    own = prior(replace(run, benchmark=BenchmarkLoad("own", data_gib=5.0)))
     assert (own["writes"]["background_per_s"] == 0.0) == (background == 0.0)
 
 
 def test_clients_that_were_told_are_not_called_unknown(tmp_path):
-    """16 clients on 20,000 IOPS are held by their own response time: one run tells it, and no note says otherwise."""
+    """16 clients on 20,000 IOPS are held by their own response time: one run tells it, and no note
+    says otherwise.
+    """
     held = calibrate([recorded(tmp_path / "held", truth("innodb"), threads=16)])
     row = next(row for row in held.parameters if row["name"] == "base_ms")
     assert (row["from"] == "the runs") == (not any("number of clients" in text for text in held.caveats))

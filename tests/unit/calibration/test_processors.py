@@ -1,4 +1,6 @@
-"""Processor time of a transaction, from how busy vmstat and iostat say the processors were; and what a workload keeps of where it was measured."""
+"""Processor time of a transaction, from how busy vmstat and iostat say the processors were; and
+what a workload keeps of where it was measured.
+"""
 
 import math
 import tomllib
@@ -10,10 +12,10 @@ from calibration_runs import LONG, record, truth
 import headrace
 from headrace.base import core
 from headrace.calibration.from_runs import calibrate
-from headrace.calibration.processors import SYSTEMATIC, processors
+from headrace.calibration.processor_time import SYSTEMATIC, processor_time
 from headrace.calibration.runs import load_run
 from headrace.errors import InputError
-from headrace.observe.run_files.processors import busy_shares
+from headrace.observe.run_files.disk import busy_shares
 from headrace.simulation.database import predict
 from headrace.workload import files
 from headrace.workload.parameters import CPU_SPREAD
@@ -22,7 +24,9 @@ VCPUS = 36  # of c5.9xlarge, on which the made runs are
 
 
 def busy_run(folder, cpu_ms: float, settings: str = "", engine: str = "innodb"):
-    """A made run with iostat beside it, whose processors are at work for `cpu_ms` a transaction; 55 % of that in user space."""
+    """A made run with iostat beside it, whose processors are at work for `cpu_ms` a transaction; 55
+    % of that in user space.
+    """
     path = record(folder, truth(engine), seconds=600, iostat=True, settings=settings)
     tps = [float(row.split(",")[2]) for row in (folder / "run.csv").read_text().splitlines()[1:]]
     first, *reports = (folder / "iostat.txt").read_text().split("\nDevice ")
@@ -43,12 +47,13 @@ def cpu_row(workload) -> dict:
 def test_processor_time_comes_from_the_run(tmp_path, cpu_ms):
     run = busy_run(tmp_path, cpu_ms)
     assert run.vcpus == VCPUS and run.series["busy_share"].null_count() == 0
-    told = processors([run])
+    told = processor_time([run])
     # Shares are printed to 0.01 %, of some 10 %: a thousandth.
     assert told.cpu_ms == pytest.approx(cpu_ms, rel=2e-3) and SYSTEMATIC <= told.spread < 1.1 * SYSTEMATIC
     workload = calibrate([run])
     row = cpu_row(workload)
-    # What was known before, 4.8 ms to 35 %, pulls by its weight: 0.15^2 / (0.15^2 + 0.35^2) = 0.155 of the way in logarithms, here of a factor of two; processors bind nothing.
+    # What was known before, 4.8 ms to 35 %, pulls by its weight: 0.15^2 / (0.15^2 + 0.35^2) = 0.155
+    # of the way in logarithms, here of a factor of two; processors bind nothing.
     assert row["value"] == pytest.approx(cpu_ms * (4.8 / cpu_ms) ** 0.155, rel=0.03)
     # 1 / sqrt(1 / 0.15^2 + 1 / 0.35^2) = 0.138.
     assert row["spread"] == pytest.approx(0.138, rel=0.05) and row["before"] == CPU_SPREAD and "made" in row["from"]
@@ -70,9 +75,10 @@ def test_without_a_figure_it_stays_the_standards_and_says_so(tmp_path):
 
 def test_fewer_processors_than_the_instances_may_be_said(tmp_path):
     whole, half = busy_run(tmp_path / "a", 4.0), busy_run(tmp_path / "b", 4.0, settings=f"vcpus = {VCPUS // 2}")
-    assert processors([half]).cpu_ms == pytest.approx(processors([whole]).cpu_ms / 2)
-    # Two that lie a factor of two apart know it no better than that: half of their distance, ln(2) / 2.
-    both = processors([whole, half])
+    assert processor_time([half]).cpu_ms == pytest.approx(processor_time([whole]).cpu_ms / 2)
+    # Two that lie a factor of two apart know it no better than that: half of their distance, ln(2)
+    # / 2.
+    both = processor_time([whole, half])
     assert both.spread > math.log(2) / 2 and both.runs == ("made", "made")
 
 
@@ -96,7 +102,8 @@ class _Text:
 
 
 def test_shares_are_what_is_neither_idle_nor_waiting():
-    assert shares(VMSTAT, "vmstat", 2) == pytest.approx([0.21, 1.0])  # the first, since boot, is left out
+    # the first, since boot, is left out
+    assert shares(VMSTAT, "vmstat", 2) == pytest.approx([0.21, 1.0])
     assert shares(VMSTAT, "vmstat", 3) == pytest.approx([0.18, 0.21, 1.0])  # a file without one
     assert shares(VMSTAT, "vmstat", 5) is None
     assert shares(VMSTAT.replace(" 60 40 ", " 60 90 "), "vmstat", 2) is None, "more than all"

@@ -1,4 +1,6 @@
-"""Run descriptions: what loads, what it means, and that disk, status and benchmark stand on one time axis."""
+"""Run descriptions: what loads, what it means, and that disk, status and benchmark stand on one
+time axis.
+"""
 
 import importlib.util
 import math
@@ -11,9 +13,10 @@ import pytest
 from places import ROOT
 
 from headrace.calibration.runs import SERIES_COLUMNS, describe, load_run
-from headrace.calibration.runs.description import FILES_KEYS, KEYS
-from headrace.observe.run_files.align import Steps, onto
+from headrace.calibration.runs.description import FilesTable, RunFile
+from headrace.observe.run_files.align import onto
 from headrace.observe.run_files.status import LEVELS, RATES
+from headrace.observe.series import TimeSeries
 from headrace.observe.settings import SETTINGS
 
 DATA = places.DATA / "runs"
@@ -24,7 +27,9 @@ spec.loader.exec_module(make)
 
 
 def write(folder, toml=make.RUN_TOML, **files):
-    """A run in a folder: the sample's files, others by keyword (name without suffix), and the path of its description."""
+    """A run in a folder: the sample's files, others by keyword (name without suffix), and the path
+    of its description.
+    """
     texts = {name: text() for name, text in make.FILES.items()} | {f"{name}.txt": text for name, text in files.items()}
     for name, text in texts.items():
         (folder / name).write_text(text)
@@ -47,7 +52,11 @@ def test_samples_are_what_the_script_makes():
 def test_the_sample():
     run = load_run(DATA / "run.toml")
     assert dict(run.series.schema) == SERIES_COLUMNS and run.series.height == 180
-    assert run.series["t_s"].to_list() == [float(second) for second in range(180)] and run.interval_s == 1.0 and run.span_s == 180.0
+    assert (
+        run.series["t_s"].to_list() == [float(second) for second in range(180)]
+        and run.interval_s == 1.0
+        and run.span_s == 180.0
+    )
     assert run.series["tps"].to_list() == [make.tps_of(second) for second in range(180)]
     assert (run.engine, run.storage, run.threads, run.start, run.cache_gib) == ("innodb", "gp2:1000", 8, "cold", 4.0)
     assert run.benchmark.data_gib == pytest.approx(26e9 / 2**30) and run.benchmark.parameters == {
@@ -71,7 +80,9 @@ def test_disk_figures_lie_on_the_benchmarks_rows():
 
 
 def test_clock_moves_the_disk_file(tmp_path):
-    late = load_run(write(tmp_path, only("sysbench", "iostat", clock=True, device='"nvme1n1"'), iostat=make.iostat(late_s=20)))
+    late = load_run(
+        write(tmp_path, only("sysbench", "iostat", clock=True, device='"nvme1n1"'), iostat=make.iostat(late_s=20))
+    )
     plain = load_run(DATA / "run.toml")
     assert late.series["read_iops"][:20].null_count() == 20
     assert late.series["read_iops"][20:].to_list() == plain.series["read_iops"][:160].to_list()
@@ -80,7 +91,9 @@ def test_clock_moves_the_disk_file(tmp_path):
 
 @pytest.mark.parametrize("shift", [0, 7, -11])
 def test_without_clocks_correlation_finds_the_lag(tmp_path, shift):
-    """vmstat started `shift` s after the benchmark (its file is that much shorter); moved only when that is clear."""
+    """vmstat started `shift` s after the benchmark (its file is that much shorter); moved only when
+    that is clear.
+    """
     toml = only("sysbench", "vmstat", vmstat_interval_s=1)
     text = make.vmstat(shift) if shift >= 0 else make.vmstat(0).replace("\n", "\n" + _idle_lines(-shift), 3)
     run = load_run(write(tmp_path, toml, vmstat=text if shift >= 0 else _early(-shift)))
@@ -96,8 +109,14 @@ def _idle_lines(count):
 
 
 def _early(seconds):
-    """vmstat started before the benchmark: idle lines after the line since boot, headers only at the top."""
-    lines = [line for index, line in enumerate(make.vmstat().splitlines(keepends=True)) if index < 2 or line.startswith(" 0 ")]
+    """vmstat started before the benchmark: idle lines after the line since boot, headers only at
+    the top.
+    """
+    lines = [
+        line
+        for index, line in enumerate(make.vmstat().splitlines(keepends=True))
+        if index < 2 or line.startswith(" 0 ")
+    ]
     return "".join(lines[:3]) + _idle_lines(seconds) + "".join(lines[3:])
 
 
@@ -134,17 +153,25 @@ def test_status_in_every_form_gives_the_same(tmp_path, form):
         )
     )
     status = run.status
-    assert status.height == 36 and status["duration_s"].to_list() == [5.0] * 36 and status["t_s"].to_list() == [5.0 * k for k in range(36)]
+    assert (
+        status.height == 36
+        and status["duration_s"].to_list() == [5.0] * 36
+        and status["t_s"].to_list() == [5.0 * k for k in range(36)]
+    )
     commits = [(b["Com_commit"] - a["Com_commit"]) / 5 for a, b in zip(samples, samples[1:], strict=False)]
     assert status["com_commit_per_s"].to_list() == pytest.approx(commits)
-    assert status["innodb_buffer_pool_pages_free"].to_list() == [sample["Innodb_buffer_pool_pages_free"] for sample in samples[1:]]
+    assert status["innodb_buffer_pool_pages_free"].to_list() == [
+        sample["Innodb_buffer_pool_pages_free"] for sample in samples[1:]
+    ]
     assert status["innodb_checkpoint_age"].to_list() == [sample["Innodb_checkpoint_age"] for sample in samples[1:]]
     assert any("differences" in finding.text for finding in run.findings) == (form == "relative")
 
 
 def test_status_of_differences_only_has_no_levels(tmp_path):
     samples = make.differences(make.status_samples())[1:]
-    run = load_run(write(tmp_path, only("sysbench", "status", status_relative="true"), status=make.status_table(samples)))
+    run = load_run(
+        write(tmp_path, only("sysbench", "status", status_relative="true"), status=make.status_table(samples))
+    )
     assert "com_commit_per_s" in run.status.columns and not set(LEVELS) & set(run.status.columns)
     assert any("levels" in finding.text for finding in run.found("status"))
 
@@ -165,7 +192,11 @@ def test_raw_csv_old_and_mapped_say_the_same(tmp_path):
     plain = load_run(write(tmp_path, only("sysbench"))).series
     mapped = make.csv_text().replace("t_s,threads,tps,qps,lat_p95_ms", "sec;thr;TPS;QPS;P".replace(";", ","))
     names = '{ t_s = "sec", threads = "thr", tps = "TPS", qps = "QPS", lat_p95_ms = "P" }'
-    for text, extra in ((make.csv_text(), {}), (mapped, {"columns": names}), (mapped.replace(",", ";"), {"columns": names})):
+    for text, extra in (
+        (make.csv_text(), {}),
+        (mapped, {"columns": names}),
+        (mapped.replace(",", ";"), {"columns": names}),
+    ):
         assert load_run(write(tmp_path, only("sysbench", **extra), sysbench=text)).series.equals(plain)
     old = load_run(write(tmp_path, only("sysbench"), sysbench=make.sysbench_05())).series
     assert old["tps"].equals(plain["tps"]) and old["p95_ms"].equals(plain["p95_ms"])
@@ -174,7 +205,9 @@ def test_raw_csv_old_and_mapped_say_the_same(tmp_path):
 def test_columns_that_are_not_there_are_null(tmp_path):
     text = "tps\n" + "".join(f"{make.tps_of(second)}\n" for second in range(180))
     run = load_run(write(tmp_path, only("sysbench", interval_s=1), sysbench=text))
-    assert run.series["qps"].null_count() == run.series["p95_ms"].null_count() == 180 and run.series["threads"].unique().to_list() == [8]
+    assert run.series["qps"].null_count() == run.series["p95_ms"].null_count() == 180 and run.series[
+        "threads"
+    ].unique().to_list() == [8]
 
 
 def test_other_percentile_is_not_taken_for_p95(tmp_path):
@@ -192,8 +225,12 @@ def test_times_in_front_of_sysbench_lines_are_its_clock(tmp_path):
 
 
 def test_means_over_other_intervals():
-    steps = Steps([0.0, 2.0, 10.0], [2.0, 2.0, 2.0], {"a": [1.0, 3.0, None], "b": [0.0, 4.0, 8.0]})
-    assert onto(steps, 1.0, [0.0, 2.0, 4.0, 11.0], [2.0, 2.0, 4.0, 2.0]) == {"a": [1.0, 2.0, None, None], "b": [0.0, 2.0, None, 8.0]}
+    series = TimeSeries("made", "", [0.0, 2.0, 10.0], [2.0, 2.0, 2.0], {"a": [1.0, 3.0, None], "b": [0.0, 4.0, 8.0]})
+    assert series.longest_gap() == (2, 6.0)
+    assert onto(series, 1.0, [0.0, 2.0, 4.0, 11.0], [2.0, 2.0, 4.0, 2.0]) == {
+        "a": [1.0, 2.0, None, None],
+        "b": [0.0, 2.0, None, 8.0],
+    }
 
 
 def test_gb_and_gib_and_as_of_as_text(tmp_path):
@@ -273,7 +310,12 @@ def test_cold_and_warm_from_reads_and_from_free_pages(tmp_path):
 def test_what_cannot_be_told_is_said(tmp_path):
     toml = only("sysbench").replace("gp2:1000", "gp2:500")
     assert "burst credits" in load_run(write(tmp_path, toml)).found("start")[0].text
-    toml = only("sysbench").replace("gp2:1000", "io1:1024:30000").replace('instance = "m5.2xlarge"\n', "").replace("2018", "2018")
+    toml = (
+        only("sysbench")
+        .replace("gp2:1000", "io1:1024:30000")
+        .replace('instance = "m5.2xlarge"\n', "")
+        .replace("2018", "2018")
+    )
     slow = "t_s,tps\n" + "".join(f"{second + 1},30\n" for second in range(180))
     assert "need not be at their cap" in load_run(write(tmp_path, toml, sysbench=slow)).found("start")[0].text
 
@@ -292,11 +334,19 @@ def test_described_in_words():
 
 def test_reference_has_every_key_and_its_example_is_read(tmp_path):
     page = (ROOT / "docs/reference/run-description.md").read_text()
-    for name in (*KEYS, *FILES_KEYS, *SETTINGS, *RATES, *LEVELS, *SERIES_COLUMNS):
+    for name in (
+        *RunFile.__struct_fields__,
+        *FilesTable.__struct_fields__,
+        *SETTINGS,
+        *RATES,
+        *LEVELS,
+        *SERIES_COLUMNS,
+    ):
         assert f"`{name}`" in page, f"{name} is not in the reference"
-    kinds = set(
-        re.findall(r'Finding\(\s*"(\w+)"', "".join(path.read_text() for path in (ROOT / "python/headrace/calibration/runs").glob("*.py")))
-    )
+    readers = [
+        path for folder in ("calibration/runs", "observe") for path in (ROOT / "python/headrace" / folder).rglob("*.py")
+    ]
+    kinds = set(re.findall(r'RunFinding\(\s*"(\w+)"', "".join(path.read_text() for path in readers)))
     assert len(kinds) > 12
     for kind in kinds:
         assert f"| `{kind}` |" in page, f"findings of kind {kind} are not in the reference"
@@ -311,7 +361,9 @@ def test_reference_has_every_key_and_its_example_is_read(tmp_path):
 
 # --- published runs ---------------------------------------------------------------------------------------------------
 
-published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published calibration runs are not beside the repository")
+published = pytest.mark.skipif(
+    not PUBLISHED.is_dir(), reason="the published calibration runs are not beside the repository"
+)
 
 
 def published_toml(csv_path):

@@ -1,4 +1,6 @@
-"""Bad run descriptions and bad files: refused with value, rule, source and hint, or found and said; never a traceback."""
+"""Bad run descriptions and bad files: refused with value, rule, source and hint, or found and said;
+never a traceback.
+"""
 
 import random
 import re
@@ -85,7 +87,11 @@ WRONG = [
     ('sysbench = "sysbench.txt"', 'transactions = ["com_commit"]\ninterval_s = 1', "files.interval_s.*there is none"),
     ('sysbench = "sysbench.txt"', 'transactions = ["com_comit"]', "Did you mean com_commit"),
     ('sysbench = "sysbench.txt"', 'transactions = "com_commit"', "a list of counters"),
-    ('sysbench = "sysbench.txt"', 'sysbench = "sysbench.txt"\ntransactions = ["com_commit"]', "the benchmark's reports say"),
+    (
+        'sysbench = "sysbench.txt"',
+        'sysbench = "sysbench.txt"\ntransactions = ["com_commit"]',
+        "the benchmark's reports say",
+    ),
     ('sysbench = "sysbench.txt"', 'sysbench = "sysbench.txt"\ndisk = "absent.csv"', "no such file"),
     ('sysbench = "sysbench.txt"', 'sysbench = "sysbench.txt"\ndisk = "sysbench.txt"', "no column time"),
     ("seconds = 180", "seconds = 180\np95_ms = 0", "must be 1e-06"),
@@ -94,7 +100,7 @@ WRONG = [
     ('sysbench = "sysbench.txt"', "sysbench = 5", "must be the path"),
     ('sysbench = "sysbench.txt"', 'sysbench = "a\\u0000b"', "must be the path"),
     ('device = "nvme1n1"', 'device = "nvme7n1"', "There are: nvme1n1"),
-    ('device = "nvme1n1"', 'device = "nvme1n1+"', "beside a \\+"),
+    ('device = "nvme1n1"', 'device = "nvme1n1+"', "next to a \\+"),
     ('iostat = "iostat.txt"\n', "", "there is none"),
     ("clock_start = 2018-08-15T10:00:00", 'clock_start = "noon"', "date and time"),
     ("clock_start = 2018-08-15T10:00:00", "clock_start = 2018-08-16T10:00:00", "lie in the same time"),
@@ -112,7 +118,11 @@ def test_wrong_descriptions(tmp_path, old, new, words):
 
 
 def test_a_run_needs_reports_or_samples(tmp_path):
-    refused(tmp_path, "files.sysbench is missing", TOML.replace('sysbench = "sysbench.txt"', "").replace('status = "status.txt"', ""))
+    refused(
+        tmp_path,
+        "files.sysbench is missing",
+        TOML.replace('sysbench = "sysbench.txt"', "").replace('status = "status.txt"', ""),
+    )
 
 
 def test_engines_and_flavors_that_do_not_go_together(tmp_path):
@@ -121,7 +131,12 @@ def test_engines_and_flavors_that_do_not_go_together(tmp_path):
     refused(tmp_path, "Oracle's MySQL has no MyRocks", rocks.replace('"percona"', '"mysql"'))
     refused(tmp_path, "no MyRocks for 5.5", rocks.replace('"5.7.22"', '"5.5.60"'))
     refused(tmp_path, "since 10.2", rocks.replace('"5.7.22"\nflavor = "percona"', '"10.1.9-MariaDB"'))
-    for version, flavor in (("8.0.36", "percona"), ("9.7.0", None), ("10.11.6-MariaDB-log", None), ("12.0.2", "mariadb")):
+    for version, flavor in (
+        ("8.0.36", "percona"),
+        ("9.7.0", None),
+        ("10.11.6-MariaDB-log", None),
+        ("12.0.2", "mariadb"),
+    ):
         line = f'engine_version = "{version}"' + (f'\nflavor = "{flavor}"' if flavor else "")
         run = load_run(write(tmp_path, re.sub(r'engine_version = .*\nflavor = "percona"', line, rocks)))
         assert run.engine_version == version and run.flavor == (flavor or ("mariadb" if version[:2] == "10" else None))
@@ -147,7 +162,12 @@ def test_what_is_no_toml(tmp_path):
 
 
 def test_a_day_after_the_catalog_is_said(tmp_path):
-    run = load_run(write(tmp_path, TOML.replace("2018-08-15\n", "2090-01-01\n").replace('iostat = "iostat.txt"\ndevice = "nvme1n1"\n', "")))
+    run = load_run(
+        write(
+            tmp_path,
+            TOML.replace("2018-08-15\n", "2090-01-01\n").replace('iostat = "iostat.txt"\ndevice = "nvme1n1"\n', ""),
+        )
+    )
     assert "later than the catalog" in run.found("as_of")[0].text
 
 
@@ -165,13 +185,20 @@ def row(second):
 def csv_refused(folder, old, new, words, line=None):
     text = make.csv_text()
     assert old in text
-    return refused(folder, words, only("sysbench").replace("seconds = 180\n", ""), line, sysbench=text.replace(old, new, 1))
+    return refused(
+        folder, words, only("sysbench").replace("seconds = 180\n", ""), line, sysbench=text.replace(old, new, 1)
+    )
 
 
 @pytest.mark.parametrize("what", ["", " \n\n"])
 def test_empty_files(tmp_path, what):
     for key in ("sysbench", "iostat", "vmstat", "status"):
-        refused(tmp_path, f"{key}.txt: the file is empty|the file is empty", only(*dict.fromkeys(("sysbench", key))), **{key: what})
+        refused(
+            tmp_path,
+            f"{key}.txt: the file is empty|the file is empty",
+            only(*dict.fromkeys(("sysbench", key))),
+            **{key: what},
+        )
 
 
 def test_files_of_other_tools_are_named(tmp_path):
@@ -182,7 +209,12 @@ def test_files_of_other_tools_are_named(tmp_path):
     refused(tmp_path, "looks like sysbench", only("sysbench", "vmstat"), vmstat=make.sysbench_10())
     refused(tmp_path, "looks like iostat", only("sysbench", "status"), status=make.iostat())
     refused(tmp_path, "no tool known", only("sysbench", "iostat"), iostat="hello\nworld\n")
-    refused(tmp_path, "no report of sysbench", only("sysbench"), sysbench="sysbench 1.0.20 (using LuaJIT)\n\nThreads started!\n")
+    refused(
+        tmp_path,
+        "no report of sysbench",
+        only("sysbench"),
+        sysbench="sysbench 1.0.20 (using LuaJIT)\n\nThreads started!\n",
+    )
     refused(tmp_path, "no column tps", only("sysbench"), sysbench="a,b\n1,2\n3,4\n")
 
 
@@ -215,8 +247,12 @@ def test_time_that_repeats_turns_back_or_starts_over(tmp_path):
     refused(tmp_path, "started again|second summary", only("sysbench"), sysbench=text + text)
     csv_refused(tmp_path, row(61), "60.2,8,200,4000,80", "the others are 1 s apart")
     csv_refused(tmp_path, row(180), "900,8,200,4000,80", "jumps forward by 721 s", 181)
-    run = load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text().replace(row(60), row(60) + "\n" + row(60))))
-    assert run.series.height == 180 and "twice" in run.found("duplicate")[0].text and run.found("duplicate")[0].t_s == 60.0
+    run = load_run(
+        write(tmp_path, only("sysbench"), sysbench=make.csv_text().replace(row(60), row(60) + "\n" + row(60)))
+    )
+    assert (
+        run.series.height == 180 and "twice" in run.found("duplicate")[0].text and run.found("duplicate")[0].t_s == 60.0
+    )
 
 
 def test_gaps_are_found_not_filled(tmp_path):
@@ -230,7 +266,9 @@ def test_cut_off_last_line(tmp_path):
     for text in (make.csv_text()[:-17], make.sysbench_10().split("SQL")[0][:-30]):
         run = load_run(write(tmp_path, only("sysbench"), sysbench=text))
         assert run.series.height == 179 and run.found("cut")
-    assert "last figure" in load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text()[:-1])).found("cut")[0].text
+    assert (
+        "last figure" in load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text()[:-1])).found("cut")[0].text
+    )
     lines = make.sysbench_10().split("\n")
     lines[50] = lines[50][:40]
     refused(tmp_path, "not a whole report", only("sysbench"), 51, sysbench="\n".join(lines))
@@ -253,7 +291,8 @@ def test_littles_law(tmp_path):
             cells[column] = str(float(cells[column]) * factor)
         return make.csv_text().split("\n")[0] + "\n" + "\n".join(",".join(cells) for cells in rows) + "\n"
 
-    # p95 is twice the mean in the sample: 20 times the mean is at a factor of 10, a third of it at one of 1/6.
+    # p95 is twice the mean in the sample: 20 times the mean is at a factor of 10, a third of it at
+    # one of 1/6.
     for factor, words in ((9, None), (11, "Markov"), (1 / 5, None), (1 / 7, "waited for something else")):
         if words:
             refused(tmp_path, words, only("sysbench"), sysbench=scaled(factor, 4))
@@ -280,7 +319,8 @@ def test_more_than_the_storage_gives(tmp_path):
             assert bool(load_run(write(tmp_path, toml)).found("storage")) == bool(words)
     slow = TOML.replace("gp2:1000", "st1:500").replace("m5.2xlarge", "m5.2xlarge")
     refused(tmp_path, "gives at most", slow)
-    # vmstat sees all disks, so only twice as much is a contradiction: 52 MiB/s beside sc1's 80 x 0.5 TiB = 40 is said.
+    # vmstat sees all disks, so only twice as much is a contradiction: 52 MiB/s beside sc1's 80 x
+    # 0.5 TiB = 40 is said.
     run = load_run(write(tmp_path, only("sysbench", "vmstat").replace("gp2:1000", "sc1:500")))
     assert run.found("storage")
 
@@ -301,7 +341,9 @@ def test_disk_files_that_do_not_fit_the_run(tmp_path):
 
 def test_iostat_and_vmstat_together(tmp_path):
     run = load_run(write(tmp_path, only("sysbench", "iostat", "vmstat", device='"nvme1n1"')))
-    assert run.series["read_iops"].count() == 180 and any("figures are iostat's" in finding.text for finding in run.found("disk"))
+    assert run.series["read_iops"].count() == 180 and any(
+        "figures are iostat's" in finding.text for finding in run.found("disk")
+    )
     small = re.sub(r"0    0 (\d+)\d (\d+)\d ", r"0    0 \1 \2 ", make.vmstat())
     run = load_run(write(tmp_path, only("sysbench", "iostat", "vmstat", device='"nvme1n1"'), vmstat=small))
     assert any("not of one host" in finding.text for finding in run.found("disk"))
@@ -316,10 +358,18 @@ def test_status_that_contradicts(tmp_path):
     refused(tmp_path, "counters of innodb only", rocks)
     run = load_run(write(tmp_path, rocks, status=make.status_table(make.status_samples(engine="myrocks"))))
     assert run.status["rocksdb_flush_write_bytes_per_s"].count() == 36
-    text = "".join(f"{name}\t{value}\n" for s in make.status_samples(engine="myrocks") for name, value in s.items() if "nnodb" not in name)
+    text = "".join(
+        f"{name}\t{value}\n"
+        for s in make.status_samples(engine="myrocks")
+        for name, value in s.items()
+        if "nnodb" not in name
+    )
     refused(tmp_path, "counters of rocksdb only", only("sysbench", "status"), status=text)
     busy = [sample | {"Com_commit": 3 * sample["Com_commit"]} for sample in make.status_samples()]
-    assert any("other clients" in finding.text for finding in load_run(write(tmp_path, TOML, status=make.status_table(busy))).findings)
+    assert any(
+        "other clients" in finding.text
+        for finding in load_run(write(tmp_path, TOML, status=make.status_table(busy))).findings
+    )
 
 
 def test_status_damaged(tmp_path):
@@ -406,7 +456,9 @@ def mutate(rng, text):
             case 5 | 6:
                 words = re.findall(r"[\w.]+", lines[line])
                 if words:
-                    lines[line] = lines[line].replace(rng.choice(words), rng.choice((*TOKENS, *words, "7", "0.001", "5e3")), 1)
+                    lines[line] = lines[line].replace(
+                        rng.choice(words), rng.choice((*TOKENS, *words, "7", "0.001", "5e3")), 1
+                    )
                 text = "\n".join(lines)
             case 7:
                 lines[line : line + rng.randint(1, 40)] = rng.choice(([], lines[line : line + 1] * 2))
@@ -461,7 +513,9 @@ def test_damaged_files_load_or_are_refused(tmp_path, name):
     toml = TOML if key in ("run.toml", "iostat", "status") else only(*dict.fromkeys(("sysbench", key)))
     path = write(tmp_path, toml)
 
-    @settings(max_examples=120, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=120, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     @given(st.integers(0, 2**32))
     def run(seed):
         note(f"file {name}, seed {seed}")
@@ -476,8 +530,14 @@ def test_damaged_files_load_or_are_refused(tmp_path, name):
 def test_random_bytes_load_or_are_refused(tmp_path, key):
     path = write(tmp_path, only(*dict.fromkeys(("sysbench", key))) if key != "run.toml" else TOML)
 
-    @settings(max_examples=100, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.one_of(st.binary(max_size=400), st.text(max_size=400).map(lambda text: text.encode("utf-8", "surrogatepass"))))
+    @settings(
+        max_examples=100, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(
+        st.one_of(
+            st.binary(max_size=400), st.text(max_size=400).map(lambda text: text.encode("utf-8", "surrogatepass"))
+        )
+    )
     def run(content):
         (path if key == "run.toml" else tmp_path / f"{key}.txt").write_bytes(content)
         survives(path)
@@ -498,8 +558,13 @@ def test_damaged_published_runs_load_or_are_refused(tmp_path):
         path = rng.choice(list(originals))
         beside = path.with_name(f"{path.stem}.vmstat.txt")
         lines = rng.randint(20, 600)
-        texts = {path: "".join(originals[path].splitlines(keepends=True)[:lines]), beside: "".join(beside.open().readlines()[: lines + 2])}
-        toml = published_toml(path).replace("seconds = 3600", "").replace(str(path), "a.csv").replace(str(beside), "b.txt")
+        texts = {
+            path: "".join(originals[path].splitlines(keepends=True)[:lines]),
+            beside: "".join(beside.open().readlines()[: lines + 2]),
+        }
+        toml = (
+            published_toml(path).replace("seconds = 3600", "").replace(str(path), "a.csv").replace(str(beside), "b.txt")
+        )
         (tmp_path / "run.toml").write_text(toml + "\n")
         for name, (original, text) in zip(("a.csv", "b.txt"), texts.items(), strict=True):
             (tmp_path / name).write_text(mutate(rng, text) if rng.random() < 0.7 or original == path else text)
@@ -512,6 +577,6 @@ def test_nothing_is_written(tmp_path):
     path = write(tmp_path)
     before = sorted(tmp_path.iterdir())
     load_run(path)
-    assert sorted(tmp_path.iterdir()) == before and sorted(file.name for file in DATA.iterdir() if file.is_file()) == sorted(
-        [*make.FILES, "make_runs.py"]
-    )
+    assert sorted(tmp_path.iterdir()) == before and sorted(
+        file.name for file in DATA.iterdir() if file.is_file()
+    ) == sorted([*make.FILES, "make_runs.py"])

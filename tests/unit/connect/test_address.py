@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import json
 import os
 import pickle
@@ -12,12 +13,24 @@ import tempfile
 import threading
 from pathlib import Path
 
+import pymysql
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.connect import Address, Secret, connect, parse_address, write_client_file
 from headrace.connect.address import PASSWORD_VARIABLE
+from headrace.connect.connection import (
+    BLOCKED,
+    DENIED,
+    DENIED_DATABASE,
+    EXPIRED,
+    FULL,
+    PLUGIN,
+    PRIVATE,
+    SHUTTING_DOWN,
+    UNKNOWN_DATABASE,
+)
 from headrace.connect.option_files import quoted, read_client
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -35,7 +48,10 @@ def test_what_an_address_says():
         "w", "db.example", 3307, None, "shop", None, "REQUIRED"
     )
     assert parse_address("mysql://w@[::1]:3307").host == "::1"
-    assert parse_address("mysql://w%40x@10.0.0.1/a%2Fb".replace("a%2Fb", "a%20b")).label == "mysql://w%40x@10.0.0.1:3306/a%20b"
+    assert (
+        parse_address("mysql://w%40x@10.0.0.1/a%2Fb".replace("a%2Fb", "a%20b")).label
+        == "mysql://w%40x@10.0.0.1:3306/a%20b"
+    )
     local = parse_address("mysql://w@/shop?socket=/run/mysqld/mysqld.sock")
     assert (local.host, local.port, local.socket, local.database) == (None, None, "/run/mysqld/mysqld.sock", "shop")
     assert local.with_database("other").label == "mysql://w@/other?socket=/run/mysqld/mysqld.sock"
@@ -49,7 +65,12 @@ NAMES = st.text(
 )
 
 
-@given(user=NAMES, database=st.none() | NAMES, host=st.sampled_from(["db", "10.1.2.3", "::1", "a-b.example"]), port=st.integers(1, 65_535))
+@given(
+    user=NAMES,
+    database=st.none() | NAMES,
+    host=st.sampled_from(["db", "10.1.2.3", "::1", "a-b.example"]),
+    port=st.integers(1, 65_535),
+)
 def test_a_label_reads_back(user, database, host, port):
     address = Address(user, host, port, None, database)
     assert parse_address(address.label) == address
@@ -76,7 +97,7 @@ WRONG = [
     ("mysql://w@db/?ssl-mode=maybe", "must be one of DISABLED"),
     ("mysql://w@db/?ssl-mode=VERIFY_CA", "needs the CA"),
     ("mysql://w@db/?ssl-ca=/nonexistent.pem", "names no file"),
-    ("mysql://w@db/?ssl-mode=REQUIRED&ssl-ca=/etc/hostname", "not looked at"),
+    ("mysql://w@db/?ssl-mode=REQUIRED&ssl-ca=/etc/hostname", "is not used with"),
     ("mysql://w@db/?charset=utf8", "must be one of socket"),
     ("mysql://w@db/?ssl-mode", "KEY=VALUE"),
     ("mysql://w@db/?ssl-mode=REQUIRED&ssl-mode=DISABLED", "needs one value"),
@@ -199,11 +220,27 @@ def test_client_files_are_for_their_owner_alone(tmp_path):
 def test_a_secret_stays_one():
     secret = Secret(PASSWORD)
     address = Address("w", "db", 3306, password=secret)
-    shown = [repr(secret), str(secret), f"{secret}", f"{secret:>10}", f"{secret!r}", repr(address), str(address), address.label]
-    shown += [repr(copy.deepcopy(address)), repr(dataclasses.asdict(address)), repr(dataclasses.replace(address, port=1)), "%s" % secret]  # noqa: UP031
+    shown = [
+        repr(secret),
+        str(secret),
+        f"{secret}",
+        f"{secret:>10}",
+        f"{secret!r}",
+        repr(address),
+        str(address),
+        address.label,
+    ]
+    shown += [
+        repr(copy.deepcopy(address)),
+        repr(dataclasses.asdict(address)),
+        repr(dataclasses.replace(address, port=1)),
+        "%s" % secret,  # noqa: UP031
+    ]
     assert not any(PASSWORD in text for text in shown)
     assert secret.reveal() == PASSWORD and copy.deepcopy(address).password.reveal() == PASSWORD
-    assert secret == Secret(PASSWORD) and secret != Secret("x") and secret != PASSWORD and bool(secret) and not Secret("")
+    assert (
+        secret == Secret(PASSWORD) and secret != Secret("x") and secret != PASSWORD and bool(secret) and not Secret("")
+    )
     for turn in (pickle.dumps, json.dumps):
         with pytest.raises(TypeError):
             turn(secret)
@@ -256,7 +293,8 @@ def packet(content: bytes, sequence: int = 0) -> bytes:
         (b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "does not answer like a MySQL server"),
         (packet(b"\x0a" + GREETING[:9]), "does not answer like a MySQL server"),
         (packet(b""), "does not answer like a MySQL server"),
-        (packet(b"\x05\0\0\0\x0b\x08\x05\x1a\0"), "does not answer like a MySQL server"),  # the X protocol's notice
+        # the X protocol's notice
+        (packet(b"\x05\0\0\0\x0b\x08\x05\x1a\0"), "does not answer like a MySQL server"),
         (packet(b"\xff\x10\x04Too many connections"), "takes no more connections"),
         (packet(b"\xff\x6a\x04Host '127.0.0.1' is not allowed to connect to this server"), "does not let this host in"),
         (packet(b"\xff\x69\x04Host is blocked"), "blocks this host"),
@@ -277,8 +315,21 @@ def test_a_server_without_tls_gets_no_password_when_tls_is_asked_for():
     heard = []
     listener = socket.create_server(("127.0.0.1", 0))
     capabilities = 0xFFFF_F7FF & ~0x0000_0800
-    greeting = b"\x0a8.0.0\0" + b"\x01\0\0\0" + b"12345678\0" + (capabilities & 0xFFFF).to_bytes(2, "little") + b"\x21" + b"\x02\0"
-    greeting += (capabilities >> 16).to_bytes(2, "little") + b"\x15" + b"\0" * 10 + b"123456789012\0" + b"mysql_clear_password\0"
+    greeting = (
+        b"\x0a8.0.0\0"
+        + b"\x01\0\0\0"
+        + b"12345678\0"
+        + (capabilities & 0xFFFF).to_bytes(2, "little")
+        + b"\x21"
+        + b"\x02\0"
+    )
+    greeting += (
+        (capabilities >> 16).to_bytes(2, "little")
+        + b"\x15"
+        + b"\0" * 10
+        + b"123456789012\0"
+        + b"mysql_clear_password\0"
+    )
 
     def serve():
         talk, _ = listener.accept()
@@ -289,7 +340,10 @@ def test_a_server_without_tls_gets_no_password_when_tls_is_asked_for():
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     with listener, pytest.raises(InputError, match="offers no TLS"):
-        connect(Address("w", "127.0.0.1", listener.getsockname()[1], password=Secret(PASSWORD), ssl_mode="REQUIRED"), timeout_s=2)
+        connect(
+            Address("w", "127.0.0.1", listener.getsockname()[1], password=Secret(PASSWORD), ssl_mode="REQUIRED"),
+            timeout_s=2,
+        )
     thread.join(5)
     assert heard == [b""]
 
@@ -298,8 +352,21 @@ def test_a_server_that_asks_for_the_password_in_clear_does_not_get_it():
     heard = []
     listener = socket.create_server(("127.0.0.1", 0))
     capabilities = 0xFFFF_F7FF
-    greeting = b"\x0a8.0.0\0" + b"\x01\0\0\0" + b"12345678\0" + (capabilities & 0xFFFF).to_bytes(2, "little") + b"\x21" + b"\x02\0"
-    greeting += (capabilities >> 16).to_bytes(2, "little") + b"\x15" + b"\0" * 10 + b"123456789012\0" + b"mysql_native_password\0"
+    greeting = (
+        b"\x0a8.0.0\0"
+        + b"\x01\0\0\0"
+        + b"12345678\0"
+        + (capabilities & 0xFFFF).to_bytes(2, "little")
+        + b"\x21"
+        + b"\x02\0"
+    )
+    greeting += (
+        (capabilities >> 16).to_bytes(2, "little")
+        + b"\x15"
+        + b"\0" * 10
+        + b"123456789012\0"
+        + b"mysql_native_password\0"
+    )
 
     def serve():
         talk, _ = listener.accept()
@@ -324,3 +391,28 @@ def test_what_stands_in_brackets_and_is_no_address_is_not_called_a_port():
     assert "port" not in caught.value.rule and "IPv6" in caught.value.hint
     with pytest.raises(InputError, match="the port must be a number"):
         parse_address("mysql://watcher@host:port/")
+
+
+def test_what_is_used_of_pymysql_beyond_its_public_interface_is_there():
+    """A release of PyMySQL without one of these names would break authentication in clear, or
+    cutting a connection.
+    """
+    connection = pymysql.connect(defer_connect=True)
+    connection._secure = None  # set when a connection is made
+    connection._auth_plugin_name = None
+    assert all(hasattr(connection, name) for name in PRIVATE)
+    source = inspect.getsource(pymysql.connections)
+    assert all(f"self.{name}" in source for name in PRIVATE)
+
+
+@pytest.mark.parametrize(
+    "code", [*DENIED, DENIED_DATABASE, UNKNOWN_DATABASE, *FULL, BLOCKED, *EXPIRED, *PLUGIN, *SHUTTING_DOWN, 4000]
+)
+def test_a_refusal_is_told_by_its_number(code):
+    words = b"#28000" + b"anything a translated server may say"
+    with (
+        Answering(packet(b"\xff" + code.to_bytes(2, "little") + words)) as other,
+        pytest.raises(HeadraceError) as caught,
+    ):
+        connect(Address("w", "127.0.0.1", other.port, database="shop"), timeout_s=2)
+    assert caught.value.hint and str(code) in caught.value.source and "does not answer like" not in caught.value.rule

@@ -1,4 +1,5 @@
-"""Option files against `my_print_defaults`, the program of the servers that reads them, and edits against `patch`."""
+"""Option files against `my_print_defaults`, the program of the servers that reads them, and edits
+against `patch`."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def line(draw, includes: bool) -> str:
     if kind == 2:
         return draw(st.sampled_from(["# c", "; c", "", "  "]))
     text = draw(st.sampled_from(["", "  "])) + "".join(draw(st.lists(st.sampled_from(PIECES), min_size=1, max_size=10)))
-    # Only the top file includes, and an option has a name: the tool prints what stood before it otherwise.
+    # Only the top file includes, and an option has a name: the tool prints what stood before it
+    # otherwise.
     text = text if includes else text.replace("!", "x")
     return "" if text.strip(" \t").startswith(("=", "#=")) else text
 
@@ -50,7 +52,8 @@ def line(draw, includes: bool) -> str:
 def file(draw, includes: bool) -> str:
     head = draw(st.sampled_from(["[mysqld]\n"] * 12 + [""]))
     body = "\n".join(draw(st.lists(line(includes), max_size=6)))
-    # Without a newline at its end the last letter of an include is cut off: refused here (test below).
+    # Without a newline at its end the last letter of an include is cut off: refused here (test
+    # below).
     last = body.rpartition("\n")[2].lstrip(" \t")
     return head + body + ("\n" if last.startswith("!") else draw(st.sampled_from(["", "\n"])))
 

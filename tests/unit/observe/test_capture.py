@@ -1,4 +1,6 @@
-"""Runs as a capture writes them: /proc/diskstats counters, and transactions that only the server counted."""
+"""Runs as a capture writes them: /proc/diskstats counters, and transactions that only the server
+counted.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from headrace.calibration.from_runs import calibrate
 from headrace.calibration.runs import describe, load_run
 from headrace.errors import InputError
 from headrace.observe.live.host import FIELDS
-from headrace.observe.live.sampler import Samples, write_disk_csv, write_status_csv
+from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 
 T0 = 1_700_000_000
 SECONDS = 150
@@ -35,10 +37,14 @@ disk = "disk.csv"
 
 
 def counters(seconds=SECONDS, tps=200.0, **changes):
-    """Status samples at whole seconds: `tps` commits a second with four writes and ten reads each; others by keyword, a second."""
+    """Status samples at whole seconds: `tps` commits a second with four writes and ten reads each;
+    others by keyword, a second.
+    """
     rates = {"com_commit": tps, "com_update": 4 * tps, "com_select": 10 * tps, "questions": 16 * tps} | changes
     times = [T0 + at + 0.002 * (at % 3) for at in range(seconds + 1)]
-    columns = {"t_unix": times} | {name: [1_000.0 + rate * at for at in range(seconds + 1)] for name, rate in rates.items()}
+    columns = {"t_unix": times} | {
+        name: [1_000.0 + rate * at for at in range(seconds + 1)] for name, rate in rates.items()
+    }
     levels = {
         "innodb_buffer_pool_pages_free": 1_024.0,
         "innodb_buffer_pool_pages_total": 32_768.0,
@@ -46,7 +52,9 @@ def counters(seconds=SECONDS, tps=200.0, **changes):
         "threads_running": 5.0,
     }
     return (
-        columns | {name: [value] * (seconds + 1) for name, value in levels.items()} | {"uptime": [50.0 + at for at in range(seconds + 1)]}
+        columns
+        | {name: [value] * (seconds + 1) for name, value in levels.items()}
+        | {"uptime": [50.0 + at for at in range(seconds + 1)]}
     )
 
 
@@ -59,7 +67,9 @@ def disks(seconds=SECONDS, **devices):
         for name, (reads, writes) in devices.items()
     ]  # fmt: skip
     frame = pl.DataFrame(rows)
-    return frame.with_columns(pl.lit(0.0).alias(name) for name in FIELDS if name not in frame.columns).select("t_unix", "device", *FIELDS)
+    return frame.with_columns(pl.lit(0.0).alias(name) for name in FIELDS if name not in frame.columns).select(
+        "t_unix", "device", *FIELDS
+    )
 
 
 def write(folder, status=None, disk=None, toml=TOML):
@@ -80,11 +90,16 @@ def refused(path, words):
 def test_transactions_are_what_the_server_counted(tmp_path):
     run = load_run(write(tmp_path))
     assert run.series["t_s"].to_list() == [float(at) for at in range(SECONDS)] and run.interval_s == 1.0
-    # Samples come 0, 2 and 4 ms late in turn: rates are over the time they really took, to half a per cent.
+    # Samples come 0, 2 and 4 ms late in turn: rates are over the time they really took, to half a
+    # per cent.
     assert run.series["tps"].to_list() == pytest.approx([200.0] * SECONDS, rel=0.005)
-    assert run.series["qps"].median() == pytest.approx(3_200, rel=0.005) and run.series["p95_ms"].null_count() == SECONDS
+    assert (
+        run.series["qps"].median() == pytest.approx(3_200, rel=0.005) and run.series["p95_ms"].null_count() == SECONDS
+    )
     assert run.series["threads"].unique().to_list() == [4]
-    assert run.series["read_iops"].median() == pytest.approx(1_200) and run.series["write_mib_s"].median() == pytest.approx(600 * 20 / 1024)
+    assert run.series["read_iops"].median() == pytest.approx(1_200) and run.series[
+        "write_mib_s"
+    ].median() == pytest.approx(600 * 20 / 1024)
     assert "is a commit" in run.found("transactions")[0].text and not run.found("start") and not run.found("status")
     assert set(run.files) == {"status", "disk"} and run.status.height == SECONDS
     assert any("transactions" in line for line in describe(run))
@@ -93,7 +108,10 @@ def test_transactions_are_what_the_server_counted(tmp_path):
 def test_statements_that_commit_by_themselves_are_transactions(tmp_path):
     lonely = counters(com_commit=1.0, com_update=500.0, com_select=50.0)
     run = load_run(write(tmp_path, lonely))
-    assert run.series["tps"].median() == pytest.approx(550, rel=0.005) and "reads or writes" in run.found("transactions")[0].text
+    assert (
+        run.series["tps"].median() == pytest.approx(550, rel=0.005)
+        and "reads or writes" in run.found("transactions")[0].text
+    )
     reading = load_run(write(tmp_path, counters(com_commit=0.0, com_update=0.0, com_select=900.0)))
     assert reading.series["tps"].median() == pytest.approx(900, rel=0.005)
     asked = load_run(write(tmp_path, lonely, toml=TOML + 'transactions = ["com_update"]\n'))
@@ -101,7 +119,10 @@ def test_statements_that_commit_by_themselves_are_transactions(tmp_path):
 
 
 def test_a_server_that_did_nothing_is_refused(tmp_path):
-    refused(write(tmp_path, counters(com_commit=0.0, com_update=0.0, com_select=0.0, questions=1.0)), "grows in the whole file")
+    refused(
+        write(tmp_path, counters(com_commit=0.0, com_update=0.0, com_select=0.0, questions=1.0)),
+        "grows in the whole file",
+    )
     without = {name: column for name, column in counters().items() if not name.startswith("com_")}
     refused(write(tmp_path, without), "none of the counters of transactions")
     refused(write(tmp_path, toml=TOML + 'transactions = ["com_xa_commit"]\n'), "no column com_xa_commit")
@@ -135,7 +156,10 @@ def test_a_percentile_of_the_whole_run(tmp_path):
     workload = calibrate([run])
     # 70 ms over the mean of 4 clients at 200 tps, 20 ms.
     assert workload.database["clients"]["p95_over_mean"] == pytest.approx(3.5, rel=0.01)
-    assert workload.database["clients"]["p95_over_mean"] != calibrate([load_run(write(tmp_path))]).database["clients"]["p95_over_mean"]
+    assert (
+        workload.database["clients"]["p95_over_mean"]
+        != calibrate([load_run(write(tmp_path))]).database["clients"]["p95_over_mean"]
+    )
 
 
 def test_the_percentile_of_sysbenchs_summary_is_the_runs(tmp_path):
@@ -174,15 +198,21 @@ def test_devices_are_summed_or_chosen(tmp_path):
 
 
 def test_requests_are_as_the_volume_had_them(tmp_path):
-    """Flushes are among the writes; merged requests leave a loop device in their parts, another one whole."""
+    """Flushes are among the writes; merged requests leave a loop device in their parts, another one
+    whole.
+    """
     for device, reads, writes in (("loop3", 1_000.0 + 50, 300.0 - 100 + 25), ("nvme1n1", 1_000.0, 200.0)):
         counted = disks(**{device: (1_000.0, 300.0)})
         grown = pl.col("t_unix") - T0
         counted = counted.with_columns(
-            (100.0 * grown).alias("flushes"), (50.0 * grown).alias("reads_merged"), (25.0 * grown).alias("writes_merged")
+            (100.0 * grown).alias("flushes"),
+            (50.0 * grown).alias("reads_merged"),
+            (25.0 * grown).alias("writes_merged"),
         )
         run = load_run(write(tmp_path, disk=counted))
-        assert (run.series["read_iops"].median(), run.series["write_iops"].median()) == pytest.approx((reads, writes)), device
+        assert (run.series["read_iops"].median(), run.series["write_iops"].median()) == pytest.approx(
+            (reads, writes)
+        ), device
         shown = Samples(pl.DataFrame({"t_unix": []}), counted, pl.DataFrame({"t_unix": []})).rates()
         assert (shown["read_iops"].median(), shown["write_iops"].median()) == pytest.approx((reads, writes)), device
     # A second with a flush and no write is no restart.
@@ -193,7 +223,10 @@ def test_requests_are_as_the_volume_had_them(tmp_path):
 
 def test_a_device_attached_again_is_null_there(tmp_path):
     again = disks().with_columns(
-        pl.when(pl.col("t_unix") > T0 + 80).then(pl.col("reads") - 1_200.0 * 80).otherwise(pl.col("reads")).alias("reads")
+        pl.when(pl.col("t_unix") > T0 + 80)
+        .then(pl.col("reads") - 1_200.0 * 80)
+        .otherwise(pl.col("reads"))
+        .alias("reads")
     )
     run = load_run(write(tmp_path, disk=again))
     assert run.series["read_iops"].null_count() == 1 and run.found("restart")
@@ -210,12 +243,15 @@ def test_data_and_log_may_give_what_both_give(tmp_path):
 def test_disk_counters_win_over_iostat(tmp_path):
     (tmp_path / "iostat.txt").write_text(make.FILES["iostat.txt"]())
     toml = make.RUN_TOML.replace('device = "nvme1n1"', 'device = "nvme1n1"\ndisk = "disk.csv"')
-    columns = disks(180, nvme1n1=(1_000.0, 100.0)).with_columns(pl.col("t_unix") - T0 + 1_534_327_200.0)  # 2018-08-15 10:00 UTC
+    # 2018-08-15 10:00 UTC
+    columns = disks(180, nvme1n1=(1_000.0, 100.0)).with_columns(pl.col("t_unix") - T0 + 1_534_327_200.0)
     write(tmp_path, disk=columns, toml=toml)
     for name in ("sysbench.txt", "status.txt"):
         (tmp_path / name).write_text(make.FILES[name]())
     run = load_run(tmp_path / "RUN.toml")
-    assert run.series["read_iops"].median() == pytest.approx(1_000) and any("disk's" in finding.text for finding in run.found("disk"))
+    assert run.series["read_iops"].median() == pytest.approx(1_000) and any(
+        "disk's" in finding.text for finding in run.found("disk")
+    )
 
 
 DAMAGE = [

@@ -1,4 +1,7 @@
-"""What is made of a server's variables and of performance_schema, and the command's own rules. The servers themselves are in tests/mysql."""
+"""What is made of a server's variables and of performance_schema, and the command's own rules.
+
+The servers themselves are in tests/mysql.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from headrace.cli.main import main
 from headrace.observe.live.latency import Latencies, between
 from headrace.observe.live.profile import Profile
 from headrace.observe.live.record import _write_somewhere
-from headrace.observe.live.sampler import Samples
+from headrace.observe.live.samples import Samples
 from headrace.observe.settings import check_settings
 
 GIB = 2**30
@@ -39,7 +42,13 @@ def profile(variables):
 def test_settings_of_a_run_description():
     found = profile(MARIADB).settings("innodb")
     assert found == check_settings(found, "innodb")  # a description takes what we write
-    assert (found["redo_gib"], found["doublewrite"], found["binlog"], found["io_capacity_max"], found["max_dirty_percent"]) == (
+    assert (
+        found["redo_gib"],
+        found["doublewrite"],
+        found["binlog"],
+        found["io_capacity_max"],
+        found["max_dirty_percent"],
+    ) == (
         2.0,
         True,
         False,
@@ -48,10 +57,14 @@ def test_settings_of_a_run_description():
     )
     mysql = profile(MYSQL).settings("innodb")
     # redo_log_capacity rules where it is there; DETECT_ONLY writes no copy of a page.
-    assert (mysql["redo_gib"], mysql["doublewrite"], mysql["pool_instances"]) == (8.0, False, 8) and mysql == check_settings(
-        mysql, "innodb"
+    assert (mysql["redo_gib"], mysql["doublewrite"], mysql["pool_instances"]) == (
+        8.0,
+        False,
+        8,
+    ) and mysql == check_settings(mysql, "innodb")
+    old = profile({name: value for name, value in MYSQL.items() if name != "innodb_redo_log_capacity"}).settings(
+        "innodb"
     )
-    old = profile({name: value for name, value in MYSQL.items() if name != "innodb_redo_log_capacity"}).settings("innodb")
     assert old["redo_gib"] == 4.0  # two files
     assert profile(MARIADB).cache_gib("innodb") == 4.0 and profile(MARIADB).engines == ("innodb",)
 
@@ -59,8 +72,18 @@ def test_settings_of_a_run_description():
 def test_settings_of_myrocks():
     both = profile(MARIADB | ROCKS)
     found = both.settings("myrocks")
-    assert found == check_settings(found, "myrocks") and both.engines == ("innodb", "myrocks") and both.cache_gib("myrocks") == 1.0
-    assert (found["memtable_mib"], found["l0_trigger"], found["flush_log_at_trx_commit"], found["block_kib"], found["wal_gib"]) == (
+    assert (
+        found == check_settings(found, "myrocks")
+        and both.engines == ("innodb", "myrocks")
+        and both.cache_gib("myrocks") == 1.0
+    )
+    assert (
+        found["memtable_mib"],
+        found["l0_trigger"],
+        found["flush_log_at_trx_commit"],
+        found["block_kib"],
+        found["wal_gib"],
+    ) == (
         256.0,
         6,
         2,
@@ -69,7 +92,9 @@ def test_settings_of_myrocks():
     )
     assert "redo_gib" not in found and "io_capacity" not in found
     # RocksDB's own defaults, where the server says nothing of it.
-    plain = profile(MARIADB | ROCKS | {"rocksdb_default_cf_options": "", "rocksdb_max_total_wal_size": "0"}).settings("myrocks")
+    plain = profile(MARIADB | ROCKS | {"rocksdb_default_cf_options": "", "rocksdb_max_total_wal_size": "0"}).settings(
+        "myrocks"
+    )
     assert (plain["memtable_mib"], plain["l0_trigger"]) == (64.0, 4) and "wal_gib" not in plain
 
 
@@ -100,7 +125,10 @@ def histogram(times_ms):
 
 def test_percentiles_are_of_what_came_between():
     before = Latencies(statements=histogram([1_000.0] * 5_000), transactions=(10.0, 1_000.0))
-    later = [(edge, count + more) for (edge, count), (_, more) in zip(before.statements, histogram([0.5] * 900 + [8.0] * 100), strict=True)]
+    later = [
+        (edge, count + more)
+        for (edge, count), (_, more) in zip(before.statements, histogram([0.5] * 900 + [8.0] * 100), strict=True)
+    ]
     found = between(before, Latencies(statements=later, transactions=(110.0, 3_000.0)))
     assert found["transactions"] == 100 and found["transaction_mean_ms"] == 20.0 and found["statements"] == 1_000
     # The upper end of the bucket: at most 4.72 % above the time.
@@ -136,7 +164,7 @@ LOCAL = "mysql://w@/?socket=/nonexistent/mysqld.sock"
         ([LOCAL], 2, "--storage is missing"),
         ([LOCAL, "--storage", "gp9:1"], 2, "not a volume type"),
         ([LOCAL, "--storage", "gp3:500", "--log-storage", "gp3:0"], 2, "log_storage"),
-        ([LOCAL, "--storage", "gp3:500", "--device", "nosuchdisk"], 2, "no block device"),
+        ([LOCAL, "--storage", "gp3:500", "--device", "nosuchdisk"], 2, "not a block device"),
         ([LOCAL, "--storage", "gp3:500", "--seconds", "5"], 2, "10 s to 7 days"),
         ([LOCAL, "--storage", "gp3:500", "--seconds", "60", "--workload", "x.toml"], 2, "too short to calibrate"),
         ([LOCAL, "--storage", "gp3:500", "--workload", "/nonexistent/x.toml"], 2, "the folder does not exist"),

@@ -108,7 +108,12 @@ def test_even_devices_must_be_named(tmp_path):
 
 @pytest.mark.parametrize(
     "wrap",
-    [lambda b: b.replace(b"\n", b"\r\n"), lambda b: b"\xef\xbb\xbf" + b, lambda b: b.decode().encode("utf-16"), lambda b: b.rstrip(b"\n")],
+    [
+        lambda b: b.replace(b"\n", b"\r\n"),
+        lambda b: b"\xef\xbb\xbf" + b,
+        lambda b: b.decode().encode("utf-16"),
+        lambda b: b.rstrip(b"\n"),
+    ],
     ids=["crlf", "bom", "utf-16", "no last newline"],
 )
 @pytest.mark.parametrize("name", [*SPLIT, *SAR, "vmstat_t.txt"])
@@ -168,7 +173,9 @@ def test_gaps(tmp_path):
 
 
 def test_slow_drift_makes_no_gap(tmp_path):
-    """A tool that wakes 20 ms late each second skips a printed second now and then: 2 % held, no refusal."""
+    """A tool that wakes 20 ms late each second skips a printed second now and then: 2 % held, no
+    refusal.
+    """
     head, rows = text_of("vmstat_t.txt").splitlines()[:2], []
     for tick in range(101):
         second = int(tick * 1.02)
@@ -182,7 +189,9 @@ def test_day_and_month_order(tmp_path):
     text = text_of("iostat_12.txt")
     assert import_text(tmp_path, text.replace("11/21/25", "21/11/25")).source["clock_start"] == "2025-11-21T10:00:00"
     doubtful = import_text(tmp_path, text.replace("11/21/25", "03/04/25"))
-    assert doubtful.source["clock_start"] == "2025-03-04T10:00:00" and any("month/day" in caveat for caveat in doubtful.caveats)
+    assert doubtful.source["clock_start"] == "2025-03-04T10:00:00" and any(
+        "month/day" in caveat for caveat in doubtful.caveats
+    )
     assert import_text(tmp_path, text.replace("11/21/25", "03.04.2025")).source["clock_start"] == "2025-04-03T10:00:00"
 
 
@@ -210,7 +219,13 @@ def test_sar_restart_line(tmp_path):
 def test_start_name_and_interval(tmp_path):
     workload = import_file(DATA / "vmstat.txt", interval_s=60, start="2025-11-21T10:00:00+01:00", name="mine")
     assert workload.source["clock_start"] == "2025-11-21T10:00:00" and workload.name == "mine"
-    for options in ({}, {"interval_s": 0.5}, {"interval_s": 4000}, {"interval_s": float("nan")}, {"interval_s": 60, "start": "yesterday"}):
+    for options in (
+        {},
+        {"interval_s": 0.5},
+        {"interval_s": 4000},
+        {"interval_s": float("nan")},
+        {"interval_s": 60, "start": "yesterday"},
+    ):
         with pytest.raises(InputError):
             import_file(DATA / "vmstat.txt", **options)
     with pytest.raises(InputError, match="reports are 60 s apart"):
@@ -283,10 +298,14 @@ def test_the_zone_of_the_clock(name, zone):
 
 
 def test_an_array_is_one_device(tmp_path):
-    """Rates and queues add up, latency is that of the mean I/O, utilisation that of the busiest member."""
+    """Rates and queues add up, latency is that of the mean I/O, utilisation that of the busiest
+    member.
+    """
     text = text_of("iostat_12.txt").replace("    0.51    16.00    3.00", "    9.00    16.00    3.00")
     lines = [
-        line.replace("   0.51 ", "   9.00 ").replace("  1.80  88.40", "  0.20  99.00") if line.startswith("nvme0n1") else line
+        line.replace("   0.51 ", "   9.00 ").replace("  1.80  88.40", "  0.20  99.00")
+        if line.startswith("nvme0n1")
+        else line
         for line in text.split("\n")
     ]
     both = import_text(tmp_path, "\n".join(lines), device="nvme0n1+/dev/nvme1n1")
@@ -310,7 +329,9 @@ def test_absurd_figures_beside_the_rates_are_left_out(tmp_path):
     workload = import_text(tmp_path, text)
     assert workload.points["queue"].null_count() > 0 and workload.points["util_percent"].null_count() > 0
     assert sum("beyond what a device can do" in caveat for caveat in workload.caveats) == 1
-    assert import_text(tmp_path, text_of("iostat_12.txt").replace("88.40", "100.20")).points["util_percent"].max() == 100
+    assert (
+        import_text(tmp_path, text_of("iostat_12.txt").replace("88.40", "100.20")).points["util_percent"].max() == 100
+    )
 
 
 def test_devices_by_path():
@@ -331,14 +352,26 @@ def test_standard_input(monkeypatch):
         import_file("-")
 
 
-BESIDE = {"VolumeQueueLength": 3.5, "VolumeTotalReadTime": 45.0, "VolumeTotalWriteTime": 96.0, "VolumeIdleTime": 15.0, "BurstBalance": 62.5}
+BESIDE = {
+    "VolumeQueueLength": 3.5,
+    "VolumeTotalReadTime": 45.0,
+    "VolumeTotalWriteTime": 96.0,
+    "VolumeIdleTime": 15.0,
+    "BurstBalance": 62.5,
+}
 
 
 def with_metrics(values):
     document = json.loads(text_of("cloudwatch_data.json"))
     times = document["MetricDataResults"][0]["Timestamps"]
     for metric, value in values.items():
-        result = {"Id": metric.lower(), "Label": metric, "Timestamps": times, "Values": [value] * len(times), "StatusCode": "Complete"}
+        result = {
+            "Id": metric.lower(),
+            "Label": metric,
+            "Timestamps": times,
+            "Values": [value] * len(times),
+            "StatusCode": "Complete",
+        }
         document["MetricDataResults"].append(result)
     return document
 
@@ -348,7 +381,11 @@ def test_cloudwatch_queue_times_and_balance(tmp_path):
     assert points.columns[6:] == ["read_await_ms", "write_await_ms", "queue", "util_percent", "balance_percent"]
     assert points["read_await_ms"].to_list() == pytest.approx([45.0 / (60 * reads) * 1_000 for reads, _ in RATES])
     assert points["write_await_ms"].to_list() == pytest.approx([96.0 / (60 * writes) * 1_000 for _, writes in RATES])
-    assert set(points["queue"]) == {3.5} and set(points["util_percent"]) == {75.0} and set(points["balance_percent"]) == {62.5}
+    assert (
+        set(points["queue"]) == {3.5}
+        and set(points["util_percent"]) == {75.0}
+        and set(points["balance_percent"]) == {62.5}
+    )
     # Every five minutes beside every minute: not used, and said.
     document = with_metrics({"BurstBalance": 50.0})
     last = document["MetricDataResults"][-1]
@@ -357,7 +394,12 @@ def test_cloudwatch_queue_times_and_balance(tmp_path):
     assert workload.points.width == 6 and any("BurstBalance, every 300 s" in caveat for caveat in workload.caveats)
 
 
-RDS_METRICS = {"ReadIOPS": (0, 1), "WriteIOPS": (1, 1), "ReadThroughput": (0, 16 * 1024), "WriteThroughput": (1, 24 * 1024)}
+RDS_METRICS = {
+    "ReadIOPS": (0, 1),
+    "WriteIOPS": (1, 1),
+    "ReadThroughput": (0, 16 * 1024),
+    "WriteThroughput": (1, 24 * 1024),
+}
 
 
 def rds(kind):
@@ -366,22 +408,36 @@ def rds(kind):
     values |= {"ReadLatency": [0.0005] * 20, "WriteLatency": [0.0012] * 20, "DiskQueueDepth": [2.25] * 20}
     times = [f"2025-11-21T10:{minute:02d}:00Z" for minute in range(20)]
     if kind == "json":
-        results = [{"Id": f"m{i}", "Label": m, "Timestamps": times, "Values": v} for i, (m, v) in enumerate(values.items())]
+        results = [
+            {"Id": f"m{i}", "Label": m, "Timestamps": times, "Values": v} for i, (m, v) in enumerate(values.items())
+        ]
         return json.dumps({"MetricDataResults": results})
     if kind == "statistics":
-        units = {"ReadIOPS": "Count/Second", "ReadThroughput": "Bytes/Second", "ReadLatency": "Seconds", "DiskQueueDepth": "Count"}
+        units = {
+            "ReadIOPS": "Count/Second",
+            "ReadThroughput": "Bytes/Second",
+            "ReadLatency": "Seconds",
+            "DiskQueueDepth": "Count",
+        }
         documents = []
         for metric, figures in values.items():
             points = [
-                {"Timestamp": time, "Average": value, "Unit": units.get(metric, "None")} for time, value in zip(times, figures, strict=True)
+                {"Timestamp": time, "Average": value, "Unit": units.get(metric, "None")}
+                for time, value in zip(times, figures, strict=True)
             ]
             documents.append(json.dumps({"Label": metric, "Datapoints": points}))
         return "\n".join(documents)
     if kind == "long":
-        rows = [f"{metric},{time},{value}" for metric, figures in values.items() for time, value in zip(times, figures, strict=True)]
+        rows = [
+            f"{metric},{time},{value}"
+            for metric, figures in values.items()
+            for time, value in zip(times, figures, strict=True)
+        ]
         return "metric,timestamp,value\n" + "\n".join(rows) + "\n"
     head = "Label," + ",".join(values) + "\nStatistic" + ",Average" * 7 + "\nPeriod" + ",60" * 7 + "\n"
-    return head + "".join(f"{time}," + ",".join(str(v[at]) for v in values.values()) + "\n" for at, time in enumerate(times))
+    return head + "".join(
+        f"{time}," + ",".join(str(v[at]) for v in values.values()) + "\n" for at, time in enumerate(times)
+    )
 
 
 @pytest.mark.parametrize("kind", ["json", "statistics", "long", "console"])
@@ -390,10 +446,14 @@ def test_rds_metrics(tmp_path, kind):
     points = workload.points
     assert points["reads_per_s"].to_list() == [reads for reads, _ in RATES]
     assert points["writes_per_s"].to_list() == [writes for _, writes in RATES]
-    assert points["read_kib"].to_list() == pytest.approx([16.0] * 20) and points["write_kib"].to_list() == pytest.approx([24.0] * 20)
+    assert points["read_kib"].to_list() == pytest.approx([16.0] * 20) and points[
+        "write_kib"
+    ].to_list() == pytest.approx([24.0] * 20)
     assert points["read_await_ms"].to_list() == pytest.approx([0.5] * 20) and points["queue"].to_list() == [2.25] * 20
     assert workload.source["tool"] == "CloudWatch of RDS" and workload.clock_zone == "UTC"
-    assert workload.source["clock_start"] == "2025-11-21T10:00:00" and any("averages" in caveat for caveat in workload.caveats)
+    assert workload.source["clock_start"] == "2025-11-21T10:00:00" and any(
+        "averages" in caveat for caveat in workload.caveats
+    )
 
 
 def test_rds_mistakes(tmp_path):

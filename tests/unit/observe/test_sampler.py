@@ -1,4 +1,6 @@
-"""Samples and their rates: counters of this machine, one time line, bounded memory, devices that go away."""
+"""Samples and their rates: counters of this machine, one time line, bounded memory, devices that go
+away.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +19,35 @@ from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.live.host import FIELDS, device_of, read_disks, read_host, volume_id
-from headrace.observe.live.rates import is_level
-from headrace.observe.live.sampler import Sampler, Samples, _number, write_disk_csv, write_status_csv
-from headrace.observe.live.store import PART_ROWS, Spill, Store
+from headrace.observe.live.sampler import Sampler, _number
+from headrace.observe.live.samples import Samples, is_level, write_disk_csv, write_status_csv
+from headrace.observe.live.store import PART_ROWS, SampleStore, Spill
 
 T0 = 1_700_000_000
 
 
-def samples(status: dict | None = None, disks: dict | None = None, host: dict | None = None, interval_s: float = 1.0) -> Samples:
+def samples(
+    status: dict | None = None, disks: dict | None = None, host: dict | None = None, interval_s: float = 1.0
+) -> Samples:
     """Of columns by name; disks: kernel name to columns."""
-    frames = [pl.DataFrame({"device": [name] * len(columns["t_unix"])} | columns) for name, columns in (disks or {}).items()]
+    frames = [
+        pl.DataFrame({"device": [name] * len(columns["t_unix"])} | columns) for name, columns in (disks or {}).items()
+    ]
     disk = (
         pl.concat(frames).select("t_unix", "device", *FIELDS)
         if frames
         else pl.DataFrame(schema={"t_unix": pl.Float64, "device": pl.String})
     )
     empty = {"t_unix": []}
-    return Samples(*(pl.DataFrame(status or empty, strict=False), disk, pl.DataFrame(host or empty, strict=False)), interval_s)
+    return Samples(
+        *(pl.DataFrame(status or empty, strict=False), disk, pl.DataFrame(host or empty, strict=False)), interval_s
+    )
 
 
 def disk_columns(times, **given) -> dict:
-    return {"t_unix": [float(t) for t in times]} | {name: [float(x) for x in given.get(name, [0] * len(times))] for name in FIELDS}
+    return {"t_unix": [float(t) for t in times]} | {
+        name: [float(x) for x in given.get(name, [0] * len(times))] for name in FIELDS
+    }
 
 
 def a_disk() -> str:
@@ -46,7 +56,11 @@ def a_disk() -> str:
 
 
 def test_rates_are_differences_over_the_time_they_really_took():
-    status = {"t_unix": [T0 + 0.01, T0 + 1.06, T0 + 2.01], "com_commit": [100.0, 205.0, 300.0], "threads_running": [3.0, 5.0, 4.0]}
+    status = {
+        "t_unix": [T0 + 0.01, T0 + 1.06, T0 + 2.01],
+        "com_commit": [100.0, 205.0, 300.0],
+        "threads_running": [3.0, 5.0, 4.0],
+    }
     found = samples(status).rates()
     assert found["t_s"].to_list() == [0.0, 1.0] and found["t_unix"].to_list() == [T0, T0 + 1]
     assert found["com_commit_per_s"].to_list() == pytest.approx([105 / 1.05, 95 / 0.95], rel=1e-6)
@@ -70,12 +84,31 @@ def test_sources_lie_on_one_time_line():
 
 
 def test_disks_add_up_and_waits_are_weighted():
-    one = disk_columns([T0, T0 + 1], reads=[0, 100], read_ms=[0, 300], read_bytes=[0, 100 * 16_384], weighted_ms=[0, 2_000], io_ms=[0, 500])
-    two = disk_columns([T0, T0 + 1], reads=[0, 300], read_ms=[0, 300], read_bytes=[0, 300 * 16_384], weighted_ms=[0, 500], io_ms=[0, 900])
+    one = disk_columns(
+        [T0, T0 + 1],
+        reads=[0, 100],
+        read_ms=[0, 300],
+        read_bytes=[0, 100 * 16_384],
+        weighted_ms=[0, 2_000],
+        io_ms=[0, 500],
+    )
+    two = disk_columns(
+        [T0, T0 + 1],
+        reads=[0, 300],
+        read_ms=[0, 300],
+        read_bytes=[0, 300 * 16_384],
+        weighted_ms=[0, 500],
+        io_ms=[0, 900],
+    )
     row = samples(disks={"a": one, "b": two}).rates().row(0, named=True)
     assert (row["read_iops"], row["read_mib_s"], row["queue"], row["busy"]) == (400.0, 6.25, 2.5, 0.9)
     assert row["read_wait_ms"] == pytest.approx(600 / 400) and row["write_wait_ms"] is None
-    assert (row["read_iops:a"], row["read_wait_ms:a"], row["read_iops:b"], row["read_wait_ms:b"]) == (100.0, 3.0, 300.0, 1.0)
+    assert (row["read_iops:a"], row["read_wait_ms:a"], row["read_iops:b"], row["read_wait_ms:b"]) == (
+        100.0,
+        3.0,
+        300.0,
+        1.0,
+    )
 
 
 def test_a_row_that_one_disk_lacks_has_no_sum():
@@ -110,11 +143,19 @@ def test_rates_times_their_durations_are_the_counts(counts, jitter):
     found = samples({"t_unix": times, "questions": total}).rates()["questions_per_s"]
     took = [b - a for a, b in zip(times, times[1:], strict=False)]
     # Times near 1.7e9 hold 2.4e-7 s; of at least 0.6 s that is 4e-7.
-    assert [rate * length for rate, length in zip(found, took, strict=True)] == pytest.approx(counts[1:], rel=1e-6, abs=1e-6)
+    assert [rate * length for rate, length in zip(found, took, strict=True)] == pytest.approx(
+        counts[1:], rel=1e-6, abs=1e-6
+    )
 
 
 def test_levels_and_counters():
-    levels = ("threads_running", "innodb_buffer_pool_pages_free", "innodb_checkpoint_age", "innodb_row_lock_current_waits", "open_tables")
+    levels = (
+        "threads_running",
+        "innodb_buffer_pool_pages_free",
+        "innodb_checkpoint_age",
+        "innodb_row_lock_current_waits",
+        "open_tables",
+    )
     counters = ("com_commit", "innodb_buffer_pool_pages_flushed", "innodb_pages_read", "bytes_sent", "opened_tables", "innodb_row_lock_time",
                 "threads_created", "innodb_lsn_current", "innodb_redo_log_current_lsn")  # fmt: skip
     assert all(is_level(name) for name in levels) and not any(is_level(name) for name in counters)
@@ -136,7 +177,7 @@ def test_long_series_go_to_disk_and_come_back_whole(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     spill = Spill()
-    store = Store("status", spill)
+    store = SampleStore("status", spill)
     rows = 2 * PART_ROWS + 10
     for at in range(rows):
         row = {"t_unix": float(at), "always": 2.0 * at}
@@ -190,7 +231,7 @@ def test_the_sampler_stands_on_whole_seconds():
 
 @pytest.mark.parametrize(
     ("devices", "interval", "words"),
-    [(["/dev/nonesuch"], 1.0, "no block device"), (["/etc/passwd"], 1.0, "no block device"), ([""], 1.0, "no block device"), ([], 0.0, "must be 0.1"),
+    [(["/dev/nonesuch"], 1.0, "not a block device"), (["/etc/passwd"], 1.0, "not a block device"), ([""], 1.0, "not a block device"), ([], 0.0, "must be 0.1"),
      ([], math.nan, "must be 0.1"), ([], 1e9, "must be 0.1")],
 )  # fmt: skip
 def test_what_cannot_be_sampled(devices, interval, words):
@@ -204,13 +245,17 @@ def test_a_device_named_twice_is_refused():
 
 
 def test_a_device_that_goes_away_ends_its_series_alone(tmp_path):
-    """The kernel keeps loop devices listed when they are detached, so a partition on one is taken away."""
+    """The kernel keeps loop devices listed when they are detached, so a partition on one is taken
+    away.
+    """
     image = tmp_path / "image"
     with image.open("wb") as file:
         file.truncate(32 << 20)
     made = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True)
     if made.returncode or shutil.which("addpart") is None:
-        pytest.skip(f"losetup: {made.stderr.strip()} (needs root, a free loop device, addpart and delpart of util-linux)")
+        pytest.skip(
+            f"losetup: {made.stderr.strip()} (needs root, a free loop device, addpart and delpart of util-linux)"
+        )
     loop = made.stdout.strip()
     try:
         subprocess.run(["addpart", loop, "1", "2048", "4096"], check=True)
@@ -238,7 +283,9 @@ def test_a_device_that_goes_away_ends_its_series_alone(tmp_path):
 
 def test_files_are_whole_or_not_there(tmp_path):
     columns = disk_columns([T0 + 0.25, T0 + 1.5], reads=[1, 2])
-    given = samples({"t_unix": [T0 + 0.123456, T0 + 1.0], "questions": [2.0**53, 2.0**60], "half": [0.5, None]}, {"a": columns})
+    given = samples(
+        {"t_unix": [T0 + 0.123456, T0 + 1.0], "questions": [2.0**53, 2.0**60], "half": [0.5, None]}, {"a": columns}
+    )
     write_status_csv(given, tmp_path / "status.csv")
     assert (tmp_path / "status.csv").read_text().splitlines() == [
         "time,questions,half", f"{T0}.123456,9007199254740992,0.500000", f"{T0 + 1}.000000,1152921504606846976,"

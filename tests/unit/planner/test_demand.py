@@ -164,7 +164,7 @@ def test_when_nothing_fits_the_closest_are_named_with_what_they_miss():
 def test_too_dear_is_a_miss_like_any_other():
     found = bare(steady(), exclude=NO_ARRAYS, goals=["headroom_percent>=0", "cost_usd_month<=39"])
     assert found.winners == []
-    assert "monthly cost 40 USD against 39" in verdict(found, "gp3").best.misses
+    assert "monthly cost 40 USD against 39 USD" in verdict(found, "gp3").best.misses
     # At exactly what it costs it is bought.
     assert bare(steady(), exclude=NO_ARRAYS, goals=["headroom_percent>=0", "cost_usd_month<=40"]).winner.storage == "gp3:500"
 

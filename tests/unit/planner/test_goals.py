@@ -85,7 +85,7 @@ def test_repeated_goals_count_once_and_keep_their_order():
         ("p99_ms<=inf", "0 or more"),
         ("p99_ms<=-1", "0 or more"),
         ("headroom_percent>=401", "up to 400"),
-        ("tps>=300", "no metric"),
+        ("tps>=300", "not a known metric"),
         ("p99_ms", "METRIC<=NUMBER"),
         ("", "METRIC<=NUMBER"),
         ("<=20", "METRIC<=NUMBER"),
@@ -103,7 +103,7 @@ def test_a_bad_goal_is_refused_in_words(text, word):
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("p99_ms<=20", "no metric"),
+        ("p99_ms<=20", "not a known metric"),
         ("p95_ms<=0", "no transaction takes no time"),
         ("backlog_s<=1", "leave no backlog"),
         ("tps<=3", "better the more"),

@@ -18,8 +18,8 @@ from headrace.planner.question import PlanSettings, make_question
 from headrace.workload import ClosedWorkload
 
 DEMAND = [
-    ({"goals": ["p99_mss<=2"]}, "no metric"),
-    ({"goals": ["tps>=300"]}, "no metric"),
+    ({"goals": ["p99_mss<=2"]}, "not a known metric"),
+    ({"goals": ["tps>=300"]}, "not a known metric"),
     ({"goals": "p99_ms"}, "METRIC<=NUMBER"),
     ({"region": "us-east-9"}, "region"),
     ({"as_of": "yesterday"}, "YYYY-MM-DD"),
@@ -35,8 +35,8 @@ DEMAND = [
     ({"growth": math.inf}, "growth"),
     ({"demand_growth": 0}, "demand_growth"),
     ({"data_growth": math.nan}, "data_growth"),
-    ({"growth": 2.0, "demand_growth": 3.0}, "is given beside demand_growth"),
-    ({"growth": 2.0, "data_growth": 3.0}, "is given beside data_growth"),
+    ({"growth": 2.0, "demand_growth": 3.0}, "is given together with demand_growth"),
+    ({"growth": 2.0, "data_growth": 3.0}, "is given together with data_growth"),
     ({"months": -1}, "months"),
     ({"months": 121}, "months"),
     ({"service": "rds"}, "is not planned yet"),
@@ -69,7 +69,7 @@ DEMAND = [
     ({"snapshot_days": -1}, "snapshot_days"),
     ({"daily_change_percent": 101}, "daily_change_percent"),
     ({"top": 0}, "top"),
-    ({"colour": "blue"}, "is no setting of a plan"),
+    ({"colour": "blue"}, "is not a setting of a plan"),
     ({"threads": 4}, "belongs to plans for databases"),
     ({"arrivals_tps": 4.0}, "belongs to plans for databases"),
     ({"start": "warm"}, "belongs to plans for databases"),
@@ -104,7 +104,7 @@ def test_what_cannot_be_planned_is_refused():
 DATABASE = [
     ({"goals": []}, "no goal on performance"),
     ({"goals": [None]}, "METRIC"),
-    ({"goals": ["p99_ms<=20"]}, "no metric"),
+    ({"goals": ["p99_ms<=20"]}, "not a known metric"),
     ({"goals": ["tps<=300"]}, "better the more"),
     ({"goals": ["p95_ms>=50"]}, "better the less"),
     ({"goals": ["tps>300"]}, "only <= and >="),

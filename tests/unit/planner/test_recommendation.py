@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, recommend
+from headrace.planner.candidates import Directory
+from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD, recommend, verdict
 from headrace.planner.result import Choice
 
 
@@ -151,3 +152,20 @@ def test_the_order_of_the_choices_does_not_matter_and_a_reason_is_given_whenever
         ((_, usd, why),) = answers
         cheapest = min(one.cost_usd_month for one in pool)
         assert usd >= cheapest and (usd == cheapest or why), pool
+
+
+@pytest.mark.parametrize(
+    ("usd", "outcome", "why"),
+    [
+        # C16: 112.50 and 112.00 USD stood under "costs more" as "costs the same".
+        (112.50, "costs more", "costs 0.50 USD a month more"),
+        (112.004, "costs the same", "meets every goal"),
+        (140.00, "costs more", "costs 1.25 x: 140.00 against 112.00 USD a month; 28.00 more for volumes"),
+    ],
+)
+def test_the_outcome_and_the_reason_of_a_dearer_family_agree(usd, outcome, why):
+    family = Directory("2025-11-01").about("io1:500:2500").family
+    bills = [({"part": "data", "item": "volumes", "usd": each},) for each in (usd, 112.0)]
+    best, cheapest = choice("io1:500:2500", usd, items=bills[0]), choice("gp3:500", 112.0, items=bills[1])
+    found = verdict(best, family, cheapest, None, None, 500)
+    assert (found.outcome, found.why) == (outcome, why)

@@ -12,6 +12,7 @@ from planner_cases import NO_ARRAYS, bare, burst_day, only, shop, steady
 from headrace import simulate
 from headrace.planner import plan, simulations_of
 from headrace.report import plan as report
+from headrace.report.tables import Table
 from headrace.workload.daily import new_daily
 
 NASTY = "<script>alert('x')</script>&\"'<img src=http://a/b onerror=x>"
@@ -77,7 +78,8 @@ def test_no_head_room_and_lost_credits_stand_in_sentences():
     text = sentences(made)
     assert "It has no head-room: any growth of the demand breaks a goal." in text
     assert (
-        "Today gp2:300 costs 30.00 USD a month and fails" in text and "Today's credits: credits empty 12 h 56 min after the start" in text
+        "Today gp2:300 costs 30.00 USD a month and fails" in text
+        and "Today's credits: credits empty 12 h 56 min after the start" in text
     )
 
 
@@ -86,7 +88,9 @@ def test_rows_of_the_table_are_the_choices():
     columns, rows = report.choice_table(made)
     by_rank = {row[0].split()[0]: dict(zip(columns, row, strict=True)) for row in rows}
     assert (
-        by_rank["1"]["storage"] == made.winner.storage and by_rank["1"]["rank"].endswith("*") and by_rank["today"]["storage"] == "gp2:1000"
+        by_rank["1"]["storage"] == made.winner.storage
+        and by_rank["1"]["rank"].endswith("*")
+        and by_rank["today"]["storage"] == "gp2:1000"
     )
     assert by_rank["1"]["head-room"] == "+20 %" and by_rank["1"]["AFR a year"] == "0.2 %"
     # Nothing to say.
@@ -120,4 +124,25 @@ def test_the_frame_has_numbers_in_the_units_of_their_names():
     )
     frame = report.frame_of(made)
     assert frame.filter(frame["rank"] == 0)["storage"].to_list() == ["gp3:200"]
-    assert frame["recommended"].sum() >= 1 and frame["cost_usd_month"].dtype.is_float() and frame["probability"].is_between(0, 1).all()
+    assert (
+        frame["recommended"].sum() >= 1
+        and frame["cost_usd_month"].dtype.is_float()
+        and frame["probability"].is_between(0, 1).all()
+    )
+
+
+@pytest.mark.parametrize("width", [80, 100, 150])
+def test_tables_of_plans_fit_a_terminal_and_break_no_storage_or_instance(width):
+    demand = plan(steady(), compare="gp2:1000", instances=["m5.large"])
+    settings = {"instances": ["r6i.large"], "exclude": only("gp3", "gp2"), "draws": 0}
+    database = plan(shop(), goals=["tps>=300"], compare="r6i.large/gp3:200,log=gp3:20", **settings)
+    for made in (demand, database):
+        for part in report.text_parts(made):
+            if isinstance(part, Table):
+                lines = [str(line) for line in part.lines(part.layout(width), width)]
+                assert all(len(line) <= width for line in lines), lines
+        table = next(part for part in report.text_parts(made) if isinstance(part, Table))
+        shown = [str(line).split() for line in table.lines(table.layout(width), width)]
+        for choice in made.winners:
+            whole = [name for name in (choice.storage, choice.instance, choice.log_storage) if name]
+            assert any(set(whole) <= set(line) for line in shown), whole

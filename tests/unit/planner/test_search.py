@@ -17,8 +17,8 @@ from headrace.planner import plan
 from headrace.planner.demand import PlannedDemand
 from headrace.planner.search import CLOSE_ENOUGH, Search, SpaceResult
 from headrace.workload import OpenWorkload
-from headrace.workload.core_form import core_load
-from headrace.workload.model import make_points
+from headrace.workload.model import core_load
+from headrace.workload.points import make_points
 
 CASES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 200
 # Costs are sums of products of floats of a few thousand: a relative 1e-12 is a hundred times their

@@ -6,13 +6,16 @@ from __future__ import annotations
 import datetime
 import pickle
 import re
+from types import SimpleNamespace
 
 import pytest
 from page_checks import checked
 from places import ROOT
+from test_prove import proof, step
 
 import headrace
 from headrace import HeadraceError, InputError
+from headrace.report.benchmarks import write_conformance
 
 DAY = datetime.date(2018, 8, 15)
 
@@ -80,11 +83,11 @@ def test_what_is_drawn_over_time_is_written_as_a_chart_too(results, tmp_path):
 
 def test_what_is_no_result_is_refused(results, tmp_path):
     for thing in (None, "gp3:500", 5, results["Simulation"].rows):
-        with pytest.raises(InputError, match="is no result that can be shown"):
+        with pytest.raises(InputError, match="is not a result that can be shown"):
             headrace.write_report(thing, tmp_path / "x.html")
     with pytest.raises(InputError, match="has no page of its own"):
         headrace.write_report(results["Choice"], tmp_path / "x.html")
-    with pytest.raises(InputError, match="is no file name"):
+    with pytest.raises(InputError, match="is not a file name"):
         headrace.write_report(results["Plan"], 5)
 
 
@@ -175,3 +178,27 @@ def test_the_example_notebook_runs_and_shows_tables_and_charts(tmp_path):
     assert [data["text/plain"].partition("(")[0] for data in shown[:3]] == ["OpenWorkload", "Simulation", "Plan"]
     assert all("<svg" in data["text/html"] for data in shown[:3]) and "<table" in shown[2]["text/html"]
     checked(tmp_path / "plan.html")
+
+
+def test_a_proof_is_shown_and_written(tmp_path):
+    made = proof(step("a", 100.0, 98.0), step("b", 200.0, 240.0))
+    headrace.write_report(made, tmp_path / "proof.html")
+    text, page = checked(tmp_path / "proof.html")
+    assert page.seen.count("svg") == 3 and "tps error" in text
+    assert headrace.report_html(made).count("<svg") == 1
+
+
+def test_the_page_of_a_lab_s_conformance(tmp_path):
+    case = {
+        "spec": "gp3:500",
+        "load": "16 KiB random reads, depth 1",
+        "unit": "ms",
+        "note": "",
+        "allowed_percent": 10.0,
+        "within": True,
+    }
+    figures = {"specified": None, "published": 0.6, "model": 0.55, "measured": 0.57, "error_percent": 3.6}
+    found = [SimpleNamespace(**case, **figures, what=what) for what in ("p50", "p99")]
+    write_conformance(tmp_path / "lab.html", found)
+    text, page = checked(tmp_path / "lab.html")
+    assert "2 of 2 figures with a tolerance are within it." in text and page.seen.count("svg") == 1

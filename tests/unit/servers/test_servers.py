@@ -1,4 +1,5 @@
-"""What `headrace.servers` decides without a server: names, option files, settings, what a server's words mean, what a record holds."""
+"""What `headrace.servers` decides without a server: names, option files, settings, what a server's
+words mean, what a record holds."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ledger
-from headrace.base.processes import Process, which
+from headrace.base.machine import which
+from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused
 from headrace.servers import config, flavors, install, record, volumes
@@ -41,7 +43,7 @@ def record_of(**changes) -> record.Record:
     return record.Record(**(plain | changes))
 
 
-# --- places ----------------------------------------------------------------------------------------------------------------------------
+# --- places ---------------------------------------------------------------------------------------
 
 
 def test_a_socket_fits_into_its_address_however_long_the_names_are():
@@ -62,14 +64,15 @@ def test_a_name_is_a_folder_or_refused(name):
     assert checked == name and Path(name).name == name and name not in (".", "..") and name.isascii()
 
 
-# --- option files ----------------------------------------------------------------------------------------------------------------------
+# --- option files ---------------------------------------------------------------------------------
 
 KEYS = st.from_regex(r"[a-z][a-z_]{2,20}", fullmatch=True)
 
 
 @given(st.dictionaries(KEYS, st.text(max_size=30) | st.sampled_from(["a b", "#", '"', "\\n", "'x'", "a;b", " x ", "C:\\temp"])))
 def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
-    """By Headrace's reader, and by my_print_defaults, which is the servers' own, where it is installed."""
+    """By Headrace's reader, and by my_print_defaults, which is the servers' own, where it is
+    installed."""
     try:
         options = config.checked_settings(settings)
     except InputError:
@@ -155,15 +158,15 @@ def test_places_stand_last_and_win():
 def test_memory():
     # Half of a memory up to 4 GiB, three quarters from 8 GiB on: docs/decisions/0006.
     assert (config.cache_bytes(2), config.cache_bytes(16)) == (1 << 30, 12 << 30)
-    assert config.choose(MARIADB, "innodb", "default", "gp3:20", None, 2).options == {"innodb-buffer-pool-size": str(1 << 30)}
-    assert config.choose(MARIADB, "myrocks", "default", "gp3:20", None, 2).options == {"rocksdb-block-cache-size": str(1 << 30)}
-    assert config.choose(MARIADB, "innodb", "default", "gp3:20", None, None).options == {}
+    assert config.choose(MARIADB, record_of(memory_gib=2))[0] == {"innodb-buffer-pool-size": str(1 << 30)}
+    assert config.choose(MARIADB, record_of(engine="myrocks", memory_gib=2))[0] == {"rocksdb-block-cache-size": str(1 << 30)}
+    assert config.choose(MARIADB, record_of())[0] == {}
     for wrong in (0, -1, float("nan"), float("inf"), 1e9):
         with pytest.raises(InputError):
             config.checked_memory(wrong)
 
 
-# --- what servers say ------------------------------------------------------------------------------------------------------------------
+# --- what servers say -----------------------------------------------------------------------------
 
 HELP = """mariadbd  Ver 10.11.19-MariaDB
 Variables (--variable-name=value)
@@ -198,7 +201,7 @@ def test_a_full_volume_is_recognised(text, full):
     assert bool(volumes.no_room_hint(text)) == full
 
 
-# --- records ---------------------------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -254,7 +257,7 @@ def test_one_at_a_time(where):
         pass
 
 
-# --- what is installed -----------------------------------------------------------------------------------------------------------------
+# --- what is installed ----------------------------------------------------------------------------
 
 
 def test_programs_that_are_none(tmp_path, monkeypatch):
@@ -327,7 +330,7 @@ def test_a_network_that_is_not_there(tmp_path, monkeypatch):
     assert not (tmp_path / "servers").exists()
 
 
-# --- the ledger ------------------------------------------------------------------------------------------------------------------------
+# --- the ledger -----------------------------------------------------------------------------------
 
 
 def ledger_with(rows: list[tuple], acknowledged: list[list[float]]) -> ledger.Ledger:

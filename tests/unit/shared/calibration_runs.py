@@ -12,12 +12,13 @@ import polars as pl
 import pytest
 from places import ROOT
 
+from headrace.base.units import GIB
 from headrace.calibration.fit import TPCC_KIB_PER_IO
 from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.calibration.runs import Run, load_run
 from headrace.simulation.database import predict
 from headrace.workload.parameters import applied
-from headrace.workload.transactions import GIB, TransactionWorkload
+from headrace.workload.transactions import TransactionWorkload
 
 PUBLISHED = ROOT.parent / "shared" / "data" / "percona_2018_calibration"
 WHERE = {"instance": "c5.9xlarge", "as_of": "2018-08-15"}

@@ -10,9 +10,9 @@ from headrace.base import core
 from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.planner import Plan, plan
 from headrace.workload import OpenWorkload
-from headrace.workload.core_form import core_load
 from headrace.workload.daily import new_constant
-from headrace.workload.model import make_points
+from headrace.workload.model import core_load
+from headrace.workload.points import make_points
 
 NO_ARRAYS = ("raid0", "raid10")
 TYPES = ("standard", "gp2", "gp3", "io1", "io2", "st1", "sc1")

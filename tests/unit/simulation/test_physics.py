@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.base import core
-from headrace.calibration.runs import Benchmark
-from headrace.calibration.standard import standard
+from headrace.calibration.prior import prior
+from headrace.calibration.runs import BenchmarkLoad
 from headrace.errors import InputError
 from headrace.observe.settings import check_settings
 from headrace.workload import OpenWorkload
-from headrace.workload.core_form import core_load
-from headrace.workload.model import make_points
+from headrace.workload.model import core_load
+from headrace.workload.points import make_points
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_what_a_run_description_takes_for_flush_log_at_trx_commit_the_simulator_
     ],
 )
 def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, flavor, version, settings, syncs):
-    benchmark = Benchmark(name, 1, 100_000, 1.0, "oltp_read_write", "uniform") if name != "own" else Benchmark(name, data_gib=1.0)
+    benchmark = BenchmarkLoad(name, 1, 100_000, 1.0, "oltp_read_write", "uniform") if name != "own" else BenchmarkLoad(name, data_gib=1.0)
     run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0,
                           status=None, transactions=1.0, as_of=date(2020, 1, 1))  # fmt: skip
-    assert standard(run)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)
+    assert prior(run)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)

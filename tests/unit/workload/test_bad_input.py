@@ -111,16 +111,27 @@ def test_wrong_flags_of_iostat(tmp_path):
     refused(tmp_path, human, "without -h", 1)
 
 
-LINES = ("iostat_12.txt", "iostat_11_mb.txt", "iostat_10_comma.txt", "sar_d.txt", "sadf_d.csv", "vmstat_t.txt", "cloudwatch_console.csv")
+LINES = (
+    "iostat_12.txt",
+    "iostat_11_mb.txt",
+    "iostat_10_comma.txt",
+    "sar_d.txt",
+    "sadf_d.csv",
+    "vmstat_t.txt",
+    "cloudwatch_console.csv",
+)
 
 
 @pytest.mark.parametrize("name", [*LINES, "cloudwatch_long.csv", "iostat.json", "sadf.json"])
 def test_a_cut_off_costs_the_last_report(tmp_path, name):
-    """Cut anywhere in its last two reports, a file gives all reports before them, unchanged; only what was cut is missing, and said."""
+    """Cut anywhere in its last two reports, a file gives all reports before them, unchanged; only
+    what was cut is missing, and said.
+    """
     whole = import_file(DATA / name, **options_for(name))
     text = text_of(name)
     text = text[: text.index("\nAverage")] if "Average" in text else text
-    if name == "cloudwatch_long.csv":  # a line holds one metric; its time is lost, the other times are not
+    # a line holds one metric; its time is lost, the other times are not
+    if name == "cloudwatch_long.csv":
         last = text.rindex("\n", 0, -1)
     else:
         times = {"console": "10:19:00", "json": "10:20:00", "11_mb": "10:20:00 AM", "sar": "10:20:00 AM"}
@@ -151,13 +162,19 @@ def test_only_the_last_line_may_be_damaged(tmp_path):
 
 
 def test_cloudwatch_json_cut_off(tmp_path):
-    """get-metric-data holds one metric after the other: cut off, the last metric is incomplete, not the last report."""
+    """get-metric-data holds one metric after the other: cut off, the last metric is incomplete, not
+    the last report.
+    """
     for left_out in (200, 210, 350):
         refused(tmp_path, text_of("cloudwatch_data.json")[:-left_out], "ends too early", name="data.json")
     text = text_of("cloudwatch_statistics.json")
     (tmp_path / "statistics.json").write_text(text[:-30])
     cut = import_file(tmp_path / "statistics.json")
-    assert cut.points.height == 20 and any("cut off" in note for note in cut.caveats) and any("1 periods" in note for note in cut.caveats)
+    assert (
+        cut.points.height == 20
+        and any("cut off" in note for note in cut.caveats)
+        and any("1 periods" in note for note in cut.caveats)
+    )
 
 
 @pytest.mark.parametrize("name", ["cloudwatch_data.json", "cloudwatch_statistics.json", "iostat.json", "sadf.json"])
@@ -191,16 +208,27 @@ def test_absurd_rates(tmp_path):
 
 @pytest.mark.parametrize("value", ["NaN", "-1", "1e400", '"x"', "null", "true", "[]", "1e13", "9" * 5000])
 def test_bad_numbers_in_json(tmp_path, value):
-    for name, old in (("iostat.json", '"r/s": 1600.0'), ("sadf.json", '"tps": 2450.0'), ("cloudwatch_data.json", "90000.0")):
+    for name, old in (
+        ("iostat.json", '"r/s": 1600.0'),
+        ("sadf.json", '"tps": 2450.0'),
+        ("cloudwatch_data.json", "90000.0"),
+    ):
         assert old in text_of(name)
-        refused(tmp_path, text_of(name).replace(old, old.split(":")[0] + f": {value}" if ":" in old else value, 1), ".", name=name)
+        refused(
+            tmp_path,
+            text_of(name).replace(old, old.split(":")[0] + f": {value}" if ":" in old else value, 1),
+            ".",
+            name=name,
+        )
 
 
 def test_mixed_units_within_a_line(tmp_path):
     text, line = replace_nth(text_of("iostat_12.txt"), " 25600.00", "    25.00", 1)
     refused(tmp_path, text, "do not make", line)
     refused(tmp_path, text_of("iostat_12.txt").replace("rkB/s", "rMB/s").replace("wkB/s", "wMB/s"), "do not make|each")
-    refused(tmp_path, text_of("sadf_d.csv").replace("rkB/s;wkB/s", "rMB/s;wMB/s").replace("24000.00", "99000000.00"), "each")
+    refused(
+        tmp_path, text_of("sadf_d.csv").replace("rkB/s;wkB/s", "rMB/s;wMB/s").replace("24000.00", "99000000.00"), "each"
+    )
 
 
 def test_mixed_decimal_marks(tmp_path):
@@ -271,7 +299,11 @@ def test_cloudwatch_mistakes(tmp_path):
     refused(tmp_path, changed(lambda r: r[0]["Timestamps"].__setitem__(3, r[0]["Timestamps"][4])), "twice")
     refused(tmp_path, changed(lambda r: r[0].__setitem__("StatusCode", "InternalError")), "did not deliver")
     refused(tmp_path, changed(lambda r: r.append(dict(r[0]))), "twice")
-    refused(tmp_path, changed(lambda r: [x.update(Timestamps=x["Timestamps"][:1], Values=x["Values"][:1]) for x in r]), "one time only")
+    refused(
+        tmp_path,
+        changed(lambda r: [x.update(Timestamps=x["Timestamps"][:1], Values=x["Values"][:1]) for x in r]),
+        "one time only",
+    )
     statistics = text_of("cloudwatch_statistics.json")
     refused(tmp_path, statistics.replace('"Sum"', '"Average"'), "Sum is needed")
     refused(tmp_path, statistics.replace('"Bytes"', '"Kilobytes"'), "unit Kilobytes")
@@ -364,7 +396,9 @@ def mutate(rng, content):
                     text[k : k + rng.randint(1, 4)] = rng.choice(TOKENS + (b"7", b"0.001", b"5e3"))
             case 9 | 10:  # one figure of one line
                 row = rng.randrange(len(lines))
-                figures = [word for word in lines[row].replace(b";", b" ").replace(b",", b" ").split() if word[:1].isdigit()]
+                figures = [
+                    word for word in lines[row].replace(b";", b" ").replace(b",", b" ").split() if word[:1].isdigit()
+                ]
                 if figures:
                     lines[row] = lines[row].replace(
                         rng.choice(figures), rng.choice((*TOKENS, b"0", b"1", b"16.5", b"1234567", *figures)), 1
@@ -386,7 +420,9 @@ def mutate(rng, content):
 def test_damaged_files_import_or_are_refused(tmp_path, name):
     """A valid workload, or a HeadraceError with an exit code of 2 or 3: nothing else, ever."""
 
-    @settings(max_examples=500, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=500, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     @given(st.integers(0, 2**32))
     def run(seed):
         note(f"file {name}, seed {seed}")

@@ -11,22 +11,28 @@ EXAMPLE = ROOT / "examples" / "innodb-tpcc-day.toml"
 
 def test_example_is_made_again_identically(tmp_path):
     save(demo_day(), tmp_path / EXAMPLE.name)
-    assert (tmp_path / EXAMPLE.name).read_bytes() == EXAMPLE.read_bytes(), f"run: python -c '...save(demo_day(), {EXAMPLE.name!r})'"
+    assert (tmp_path / EXAMPLE.name).read_bytes() == EXAMPLE.read_bytes(), (
+        f"run: python -c '...save(demo_day(), {EXAMPLE.name!r})'"
+    )
     assert load(EXAMPLE) == demo_day()
 
 
 def test_hour_sits_at_the_cap_it_was_recorded_under():
     figures = recorded_hour().summary()
     assert figures["points"] == 3599
-    # gp2 gives 3,600 IOPS at 1,200 GB. The write size was fitted to minutes after the warm-up, so the whole hour may differ
-    # by the warm-up's 12 minutes; 1 % is an eighth of what 22 KiB writes would be off.
+    # gp2 gives 3,600 IOPS at 1,200 GB. The write size was fitted to minutes after the warm-up, so
+    # the whole hour may differ by the warm-up's 12 minutes; 1 % is an eighth of what 22 KiB writes
+    # would be off.
     assert figures["mean_iops"] == pytest.approx(3600, rel=0.01)
-    # Other runs of the benchmark average "about 21 KiB" an I/O: agreement within 10 % is what such a figure bears.
+    # Other runs of the benchmark average "about 21 KiB" an I/O: agreement within 10 % is what such
+    # a figure bears.
     assert figures["mean_io_kib"] == pytest.approx(21, rel=0.10)
 
 
 def test_sizes_follow_from_the_figures():
-    """The least-squares fit named in the sidecar, done again: read and write size from minutes at 3,600 IOPS."""
+    """The least-squares fit named in the sidecar, done again: read and write size from minutes at
+    3,600 IOPS.
+    """
     about = about_recorded_hour()
     points = recorded_hour().points
     minutes = []
@@ -49,6 +55,7 @@ def test_day_has_a_quiet_night_a_busy_hour_and_a_backup():
     night = hours[4]["reads_per_s"].mean() + hours[4]["writes_per_s"].mean()
     assert 0.08 < night / day.summary()["busiest_hour_iops"] < 0.12
     backup = day.points[120:150]["reads_per_s"].mean() - day.points[150:180]["reads_per_s"].mean()
-    # 50 MiB/s in 256 KiB reads is 200 a second; the recorded minutes below it differ by a few I/Os at a factor of 0.1.
+    # 50 MiB/s in 256 KiB reads is 200 a second; the recorded minutes below it differ by a few I/Os
+    # at a factor of 0.1.
     assert backup == pytest.approx(200, abs=10)
     assert len(day.caveats) >= 5 and day.source["published_by"]

@@ -11,18 +11,38 @@ from hypothesis import strategies as st
 from places import ROOT
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.workload import ClosedWorkload, OpenWorkload, load, make_points, new_constant, new_daily, recorded_hour, save
-from headrace.workload.files import CLOSED_KEYS, OPEN_KEYS, POINTS_KEYS
+from headrace.workload import (
+    ClosedWorkload,
+    OpenWorkload,
+    load,
+    make_points,
+    new_constant,
+    new_daily,
+    recorded_hour,
+    save,
+)
+from headrace.workload.files import ClosedFile, OpenFile, PointsTable
 
-MUTATIONS = settings(max_examples=400, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MUTATIONS = settings(
+    max_examples=400, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def recorded(rng, count):
     durations = [float(rng.choice([1, 60, 300])) for _ in range(count)]
     starts = [sum(durations[:i]) for i in range(count)]
     reads, writes = ([rng.choice([0.0, rng.uniform(0, 1e4)]) for _ in range(count)] for _ in range(2))
-    points = make_points(starts, durations, reads, writes, [rng.uniform(0.5, 256)] * count, [rng.uniform(0.5, 256) for _ in range(count)])
-    return OpenWorkload("r", "recorded", points, size_gib=rng.choice([None, 12.5]), source={"tool": "test", "n": 1}, caveats=('say "so"',))
+    points = make_points(
+        starts, durations, reads, writes, [rng.uniform(0.5, 256)] * count, [rng.uniform(0.5, 256) for _ in range(count)]
+    )
+    return OpenWorkload(
+        "r",
+        "recorded",
+        points,
+        size_gib=rng.choice([None, 12.5]),
+        source={"tool": "test", "n": 1},
+        caveats=('say "so"',),
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +76,9 @@ def test_round_trip_of_recorded(tmp_path, seed):
 def test_many_points_go_beside(tmp_path):
     hour = recorded_hour()
     count = 25_000
-    points = make_points(range(count), [1.0] * count, [float(i % 97) for i in range(count)], [1.5] * count, [16.0] * count, [8.0] * count)
+    points = make_points(
+        range(count), [1.0] * count, [float(i % 97) for i in range(count)], [1.5] * count, [16.0] * count, [8.0] * count
+    )
     long = replace(hour, points=points)
     save(long, tmp_path / "w.toml")
     (csv,) = [name for name in os.listdir(tmp_path) if name.endswith(".csv")]
@@ -89,7 +111,10 @@ BAD_FILES = {
     "version text": (HEAD.replace("version = 1", 'version = "1"') + POINTS, "version"),
     "typo": (HEAD + "size_gb = 3\n" + POINTS, "Did you mean size_gib"),
     "typo in points": (HEAD + POINTS.replace("read_kib", "read_kb"), "Did you mean read_kib"),
-    "typo in daily": (HEAD.replace("recorded", "daily") + "[daily]\nread_per_s = 1\nwrites_per_s = 2\n", "Did you mean reads_per_s"),
+    "typo in daily": (
+        HEAD.replace("recorded", "daily") + "[daily]\nread_per_s = 1\nwrites_per_s = 2\n",
+        "Did you mean reads_per_s",
+    ),
     "no points": (HEAD, "exactly one of"),
     "two kinds of points": (HEAD + POINTS + "[daily]\nreads_per_s = 1\n", "exactly one of"),
     "unequal": (HEAD + POINTS.replace("writes_per_s = 1", "writes_per_s = [1, 2, 3]"), "equally long"),
@@ -109,11 +134,17 @@ BAD_FILES = {
     "closed with a stray key": (CLOSED + "bs = 4\n", "bs"),
     "closed without depth": (CLOSED.replace("iodepth = 1\n", ""), "iodepth"),
     "closed bad": (CLOSED.replace('rw = "read"', 'rw = "reed"'), "Did you mean read"),
-    "a trace": ("procs ---memory--- ---io---\n r  b   swpd   free   buff  cache   si   so    bi    bo   in\n", "looks like vmstat"),
+    "a trace": (
+        "procs ---memory--- ---io---\n r  b   swpd   free   buff  cache   si   so    bi    bo   in\n",
+        "looks like vmstat",
+    ),
     "utilisation": (HEAD + POINTS + OBSERVED.replace("80", "101"), "util_percent"),
     "infinite queue": (HEAD + POINTS + OBSERVED.replace("30", "inf"), "queue"),
     "queue of another length": (HEAD + POINTS + OBSERVED.replace("[0.5, 30]", "[1]"), "equally long"),
-    "typo beside the rates": (HEAD + POINTS + OBSERVED.replace("util_percent", "util_percents"), "Did you mean util_percent"),
+    "typo beside the rates": (
+        HEAD + POINTS + OBSERVED.replace("util_percent", "util_percents"),
+        "Did you mean util_percent",
+    ),
     "zone": (HEAD + 'clock_zone = "CET"\n' + POINTS, "clock_zone"),
     "deep": ("a = " + "[" * 3000, "not valid TOML"),
 }
@@ -186,7 +217,9 @@ def test_mutated_files_load_or_are_refused(tmp_path, seed):
             case 2:
                 text[at:at] = text[min(at, other) : max(at, other)]
             case 3:
-                text[at:at] = rng.choice([b"nan", b"1e400", b"-", b"[", b"{}", b'"', b"\n", b"1979-05-27", b"true", b"9" * 30])
+                text[at:at] = rng.choice(
+                    [b"nan", b"1e400", b"-", b"[", b"{}", b'"', b"\n", b"1979-05-27", b"true", b"9" * 30]
+                )
             case 4:
                 del text[min(at, other) : max(at, other)]
     (tmp_path / "w.toml").write_bytes(bytes(text))
@@ -209,5 +242,5 @@ def test_examples_of_the_document_load(tmp_path, block):
 
 def test_the_document_names_every_key():
     text = DOC.read_text(encoding="utf-8")
-    for key in (*OPEN_KEYS, *CLOSED_KEYS, *POINTS_KEYS):
+    for key in (name for table in (OpenFile, ClosedFile, PointsTable) for name in table.__struct_fields__):
         assert f"`{key}`" in text or f"`[{key}]`" in text, key

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.workload import ClosedWorkload, OpenWorkload, make_points, new_constant
-from headrace.workload.describe import busiest_window, with_totals
+from headrace.workload.points import busiest_window, with_totals
 
 
 def open_workload(rates, duration_s=60.0, **changes):
@@ -30,7 +30,11 @@ def test_error_says_value_rule_source_and_hint():
     error = InputError("size = 0", "must be above 0", "AWS guide", "Take 1.")
     assert str(error) == "size = 0: must be above 0 (AWS guide). Take 1."
     assert str(HeadraceError("a", "b")) == "a: b"
-    assert (InputError("", "").exit_code, CouldNotRun("", "").exit_code, HeadraceError("", "", exit_code=130).exit_code) == (2, 3, 130)
+    assert (
+        InputError("", "").exit_code,
+        CouldNotRun("", "").exit_code,
+        HeadraceError("", "", exit_code=130).exit_code,
+    ) == (2, 3, 130)
 
 
 def test_summary_against_hand_count():
@@ -68,7 +72,9 @@ def test_busiest_window_is_the_best_of_all_windows(seed):
     window = min(3600.0, span)
 
     def mean(start):
-        overlaps = [max(0.0, min(s + d, start + window) - max(s, start)) for s, d in zip(starts, durations, strict=True)]
+        overlaps = [
+            max(0.0, min(s + d, start + window) - max(s, start)) for s, d in zip(starts, durations, strict=True)
+        ]
         return sum(o * r for o, r in zip(overlaps, rates, strict=True)) / window
 
     best = max(mean(start) for start in starts if start + window <= span)
@@ -160,7 +166,14 @@ def test_closed():
     assert load.scaled(1.0) is load
     with pytest.raises(InputError, match="iodepth"):
         load.scaled(2)
-    for changes in ({"rw": "randreed"}, {"iodepth": 0}, {"iodepth": 1.5}, {"numjobs": True}, {"bs_kib": 0}, {"rwmixread": 101}):
+    for changes in (
+        {"rw": "randreed"},
+        {"iodepth": 0},
+        {"iodepth": 1.5},
+        {"numjobs": True},
+        {"bs_kib": 0},
+        {"rwmixread": 101},
+    ):
         with pytest.raises(InputError):
             ClosedWorkload(**{"name": "f", "rw": "read", "bs_kib": 4, "iodepth": 1, "numjobs": 1} | changes)
 

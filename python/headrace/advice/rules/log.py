@@ -10,7 +10,7 @@ from headrace.advice.situation import GIB, MIB, Rule, RuleValue, Situation, fixe
 from headrace.advice.table import parameters
 from headrace.advice.values import size_text
 
-HOUR_S = 3_600.0
+HOUR_S = 3_600.0  # the redo log holds the writes of an hour, the rule of MySQL's manual
 LEAST_REDO = GIB  # a guess
 MOST_REDO = 128 * GIB  # the largest innodb_redo_log_capacity of MySQL 8.0.30 (manual)
 # innodb_dedicated_server of MySQL 8.4: (virtual CPUs / 2) GiB, at most 16.
@@ -90,7 +90,7 @@ def sync_binlog(s: Situation) -> RuleValue:
 
 
 def folder_rule(what: str, name: str = "") -> Rule:
-    """A path below --log-dir, where there is one."""
+    """A path below --log-dir, if that is given."""
 
     def rule(s: Situation) -> RuleValue | None:
         return _folder(s, what, name)

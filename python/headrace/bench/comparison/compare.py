@@ -99,7 +99,9 @@ class RunComparison:
     notes: tuple[str, ...]
 
 
-def compare(a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False) -> RunComparison:
+def compare(
+    a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False
+) -> RunComparison:
     """`b` against `a`.
 
     Raises InputError for runs that are not alike (unless `allow_unlike`), for one against several,
@@ -124,7 +126,9 @@ def compare(a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecor
         rule = "are not alike: " + "; ".join(strange[:4])
         raise InputError(f"{left[0].id} and {right[0].id}", rule, f"{DOC}, Comparing", hint)
     made = _single(left[0], right[0]) if len(left) == 1 else _groups(left, right)
-    return RunComparison(left, right, tuple(made), tuple(strange), tuple(differing(left[0], right[0])), tuple(_notes(left, right)))
+    return RunComparison(
+        left, right, tuple(made), tuple(strange), tuple(differing(left[0], right[0])), tuple(_notes(left, right))
+    )
 
 
 # --- alike ---
@@ -228,18 +232,23 @@ def _single(a: RunRecord, b: RunRecord) -> list[Difference]:
     for name, (words, kind, more) in METRICS.items():
         columns = [part[name].drop_nulls().to_numpy() if name in part.columns else np.array([]) for part in parts]
         if all(len(column) for column in columns):
-            rows = [(column, None) for column in columns]
+            rows: list[Rows] = [(column, None) for column in columns]
             found.append(_difference(name, words.format(unit=unit), kind, more, rows, seed))
     for name, (words, column) in RATIOS.items():
         pairs = [part.select(column, "tps").drop_nulls() for part in parts if {column, "tps"} <= set(part.columns)]
         if len(pairs) == 2 and all((pair["tps"] > 0).any() for pair in pairs):
-            rows = [(pair[column].to_numpy(), pair["tps"].to_numpy()) for pair in pairs]
-            found.append(_difference(name, words, "", False, rows, seed))
+            sums: list[Rows] = [(pair[column].to_numpy(), pair["tps"].to_numpy()) for pair in pairs]
+            found.append(_difference(name, words, "", False, sums, seed))
     for name, words in WHOLE.items():
-        values = [record.summary.get(name) for record in (a, b)]
-        if all(value is not None for value in values):
+        values = _known((a, b), name)
+        if len(values) == 2:
             found.append(_made(f"run_{name}", words, "ms", values, None, None, "one number a run"))
     return found
+
+
+def _known(records: Sequence[RunRecord], name: str) -> list[float]:
+    """A figure of the summaries that have it."""
+    return [value for record in records if (value := record.summary.get(name)) is not None]
 
 
 def _difference(name: str, words: str, unit: str, more: bool | None, rows: list[Rows], seed: int) -> Difference:
@@ -258,7 +267,7 @@ def _made(
     how: str,
 ) -> Difference:
     low, high = interval or (None, None)
-    verdict = "" if low is None else "higher" if low > 0 else "lower" if high < 0 else "same"
+    verdict = "" if low is None or high is None else "higher" if low > 0 else "lower" if high < 0 else "same"
     better = None if more is None or verdict in ("", "same") else (verdict == "higher") == more
     a, b = map(float, values)
     change = 100.0 * (b / a - 1.0) if a else None
@@ -270,14 +279,16 @@ def _made(
 
 def _groups(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> list[Difference]:
     unit = left[0].document["benchmark"].get("unit", "transactions")
-    named = {name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"}
+    named = {
+        name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"
+    }
     named |= {name: (words, "", False) for name, (words, _) in RATIOS.items()} | {
         name: (words, "ms", False) for name, words in WHOLE.items()
     }
     found = []
     for name, (words, kind, more) in named.items():
-        values = [[record.summary.get(name) for record in side] for side in (left, right)]
-        if any(value is None for side in values for value in side):
+        values = [_known(side, name) for side in (left, right)]
+        if (len(values[0]), len(values[1])) != (len(left), len(right)):
             continue
         means = [sum(side) / len(side) for side in values]
         interval = change_of_groups(*values) if all(value > 0 for side in values for value in side) else None

@@ -93,7 +93,7 @@ def _resampled(rows: Rows, block: int, chance: np.random.Generator) -> np.ndarra
 def block_length(series: np.ndarray) -> int:
     """Rows of a block for the circular bootstrap of a mean.
 
-    1 where there is no autocorrelation, at most a quarter of the series. The numbers are those of
+    1 without autocorrelation, at most a quarter of the series. The numbers are those of
     Politis and White (2004).
     """
     count = len(series)
@@ -123,6 +123,7 @@ def change_of_groups(a: Sequence[float], b: Sequence[float]) -> tuple[float, flo
 
     one, other = np.log(a), np.log(b)
     if not one.var() and not other.var():
-        return (100.0 * math.expm1(other.mean() - one.mean()),) * 2
+        change = 100.0 * math.expm1(float(other.mean() - one.mean()))
+        return change, change
     interval = stats.ttest_ind(other, one, equal_var=False).confidence_interval(CONFIDENCE)
     return 100.0 * math.expm1(interval.low), 100.0 * math.expm1(interval.high)

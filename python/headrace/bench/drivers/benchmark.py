@@ -11,7 +11,8 @@ from typing import ClassVar
 import polars as pl
 
 from headrace.base.checks import did_you_mean
-from headrace.base.processes import Command, Ended, Tool, find_tool
+from headrace.base.machine import Tool, find_tool
+from headrace.base.processes import Command, Ended
 from headrace.bench.drivers.percentiles import Histogram
 from headrace.bench.target import Target
 from headrace.errors import InputError
@@ -35,8 +36,8 @@ def check_numbers(source: str, whole: bool = False, **given: tuple[object, float
     """Raises InputError for an option (value, least, most) beyond its bounds; `whole`: not an
     integer."""
     for what, (value, low, high) in given.items():
-        number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
-        if not (number and low <= value <= high):
+        kinds = int if whole else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kinds) or not low <= value <= high:
             words = "a whole number from " if whole else ""
             raise InputError(f"{what} = {value}", f"must be {words}{low:{',' if whole else 'g'}} to {high:,}", source)
 
@@ -122,7 +123,8 @@ class Benchmark(ABC):
 
     @abstractmethod
     def prepared(self, target: Target, threads: int) -> bool:
-        """Whether the data for `threads` clients are there and whole. Raises InputError for others."""
+        """Whether the data for `threads` clients are there and whole. Raises InputError for
+        others."""
 
     @abstractmethod
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -142,7 +144,7 @@ class Benchmark(ABC):
 
     def partial(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         """What can be said of a run that ended early."""
-        return ToolOutcome(notes=("Ended early: there is no histogram, and no percentile of the whole.",))
+        return ToolOutcome(notes=("Ended early: it has neither a histogram nor percentiles of the whole run.",))
 
     def why(self, raw: str, ended: Ended) -> str:
         """Why the tool ended with an error, in its own words."""

@@ -20,27 +20,29 @@ def check_folder(name: str, target: Target) -> None:
     """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may
     not be written."""
     if target.folder is None:
-        raise InputError(target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume.")
+        raise InputError(
+            target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume."
+        )
     if not os.access(target.folder, os.R_OK | os.W_OK):
         raise CouldNotRun(str(target.folder), "may not be read and written by this user", "", "Run it as its owner.")
 
 
 def check_overwrite(target: Target, allowed: bool) -> None:
     """Writes to a block device destroy what is on it. Raises InputError."""
-    if not target.folder.is_block_device():
+    if not target.files.is_block_device():
         return
-    real = os.path.realpath(target.folder)
+    real = os.path.realpath(target.files)
     used = [line.split()[1] for line in _mounts() if os.path.realpath(line.split()[0]) == real]
     if used:
         raise InputError(
-            str(target.folder),
+            str(target.files),
             f"is mounted at {used[0]}: writing to it would destroy the file system",
             "",
             "Name a folder on it instead.",
         )
     if not allowed:
         raise InputError(
-            str(target.folder),
+            str(target.files),
             "is a block device, and this load overwrites it",
             DOC,
             "Say --overwrite when nothing on it is needed.",
@@ -63,7 +65,10 @@ def file_whole(path: Path, size: int) -> bool:
     if status.st_size != size or status.st_blocks * 512 < WHOLE_SHARE * size:
         raise InputError(
             str(path),
-            (f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed"),
+            (
+                f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and "
+                f"{size / GIB:.3g} are needed"
+            ),
             f"{DOC}, Preparing",
             "Write it anew: --fresh.",
         )
@@ -72,7 +77,9 @@ def file_whole(path: Path, size: int) -> bool:
 
 def free_for(folder: Path, size: int, existing: Path | None = None) -> None:
     """Raises CouldNotRun when so much does not fit."""
-    free = shutil.disk_usage(folder).free + (existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0)
+    free = shutil.disk_usage(folder).free + (
+        existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0
+    )
     if free < size + SPARE_BYTES:
         raise CouldNotRun(
             str(folder),

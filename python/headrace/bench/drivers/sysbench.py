@@ -7,7 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
-from headrace.base.processes import Command, Ended, Tool, required, run_checked, run_lines
+from headrace.base.machine import Tool, required
+from headrace.base.processes import Command, Ended, run_checked, run_lines
 from headrace.bench.drivers.benchmark import IntervalReport, RunLoad, ToolOutcome
 from headrace.bench.drivers.percentiles import Histogram
 from headrace.bench.target import DOC
@@ -115,7 +116,10 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
         if quote not in value:
             return f"{quote}{value}{quote}"
     if any(character in value for character in " ,\t") or value[0] in "'\"":
-        rule = "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's option file cannot hold"
+        rule = (
+            "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's "
+            "option file cannot hold"
+        )
         raise InputError(f"{what} {shown}", rule, SOURCE, "Use an account with another password for benchmarks.")
     return value
 
@@ -200,5 +204,7 @@ def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, 
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
         said = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
-        raise CouldNotRun(f"sysbench {what}", said, SOURCE, f"See {DOC}, When something fails; the server's error log may have more.")
+        raise CouldNotRun(
+            f"sysbench {what}", said, SOURCE, f"See {DOC}, When something fails; the server's error log may have more."
+        )
     return text

@@ -66,7 +66,9 @@ class SysbenchFileio(Benchmark):
 
     def __post_init__(self) -> None:
         source = f"{DOC}, sysbench-fileio"
-        check_one_of(source, mode=(self.mode, MODES), io_mode=(self.io_mode, IO_MODES), fsync_mode=(self.fsync_mode, SYNCS))
+        check_one_of(
+            source, mode=(self.mode, MODES), io_mode=(self.io_mode, IO_MODES), fsync_mode=(self.fsync_mode, SYNCS)
+        )
         for flag in self.flags:
             check_one_of(source, flag=(flag, FLAGS))
         check_numbers(
@@ -89,21 +91,25 @@ class SysbenchFileio(Benchmark):
 
     def check_target(self, target: Target) -> None:
         check_folder(self.name, target)
-        if not target.folder.is_dir():
-            raise InputError(str(target.folder), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio.")
+        if not target.files.is_dir():
+            raise InputError(
+                str(target.files), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio."
+            )
 
     def prepared(self, target: Target, threads: int) -> bool:
-        folder = target.folder / FOLDER
+        folder = target.files / FOLDER
         if not folder.exists():
             return False
         found = len(list(folder.glob("test_file.*")))
         if found != self.files:
-            raise InputError(str(folder), f"holds {found} files, not {self.files}", f"{DOC}, Preparing", "Write them anew: --fresh.")
+            raise InputError(
+                str(folder), f"holds {found} files, not {self.files}", f"{DOC}, Preparing", "Write them anew: --fresh."
+            )
         return all(file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
-        place = target.folder / FOLDER
-        free_for(target.folder, self.files * self._file_bytes)
+        place = target.files / FOLDER
+        free_for(target.files, self.files * self._file_bytes)
         place.mkdir(exist_ok=True)
         say(f"writing {self.files} files, {self.size_gib:g} GiB")
         # At 1 MiB/s and slower something is wrong.
@@ -119,13 +125,15 @@ class SysbenchFileio(Benchmark):
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         words = [self.tool().path, "fileio", *sysbench.timing_words(load), *self._words(), "run"]
-        return Command(tuple(words), target.folder / FOLDER)
+        return Command(tuple(words), target.files / FOLDER)
 
     def line(self, text: str) -> IntervalReport | None:
         match = REPORT.match(text.strip()) if "fsyncs:" in text else None
         if match is None:
             return None
-        end, read, written, fsyncs, p95 = (float(value) if value.strip("-") not in ("nan", "inf") else 0.0 for value in match.groups())
+        end, read, written, fsyncs, p95 = (
+            float(value) if value.strip("-") not in ("nan", "inf") else 0.0 for value in match.groups()
+        )
         requests = (read + written) * 1024 / self.block_kib
         return IntervalReport(
             end,
@@ -140,7 +148,11 @@ class SysbenchFileio(Benchmark):
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         found = sysbench.outcome(raw, load)
         last = raw[raw.rfind("File operations:") :]
-        totals = {name: float(match[1]) for name, pattern in TOTALS.items() if (match := re.search(rf"^{pattern}", last, re.MULTILINE))}
+        totals = {
+            name: float(match[1])
+            for name, pattern in TOTALS.items()
+            if (match := re.search(rf"^{pattern}", last, re.MULTILINE))
+        }
         # "events" are requests and fsyncs.
         return ToolOutcome(found.histogram, (), found.figures | totals, found.notes)
 
@@ -148,14 +160,14 @@ class SysbenchFileio(Benchmark):
         return sysbench.why(raw, ended)
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        place = target.folder / FOLDER
+        place = target.files / FOLDER
         if place.is_symlink() or not place.is_dir():
             return
         shutil.rmtree(place, ignore_errors=True)
 
     @property
     def _file_bytes(self) -> int:
-        """Whole MiB where there is one at least, else whole requests: sysbench cuts the total into
+        """Whole MiB if it has one at least, else whole requests: sysbench cuts the total into
         equal files."""
         each = int(self.size_gib * GIB / self.files)
         return each // MIB * MIB if each >= MIB else each // (self.block_kib * 1024) * self.block_kib * 1024

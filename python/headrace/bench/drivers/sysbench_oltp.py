@@ -68,7 +68,7 @@ COUNTED_ROWS = 1_000_000
 PREPARE_S_PER_ROW, PREPARE_MORE_S = 1e-3, 600.0
 CLEANUP_S = 600.0  # a guess: dropping tables takes seconds
 PREPARE_THREADS = 8  # a guess: more do not load faster on small machines
-ENGINES = {"innodb": "innodb", "myrocks": "rocksdb"}
+ENGINES: dict[str | None, str] = {"innodb": "innodb", "myrocks": "rocksdb"}
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,9 @@ class SysbenchOltp(Benchmark):
         allowed = DISTRIBUTIONS[self.distribution]
         for key, value in self.parameters.items():
             if key not in allowed:
-                rule = f"is no parameter of the distribution {self.distribution}"
+                rule = f"is not a parameter of the distribution {self.distribution}"
                 raise InputError(key[:60], rule, source, f"Known: {', '.join(allowed) or 'none'}.")
-            check_numbers(source, **{key: (value, *allowed[key][1:])})
+            check_numbers(source, False, **{key: (value, *allowed[key][1:])})
         for key, value in self.shape.items():
             _check_shape(self.script, key, value)
 
@@ -124,18 +124,24 @@ class SysbenchOltp(Benchmark):
         rows = 0 if self.script == BULK else self.rows
         missing = [name for name in wanted if name not in found]
         other = [
-            name for name in wanted if name in found and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
+            name
+            for name in wanted
+            if name in found and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
         ]
         if not missing and not other:
             return True
-        what = f"{len(missing)} of {len(wanted)} tables are missing" if missing else f"{other[0]} has other rows than {rows:,}"
+        what = (
+            f"{len(missing)} of {len(wanted)} tables are missing"
+            if missing
+            else f"{other[0]} has other rows than {rows:,}"
+        )
         hint = "Prepare them anew (--fresh drops sbtest1 and so on), or name another database."
         rule = f"holds sysbench's tables, but {what}"
-        raise InputError(f"database {target.address.database}", rule, f"{DOC}, Preparing", hint)
+        raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
         tool = self.tool()
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         workers = threads if self.script == BULK else min(self.tables, PREPARE_THREADS, max(1, threads))
         say(f"preparing {self.tables} tables of {self.rows:,} rows")
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_ROW * self.tables * self.rows
@@ -150,7 +156,7 @@ class SysbenchOltp(Benchmark):
         sysbench.once(tool, words, folder, "prepare", limit_s)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         words = [*sysbench.server_words(self.tool(), account, load), *self._words(target)]
         if self.distribution != "zipfian":
             return Command((*words, self.script, "run"), folder)
@@ -181,11 +187,15 @@ class SysbenchOltp(Benchmark):
         wrong = [f"table {name} is gone" for name in wanted if name not in found]
         if not wrong and self.tables * self.rows <= COUNTED_ROWS:
             counts = {name: table_rows(target, name, exact=True) for name in wanted}
-            wrong = [f"table {name} has {count:,} rows, not {self.rows:,}" for name, count in counts.items() if count < self.rows]
+            wrong = [
+                f"table {name} has {count:,} rows, not {self.rows:,}"
+                for name, count in counts.items()
+                if count < self.rows
+            ]
         return wrong
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         most = max([int(name[6:]) for name in tables_of(target, r"sbtest\d+")], default=0)
         if most:
             words = [f"--config-file={account}", f"--tables={most}", f"--threads={most if self.script == BULK else 1}"]
@@ -216,7 +226,9 @@ class SysbenchOltp(Benchmark):
         if self.distribution != "zipfian":
             words.append(f"--rand-type={self.distribution}")
         words += [
-            f"--{key.replace('_', '-')}={value:g}" for key, value in self.options()["parameters"].items() if key != "rand_zipfian_exp"
+            f"--{key.replace('_', '-')}={value:g}"
+            for key, value in self.options()["parameters"].items()
+            if key != "rand_zipfian_exp"
         ]
         return words
 
@@ -224,12 +236,14 @@ class SysbenchOltp(Benchmark):
 def _check_shape(script: str, key: str, value: int | bool) -> None:
     source = f"{DOC}, sysbench-oltp"
     if key not in SHAPES:
-        raise InputError(key[:60], "is no option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES))
+        raise InputError(
+            key[:60], "is not an option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES)
+        )
     if script == BULK or ONLY_OF.get(key, script) != script:
-        raise InputError(key, f"is no option of {script}", source, "Leave it out.")
+        raise InputError(key, f"is not an option of {script}", source, "Leave it out.")
     span = SHAPES[key]
     if span is not None:
-        check_numbers(source, whole=True, **{key: (value, *span)})
+        check_numbers(source, True, **{key: (value, *span)})
     elif not isinstance(value, bool):
         raise InputError(f"{key} = {value}", "must be on or off", source)
 

@@ -75,19 +75,21 @@ class Tpcc(Benchmark):
         if not found:
             return False
         wrong = [f"tpcc_{name} is missing" for name in TABLES if f"tpcc_{name}" not in found]
-        wrong += [f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]]
+        wrong += [
+            f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]
+        ]
         wrong = wrong or self._sizes(target)
         if wrong:
             hint = "Prepare them anew (--fresh drops tpcc_warehouse and so on), or name another database."
             rule = f"holds tables of TPC-C, but {wrong[0]}"
-            raise InputError(f"database {target.address.database}", rule, f"{DOC}, Preparing", hint)
+            raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
         return True
 
     def _sizes(self, target: Target) -> list[str]:
         with cursor_on(target) as cursor:
             cursor.execute(
                 "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s",
-                (target.address.database, INDEX),
+                (target.database, INDEX),
             )
             if not cursor.fetchone()[0]:
                 return ["the loading was not finished"]
@@ -99,11 +101,15 @@ class Tpcc(Benchmark):
             ):
                 cursor.execute(query)
                 found[what] = cursor.fetchone()[0] or 0
-        return [f"with {found[what]:,} {what}, not {value:,}" for what, value in self.options().items() if found[what] != value]
+        return [
+            f"with {found[what]:,} {what}, not {value:,}"
+            for what, value in self.options().items()
+            if found[what] != value
+        ]
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
         tool = self.tool()
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         script = _script(folder)
         words = [f"--config-file={account}", "--db-driver=mysql", f"--rand-seed={seed}", *self._words(target)]
         limit_s = PREPARE_MORE_S + PREPARE_S_PER_WAREHOUSE * self.warehouses
@@ -120,7 +126,7 @@ class Tpcc(Benchmark):
         sysbench.once(tool, [*words, script, "index"], folder, "index", limit_s)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         words = sysbench.server_words(self.tool(), account, load)
         return Command((*words, *self._words(target), f"--warmup={load.warmup_s}", _script(folder), "run"), folder)
 
@@ -141,7 +147,8 @@ class Tpcc(Benchmark):
         notes = list(found.notes)
         if not self.standard:
             notes.append(
-                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of a district (of 3,000)."
+                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of "
+                "a district (of 3,000)."
             )
         return ToolOutcome(found.histogram, (), figures, tuple(notes))
 
@@ -153,7 +160,7 @@ class Tpcc(Benchmark):
             return consistency(cursor, self.warehouses)
 
     def cleanup(self, target: Target, folder: Path) -> None:
-        account = sysbench.write_account(target.address, folder / sysbench.ACCOUNT_FILE)
+        account = sysbench.write_account(target.server, folder / sysbench.ACCOUNT_FILE)
         sysbench.once(
             self.tool(),
             [f"--config-file={account}", "--db-driver=mysql", _script(folder), "cleanup"],
@@ -174,7 +181,9 @@ class Tpcc(Benchmark):
 
 def _script(folder: Path) -> str:
     path = folder / SCRIPT
-    path.write_text(files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8")
+    path.write_text(
+        files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8"
+    )
     return str(path)
 
 
@@ -182,7 +191,9 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
     """Latencies by kind of transaction: what the clients wrote at their ends, added up."""
     found: dict[str, list[Histogram]] = {}
     for kind, text in COUNTED.findall(raw):
-        pairs = sorted((int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair))
+        pairs = sorted(
+            (int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair)
+        )
         if pairs:
             values = tuple(round(2.718281828459045 ** (BUCKET * bucket), 9) for bucket, _ in pairs)
             found.setdefault(kind, []).append(
@@ -205,6 +216,7 @@ def consistency(cursor, warehouses: int) -> list[str]:
         cursor.execute(query, (most,) * query.count("%s"))
         if broken := int(cursor.fetchone()[0]):
             wrong.append(
-                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the first {most} warehouses"
+                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the "
+                f"first {most} warehouses"
             )
     return wrong

@@ -1,8 +1,10 @@
-"""The lab's own figures of the volumes below a target, kept up during a run: it remembers an hour."""
+"""The lab's own figures of the volumes below a target, kept up during a run: it remembers an
+hour."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 import polars as pl
 
@@ -30,7 +32,7 @@ class LabMetrics:
         self._since: dict[str, int] = {}
         self._next = 0.0
         self.notes: list[str] = []
-        self.facts: dict[str, dict] = {}
+        self.facts: dict[str, Mapping] = {}
 
     def __enter__(self) -> LabMetrics:
         if self._target.lab is not None and self._target.volumes:
@@ -64,6 +66,7 @@ class LabMetrics:
         }
 
     def _fetch(self) -> None:
+        assert self._lab is not None  # its callers have looked
         for name, since in list(self._since.items()):
             try:
                 rows = frame(self._lab.metrics(name, resolution="second", since=since))

@@ -15,7 +15,7 @@ from headrace.bench.drivers.benchmark import Benchmark
 from headrace.bench.store.store import TOML_FILE
 from headrace.bench.target import Target
 from headrace.observe.live.profile import Profile
-from headrace.observe.live.sampler import Samples, write_disk_csv, write_status_csv
+from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 from headrace.observe.run_files.status import WANTED
 
 SYSBENCH_CSV, STATUS_CSV, DISK_CSV = "transactions.csv", "status.csv", "disk.csv"
@@ -45,16 +45,17 @@ def write(
     lacks = [
         words
         for words, missing in (
-            (f"{benchmark.name} is no load that databases are calibrated from", table is None),
+            (f"{benchmark.name} is not a load that databases are calibrated from", table is None),
             ("the storage is not known (--storage)", target.storage is None),
             ("the size of the cache is not known", target.cache_gib is None),
             ("fewer than two seconds were measured", series.filter(pl.col("tps").is_not_null()).height < 2),
-            ("no transaction was made", not (series["tps"].max() or 0) > 0),
+            ("no transaction was made", not (series["tps"].fill_null(0.0) > 0).any()),
         )
         if missing
     ]
     if lacks:
         return lacks[0]
+    assert table is not None and target.cache_gib is not None and target.engine is not None
     files: dict = {"sysbench": SYSBENCH_CSV}
     _write_transactions(folder / SYSBENCH_CSV, series)
     if samples.status.height >= 2:
@@ -100,7 +101,8 @@ def data_devices(target: Target, sampled: list[str]) -> list[str]:
 
 
 def _write_transactions(path: Path, series: pl.DataFrame) -> None:
-    """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall clock."""
+    """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall
+    clock."""
     end = pl.col("duration_s")
     frame = series.filter(pl.col("tps").is_not_null()).select(
         (pl.col("t_s") + end).round(3).alias("t_s"),

@@ -15,15 +15,7 @@ import polars as pl
 
 from headrace.base.processes import Ended, Interrupts, run_lines
 from headrace.base.units import DAY_S
-from headrace.bench.drivers.benchmark import (
-    Benchmark,
-    IntervalReport,
-    RunLoad,
-    Say,
-    ToolOutcome,
-    check_numbers,
-    silent,
-)
+from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.running import environment, run_files, summary, timeline
 from headrace.bench.running.lab_metrics import LabMetrics
 from headrace.bench.server import create_database, data_gib
@@ -121,7 +113,8 @@ def run(
         "target": target.record() | {"data_gib": None if target.address is None else data_gib(target)},
         "tool": {"name": tool.name, "path": tool.path, "version": tool.version},
         "config": dict(sorted(target.config.items())),
-        "environment": environment.capture() | {"devices": environment.device_facts(target.devices), "before": environment.load_before()},
+        "environment": environment.capture()
+        | {"devices": environment.device_facts(target.devices), "before": environment.load_before()},
         "start": start,
     } | ({"name": name} if name else {})
     run_id, folder = kept.begin(name or benchmark.name)
@@ -245,10 +238,7 @@ class _Run:
         start = document["start"] or summary.start_of(self.samples, target, document["target"]["data_gib"])
         state = "interrupted" if self.interrupted else "broken" if failure else "complete"
         document |= {"ended_at": now_text(), "state": state, "start": start}
-        findings = [
-            *outcome.notes,
-            *summary.findings(document, series, self.samples, failure, self.interrupted),
-        ]
+        findings = [*outcome.notes, *summary.findings(document, series, self.samples, failure, self.interrupted)]
         if state == "complete" and target.address is not None:
             findings += _verified(benchmark, target)
         lacks = run_files.write(self.folder, benchmark, target, document, series, self.samples, findings)
@@ -327,7 +317,9 @@ def _verified(benchmark: Benchmark, target: Target) -> list[str]:
         return [f"The data could not be checked after the run: {error.rule}."]
 
 
-def prepare(benchmark: Benchmark, target: Target, *, threads: int = 8, seed: int = 1, fresh: bool = False, say: Say = silent) -> bool:
+def prepare(
+    benchmark: Benchmark, target: Target, *, threads: int = 8, seed: int = 1, fresh: bool = False, say: Say = silent
+) -> bool:
     """Makes the data where they are missing, and the database; whether anything was made.
 
     `threads`: clients of the run to come. `fresh`: what is there is dropped first. Raises

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
+import numpy as np
 import polars as pl
 
 from headrace.base import caps
@@ -12,7 +15,7 @@ from headrace.bench.drivers.percentiles import SHARES
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.bench.target import Target
 from headrace.errors import HeadraceError
-from headrace.observe.live.sampler import Samples
+from headrace.observe.live.samples import Samples
 
 MEANS = (
     "qps",
@@ -44,15 +47,15 @@ def figures(series: pl.DataFrame, outcome: ToolOutcome, benchmark: Benchmark) ->
     found: dict[str, float | None] = {"seconds": float(part["duration_s"].sum())}
     found |= {
         "tps": mean(part, "tps"),
-        "tps_sd": _sd(part["tps"]),
-        "tps_min": part["tps"].min(),
-        "tps_max": part["tps"].max(),
+        "tps_sd": _of(partial(np.std, ddof=1), part["tps"], 2),
+        "tps_min": _of(np.min, part["tps"]),
+        "tps_max": _of(np.max, part["tps"]),
     }
     found["stall_s"] = float(part.filter(pl.col("tps") == 0)["duration_s"].sum())
     found |= {name: mean(part, name) for name in MEANS}
     found |= dict.fromkeys(SHARES) if outcome.histogram is None else outcome.histogram.summary()
     found |= {name: outcome.figures.get(name) for name in ("mean_ms", "max_ms", "transactions", "errors")}
-    found["p95_of_seconds_ms"] = part["p95_ms"].median()
+    found["p95_of_seconds_ms"] = _of(np.median, part["p95_ms"])
     found |= outcome.figures
     found |= _per_transaction(part)
     found |= {name: mean(part, name) for name in CAPS if name in part.columns}
@@ -70,28 +73,29 @@ def mean(part: pl.DataFrame, name: str) -> float | None:
     if name not in part.columns:
         return None
     known = part.select(name, "duration_s").drop_nulls()
-    length = known["duration_s"].sum()
+    length = float(known["duration_s"].sum())
     return float((known[name] * known["duration_s"]).sum()) / length if length else None
 
 
-def _sd(column: pl.Series) -> float | None:
-    return column.std() if column.drop_nulls().len() > 1 else None
+def _of(figure: Callable[[np.ndarray], float], column: pl.Series, least: int = 1) -> float | None:
+    """A figure of the values that are known; None of fewer than `least`."""
+    values = column.drop_nulls().to_numpy()
+    return float(figure(values)) if len(values) >= least else None
 
 
 def _per_transaction(part: pl.DataFrame) -> dict[str, float | None]:
     """I/Os and KiB a transaction: sums over sums, of rows that have both."""
     found: dict[str, float | None] = {}
-    for name, columns, factor in (
-        ("reads_per_transaction", ("read_iops",), 1.0),
-        ("writes_per_transaction", ("write_iops",), 1.0),
-        ("read_kib_per_transaction", ("read_mib_s",), 1024.0),
-        ("write_kib_per_transaction", ("write_mib_s",), 1024.0),
+    for name, column, factor in (
+        ("reads_per_transaction", "read_iops", 1.0),
+        ("writes_per_transaction", "write_iops", 1.0),
+        ("read_kib_per_transaction", "read_mib_s", 1024.0),
+        ("write_kib_per_transaction", "write_mib_s", 1024.0),
     ):
-        if not all(column in part.columns for column in columns):
-            continue
-        known = part.select("tps", "duration_s", *columns).drop_nulls()
-        done = (known["tps"] * known["duration_s"]).sum()
-        found[name] = factor * sum((known[column] * known["duration_s"]).sum() for column in columns) / done if done else None
+        if column in part.columns:
+            known = part.select("tps", "duration_s", column).drop_nulls()
+            done = float((known["tps"] * known["duration_s"]).sum())
+            found[name] = factor * float((known[column] * known["duration_s"]).sum()) / done if done else None
     return found
 
 
@@ -104,7 +108,9 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
         and target.engine == "innodb"
         and {"innodb_buffer_pool_pages_data", "innodb_buffer_pool_pages_total"} <= set(status.columns)
     ):
-        page_gib = float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
+        page_gib = (
+            float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
+        )
         held = (status["innodb_buffer_pool_pages_data"][0] or 0) * page_gib
         most = (status["innodb_buffer_pool_pages_total"][0] or 0) * page_gib
         return "cold" if held < COLD_SHARE * min(most, data_gib or most) else "warm"
@@ -112,22 +118,28 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
     return "cold" if uptime is not None and uptime < 60 else "warm"
 
 
-def findings(document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool) -> list[str]:
+def findings(
+    document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool
+) -> list[str]:
     """Sentences, the gravest first."""
     part = series.filter(pl.col("phase") == "measure")
     load = document["load"]
     found = []
     if interrupted:
         found.append(
-            f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what was measured until then."
+            f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what "
+            "was measured until then."
         )
     if failure is not None:
-        found.append(f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}.")
+        found.append(
+            f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: "
+            f"{failure.rule}."
+        )
     if not part.height:
         found.append("Nothing was measured after the warm-up: all figures are empty.")
     tps, errors = mean(part, "tps"), mean(part, "errors_per_s")
     if tps and errors and errors > ERROR_SHARE * tps:
-        found.append(f"{errors:,.1f} errors a second beside {tps:,.0f} transactions: see raw/output.txt.")
+        found.append(f"{errors:,.1f} errors a second with {tps:,.0f} transactions: see raw/output.txt.")
     if (stalled := part.filter(pl.col("tps") == 0).height) and part.height:
         found.append(f"In {stalled} of {part.height} rows nothing was done at all.")
     found += _machine(document, part)
@@ -160,7 +172,7 @@ def _lateness(part: pl.DataFrame) -> list[str]:
     if late and waits and late > LATE_SHARE * max(waits):
         return [
             (
-                f"The lab's answers left late, by {late:.2f} ms at the 99th percentile beside waits of "
+                f"The lab's answers left late, by {late:.2f} ms at the 99th percentile, compared with waits of "
                 f"{max(waits):.2f} ms: the machine has too much to do."
             )
         ]

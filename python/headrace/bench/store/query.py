@@ -61,7 +61,10 @@ def connect(store: Store, runs: Sequence[RunRecord] | None = None):
     import duckdb
 
     records = store.runs() if runs is None else list(runs)
-    offline = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    offline: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
     connection = duckdb.connect(":memory:", config=offline)
     connection.execute(_runs_view(records))
     for table, file in (("series", SERIES_FILE), ("percentiles", PERCENTILES_FILE)):
@@ -80,13 +83,17 @@ def _runs_view(records: Sequence[RunRecord]) -> str:
     figures = sorted({name for record in records for name in record.summary} - {name for name, _, _ in COLUMNS})
     columns = [f"CAST(json_extract_string(document, '{path}') AS {kind}) AS {name}" for name, path, kind in COLUMNS]
     columns += [
-        f"CAST(json_extract_string(document, {_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_name(name)}" for name in figures
+        f"CAST(json_extract_string(document, {_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_name(name)}"
+        for name in figures
     ]
     columns.append("CAST(json_extract_string(document, '$.findings') AS VARCHAR) AS findings")
     if not records:
         return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT NULL::JSON AS document) WHERE false"
     paths = ", ".join(_text(record.folder / RUN_FILE) for record in records)
-    return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM read_text([{paths}]))"
+    return (
+        f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM "
+        f"read_text([{paths}]))"
+    )
 
 
 def _parquet(records: Sequence[RunRecord], file: str) -> str:
@@ -149,13 +156,15 @@ def export(
     path = Path(path)
     form = FORMATS.get(path.suffix.lower())
     if form is None:
-        raise InputError(str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides.")
+        raise InputError(
+            str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides."
+        )
     if what not in TABLES:
         raise InputError(what[:40], f"must be one of {', '.join(TABLES)}", DOC)
     if not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
     if path.exists() and not path.is_file():
-        raise InputError(str(path), "is no file", "", "Name a file.")
+        raise InputError(str(path), "is not a file", "", "Name a file.")
     with (
         tempfile.TemporaryDirectory(prefix=".headrace-", dir=path.parent.absolute()) as folder,
         connect(store, runs) as connection,
@@ -165,9 +174,11 @@ def export(
         lock(connection)
         try:
             connection.execute(
-                f"CREATE TEMP TABLE answer AS {sql.rstrip().rstrip(';')}" if sql else f"CREATE TEMP TABLE answer AS FROM {what}"
+                f"CREATE TEMP TABLE answer AS {sql.rstrip().rstrip(';')}"
+                if sql
+                else f"CREATE TEMP TABLE answer AS FROM {what}"
             )
-            rows = connection.execute("SELECT COUNT(*) FROM answer").fetchone()[0]
+            (rows,) = connection.execute("SELECT COUNT(*) FROM answer").fetchall()[0]
             connection.execute(f"COPY answer TO {_text(made)} ({form})")
             os.replace(made, path)
         except duckdb.IOException as error:

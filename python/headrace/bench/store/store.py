@@ -38,7 +38,8 @@ RUN_FILE, SERIES_FILE, PERCENTILES_FILE, TOML_FILE = "run.json", "series.parquet
 UNFINISHED = ".unfinished-"
 ID = re.compile(r"\d{8}-\d{6}-[a-z0-9-]{1,60}-[0-9a-f]{4}\Z", re.ASCII)
 MAX_RUN_BYTES = 16 << 20  # a guess: run.json has some 100 KiB
-# What a run may write beside the benchmark's data: 3,600 s of all status variables are some 10 MB.
+# What a run may write in addition to the benchmark's data: 3,600 s of all status variables are some
+# 10 MB.
 LEAST_FREE_BYTES = 64 << 20
 
 
@@ -118,7 +119,9 @@ class Store:
             write_whole(folder / RUN_FILE, json_bytes(document))
             os.replace(folder, self.folder / name)
         except OSError as error:
-            raise CouldNotRun(str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}.") from None
+            raise CouldNotRun(
+                str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}."
+            ) from None
         return self.open(name)
 
     def drop(self, folder: Path) -> None:
@@ -161,14 +164,23 @@ class Store:
         if len(found) == 1:
             return found[0]
         if found:
-            raise InputError(text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it.")
-        raise InputError(text[:80], "is no run of this store", str(self.folder), did_you_mean(text, every) or "headrace bench list")
+            raise InputError(
+                text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it."
+            )
+        raise InputError(
+            text[:80],
+            "is not a run of this store",
+            str(self.folder),
+            did_you_mean(text, every) or "headrace bench list",
+        )
 
     def open(self, text: str) -> RunRecord:
         """A run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
         name = self.resolve(text)
         document = read_run(self.folder / name / RUN_FILE)
-        return RunRecord(name, self.folder / name, document["state"], document["summary"], tuple(document["findings"]), document)
+        return RunRecord(
+            name, self.folder / name, document["state"], document["summary"], tuple(document["findings"]), document
+        )
 
     def runs(self) -> list[RunRecord]:
         """All runs, the oldest first; a damaged one is left out (see `damaged`)."""
@@ -193,7 +205,9 @@ class Store:
             os.replace(self.folder / name, gone / name)
             shutil.rmtree(gone)
         except OSError as error:
-            raise CouldNotRun(str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?") from None
+            raise CouldNotRun(
+                str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?"
+            ) from None
         return name
 
 
@@ -225,7 +239,9 @@ def read_run(path: Path) -> dict:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(str(path), f"is no run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder.")
+        raise InputError(
+            str(path), f"is not a run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder."
+        )
     if not isinstance(document.get("version"), int) or document["version"] > VERSION:
         raise InputError(
             str(path),
@@ -246,7 +262,9 @@ def read_run(path: Path) -> dict:
     }
     wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
     if wrong:
-        raise InputError(f"{path}: {wrong[0]}", "is missing or of another kind", DOC, "The file is damaged: remove its folder.")
+        raise InputError(
+            f"{path}: {wrong[0]}", "is missing or of another kind", DOC, "The file is damaged: remove its folder."
+        )
     return document
 
 
@@ -255,7 +273,9 @@ def read_parquet(path: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CouldNotRun(str(path), f"cannot be read: {' '.join(str(error).split())[:120]}", "", "The run is damaged.") from None
+        raise CouldNotRun(
+            str(path), f"cannot be read: {' '.join(str(error).split())[:120]}", "", "The run is damaged."
+        ) from None
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
@@ -263,7 +283,9 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
     try:
         frame.write_parquet(path, compression="zstd")
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CouldNotRun(str(path), f"cannot be written: {' '.join(str(error).split())[:120]}", "", "Free some space.") from None
+        raise CouldNotRun(
+            str(path), f"cannot be written: {' '.join(str(error).split())[:120]}", "", "Free some space."
+        ) from None
 
 
 def now_text(unix: float | None = None) -> str:

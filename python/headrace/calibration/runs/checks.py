@@ -1,96 +1,122 @@
-"""Contradictions between what a description says and what its files hold: each is refused, with both figures."""
+"""Contradictions between what a description says and what its files hold: each is refused, with
+both figures.
+"""
 
 from __future__ import annotations
 
 import math
+import statistics
 
 import polars as pl
 
 from headrace.calibration.runs.description import Description
 from headrace.errors import InputError
-from headrace.observe.formats.reading import Recording
-from headrace.observe.run_files.reading import DOC, Finding
+from headrace.observe.recording import Recording
 from headrace.observe.run_files.status import Status
 from headrace.observe.run_files.sysbench import Rows
+from headrace.observe.series import DOC, RunFinding
 
 RULES = f"{DOC}, Contradictions"
-# Clients that finish first leave reports of fewer threads at the very end; a few report intervals at most.
+# Clients that finish first leave reports of fewer threads at the very end; a few report intervals
+# at most.
 MOST_ENDING_ROWS = 30
-LENGTH_SLACK_S = 10.0
-LENGTH_SLACK_SHARE = 0.02
-# Markov: at most one in 20 can be above 20 times the mean, so p95 <= 20 x mean, whatever the distribution.
+LENGTH_SLACK_S = 10.0  # sysbench stops late under load; a guess
+LENGTH_SLACK_SHARE = 0.02  # the same of long runs; a guess
+# Markov: at most one in 20 can be above 20 times the mean, so p95 <= 20 x mean, whatever the
+# distribution.
 P95_OVER_MEAN = 20.0
-# mean <= 0.95 p95 + 0.05 tail: for a mean of 3 x p95 the slowest twentieth would have to take over 40 times p95.
+# mean <= 0.95 p95 + 0.05 tail: for a mean of 3 x p95 the slowest twentieth would have to take over
+# 40 times p95.
 MEAN_OVER_P95 = 3.0
-# iostat counts before EBS merges neighbours, so the log's appends can stand above the cap; half as much again is not merging.
+# iostat counts before EBS merges neighbours, so the log's appends can stand above the cap; half as
+# much again is not merging.
 FAR_ABOVE_IOPS = 1.5
 FAR_ABOVE_MIB_S = 1.25  # nothing merges bytes
-ABOVE = 1.1
+ABOVE = 1.1  # rounding of reports; a guess
 # vmstat adds up all disks of the host, the root volume too.
 FAR_ABOVE_HOST = 2.0
-POOL_SLACK_SHARE, POOL_SLACK_GIB = 0.10, 1.0  # the server rounds the pool up to whole chunks (up to 1 GiB at 8 instances)
-# Queries per transaction of the OLTP scripts with their default options (sysbench 1.0, oltp_common.lua, BEGIN and COMMIT counted).
-QUERIES = {"oltp_read_write": 20, "oltp_read_only": 16, "oltp_write_only": 6, "oltp_point_select": 1, "oltp_update_index": 1,
-           "oltp_update_non_index": 1, "oltp_insert": 1, "oltp_delete": 1}  # fmt: skip
+# The server rounds the pool up to whole chunks (up to 1 GiB at 8 instances).
+POOL_SLACK_SHARE, POOL_SLACK_GIB = 0.10, 1.0
+# Queries per transaction of the OLTP scripts with their default options (sysbench 1.0,
+# oltp_common.lua, BEGIN and COMMIT counted).
+QUERIES = {
+    "oltp_read_write": 20, "oltp_read_only": 16, "oltp_write_only": 6, "oltp_point_select": 1,
+    "oltp_update_index": 1, "oltp_update_non_index": 1, "oltp_insert": 1, "oltp_delete": 1,
+}  # fmt: skip
 TPCC_QUERIES = (15, 60)  # sysbench-tpcc in published runs: 28 to 37
+# Commits over transactions beyond which other clients were at work: a guess, wide enough for clocks
+# and rounding.
+LEAST_COMMITS, MOST_COMMITS = 0.5, 1.5
 # Below one query per transaction (less rounding) the columns are swapped.
 LEAST_QUERIES = 0.98
 
 
 def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool]:
-    """True for rows at the end in which clients had already left. Raises InputError for any other difference."""
+    """True for rows at the end in which clients had already left.
+
+    Raises InputError for any other difference.
+    """
     threads, count = rows.threads, len(rows.threads)
     for where, value in zip(rows.where, threads, strict=True):
         if not math.isnan(value) and value != int(value):
-            raise recording.bad(where, f"threads = {value:g}", "must be a whole number", "The line is damaged: take it out.", DOC)
+            hint = "The line is damaged: take it out."
+            raise recording.bad(where, f"threads = {value:g}", "must be a whole number", hint, DOC)
     end = count
     while end > 0 and count - end < MOST_ENDING_ROWS and threads[end - 1] < described:
         end -= 1
     for where, value in zip(rows.where[: max(end, 1)], threads, strict=False):
         if not math.isnan(value) and value != described:
-            raise recording.bad(where, f"{value:g} threads", f"the description says threads = {described}",
-                                "Correct it, or name the file of that run.", RULES)  # fmt: skip
+            hint = "Correct it, or name the file of that run."
+            raise recording.bad(where, f"{value:g} threads", f"the description says threads = {described}", hint, RULES)
     ending = [index >= end for index in range(count)]
     if any(ending):
         text = (
-            f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
+            f"In the last {count - end} rows clients had already left "
+            f"({threads[count - 1]:g} of {described} at the end): marked suspect."
         )
-        rows.findings.append(Finding("ending", text, rows.t_s[end] - rows.interval_s))
+        rows.findings.append(RunFinding("ending", text, rows.t_s[end] - rows.interval_s))
     return ending
 
 
 def check_length(recording: Recording, rows: Rows, seconds: float | None) -> None:
     """The file's last second against `seconds`."""
     last = rows.t_s[-1]
-    if seconds is not None and abs(last - seconds) > max(LENGTH_SLACK_S, LENGTH_SLACK_SHARE * seconds) + rows.interval_s:
+    if (
+        seconds is not None
+        and abs(last - seconds) > max(LENGTH_SLACK_S, LENGTH_SLACK_SHARE * seconds) + rows.interval_s
+    ):
         way = "the run was stopped early or the file is cut off" if last < seconds else "the file is longer"
-        raise recording.bad("", f"it ends at {last:,.0f} s", f"the description says seconds = {seconds:g}: {way}",
-                            "Correct seconds, leave it out, or copy the file again.", RULES)  # fmt: skip
+        rule = f"the description says seconds = {seconds:g}: {way}"
+        hint = "Correct seconds, leave it out, or copy the file again."
+        raise recording.bad("", f"it ends at {last:,.0f} s", rule, hint, RULES)
 
 
-def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[Finding]) -> None:
-    """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in flight (Little's law)."""
+def check_rates(recording: Recording, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
+    """Threads, tps, qps and p95 against each other: a closed loop keeps `threads` transactions in
+    flight (Little's law)."""
     busy = series.filter((pl.col("tps") > 0) & ~pl.col("stall") & ~pl.col("suspect"))
-    if busy.height == 0:
+    tps, qps, p95 = (median_of(busy[name]) for name in ("tps", "qps", "p95_ms"))
+    if tps is None:
         return
-    tps, qps, p95 = busy["tps"].median(), busy["qps"].median(), busy["p95_ms"].median()
     mean_ms = 1_000.0 * described.threads / tps
     figures = f"{described.threads} threads at {tps:,.4g} tps take {mean_ms:,.4g} ms each on average"
     if p95 is not None and p95 > P95_OVER_MEAN * mean_ms:
-        raise recording.bad("", f"p95 is {p95:,.4g} ms", f"{figures}: p95 cannot be above 20 times that (Markov)",
-                            "Is tps per second, p95 in ms, and threads the number of clients?", RULES)  # fmt: skip
+        rule = f"{figures}: p95 cannot be above 20 times that (Markov)"
+        hint = "Is tps per second, p95 in ms, and threads the number of clients?"
+        raise recording.bad("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
     if p95 is not None and mean_ms > MEAN_OVER_P95 * p95:
-        raise recording.bad("", f"p95 is {p95:,.4g} ms", f"{figures}, over {MEAN_OVER_P95:g} times p95: the clients waited for something else",
-                            "Is there a --rate or think time (not a closed run), or is tps not per second?", RULES)  # fmt: skip
+        rule = f"{figures}, over {MEAN_OVER_P95:g} times p95: the clients waited for something else"
+        hint = "Is there a --rate or think time (not a closed run), or is tps not per second?"
+        raise recording.bad("", f"p95 is {p95:,.4g} ms", rule, hint, RULES)
     if qps is not None and qps < LEAST_QUERIES * tps:
-        raise recording.bad(
-            "", f"qps is {qps:,.4g} and tps {tps:,.4g}", "a transaction is at least one query", "Are the columns swapped?", RULES
-        )
+        rule = "a transaction is at least one query"
+        hint = "Are the columns swapped?"
+        raise recording.bad("", f"qps is {qps:,.4g} and tps {tps:,.4g}", rule, hint, RULES)
     if qps is not None:
         _queries(qps / tps, described, findings)
 
 
-def _queries(queries: float, described: Description, findings: list[Finding]) -> None:
+def _queries(queries: float, described: Description, findings: list[RunFinding]) -> None:
     benchmark = described.benchmark
     usual = QUERIES.get(benchmark.script or "")
     if usual and not 0.8 * usual <= queries <= 1.25 * usual:
@@ -99,18 +125,20 @@ def _queries(queries: float, described: Description, findings: list[Finding]) ->
         text = f"{queries:.1f} queries a transaction; sysbench-tpcc makes about 28 to 37."
     else:
         return
-    findings.append(Finding("benchmark", text + " Was the benchmark another one, or run with other options?"))
+    findings.append(RunFinding("benchmark", text + " Was the benchmark another one, or run with other options?"))
 
 
-def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[Finding]) -> None:
-    """Measured I/Os and bytes against what the storage could give on that day on that instance: data and log volumes, where the figures can be of both."""
+def check_caps(name: str, tool: str, series: pl.DataFrame, described: Description, findings: list[RunFinding]) -> None:
+    """Measured I/Os and bytes against what the storage could give on that day on that instance:
+    data and log volumes, where the figures can be of both."""
     caps, log = described.caps, described.log_caps
     host_wide = tool == "vmstat"
-    both = log is not None and (host_wide or tool == "disk" or "+" in (described.files.device or ""))
-    iops = _median(series["read_iops"] + series["write_iops"])
-    mib_s = _median(series["read_mib_s"] + series["write_mib_s"])
-    most_iops = caps.iops_burst + (log.iops_burst if both else 0.0)
-    most_mib_s = caps.mib_s_burst + (log.mib_s_burst if both else 0.0)
+    if not (host_wide or tool == "disk" or "+" in (described.files.device or "")):
+        log = None
+    iops = median_of(series["read_iops"] + series["write_iops"])
+    mib_s = median_of(series["read_mib_s"] + series["write_mib_s"])
+    most_iops = caps.iops_burst + (log.iops_burst if log else 0.0)
+    most_mib_s = caps.mib_s_burst + (log.mib_s_burst if log else 0.0)
     for value, most, far, unit in (
         (iops, most_iops, FAR_ABOVE_IOPS, "IOPS"),
         (mib_s, most_mib_s, FAR_ABOVE_HOST if host_wide else FAR_ABOVE_MIB_S, "MiB/s"),
@@ -119,14 +147,22 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
             continue
         on = f" on {described.instance}" if described.instance else ""
         if value > far * most:
-            raise InputError(f"{name}: {value:,.0f} {unit} half of the time", f"storage {described.storage}{on} gives at most {most:,.0f} {unit} on {described.as_of}",
-                             "the catalog (headrace catalog volumes)", "Check storage, as_of, instance, the device, and whether it is the same run.")  # fmt: skip
-        text = f"{name}: {value:,.0f} {unit} half of the time, and {described.storage}{on} gives {most:,.0f}: merging, other disks, or a wrong description."
-        findings.append(Finding("storage", text))
+            rule = f"storage {described.storage}{on} gives at most {most:,.0f} {unit} on {described.as_of}"
+            hint = "Check storage, as_of, instance, the device, and whether it is the same run."
+            raise InputError(
+                f"{name}: {value:,.0f} {unit} half of the time", rule, "the catalog (headrace catalog volumes)", hint
+            )
+        text = (
+            f"{name}: {value:,.0f} {unit} half of the time, and {described.storage}{on} "
+            f"gives {most:,.0f}: merging, other disks, or a wrong description."
+        )
+        findings.append(RunFinding("storage", text))
 
 
-def _median(values: pl.Series) -> float | None:
-    return values.drop_nulls().median()
+def median_of(values: pl.Series) -> float | None:
+    """The median of what was measured; None where nothing was."""
+    known = values.drop_nulls().to_list()
+    return float(statistics.median(known)) if known else None
 
 
 def check_pool(name: str, status: Status, described: Description) -> None:
@@ -135,15 +171,17 @@ def check_pool(name: str, status: Status, described: Description) -> None:
         return
     pool_gib = status.pages_total * status.page_bytes / 2**30
     if abs(pool_gib - described.cache_gib) > max(POOL_SLACK_SHARE * described.cache_gib, POOL_SLACK_GIB):
-        raise InputError(f"cache_gib = {described.cache_gib:g}", f"{name} counts {status.pages_total:,.0f} pages, {pool_gib:,.4g} GiB of buffer pool", RULES,
-                         "Correct cache_gib, or name the file of that run.")  # fmt: skip
+        rule = f"{name} counts {status.pages_total:,.0f} pages, {pool_gib:,.4g} GiB of buffer pool"
+        hint = "Correct cache_gib, or name the file of that run."
+        raise InputError(f"cache_gib = {described.cache_gib:g}", rule, RULES, hint)
 
 
-def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, findings: list[Finding]) -> None:
+def check_commits(name: str, status: pl.DataFrame, series: pl.DataFrame, findings: list[RunFinding]) -> None:
     """Commits of the server against transactions of the benchmark: other clients show here."""
     if "com_commit_per_s" not in status.columns:
         return
-    commits, tps = status["com_commit_per_s"].mean(), series["tps"].mean()
-    if commits and (commits > 1.5 * tps or commits < 0.5 * tps):
-        text = f"{name}: {commits:,.0f} commits a second beside {tps:,.0f} tps: other clients, or another run."
-        findings.append(Finding("status", text))
+    commits, tps = (rates.drop_nulls().to_numpy() for rates in (status["com_commit_per_s"], series["tps"]))
+    commits, tps = (float(rates.mean()) if rates.size else 0.0 for rates in (commits, tps))
+    if commits and not LEAST_COMMITS * tps <= commits <= MOST_COMMITS * tps:
+        text = f"{name}: {commits:,.0f} commits a second against {tps:,.0f} tps: other clients, or another run."
+        findings.append(RunFinding("status", text))

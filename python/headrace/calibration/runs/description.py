@@ -1,49 +1,147 @@
-"""RUN.toml: its keys and their rules. What comes out has passed every rule that needs no measured file."""
+"""RUN.toml: its keys and their rules.
+
+What comes out has passed every rule that needs no measured file.
+"""
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
+from typing import Annotated, Literal
 
-from headrace.base.checks import did_you_mean, shown
-from headrace.base.file_kinds import guess
-from headrace.calibration.runs.model import Benchmark
+import msgspec
+
+from headrace.base.checks import check_name, shown
+from headrace.base.documents import DocumentKind, Table, between, convert, known_keys, needed_keys, said_as
+from headrace.base.units import GIB
+from headrace.calibration.runs.model import BenchmarkLoad
 from headrace.catalog.run_storage import Caps, check_storage
 from headrace.errors import InputError
-from headrace.observe.formats.clock import Stamp, from_datetime, parse_iso
-from headrace.observe.run_files.reading import DOC
+from headrace.observe.clock import FIRST_YEAR, LAST_YEAR, Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
-from headrace.observe.settings import DISTRIBUTIONS, ENGINES, SCRIPTS, check_settings, check_version
-from headrace.workload.model import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
+from headrace.observe.series import DOC
+from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS, check_settings, check_version
+from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
 
 FORMAT = "headrace-run"
 VERSION = 1
-MAX_TOML_BYTES = 1024 * 1024
-GIB_PER_GB = 1e9 / 2**30
+MAX_TOML_BYTES = 1024 * 1024  # a description has a few KB; ours
+GIB_PER_GB = 1e9 / GIB  # decimal gigabytes
+EXACTLY_ONE = "exactly one of {0}_gib (2^30 bytes) and {0}_gb (10^9 bytes) is needed"
 
-KEYS = ("format", "version", "name", "engine", "engine_version", "flavor", "storage", "log_storage", "as_of", "instance",
-        "cache_gib", "cache_gb", "threads", "start", "start_balance_percent", "seconds", "p95_ms", "caveats", "benchmark", "settings", "files")  # fmt: skip
-NEEDED = ("name", "engine", "storage", "as_of", "threads", "start", "benchmark", "files")
-BENCHMARKS = ("sysbench-tpcc", "sysbench-oltp", "own")
-BENCHMARK_KEYS = ("name", "tables", "scale", "data_gib", "data_gb")
+KIND = DocumentKind(
+    "a run description",
+    FORMAT,
+    VERSION,
+    DOC,
+    begin=f'A run description begins with format = "{FORMAT}"; a workload file is what is calibrated from runs.',
+    other="Write a description that names the measured file under [files].",
+)
+INTERVAL_KEYS = {
+    "sysbench": "interval_s",
+    "iostat": "iostat_interval_s",
+    "vmstat": "vmstat_interval_s",
+    "status": "status_interval_s",
+}
 FILE_KEYS = ("sysbench", "iostat", "vmstat", "disk", "status")
-INTERVAL_KEYS = {"sysbench": "interval_s", "iostat": "iostat_interval_s", "vmstat": "vmstat_interval_s", "status": "status_interval_s"}
-FILES_KEYS = (*FILE_KEYS, "device", "columns", "status_relative", "transactions", "clock_start", *INTERVAL_KEYS.values())
-TRANSACTION_COUNTERS = (*COMMITS, *WRITES, *READS)
-COLUMNS = ("t_s", "time", "threads", "tps", "qps", "lat_p95_ms")
+
+_Text = Annotated[str, said_as("must be text", least=1, most=400, pattern=r"\S")]
+_Path = Annotated[
+    str,
+    said_as("must be the path of a file, relative to the description", most=4_000, pattern=r"\A[^\0]*[^\0\s][^\0]*\Z"),
+]
+_Gib = Annotated[float, between(0.001, MAX_SIZE_GIB, "GiB")]
+_Gb = Annotated[float, between(0.001, MAX_SIZE_GIB, "GB")]
+_Interval = Annotated[float, between(MIN_POINT_S, MAX_RECORDED_POINT_S, "s")]
+_ColumnName = Annotated[str, said_as("must be a name in the header of the CSV", pattern=r"\S")]
+_Counter = Literal[(*COMMITS, *WRITES, *READS)]
+
+
+class _Columns(Table):
+    """What the columns of the benchmark's CSV are called."""
+
+    t_s: _ColumnName | None = None
+    time: _ColumnName | None = None
+    threads: _ColumnName | None = None
+    tps: _ColumnName | None = None
+    qps: _ColumnName | None = None
+    lat_p95_ms: _ColumnName | None = None
+
+
+class FilesTable(Table):
+    """[files] as it is written."""
+
+    sysbench: _Path | None = None
+    iostat: _Path | None = None
+    vmstat: _Path | None = None
+    disk: _Path | None = None
+    status: _Path | None = None
+    device: _Text | None = None
+    columns: _Columns = msgspec.field(default_factory=_Columns)
+    status_relative: bool | None = None
+    transactions: (
+        Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None
+    ) = None
+    clock_start: object = None
+    interval_s: _Interval | None = None
+    iostat_interval_s: _Interval | None = None
+    vmstat_interval_s: _Interval | None = None
+    status_interval_s: _Interval | None = None
+
+
+class _Benchmark(Table):
+    """[benchmark] as it is written, but for the parameters of a distribution."""
+
+    name: Literal["sysbench-tpcc", "sysbench-oltp", "own"]
+    tables: Annotated[int, between(1, 1_000_000)] | None = None
+    scale: Annotated[int, between(1, 10**12)] | None = None
+    data_gib: _Gib | None = None
+    data_gb: _Gb | None = None
+    script: object = None
+    distribution: object = None
+
+
+class RunFile(Table, kw_only=True):
+    """A run description as it is written."""
+
+    format: str
+    version: int
+    name: object
+    engine: Literal["innodb", "myrocks"]
+    engine_version: object = None
+    flavor: object = None
+    storage: object
+    log_storage: object = None
+    as_of: object
+    instance: _Text | None = None
+    cache_gib: _Gib | None = None
+    cache_gb: _Gb | None = None
+    threads: Annotated[int, between(1, 100_000)]
+    start: Literal["cold", "warm"]
+    start_balance_percent: Annotated[float, between(0.0, 100.0, "%")] | None = None
+    seconds: Annotated[float, between(1.0, MAX_SPAN_S, "s")] | None = None
+    p95_ms: Annotated[float, between(1e-6, 1e7, "ms")] | None = None
+    caveats: Annotated[list[str], said_as("must be a list of sentences")] = []
+    benchmark: dict
+    settings: dict = {}
+    files: FilesTable
 
 
 @dataclass(frozen=True)
 class Files:
-    """The [files] table. Intervals in seconds where the file does not tell; `clock_start`: the moment t_s is 0."""
+    """The [files] table.
+
+    Intervals in seconds where the file does not tell; `clock_start`: the moment t_s is 0.
+    """
 
     paths: dict[str, Path]
     device: str | None
     columns: dict[str, str]
     status_relative: bool | None
-    transactions: tuple[str, ...] | None  # counters of the server that are the transactions, in a run without the benchmark's reports
+    transactions: (
+        tuple[str, ...] | None
+    )  # counters of the server that are the transactions, in a run without the benchmark's reports
     clock_start: Stamp | None
     intervals: dict[str, float]  # by file key
 
@@ -64,7 +162,7 @@ class Description:
     threads: int
     start: str
     seconds: float | None
-    benchmark: Benchmark
+    benchmark: BenchmarkLoad
     settings: dict[str, float | int | bool]
     caveats: tuple[str, ...]
     caps: Caps
@@ -74,67 +172,51 @@ class Description:
     start_balance_percent: float | None = None
 
 
-def parse_toml(name: str, content: bytes) -> dict:
-    """The TOML document with its head checked. Raises InputError."""
-    if not content.strip():
-        raise InputError(name, "the file is empty", DOC, f'A run description begins with format = "{FORMAT}".')
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name}: byte {error.start}", "a run description is UTF-8 text", DOC, "The measured files are named in it."
-        ) from None
-    try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        tool = guess(text)
-        hint = f"It looks like {tool}: write a description that names it under [files]." if tool else "Mend the line named."
-        raise InputError(f"{name}: {' '.join(str(error)[:120].split())}", "is not valid TOML", "toml.io, v1.0", hint) from None
-    if document.get("format") != FORMAT:
-        hint = (
-            "This is a workload file: a run description is what a workload is calibrated from."
-            if document.get("format") == "headrace-workload"
-            else ""
-        )
-        raise InputError(f"format = {shown(document.get('format'))}", f'the file must begin with format = "{FORMAT}"', DOC, hint)
-    version = document.get("version")
-    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise InputError(f"version = {shown(version)}", f"must be a whole number from 1 to {VERSION}", DOC)
-    if version > VERSION:
-        raise InputError(f"version = {shown(version)}", f"was written for a newer Headrace; this one reads up to version {VERSION}", DOC,
-                         "Use a newer Headrace, or write the description for this one.")  # fmt: skip
-    return document
-
-
 def check_description(document: dict, folder: Path) -> Description:
-    """Every key of the document by its rule; paths become relative to `folder`. Raises InputError."""
-    known_keys(document, KEYS, "a run description", "")
-    needed_keys(document, NEEDED, "")
-    engine = choice("engine", document["engine"], ENGINES)
-    version, flavor = check_version(document.get("engine_version"), document.get("flavor"), engine)
-    as_of, instance = _day(document["as_of"]), _text(document, "instance")
-    cache_gib = _one_size(document, "cache", "", needed=True)
-    storage, caps, host = check_storage("storage", document["storage"], as_of, instance)
+    """Every key of the document by its rule; paths become relative to `folder`.
+
+    Raises InputError.
+    """
+    read = convert(document, RunFile, source=DOC, where="a run description")
+    engine, instance = read.engine, read.instance
+    version, flavor = check_version(read.engine_version, read.flavor, engine)
+    as_of = _day(read.as_of)
+    cache_gib = _one_size(read.cache_gib, read.cache_gb, "cache")
+    if cache_gib is None:
+        raise InputError("cache_gib is missing", EXACTLY_ONE.format("cache"), DOC)
+    storage, caps, host = check_storage("storage", read.storage, as_of, instance)
     log_storage = log_caps = None
-    if "log_storage" in document:
-        log_storage, log_caps, _ = check_storage("log_storage", document["log_storage"], as_of, instance)
-    settings = check_settings(_table(document, "settings"), engine)
+    if read.log_storage is not None:
+        log_storage, log_caps, _ = check_storage("log_storage", read.log_storage, as_of, instance)
+    settings = check_settings(read.settings, engine)
     _against_instance(instance, host, cache_gib, settings)
-    benchmark = _benchmark(_table(document, "benchmark"))
+    benchmark = _benchmark(read.benchmark)
     if benchmark.data_gib is not None and benchmark.data_gib > caps.usable_gib:
-        raise InputError(f"benchmark.data_gib = {benchmark.data_gib:g}", f"does not fit on storage {storage} with {caps.usable_gib:g} GiB",
-                         DOC, "data_gib is what the data take on disk, in GiB; data_gb takes decimal GB.")  # fmt: skip
-    seconds, p95_ms, balance = (document.get(key) for key in ("seconds", "p95_ms", "start_balance_percent"))
+        rule = f"does not fit on storage {storage} with {caps.usable_gib:g} GiB"
+        hint = "data_gib is what the data take on disk, in GiB; data_gb takes decimal GB."
+        raise InputError(f"benchmark.data_gib = {benchmark.data_gib:g}", rule, DOC, hint)
     return Description(
-        name=_name(document["name"]), engine=engine, engine_version=version, flavor=flavor, storage=storage, log_storage=log_storage,
-        as_of=as_of, instance=instance, cache_gib=cache_gib, threads=whole("threads", document["threads"], 1, 100_000),
-        start=choice("start", document["start"], ("cold", "warm")),
-        seconds=None if seconds is None else number("seconds", seconds, 1.0, MAX_SPAN_S, "s"),
-        benchmark=benchmark, settings=settings, caveats=_caveats(document.get("caveats", [])), caps=caps, log_caps=log_caps,
-        files=_files(_table(document, "files"), folder),
-        p95_ms=None if p95_ms is None else number("p95_ms", p95_ms, 1e-6, 1e7, "ms"),
-        start_balance_percent=None if balance is None else number("start_balance_percent", balance, 0.0, 100.0, "%"),
-    )  # fmt: skip
+        name=check_name(read.name),
+        engine=engine,
+        engine_version=version,
+        flavor=flavor,
+        storage=storage,
+        log_storage=log_storage,
+        as_of=as_of,
+        instance=instance,
+        cache_gib=cache_gib,
+        threads=read.threads,
+        start=read.start,
+        seconds=read.seconds,
+        benchmark=benchmark,
+        settings=settings,
+        caveats=tuple(read.caveats),
+        caps=caps,
+        log_caps=log_caps,
+        files=_files(read.files, folder),
+        p95_ms=read.p95_ms,
+        start_balance_percent=read.start_balance_percent,
+    )
 
 
 def _against_instance(instance: str | None, host: dict | None, cache_gib: float, settings: dict) -> None:
@@ -142,92 +224,84 @@ def _against_instance(instance: str | None, host: dict | None, cache_gib: float,
         return
     memory_gib = None if host["memory_mib"] is None else host["memory_mib"] / 1024
     if memory_gib is not None and cache_gib > memory_gib:
-        raise InputError(f"cache_gib = {cache_gib:g}", f"{instance} has {memory_gib:g} GiB of memory", "data/instances.csv",
-                         "Check cache and instance; cache_gb takes decimal GB.")  # fmt: skip
+        hint = "Check cache and instance; cache_gb takes decimal GB."
+        rule = f"{instance} has {memory_gib:g} GiB of memory"
+        raise InputError(f"cache_gib = {cache_gib:g}", rule, "data/instances.csv", hint)
     if settings.get("vcpus", 0) > (host["vcpus"] or 2**31):
-        raise InputError(f"settings.vcpus = {settings['vcpus']}", f"{instance} has {host['vcpus']}", "data/instances.csv", "Take it out.")
+        rule = f"{instance} has {host['vcpus']}"
+        hint = "Take it out."
+        raise InputError(f"settings.vcpus = {settings['vcpus']}", rule, "data/instances.csv", hint)
 
 
-def _benchmark(table: dict) -> Benchmark:
-    needed_keys(table, ("name",), "benchmark.")
-    name = choice("benchmark.name", table["name"], BENCHMARKS)
-    oltp = name == "sysbench-oltp"
-    parameters: dict[str, tuple[float, float, float]] = {}
-    if oltp:
-        needed_keys(table, ("script", "distribution"), "benchmark.", "sysbench 1.0 takes --rand-type=special unless told otherwise.")
-        choice("benchmark.script", table["script"], SCRIPTS)
-        parameters = DISTRIBUTIONS[choice("benchmark.distribution", table["distribution"], tuple(DISTRIBUTIONS))]
-    known_keys(table, (*BENCHMARK_KEYS, *(("script", "distribution") if oltp else ()), *parameters), f"[benchmark] of {name}", "benchmark.")
-    if name != "own":
-        needed_keys(table, ("tables", "scale"), "benchmark.")
-    return Benchmark(
-        name=name,
-        tables=None if "tables" not in table else whole("benchmark.tables", table["tables"], 1, 1_000_000),
-        scale=None if "scale" not in table else whole("benchmark.scale", table["scale"], 1, 10**12),
-        data_gib=_one_size(table, "data", "benchmark."),
-        script=table.get("script"),
-        distribution=table.get("distribution"),
-        parameters={key: number(f"benchmark.{key}", table.get(key, usual), low, high) for key, (usual, low, high) in parameters.items()},
+def _benchmark(table: dict) -> BenchmarkLoad:
+    """[benchmark]: which keys it has depends on the benchmark, and on the distribution of its rows."""
+    of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
+    read = convert(
+        {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
+    )
+    ranges: dict[str, tuple[float, float, float]] = {}
+    script = distribution = None
+    known = ["name", "tables", "scale", "data_gib", "data_gb"]
+    if read.name == "sysbench-oltp":
+        hint = "sysbench 1.0 takes --rand-type=special unless told otherwise."
+        needed_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
+        script = convert(read.script, Literal[SCRIPTS], source=DOC, at="benchmark.script")
+        distribution = convert(
+            read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution"
+        )
+        ranges = DISTRIBUTIONS[distribution]
+        known += ["script", "distribution", *ranges]
+    known_keys(table, known, f"[benchmark] of {read.name}", DOC, "benchmark")
+    if read.name != "own":
+        needed_keys(table, ("tables", "scale"), DOC, "benchmark")
+    return BenchmarkLoad(
+        name=read.name,
+        tables=read.tables,
+        scale=read.scale,
+        data_gib=_one_size(read.data_gib, read.data_gb, "benchmark.data"),
+        script=script,
+        distribution=distribution,
+        parameters={
+            key: convert(table.get(key, usual), Annotated[float, between(low, high)], source=DOC, at=f"benchmark.{key}")
+            for key, (usual, low, high) in ranges.items()
+        },
     )
 
 
-def _files(table: dict, folder: Path) -> Files:
-    known_keys(table, FILES_KEYS, "[files]", "files.")
-    if "sysbench" not in table and "status" not in table:
-        raise InputError("files.sysbench is missing", "the benchmark's reports, or samples of the server (files.status), are needed", DOC,
-                         "Without a benchmark record SHOW GLOBAL STATUS: headrace workload capture does.")  # fmt: skip
-    paths = {}
-    for key in FILE_KEYS:
-        if key in table:
-            value = table[key]
-            if not isinstance(value, str) or not value.strip() or "\0" in value or len(value) > 4_000:
-                raise InputError(f"files.{key} = {shown(value)}", "must be the path of a file, relative to the description", DOC)
-            paths[key] = folder / value
-    if "device" in table and not {"iostat", "disk"} & set(table):
-        raise InputError("files.device", "names a device of the iostat or disk file, and there is none", DOC, "Take it out.")
-    columns = table.get("columns", {})
-    if not isinstance(columns, dict):
-        raise InputError(f"files.columns = {shown(columns)}", 'must be a table such as { tps = "TPS" }', DOC)
-    known_keys(columns, COLUMNS, "files.columns", "files.columns.")
-    for key, value in columns.items():
-        if not isinstance(value, str) or not value.strip():
-            raise InputError(f"files.columns.{key} = {shown(value)}", "must be a name in the header of the CSV", DOC)
-    relative = table.get("status_relative")
-    if relative is not None and not isinstance(relative, bool):
-        raise InputError(f"files.status_relative = {shown(relative)}", "must be true or false", DOC)
-    intervals = {
-        key: number(f"files.{name}", table[name], MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
-        for key, name in INTERVAL_KEYS.items()
-        if name in table
-    }
+def _files(read: FilesTable, folder: Path) -> Files:
+    if read.sysbench is None and read.status is None:
+        rule = "the benchmark's reports, or samples of the server (files.status), are needed"
+        hint = "Without a benchmark record SHOW GLOBAL STATUS: headrace workload capture does."
+        raise InputError("files.sysbench is missing", rule, DOC, hint)
+    if read.device is not None and read.iostat is None and read.disk is None:
+        hint = "Take it out."
+        raise InputError("files.device", "names a device of the iostat or disk file, and there is none", DOC, hint)
+    if read.transactions is not None and read.sysbench is not None:
+        hint = "Take it out."
+        raise InputError("files.transactions", "the benchmark's reports say what the transactions are", DOC, hint)
+    counters = [name.lower() for name in read.transactions or ()]
+    convert(counters, list[_Counter], source=DOC, at="files.transactions")
+    columns = read.columns
     return Files(
-        paths,
-        _text(table, "device", "files."),
-        dict(columns),
-        relative,
-        _transactions(table),
-        _clock_start(table.get("clock_start")),
-        intervals,
+        paths={key: folder / path for key in FILE_KEYS if (path := getattr(read, key)) is not None},
+        device=read.device,
+        columns={key: name for key in columns.__struct_fields__ if (name := getattr(columns, key)) is not None},
+        status_relative=read.status_relative,
+        transactions=tuple(dict.fromkeys(counters)) or None,
+        clock_start=_clock_start(read.clock_start),
+        intervals={key: seconds for key, name in INTERVAL_KEYS.items() if (seconds := getattr(read, name)) is not None},
     )
-
-
-def _transactions(table: dict) -> tuple[str, ...] | None:
-    value = table.get("transactions")
-    if value is None:
-        return None
-    if "sysbench" in table:
-        raise InputError("files.transactions", "the benchmark's reports say what the transactions are", DOC, "Take it out.")
-    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
-        raise InputError(f"files.transactions = {shown(value)}", 'must be a list of counters, such as ["com_commit"]', DOC)
-    return tuple(dict.fromkeys(choice("files.transactions", item.lower(), TRANSACTION_COUNTERS) for item in value))
 
 
 def _clock_start(value: object) -> Stamp | None:
     if value is None:
         return None
-    stamp = from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
-    if stamp is None or not 1990 <= stamp.local.year <= 2100:
-        raise InputError(f"files.clock_start = {shown(value)}", "must be a date and time like 2018-08-15T10:00:00", "ISO 8601")
+    stamp = (
+        from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
+    )
+    if stamp is None or not FIRST_YEAR <= stamp.local.year <= LAST_YEAR:
+        rule = "must be a date and time like 2018-08-15T10:00:00"
+        raise InputError(f"files.clock_start = {shown(value)}", rule, "ISO 8601")
     return stamp
 
 
@@ -239,84 +313,11 @@ def _day(value: object) -> date:
             return date.fromisoformat(value)
     except ValueError:
         pass
-    raise InputError(f"as_of = {shown(value)}", "must be a day like 2018-08-15", "ISO 8601", "Limits and prices are those of that day.")
+    hint = "Limits and prices are those of that day."
+    raise InputError(f"as_of = {shown(value)}", "must be a day like 2018-08-15", "ISO 8601", hint)
 
 
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > 200 or not value.isprintable():
-        raise InputError(f"name = {shown(value)}", "must be 1 to 200 printable characters", DOC)
-    return value
-
-
-def _caveats(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise InputError(f"caveats = {shown(value)}", "must be a list of sentences", DOC)
-    return tuple(value)
-
-
-def _text(table: dict, key: str, prefix: str = "") -> str | None:
-    value = table.get(key)
-    if value is not None and (not isinstance(value, str) or not value.strip() or len(value) > 400):
-        raise InputError(f"{prefix}{key} = {shown(value)}", "must be text", DOC)
-    return value
-
-
-def _table(document: dict, key: str) -> dict:
-    value = document.get(key, {})
-    if not isinstance(value, dict):
-        raise InputError(f"{key} = {shown(value)}", f"must be a table: [{key}]", DOC)
-    return value
-
-
-def _one_size(table: dict, what: str, prefix: str, needed: bool = False) -> float | None:
-    given = [key for key in (f"{what}_gib", f"{what}_gb") if key in table]
-    if len(given) != 1 and (given or needed):
-        value = f"{prefix}{what}_gib and {prefix}{what}_gb" if given else f"{prefix}{what}_gib is missing"
-        raise InputError(value, f"exactly one of {what}_gib (2^30 bytes) and {what}_gb (10^9 bytes) is needed", DOC)
-    if not given:
-        return None
-    size = number(f"{prefix}{given[0]}", table[given[0]], 0.001, MAX_SIZE_GIB, "GiB" if given[0].endswith("gib") else "GB")
-    return size if given[0].endswith("gib") else size * GIB_PER_GB
-
-
-# --- rules every table shares -----------------------------------------------------------------------------------------
-
-
-def known_keys(table: dict, known, where: str, prefix: str) -> None:
-    """Refuse a key that is not known, with the nearest that is."""
-    for key in table:
-        if key not in known:
-            raise InputError(
-                f"{prefix}{key[:60]}", f"is not a key of {where}", DOC, did_you_mean(key, known) or f"Known: {', '.join(known)}."
-            )
-
-
-def needed_keys(table: dict, needed: tuple[str, ...], prefix: str, hint: str = "") -> None:
-    """Refuse a table that lacks a key."""
-    for key in needed:
-        if key not in table:
-            raise InputError(f"{prefix}{key} is missing", "this key is needed", DOC, hint)
-
-
-def choice(what: str, value: object, choices: tuple[str, ...]) -> str:
-    """One of `choices`, or an InputError that suggests the nearest."""
-    if isinstance(value, str) and value in choices:
-        return value
-    raise InputError(f"{what} = {shown(value)}", f"must be one of {', '.join(choices)}", DOC, did_you_mean(value, choices))
-
-
-def number(what: str, value: object, low: float, high: float, unit: str = "") -> float:
-    """A finite number from low to high, as float."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{what} = {shown(value)}", "must be a number", DOC)
-    unit = f" {unit}" if unit else ""
-    if not low <= value <= high:  # NaN compares false
-        raise InputError(f"{what} = {shown(value, 40)}{unit}", f"must be {low:g} to {high:g}{unit}", DOC)
-    return float(value)
-
-
-def whole(what: str, value: object, low: int, high: int) -> int:
-    """A whole number from low to high."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{what} = {shown(value, 40)}", f"must be a whole number {low:,} to {high:,}", DOC)
-    return value
+def _one_size(gib: float | None, gb: float | None, what: str) -> float | None:
+    if gib is not None and gb is not None:
+        raise InputError(f"{what}_gib and {what}_gb", EXACTLY_ONE.format(what.rpartition(".")[2]), DOC)
+    return gib if gb is None else gb * GIB_PER_GB

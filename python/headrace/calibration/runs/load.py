@@ -8,19 +8,27 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
+from headrace.base.documents import parse_toml
 from headrace.base.files import path_of, read_bytes
 from headrace.calibration.runs import server
-from headrace.calibration.runs.checks import check_caps, check_commits, check_length, check_pool, check_rates, check_threads
-from headrace.calibration.runs.description import MAX_TOML_BYTES, Description, check_description, parse_toml
+from headrace.calibration.runs.checks import (
+    check_caps,
+    check_commits,
+    check_length,
+    check_pool,
+    check_rates,
+    check_threads,
+)
+from headrace.calibration.runs.description import KIND, MAX_TOML_BYTES, Description, check_description
 from headrace.calibration.runs.model import SERIES_COLUMNS, Run
 from headrace.calibration.runs.series import check_start, finished, marked
 from headrace.catalog.run_storage import later_than_catalog
 from headrace.errors import HeadraceError, InputError
-from headrace.observe.formats.reading import Recording, clip
+from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files import align, status, sysbench
 from headrace.observe.run_files.counters import read_counters
-from headrace.observe.run_files.disk import Disk, read_disk
-from headrace.observe.run_files.reading import DOC, Finding, open_text
+from headrace.observe.run_files.disk import read_disk
+from headrace.observe.series import DOC, RunFinding, TimeSeries, open_text
 
 # In this order: of several, the first gives the figures.
 DISK_KEYS = ("disk", "iostat", "vmstat")
@@ -30,11 +38,14 @@ LEAST_HOST_SHARE = 0.8
 
 
 def load_run(path: str | os.PathLike) -> Run:
-    """The run described in a TOML file, with the files it names. Raises InputError (exit code 2) or CouldNotRun (3)."""
+    """The run described in a TOML file, with the files it names.
+
+    Raises InputError (exit code 2) or CouldNotRun (3).
+    """
     path = path_of(path)
     content = read_bytes(path, MAX_TOML_BYTES)
     try:
-        described = check_description(parse_toml(path.name, content), path.parent)
+        described = check_description(parse_toml(path.name, content, KIND), path.parent)
         return _load(described)
     except HeadraceError as error:
         # Every rule names its key or its file; the user also needs to know whose.
@@ -46,7 +57,7 @@ def _load(described: Description) -> Run:
     findings = _said_by_the_description(described)
     read = _by_benchmark(described) if "sysbench" in described.files.paths else _by_server(described, findings)
     recording, rows, files = read.recording, read.rows, {read.key: (read.recording.name, read.recording.sha256)}
-    recording.text = ""  # read once, not kept beside the columns
+    recording.text = ""  # read once, not kept with the columns
     ending = check_threads(recording, rows, described.threads)
     check_length(recording, rows, described.seconds)
     series = _frame(rows, ending, described.threads)
@@ -62,7 +73,7 @@ def _load(described: Description) -> Run:
     if read.status is None:
         frame, first_free_share = _status(described, series, rows.interval_s, clock_s, files, findings)
     else:
-        frame, first_free_share = status.frame(read.status.steps, 0.0), read.status.first_free_share
+        frame, first_free_share = status.frame(read.status.series, 0.0), read.status.first_free_share
     check_start(series.with_columns(pl.col("suspect") | pl.col("_outlier")), described, first_free_share, findings)
     series = finished(series, findings).select(pl.col(name).cast(kind) for name, kind in SERIES_COLUMNS.items())
     if described.p95_ms is None:
@@ -70,21 +81,25 @@ def _load(described: Description) -> Run:
     return _run(described, files, rows.interval_s, series, frame, findings)
 
 
-def _said_by_the_description(described: Description) -> list[Finding]:
-    findings: list[Finding] = []
+def _said_by_the_description(described: Description) -> list[RunFinding]:
+    findings: list[RunFinding] = []
     later = later_than_catalog(described.as_of)
     if later:
-        findings.append(Finding("as_of", later))
+        findings.append(RunFinding("as_of", later))
     if described.benchmark.data_gib is not None and described.benchmark.data_gib <= described.cache_gib:
         findings.append(
-            Finding("cache", f"All {described.benchmark.data_gib:g} GiB of data fit into the cache of {described.cache_gib:g} GiB.")
+            RunFinding(
+                "cache",
+                f"All {described.benchmark.data_gib:g} GiB of data fit into the cache of {described.cache_gib:g} GiB.",
+            )
         )
     return findings
 
 
 @dataclass
 class _Read:
-    """What the transactions were read from: files.`key`, its rows, and the server's samples where they are those."""
+    """What the transactions were read from: files.`key`, its rows, and the server's samples where
+    they are those."""
 
     key: str
     recording: Recording
@@ -94,10 +109,14 @@ class _Read:
 
 def _by_benchmark(described: Description) -> _Read:
     recording = open_text(described.files.paths["sysbench"])
-    return _Read("sysbench", recording, sysbench.parse(recording, described.files.columns, described.files.intervals.get("sysbench")))
+    return _Read(
+        "sysbench",
+        recording,
+        sysbench.parse(recording, described.files.columns, described.files.intervals.get("sysbench")),
+    )
 
 
-def _by_server(described: Description, findings: list[Finding]) -> _Read:
+def _by_server(described: Description, findings: list[RunFinding]) -> _Read:
     files = described.files
     for key in ("columns", "interval_s"):
         if files.columns if key == "columns" else files.intervals.get("sysbench"):
@@ -110,11 +129,33 @@ def _by_server(described: Description, findings: list[Finding]) -> _Read:
 
 
 def _run(
-    described: Description, files: dict, interval_s: float, series: pl.DataFrame, frame: pl.DataFrame | None, findings: list[Finding]
+    described: Description,
+    files: dict,
+    interval_s: float,
+    series: pl.DataFrame,
+    frame: pl.DataFrame | None,
+    findings: list[RunFinding],
 ) -> Run:
-    keys = ("name", "engine", "engine_version", "flavor", "storage", "log_storage", "as_of", "instance", "cache_gib", "threads", "start",
-            "seconds", "benchmark", "settings", "caveats", "caps", "p95_ms",
-            "start_balance_percent")  # fmt: skip
+    keys = (
+        "name",
+        "engine",
+        "engine_version",
+        "flavor",
+        "storage",
+        "log_storage",
+        "as_of",
+        "instance",
+        "cache_gib",
+        "threads",
+        "start",
+        "seconds",
+        "benchmark",
+        "settings",
+        "caveats",
+        "caps",
+        "p95_ms",
+        "start_balance_percent",
+    )
     given = {key: getattr(described, key) for key in keys}
     return Run(**given, files=files, interval_s=interval_s, series=series, status=frame, findings=tuple(findings))
 
@@ -123,9 +164,12 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
     interval, count = rows.interval_s, len(rows.t_s)
     series = pl.DataFrame(
         {
-            "t_s": pl.Series(rows.t_s, dtype=pl.Float64) - interval,  # printed is the end of the interval
+            # printed is the end of the interval
+            "t_s": pl.Series(rows.t_s, dtype=pl.Float64) - interval,
             "duration_s": pl.Series([interval] * count, dtype=pl.Float64),
-            "threads": pl.Series([threads if math.isnan(value) else int(value) for value in rows.threads], dtype=pl.Int64),
+            "threads": pl.Series(
+                [threads if math.isnan(value) else int(value) for value in rows.threads], dtype=pl.Int64
+            ),
             "tps": pl.Series(rows.tps, dtype=pl.Float64),
             "qps": pl.Series(rows.qps, dtype=pl.Float64),
             "p95_ms": pl.Series(rows.p95_ms, dtype=pl.Float64),
@@ -135,7 +179,9 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
     return series.with_columns(pl.col("qps", "p95_ms").fill_nan(None))
 
 
-def _disks(described: Description, series: pl.DataFrame, row_s: float, findings: list[Finding]) -> dict[str, Disk]:
+def _disks(
+    described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]
+) -> dict[str, TimeSeries]:
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     disks = {}
     if "disk" in described.files.paths:
@@ -143,57 +189,76 @@ def _disks(described: Description, series: pl.DataFrame, row_s: float, findings:
     for key in ("iostat", "vmstat"):
         if key in described.files.paths:
             device = described.files.device if key == "iostat" and "disk" not in disks else None
-            disks[key] = read_disk(key, described.files.paths[key], device, described.files.intervals.get(key), span_s, row_s, findings)
+            disks[key] = read_disk(
+                key, described.files.paths[key], device, described.files.intervals.get(key), span_s, row_s, findings
+            )
     return disks
 
 
-def _with_disks(series: pl.DataFrame, disks: dict[str, Disk], clock_s: float | None, findings: list[Finding]) -> pl.DataFrame:
+def _with_disks(
+    series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: float | None, findings: list[RunFinding]
+) -> pl.DataFrame:
     starts, durations = series["t_s"].to_list(), series["duration_s"].to_list()
     measured = {}
     for key, disk in disks.items():
         reference = "read_mib_s" if key == "vmstat" else "read_iops"
-        offset = align.offset_of(disk.name, disk.steps, reference, series, clock_s, findings)
-        findings += [replace(gap, t_s=gap.t_s + offset) for gap in disk.gaps]
-        measured[key] = align.onto(disk.steps, offset, starts, durations)
+        offset = align.offset_of(disk, reference, series, clock_s, findings)
+        findings += [gap.moved(offset) for gap in disk.gaps]
+        measured[key] = align.onto(disk, offset, starts, durations)
         if all(value is None for value in measured[key]["read_mib_s"]):
-            raise InputError(
-                f"{disk.name}: no report lies within the run", "files of one run lie in the same time", DOC, "Name the file of this run."
-            )
+            rule = "files of one run lie in the same time"
+            hint = "Name the file of this run."
+            raise InputError(f"{disk.name}: no report lies within the run", rule, DOC, hint)
     used = [key for key in DISK_KEYS if key in measured]
     taken = measured[used[0]] if used else {}
-    series = series.with_columns(pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS)
-    # Processors are in every file but the counters of disks: the first that has them tells.
-    busy = next((columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height)
+    series = series.with_columns(
+        pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS
+    )
+    # ProcessorTime are in every file but the counters of disks: the first that has them tells.
+    busy = next(
+        (columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height
+    )
     series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
     if len(used) > 1:
         _compare(used, measured, findings)
     for key in DISK_KEYS:
         missing = sum(value is None for value in measured.get(key, {}).get("read_mib_s", ()))
         if missing:
-            findings.append(Finding("gap", f"{disks[key].name}: {missing} of {series.height} rows of the run are not covered: null there."))
+            findings.append(
+                RunFinding(
+                    "gap",
+                    f"{disks[key].name}: {missing} of {series.height} rows of the run are not covered: null there.",
+                )
+            )
     return series
 
 
-def _on_run_time(findings: list[Finding], first: int, offset_s: float) -> None:
-    """Places found in a file's own time, from the finding number `first` on, move to the run's."""
-    for index in range(first, len(findings)):
-        if findings[index].t_s is not None:
-            findings[index] = replace(findings[index], t_s=findings[index].t_s + offset_s)
-
-
-def _compare(used: list[str], measured: dict[str, dict], findings: list[Finding]) -> None:
+def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
     total = {
-        key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name]) for key, columns in measured.items()
+        key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name])
+        for key, columns in measured.items()
     }
     first = used[0]
-    text = f"{', '.join(used[:-1])} and {used[-1]} are {'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
+    text = (
+        f"{', '.join(used[:-1])} and {used[-1]} are "
+        f"{'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
+    )
     if "vmstat" in total and total["vmstat"] < LEAST_HOST_SHARE * total[first]:
-        text += f" vmstat has only {total['vmstat'] / total[first]:.0%} of its bytes, though it counts all disks: they are not of one host and run."
-    findings.append(Finding("disk", text))
+        text += (
+            f" vmstat has only {total['vmstat'] / total[first]:.0%} of its bytes, "
+            "though it counts all disks: they are not of one host and run."
+        )
+    findings.append(RunFinding("disk", text))
 
 
-def _status(described: Description, series: pl.DataFrame, row_s: float, clock_s: float | None, files: dict,
-            findings: list[Finding]) -> tuple[pl.DataFrame | None, float | None]:  # fmt: skip
+def _status(
+    described: Description,
+    series: pl.DataFrame,
+    row_s: float,
+    clock_s: float | None,
+    files: dict,
+    findings: list[RunFinding],
+) -> tuple[pl.DataFrame | None, float | None]:
     if "status" not in described.files.paths:
         return None, None
     recording = open_text(described.files.paths["status"])
@@ -203,12 +268,18 @@ def _status(described: Description, series: pl.DataFrame, row_s: float, clock_s:
     files["status"] = (recording.name, recording.sha256)
     status.check_engine(found, described.engine, recording.name)
     check_pool(recording.name, found, described)
-    reference = next((name for name in ("com_commit_per_s", *found.steps.columns) if name in found.steps.columns), None)
+    reference = next(
+        (name for name in ("com_commit_per_s", *found.series.columns) if name in found.series.columns), None
+    )
     if reference is None:
-        raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, "Record SHOW GLOBAL STATUS whole.")
-    offset = align.offset_of(recording.name, found.steps, reference, series, clock_s, findings)
-    _on_run_time(findings, before, offset)
-    frame = status.frame(found.steps, offset)
+        hint = "Record SHOW GLOBAL STATUS whole."
+        raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, hint)
+    offset = align.offset_of(found.series, reference, series, clock_s, findings)
+    # Places found in the file's own time move to the run's.
+    findings[before:] = [finding.moved(offset) for finding in findings[before:]]
+    frame = status.frame(found.series, offset)
     check_commits(recording.name, frame, series, findings)
-    early = found.first_free_share if abs(offset) <= align.MAX_LAG_S else None  # another moment says nothing of the start
+    early = (
+        found.first_free_share if abs(offset) <= align.MAX_LAG_S else None
+    )  # another moment says nothing of the start
     return frame, early

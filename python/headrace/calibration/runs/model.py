@@ -10,7 +10,7 @@ import polars as pl
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.catalog.run_storage import Caps
-from headrace.observe.run_files.reading import Finding
+from headrace.observe.series import RunFinding
 
 # One row per report of the benchmark. Rates are means over the row; null where not measured.
 SERIES_COLUMNS = {
@@ -31,11 +31,14 @@ SERIES_COLUMNS = {
 
 
 @dataclass(frozen=True)
-class Benchmark:
-    """What the clients did. `scale`: warehouses per table set (sysbench-tpcc) or rows per table (sysbench-oltp).
+class BenchmarkLoad:
+    """What the clients did.
 
-    `data_gib`: data on disk before the run, GiB, None when not known. `script`, `distribution` and `parameters` (of the
-    distribution, named as sysbench's options) are those of sysbench-oltp, else None and empty.
+    `scale`: warehouses per table set (sysbench-tpcc) or rows per table (sysbench-oltp).
+
+    `data_gib`: data on disk before the run, GiB, None when not known. `script`, `distribution` and
+    `parameters` (of the distribution, named as sysbench's options) are those of sysbench-oltp, else
+    None and empty.
     """
 
     name: str
@@ -51,12 +54,14 @@ class Benchmark:
 class Run:
     """One measured run: what was described, and what was measured.
 
-    `storage`, `log_storage`: in the catalog's notation, checked. `cache_gib`: buffer pool or block cache, GiB. `seconds`: the
-    length asked for, None when not said. `interval_s`: length of a row of `series`, whose columns are SERIES_COLUMNS.
-    `status`: None, or one row per interval between samples: `t_s` (start), `duration_s`, and per counter `NAME_per_s` or,
-    for levels, `NAME` at the end of the row. `files`: what was read, by key: name and sha256. `findings` in the order found.
-    `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands in sysbench's summary.
-    `start_balance_percent`: burst credits of the volumes at the beginning, None: full, as AWS starts them.
+    `storage`, `log_storage`: in the catalog's notation, checked. `cache_gib`: buffer pool or block
+    cache, GiB. `seconds`: the length asked for, None when not said. `interval_s`: length of a row
+    of `series`, whose columns are SERIES_COLUMNS. `status`: None, or one row per interval between
+    samples: `t_s` (start), `duration_s`, and per counter `NAME_per_s` or, for levels, `NAME` at the
+    end of the row. `files`: what was read, by key: name and sha256. `findings` in the order found.
+    `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands
+    in sysbench's summary. `start_balance_percent`: burst credits of the volumes at the beginning,
+    None: full, as AWS starts them.
     """
 
     name: str
@@ -71,7 +76,7 @@ class Run:
     threads: int
     start: str
     seconds: float | None
-    benchmark: Benchmark
+    benchmark: BenchmarkLoad
     settings: dict[str, float | int | bool]
     caveats: tuple[str, ...]
     caps: Caps
@@ -79,7 +84,7 @@ class Run:
     interval_s: float
     series: pl.DataFrame
     status: pl.DataFrame | None
-    findings: tuple[Finding, ...]
+    findings: tuple[RunFinding, ...]
     p95_ms: float | None = None
     start_balance_percent: float | None = None
 
@@ -90,7 +95,8 @@ class Run:
 
     @property
     def vcpus(self) -> int | None:
-        """Virtual CPUs the server may use: as described, else the instance's; None when neither is known."""
+        """Virtual CPUs the server may use: as described, else the instance's; None when neither is
+        known."""
         if "vcpus" in self.settings:
             return int(self.settings["vcpus"])
         if self.instance is None:
@@ -103,6 +109,6 @@ class Run:
         """Transactions in all rows."""
         return float((self.series["tps"] * self.series["duration_s"]).sum())
 
-    def found(self, kind: str) -> tuple[Finding, ...]:
+    def found(self, kind: str) -> tuple[RunFinding, ...]:
         """The findings of one kind."""
         return tuple(finding for finding in self.findings if finding.kind == kind)

@@ -1,4 +1,6 @@
-"""What the series itself shows: stalls, outliers, and whether the caches warmed up during the run."""
+"""What the series of a run shows: stalls, outliers, whether the caches warmed up; and the run in
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -7,36 +9,44 @@ import math
 import polars as pl
 
 from headrace.calibration.runs.description import Description
-from headrace.observe.run_files.reading import Finding
+from headrace.calibration.runs.model import Run
 from headrace.observe.run_files.status import looks_cold
+from headrace.observe.series import RunFinding
 
-WINDOW_ROWS = 61
-STALL_SHARE = 0.10
-# 6 robust standard deviations: one in 500 million of normal noise, so in an hour of seconds none by chance.
+WINDOW_ROWS = 61  # a minute of seconds around each row
+STALL_SHARE = 0.10  # a tenth of the usual; a guess
+# 6 robust standard deviations: one in 500 million of normal noise, so in an hour of seconds none by
+# chance.
 OUTLIER_SIGMAS = 6.0
 SIGMA_OF_MAD = 1.4826  # of a normal distribution
 # Where the deviations nearly vanish: counting noise (variance = mean) and 2 % of the level.
 LEAST_SIGMA_SHARE = 0.02
-SHOWN = 5
-# Less than this of the run's median is no slow start: a cold buffer pool's first second does 2 %.
+SHOWN = 5  # places named in a sentence
+# Less than this of the run's median is not a slow start: a cold buffer pool's first second does 2
+# %.
 STANDSTILL_SHARE = 0.005
-# Published sysbench-tpcc runs (Percona, EBS 2018): 28 to 83 % fewer in cold ones, within 2 % in warm ones (RDS 2020).
+# Published sysbench-tpcc runs (Percona, EBS 2018): 28 to 83 % fewer in cold ones, within 2 % in
+# warm ones (RDS 2020).
 WARMING = 0.15
-FEWEST_ROWS = 16
-FEWEST_SECONDS = 60.0
-PAGE_BYTES = 16_384
-# More I/Os than a cold transaction of these benchmarks can cause (sysbench-tpcc: about 60): the volumes were not at their cap.
+FEWEST_ROWS = 16  # two in each eighth of the run
+FEWEST_SECONDS = 60.0  # a guess
+PAGE_BYTES = 16_384  # InnoDB's default page
+# More I/Os than a cold transaction of these benchmarks can cause (sysbench-tpcc: about 60): the
+# volumes were not at their cap.
 MOST_IOS_PER_TRANSACTION = 100.0
 
 
 def marked(series: pl.DataFrame) -> pl.DataFrame:
     """The frame with `suspect` (outliers added to what is there) and `stall`."""
     median = pl.col("tps").rolling_median(WINDOW_ROWS, center=True, min_samples=1)
-    series = series.with_columns(median.alias("_median")).with_columns((pl.col("tps") - pl.col("_median")).abs().alias("_away"))
+    series = series.with_columns(median.alias("_median")).with_columns(
+        (pl.col("tps") - pl.col("_median")).abs().alias("_away")
+    )
     mad = pl.col("_away").rolling_median(WINDOW_ROWS, center=True, min_samples=1) * SIGMA_OF_MAD
     noise = (pl.col("_median") / pl.col("duration_s")).sqrt()
     series = series.with_columns(pl.max_horizontal(mad, noise, LEAST_SIGMA_SHARE * pl.col("_median")).alias("_sigma"))
-    # Of a stall longer than half the window the median itself is 0: then next to nothing of what the whole run does.
+    # Of a stall longer than half the window the median itself is 0: then next to nothing of what
+    # the whole run does.
     usual = pl.col("tps").filter(~pl.col("suspect")).median()
     still = (pl.col("tps") < STALL_SHARE * pl.col("_median")) | (pl.col("tps") < STANDSTILL_SHARE * usual)
     stall = still & ~pl.col("suspect")  # clients that left do not stall
@@ -45,17 +55,21 @@ def marked(series: pl.DataFrame) -> pl.DataFrame:
     return series.with_columns(outlier.alias("_outlier"))
 
 
-def finished(series: pl.DataFrame, findings: list[Finding]) -> pl.DataFrame:
+def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
     """Say what `marked` found, fold outliers into `suspect`, and drop the columns of the working."""
     _say_stalls(series, findings)
     outliers = series.filter(pl.col("_outlier"))
     if outliers.height:
         worst = outliers.sort(pl.col("_away") / pl.col("_sigma"), descending=True, maintain_order=True)
         places = ", ".join(
-            f"{t:g} s ({tps:,.0f} tps beside {usual:,.0f})" for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
+            f"{t:g} s ({tps:,.0f} tps, usually {usual:,.0f})"
+            for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
         )
-        text = f"{outliers.height} of {series.height} rows lie over {OUTLIER_SIGMAS:g} robust standard deviations from the median of the minute around them"
-        findings.append(Finding("outlier", f"{text}: {places}. Marked suspect, not dropped.", worst["t_s"][0]))
+        text = (
+            f"{outliers.height} of {series.height} rows lie over {OUTLIER_SIGMAS:g} "
+            "robust standard deviations from the median of the minute around them"
+        )
+        findings.append(RunFinding("outlier", f"{text}: {places}. Marked suspect, not dropped.", worst["t_s"][0]))
     suspect = (pl.col("suspect") | pl.col("_outlier")).alias("suspect")
     return series.with_columns(suspect).drop("_median", "_away", "_sigma", "_outlier")
 
@@ -71,67 +85,92 @@ def stall_runs(series: pl.DataFrame) -> list[tuple[float, float]]:
     return runs
 
 
-def _say_stalls(series: pl.DataFrame, findings: list[Finding]) -> None:
+def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
     runs = stall_runs(series)
     if not runs:
         return
     longest = max(runs, key=lambda run: run[1])
-    places = ", ".join(f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:SHOWN])
-    text = f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in all, below {STALL_SHARE:.0%} of the median of the minute around them"
-    findings.append(Finding("stall", f"{text}; the longest: {places}.", longest[0]))
+    places = ", ".join(
+        f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:SHOWN]
+    )
+    text = (
+        f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in "
+        f"all, below {STALL_SHARE:.0%} of the median of the minute around them"
+    )
+    findings.append(RunFinding("stall", f"{text}; the longest: {places}.", longest[0]))
 
 
-# --- cold or warm -----------------------------------------------------------------------------------------------------
+# --- cold or warm ---------------------------------------------------------------------------------
 
 
-def check_start(series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[Finding]) -> None:
-    """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and not in a warm one."""
+def check_start(
+    series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]
+) -> None:
+    """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and
+    not in a warm one."""
     if described.engine == "innodb" and first_free_share is not None:
         data_gib = described.benchmark.data_gib
-        _by_free_pages(described.start, first_free_share, None if data_gib is None else data_gib / described.cache_gib, findings)
+        _by_free_pages(
+            described.start, first_free_share, None if data_gib is None else data_gib / described.cache_gib, findings
+        )
         return
     good = series.filter(~pl.col("stall") & ~pl.col("suspect"))
     length_s = float(good["duration_s"].sum())
     if good.height < FEWEST_ROWS or length_s < FEWEST_SECONDS:
-        findings.append(Finding("start", f"{length_s:,.0f} s are too short to tell a cold start from a warm one."))
+        findings.append(RunFinding("start", f"{length_s:,.0f} s are too short to tell a cold start from a warm one."))
         return
     fall, how = _fall(good, described, length_s)
     if fall is None:
-        findings.append(Finding("start", f"Whether the start was {described.start} cannot be told: {how}"))
+        findings.append(RunFinding("start", f"Whether the start was {described.start} cannot be told: {how}"))
     elif described.start == "cold" and fall < WARMING:
         text = f'start = "cold", but {how} {_changed(fall)}: it was warm, or its cache filled in the first moments.'
-        findings.append(Finding("start", text, 0.0))
+        findings.append(RunFinding("start", text, 0.0))
     elif described.start == "warm" and fall > WARMING:
         text = f'start = "warm", but {how} {_changed(fall)}: the caches were still filling.'
-        findings.append(Finding("start", text, 0.0))
+        findings.append(RunFinding("start", text, 0.0))
 
 
 def _changed(fall: float) -> str:
     return f"fell by {fall:.0%} over the run" if fall >= 0 else f"rose by {-fall:.0%} over the run"
 
 
-def _by_free_pages(start: str, share: float, data_share: float | None, findings: list[Finding]) -> None:
+def _by_free_pages(start: str, share: float, data_share: float | None, findings: list[RunFinding]) -> None:
     if (start == "cold") != looks_cold(share, data_share):
         only = "only " if start == "cold" else ""
-        findings.append(Finding("start", f'start = "{start}", but {only}{share:.0%} of the buffer pool was free at the first sample.', 0.0))
+        findings.append(
+            RunFinding(
+                "start",
+                f'start = "{start}", but {only}{share:.0%} of the buffer pool was free at the first sample.',
+                0.0,
+            )
+        )
 
 
 def window_s(described: Description, length_s: float) -> float:
-    """How long the beginning is: a quarter of the time the cache takes to fill at the cap, from a sixtieth to an eighth of the run."""
-    fill_s = described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops if math.isfinite(described.caps.iops) else length_s
+    """How long the beginning is: a quarter of the time the cache takes to fill at the cap, from a
+    sixtieth to an eighth of the run."""
+    fill_s = (
+        described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops
+        if math.isfinite(described.caps.iops)
+        else length_s
+    )
     return min(max(fill_s / 4, length_s / 60, 10.0), length_s / 8)
 
 
 def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[float | None, str]:
-    """By which share the I/Os a transaction fell from the beginning to the last eighth, and of what; or (None, why not)."""
+    """By which share the I/Os a transaction fell from the beginning to the last eighth, and of
+    what; or (None, why not)."""
     first_t, last_t = good["t_s"][0], good["t_s"][-1] + good["duration_s"][-1]
     head = good.filter(pl.col("t_s") < first_t + window_s(described, length_s))
     tail = good.filter(pl.col("t_s") >= last_t - (last_t - first_t) / 8)
-    for column, words in (("read_iops", "reads a transaction (iostat)"), ("read_mib_s", "MiB read a transaction (vmstat)")):
+    for column, words in (
+        ("read_iops", "reads a transaction (iostat)"),
+        ("read_mib_s", "MiB read a transaction (vmstat)"),
+    ):
         before, after = _per_transaction(head, column), _per_transaction(tail, column)
         if before and after is not None:
             return 1 - after / before, words
-    before, after = _mean(head), _mean(tail)
+    before, after = _mean(head, "tps"), _mean(tail, "tps")
     if not before or not after:
         return None, "there are no transactions at the beginning or the end."
     fall = 1 - before / after
@@ -145,10 +184,116 @@ def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[
 
 def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:
     both = rows.drop_nulls(column)
-    transactions = (both["tps"] * both["duration_s"]).sum()
-    covered = both["duration_s"].sum() >= 0.5 * rows["duration_s"].sum()
-    return (both[column] * both["duration_s"]).sum() / transactions if transactions and covered else None
+    transactions, amount = (float((both[name] * both["duration_s"]).sum()) for name in ("tps", column))
+    covered = float(both["duration_s"].sum()) >= 0.5 * float(rows["duration_s"].sum())
+    return amount / transactions if transactions and covered else None
 
 
-def _mean(rows: pl.DataFrame) -> float:
-    return float((rows["tps"] * rows["duration_s"]).sum() / rows["duration_s"].sum()) if rows.height else 0.0
+# --- a run in sentences ---------------------------------------------------------------------------
+
+
+def describe(run: Run) -> list[str]:
+    """What was run, for how long, how fast (means weighted by time), and what was measured and
+    found."""
+    return [*_set_up(run), *_speed(run), *_disk(run), *_measured(run), *_doubts(run)]
+
+
+def _set_up(run: Run) -> list[str]:
+    engine = {"innodb": "InnoDB", "myrocks": "MyRocks"}[run.engine]
+    version = f" ({run.flavor or 'version'} {run.engine_version})" if run.engine_version else ""
+    where = f" on {run.instance}" if run.instance else ""
+    log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
+    data = f" over {_gib(run.benchmark.data_gib)} GiB of data" if run.benchmark.data_gib else ""
+    script = f" {run.benchmark.script} ({run.benchmark.distribution})" if run.benchmark.script else ""
+    first = (
+        f"{run.name}: {engine}{version}, {run.benchmark.name}{script}{data}, {run.threads} "
+        f"threads, {run.start} start with {_gib(run.cache_gib)} GiB of cache{where}."
+    )
+    if math.isfinite(run.caps.iops):
+        burst = f" (with burst credits {run.caps.iops_burst:,.0f})" if run.caps.iops_burst > run.caps.iops else ""
+        limits = f"{run.caps.iops:,.0f} IOPS{burst} and {run.caps.mib_s_burst:,.0f} MiB/s on {run.as_of}"
+    else:
+        limits = "limits the catalog does not know"
+    return [first, f"Storage {run.storage}: {limits}{log}."]
+
+
+def _speed(run: Run) -> list[str]:
+    series = run.series
+    rows = "second" if run.interval_s == 1 else f"{run.interval_s:g} s"
+    mean = run.transactions / float(series["duration_s"].sum())
+    p5, p50, p95 = (series["tps"].quantile(q, "nearest") for q in (0.05, 0.5, 0.95))
+    sentences = [
+        f"{_length(run.span_s)}, a row each {rows}: {run.transactions:,.0f} transactions, {mean:,.1f} tps on average; "
+        f"5 % of the rows are below {p5:,.0f}, half below {p50:,.0f}, 95 % below {p95:,.0f} tps."
+    ]
+    quarters = [_mean(part, "tps") for part in _quarters(run)]
+    sentences.append(
+        "Mean tps by quarter: " + ", ".join("none" if value is None else f"{value:,.0f}" for value in quarters) + "."
+    )
+    latency = series["p95_ms"].median()
+    if latency is not None:
+        sentences.append(f"The median of the rows' p95 is {latency:,.1f} ms.")
+    return sentences
+
+
+def _disk(run: Run) -> list[str]:
+    read, write = _mean(run.series, "read_mib_s"), _mean(run.series, "write_mib_s")
+    if read is None or write is None:
+        return []
+    reads, writes = _mean(run.series, "read_iops"), _mean(run.series, "write_iops")
+    if reads is None or writes is None:
+        return [
+            f"The host read {read:,.1f} and wrote {write:,.1f} MiB/s on average (all its disks; I/Os were not counted)."
+        ]
+    each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
+    per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
+    return [
+        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a "
+        f"second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
+    ]
+
+
+def _measured(run: Run) -> list[str]:
+    names = ["transactions a second"]
+    names += [
+        words
+        for column, words in (
+            ("qps", "queries"),
+            ("p95_ms", "p95"),
+            ("read_iops", "I/Os"),
+            ("read_mib_s", "bytes of the disks"),
+        )
+        if run.series[column].count()
+    ]
+    if run.status is not None:
+        names.append(f"{len(run.status.columns) - 2} counters of the server")
+    return [f"Measured: {', '.join(names)}."]
+
+
+def _doubts(run: Run) -> list[str]:
+    stalls, suspect = stall_runs(run.series), int(run.series["suspect"].sum())
+    first = (
+        f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} "
+        f"s), {suspect} suspect rows of {run.series.height}."
+    )
+    return [first, *(finding.text for finding in run.findings if finding.kind not in ("stall", "outlier"))]
+
+
+def _quarters(run: Run) -> list[pl.DataFrame]:
+    start, quarter = run.series["t_s"][0], run.span_s / 4
+    at = ((pl.col("t_s") - start) / quarter).floor()
+    return [run.series.filter(at.clip(0, 3) == index) for index in range(4)]
+
+
+def _mean(rows: pl.DataFrame, column: str) -> float | None:
+    kept = rows.drop_nulls(column)
+    length = float(kept["duration_s"].sum())
+    return float((kept[column] * kept["duration_s"]).sum()) / length if length else None
+
+
+def _gib(size: float) -> str:
+    return f"{size:,.1f}" if size >= 1 else f"{size:.3g}"
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds < 600 else f"{seconds / 60:,.1f} min"

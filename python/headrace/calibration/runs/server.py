@@ -1,4 +1,6 @@
-"""A run without a benchmark's reports: transactions as the server counts them, one row per interval between two samples."""
+"""A run without a benchmark's reports: transactions as the server counts them, one row per interval
+between two samples.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +8,34 @@ import math
 import statistics
 
 from headrace.calibration.runs.description import Files
-from headrace.observe.formats.reading import Recording
-from headrace.observe.run_files.reading import DOC, Finding
+from headrace.observe.recording import Recording
 from headrace.observe.run_files.status import COMMITS, READS, WRITES, Status
 from headrace.observe.run_files.sysbench import Rows, say_gaps
-from headrace.workload.model import MAX_RECORDED_POINT_S, MIN_POINT_S
+from headrace.observe.series import DOC, RunFinding
+from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_POINT_S
 
-# Commits are the transactions unless they are next to nothing beside statements that commit by themselves: then one of those is one.
+# Commits are the transactions unless they are next to nothing compared with statements that commit
+# by themselves: then one of those is one.
 LEAST_COMMITS_PER_WRITE, LEAST_COMMITS_PER_READ = 0.1, 0.01
 # Samples a second apart come some milliseconds early or late.
 JITTER = 0.02
 
 
 def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
-    """Rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises InputError where the server counted nothing."""
+    """Rows as of a benchmark: `t_s` the end of each, threads and p95 unknown. Raises InputError
+    where the server counted nothing."""
     counters, findings = _transactions(recording, status, files.transactions)
     rows = Rows(findings=findings, interval_s=_interval(recording, status))
-    rows.clock_at_zero_s = status.steps.begin_s
-    columns = status.steps.columns
+    rows.clock_at_zero_s = status.series.begin_s
+    columns = status.series.columns
     counted = [columns[f"{name}_per_s"] for name in counters]
     asked = columns.get("questions_per_s") or [None] * len(status.where)
     taken = -1
-    for index, (start, duration) in enumerate(zip(status.steps.start_s, status.steps.duration_s, strict=True)):
+    for index, (start, duration) in enumerate(zip(status.series.start_s, status.series.duration_s, strict=True)):
         place = round(start / rows.interval_s)
-        rates = [column[index] for column in counted]
+        rates = [rate for column in counted if (rate := column[index]) is not None]
         # A step over missed samples is a gap; so is one in which the server was started again.
-        if place <= taken or duration > 1.5 * rows.interval_s or any(rate is None for rate in rates):
+        if place <= taken or duration > 1.5 * rows.interval_s or len(rates) < len(counted):
             continue
         taken = place
         tps, queries = sum(rates), asked[index]
@@ -45,56 +49,58 @@ def rows_of(recording: Recording, status: Status, files: Files) -> Rows:
     if len(rows.t_s) < 2:
         raise recording.bad("", f"{len(rows.t_s)} intervals", "at least two are needed", "Record longer.", DOC)
     if not any(rows.tps):
-        raise recording.bad(
-            "", f"no {' or '.join(counters)}", "grows in the whole file", "The server did nothing: record it under its load.", DOC
-        )
+        hint = "The server did nothing: record it under its load."
+        raise recording.bad("", f"no {' or '.join(counters)}", "grows in the whole file", hint, DOC)
     say_gaps(recording, rows)
     return rows
 
 
 def _interval(recording: Recording, status: Status) -> float:
-    usual = statistics.median(status.steps.duration_s)
+    usual = statistics.median(status.series.duration_s)
     whole = round(usual)
     interval = float(whole) if whole and abs(usual - whole) <= JITTER * whole else usual
     if not MIN_POINT_S * (1 - JITTER) <= interval <= MAX_RECORDED_POINT_S:
-        raise recording.bad(
-            "", f"samples {interval:g} s apart", f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken", "Record with -i1.", DOC
-        )
+        rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
+        hint = "Record with -i1."
+        raise recording.bad("", f"samples {interval:g} s apart", rule, hint, DOC)
     return interval
 
 
-def _transactions(recording: Recording, status: Status, asked: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[Finding]]:
+def _transactions(
+    recording: Recording, status: Status, asked: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], list[RunFinding]]:
     """The counters whose sum are the transactions, and what to say of it."""
-    known = {name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.steps.columns}
+    known = {
+        name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns
+    }
     if asked is not None:
         missing = [name for name in asked if name not in known]
         if missing:
-            raise recording.bad(
-                "", f"no column {missing[0]}", "files.transactions names it", f"There are: {', '.join(known) or 'none'}.", DOC
-            )
-        return asked, [Finding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")]
+            hint = f"There are: {', '.join(known) or 'none'}."
+            raise recording.bad("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
+        return asked, [
+            RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")
+        ]
     if not known:
-        raise recording.bad(
-            "",
-            "none of the counters of transactions",
-            f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}",
-            "Record SHOW GLOBAL STATUS whole.",
-            DOC,
-        )
+        rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"
+        hint = "Record SHOW GLOBAL STATUS whole."
+        raise recording.bad("", "none of the counters of transactions", rule, hint, DOC)
     commits, writes, reads = (sum(known.get(name, 0.0) for name in names) for names in (COMMITS, WRITES, READS))
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
         chosen, said = (
             COMMITS,
-            f"a transaction is a commit ({commits:,.0f}, beside {writes:,.0f} statements that write and {reads:,.0f} that read)",
+            f"a transaction is a commit ({commits:,.0f}, compared with "
+            f"{writes:,.0f} statements that write and {reads:,.0f} that read)",
         )
     else:
         chosen, said = (
             (*WRITES, *READS),
-            f"a transaction is a statement that reads or writes ({reads:,.0f} and {writes:,.0f}), since there are {commits:,.0f} commits",
+            f"a transaction is a statement that reads or writes ({reads:,.0f} "
+            f"and {writes:,.0f}), since there are {commits:,.0f} commits",
         )
-    return tuple(name for name in chosen if name in known), [Finding("transactions", f"{recording.name}: {said}.")]
+    return tuple(name for name in chosen if name in known), [RunFinding("transactions", f"{recording.name}: {said}.")]
 
 
 def _total(status: Status, name: str) -> float:
-    pairs = zip(status.steps.columns[f"{name}_per_s"], status.steps.duration_s, strict=True)
+    pairs = zip(status.series.columns[f"{name}_per_s"], status.series.duration_s, strict=True)
     return sum(rate * duration for rate, duration in pairs if rate is not None)

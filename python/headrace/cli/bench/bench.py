@@ -190,9 +190,10 @@ def remove(
 def tools(output: OutputOption = "table") -> None:
     """Show which programs are installed, and how to get the others; exit code 1 when one is
     missing."""
-    from headrace.base import processes
+    from headrace.base import machine
+    from headrace.report.tables import table
 
-    rows = [one.__dict__ for one in processes.tools()]
+    rows = [one.__dict__ for one in machine.tools()]
     columns = tuple(rows[0])
     print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))
     if any(row["state"] != "fine" for row in rows):

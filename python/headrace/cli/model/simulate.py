@@ -86,7 +86,7 @@ class DemandOptions:
         from headrace.base.checks import check_number
         from headrace.base.units import GIB, MIB
         from headrace.simulation import notation
-        from headrace.workload.model import MAX_SIZE_GIB
+        from headrace.workload.points import MAX_SIZE_GIB
 
         options: dict[str, Any] = {}
         if self.modify is not None:

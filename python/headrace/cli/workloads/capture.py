@@ -64,18 +64,18 @@ def capture(
     output: TableOrJsonOption = "table",
 ) -> None:
     """Watch a live server, read only, and write a run that `headrace calibrate` takes."""
-    from headrace.observe.live.record import Question
+    from headrace.observe.live.record import CaptureRequest
     from headrace.observe.live.record import capture as capture_run
 
     storage = check_storage_given(storage, device)
     of_server: dict[str, Any] = {"log_storage": log_storage, "instance": instance, "engine": engine, "data_gib": size_gib}
     of_run: dict[str, Any] = {"threads": threads, "name": name, "interval_s": interval, "as_of": read_day(as_of)}
     read = password.read_address(address)
-    question = Question(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
+    request = CaptureRequest(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
     check_workload(workload, seconds)
     # `systemctl stop` and `timeout` keep what was sampled, as Ctrl-C does.
     with ends_as_interrupts(), progress("watching the server") as tick:
-        found = capture_run(question, to, force=force, progress=tick)
+        found = capture_run(request, to, force=force, progress=tick)
     report(found, output, workload, name)
     if found.state != "whole":
         interrupted = found.state == "interrupted"

@@ -1,10 +1,7 @@
 """Import what a measuring tool recorded.
 
-reading     a file as text, the numbers in it
-clock       times as the tools print them
-detect      which tool it comes from
-iostat, vmstat, sar, cloudwatch    one parser each
-series      from samples to a workload: device, grid, gaps
+iostat, vmstat, sar, cloudwatch    one parser each; json_text: JSON that may be cut off
+devices      from the reports of a tool to the series of a device, and to a workload
 """
 
 from __future__ import annotations
@@ -16,8 +13,8 @@ from headrace.base.checks import check_choice
 from headrace.base.file_kinds import OWN_FILE, detect
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch, iostat, sar, vmstat
-from headrace.observe.formats.reading import DOC, open_recording
-from headrace.observe.formats.series import Options, build
+from headrace.observe.formats.devices import ImportOptions, build
+from headrace.observe.recording import DOC, open_recording
 from headrace.workload.model import OpenWorkload
 
 FORMATS = ("auto", "iostat", "vmstat", "sar", "cloudwatch")
@@ -40,13 +37,16 @@ def import_file(
 ) -> OpenWorkload:
     """The demand of one device in a recording.
 
-    `format`: one of FORMATS. `device`: its name in the file, or several joined by + (the members of an array); without it
-    the device that clearly does most is taken. `interval_s`: seconds between reports, when the file has no times. `start`:
-    when the recording began (ISO 8601), when the file does not say. `gaps`: "refuse" more than 10 % missing and hold the
-    report before over the rest, "hold" or "zero" whatever is missing. `read_kib`, `write_kib`: sizes assumed of one I/O
-    where the tool counts none (vmstat only). `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used.
+    `format`: one of FORMATS. `device`: its name in the file, or several joined by + (the members of
+    an array); without it the device that clearly does most is taken. `interval_s`: seconds between
+    reports, when the file has no times. `start`: when the recording began (ISO 8601), when the file
+    does not say. `gaps`: "refuse" more than 10 % missing and hold the report before over the rest,
+    "hold" or "zero" whatever is missing. `read_kib`, `write_kib`: sizes assumed of one I/O where
+    the tool counts none (vmstat only). `any_unit`: believe vmstat's bi and bo to be KiB though -S
+    looks to be used.
 
-    Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot be read.
+    Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot be
+    read.
     """
     check_choice("format", format, FORMATS)
     recording = open_recording(path)
@@ -60,16 +60,19 @@ def import_file(
         )
         raise InputError(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", DOC, hint)
     if format not in ("auto", kind):
-        raise InputError(f"{recording.name} as {format}", f"it looks like {looks_like}", DOC, f"Use --format {kind}, or auto.")
+        hint = f"Use --format {kind}, or auto."
+        raise InputError(f"{recording.name} as {format}", f"it looks like {looks_like}", DOC, hint)
     if looks_like and looks_like.endswith("JSON") and recording.text.lstrip()[0] not in "{[":
         first = next(line for line in recording.lines if line.strip())
         hint = "Take out the lines above the first {: a prompt or a message of the shell was copied with it."
-        raise recording.bad(recording.lines.index(first) + 1, first.strip(), f"stands before the JSON of {looks_like}", hint)
+        rule = f"stands before the JSON of {looks_like}"
+        raise recording.bad(recording.lines.index(first) + 1, first.strip(), rule, hint)
     if kind != "vmstat" and not (read_kib is None and write_kib is None):
-        raise InputError("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", DOC, "Leave them out.")
+        hint = "Leave them out."
+        raise InputError("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", DOC, hint)
     if kind == "vmstat":
         readings = vmstat.parse(recording, read_kib, write_kib, any_unit)
     else:
         readings = {"iostat": iostat, "sar": sar, "cloudwatch": cloudwatch}[kind].parse(recording)
-    options = Options(device=device, interval_s=interval_s, start=start, gaps=gaps, name=name)
+    options = ImportOptions(device=device, interval_s=interval_s, start=start, gaps=gaps, name=name)
     return build(recording, readings, options)

@@ -1,9 +1,11 @@
-"""CloudWatch exports of an EBS volume or an RDS instance: `get-metric-data` and `get-metric-statistics` JSON, and CSV.
+"""CloudWatch exports of an EBS volume or an RDS instance: `get-metric-data` and
+`get-metric-statistics` JSON, and CSV.
 
-Of a volume four metrics are needed, each as Sum over its period (EBS user guide, "CloudWatch metrics for Amazon EBS"): a sum over
-the period divided by its length is the mean rate. Of an instance the same four as Average: they are rates already (RDS user guide,
-"Amazon CloudWatch metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are there. A time marks the
-start of its period and is UTC unless it says otherwise.
+Of a volume four metrics are needed, each as Sum over its period (EBS user guide, "CloudWatch
+metrics for Amazon EBS"): a sum over the period divided by its length is the mean rate. Of an
+instance the same four as Average: they are rates already (RDS user guide, "Amazon CloudWatch
+metrics for Amazon RDS"). Queue, latencies and burst balance are taken where they are there. A time
+marks the start of its period and is UTC unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -12,17 +14,19 @@ import csv
 import re
 import statistics
 from dataclasses import dataclass
+from itertools import pairwise
 
 from headrace.errors import InputError
-from headrace.observe.formats.clock import Stamp, parse_iso
+from headrace.observe.clock import Stamp, parse_iso
+from headrace.observe.formats.devices import DeviceReport, Observed, Readings, make_sample
 from headrace.observe.formats.json_text import as_list, as_table, load_all_json
-from headrace.observe.formats.reading import Recording, cut_note, read_lines
-from headrace.observe.formats.series import Observed, Readings, Report, make_sample
+from headrace.observe.recording import Recording, cut_note, read_lines
 
 
 @dataclass(frozen=True)
 class Service:
-    """Whose metrics: the four that are needed (reads, writes, bytes read, bytes written), and those taken beside them."""
+    """Whose metrics: the four that are needed (reads, writes, bytes read, bytes written), and those
+    taken besides them."""
 
     name: str
     needed: tuple[str, str, str, str]
@@ -46,8 +50,8 @@ RDS = Service(
     "database",
 )
 SERVICES = (EBS, RDS)
-# Taken where they are there, with their statistic: mean outstanding, seconds spent by all I/Os of the period, seconds without any,
-# seconds of one I/O, per cent of credits.
+# Taken where they are there, with their statistic: mean outstanding, seconds spent by all I/Os of
+# the period, seconds without any, seconds of one I/O, per cent of credits.
 BESIDE = {
     "VolumeQueueLength": "Average",
     "VolumeTotalReadTime": "Sum",
@@ -59,24 +63,25 @@ BESIDE = {
     "WriteLatency": "Average",
 }
 STATISTICS = {metric: service.statistic for service in SERVICES for metric in service.needed} | BESIDE
-# Of other things than the volume of the data, though their names hold one of the above: billed I/Os of Aurora, local disks, log volumes.
+# Of other things than the volume of the data, though their names hold one of the above: billed I/Os
+# of Aurora, local disks, log volumes.
 OTHERS = ("volumereadiops", "volumewriteiops", "localstorage", "logvolume")
 VOLUME_ID = re.compile(r"vol-[0-9a-f]{8}(?:[0-9a-f]{9})?")
 SOURCE = "user guides of EBS and RDS, CloudWatch metrics"
 UNNAMED = ""
 UNITS = {"Count", "Bytes", "Seconds", "Percent", "Count/Second", "Bytes/Second", "None", ""}
 UNIT_NAMES = ", ".join(sorted(UNITS - {"", "None"}))
-PERIOD_SLACK_S = 1.0
+PERIOD_SLACK_S = 1.0  # times are printed in whole seconds
 LEFT_OUT = "no metric of a volume's or an RDS instance's I/O that is used here"
 RDS_NOTE = "RDS's metrics were taken as averages of a second; an export of their sums cannot be told from that."
 
 # (volume, metric) -> {epoch_s: (where, stamp, value)}
-Series = dict[tuple[str, str], dict[float, tuple]]
+Metrics = dict[tuple[str, str], dict[float, tuple]]
 
 
 def parse(recording: Recording) -> Readings:
     """Reports of a CloudWatch export. Raises InputError."""
-    series: Series = {}
+    series: Metrics = {}
     periods: list[float] = []
     if recording.text.lstrip().startswith(("{", "[")):
         _read_json(recording, series)
@@ -87,13 +92,16 @@ def parse(recording: Recording) -> Readings:
     return _join(recording, series, periods)
 
 
-def _join_cut(recording: Recording, series: Series, periods: list[float]) -> Readings:
-    """A CSV without a last line end: where its last figure is impossible it was cut off, and its line is left out."""
+def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
+    """A CSV without a last line end: where its last figure is impossible it was cut off, and its
+    line is left out."""
     try:
         return _join(recording, series, periods)
     except InputError as error:
         last = len(recording.lines)
-        kept = {key: {time: point for time, point in points.items() if point[0] != last} for key, points in series.items()}
+        kept = {
+            key: {time: point for time, point in points.items() if point[0] != last} for key, points in series.items()
+        }
         try:
             readings = _join(recording, kept, periods)
         except InputError:
@@ -107,7 +115,9 @@ def metric_in(text: str) -> str | None:
     plain = re.sub(r"[^a-z]", "", text.lower())
     if any(other in plain for other in OTHERS):
         return None
-    found = [metric for metric in STATISTICS if metric.lower() in plain or plain == metric.removeprefix("Volume").lower()]
+    found = [
+        metric for metric in STATISTICS if metric.lower() in plain or plain == metric.removeprefix("Volume").lower()
+    ]
     return found[0] if len(found) == 1 else None
 
 
@@ -122,33 +132,38 @@ def _volume_in(*texts: object) -> str:
 def _check_statistic(recording: Recording, where, metric: str, found: str) -> None:
     if found.lower() != STATISTICS[metric].lower():
         wanted = STATISTICS[metric]
-        raise recording.bad(
-            where, f"statistic {found} of {metric}", f"the {wanted} is needed", f"Set the statistic to {wanted} and export again.", SOURCE
-        )
+        hint = f"Set the statistic to {wanted} and export again."
+        raise recording.bad(where, f"statistic {found} of {metric}", f"the {wanted} is needed", hint, SOURCE)
 
 
-def _put(recording: Recording, series: Series, where, volume: str, metric: str, stamp: Stamp | None, text: object, value: object) -> None:
+def _put(
+    recording: Recording,
+    series: Metrics,
+    where,
+    volume: str,
+    metric: str,
+    stamp: Stamp | None,
+    text: object,
+    value: object,
+) -> None:
     if stamp is None:
-        raise recording.bad(where, f"time {text!r}", "is not a time CloudWatch writes", "Export again; ISO 8601 in UTC is best.")
+        hint = "Export again; ISO 8601 in UTC is best."
+        raise recording.bad(where, f"time {text!r}", "is not a time CloudWatch writes", hint)
     number = recording.number(where, metric, value)
     if metric in EBS.needed and abs(number - round(number)) > 1e-6 * max(1.0, number):
-        raise recording.bad(
-            where,
-            f"{metric} = {number:g}",
-            "a sum of I/Os or bytes is a whole number",
-            "Export the statistic Sum, not Average and not a rate.",
-            SOURCE,
-        )
+        hint = "Export the statistic Sum, not Average and not a rate."
+        raise recording.bad(where, f"{metric} = {number:g}", "a sum of I/Os or bytes is a whole number", hint, SOURCE)
     points = series.setdefault((volume, metric), {})
     if stamp.epoch_s in points:
-        raise recording.bad(where, f"{metric} at {stamp.local}", "is there twice", "Two exports overlap: keep one of each time.")
+        hint = "Two exports overlap: keep one of each time."
+        raise recording.bad(where, f"{metric} at {stamp.local}", "is there twice", hint)
     points[stamp.epoch_s] = (where, stamp, number)
 
 
-# --- JSON -------------------------------------------------------------------------------------------------------------
+# --- JSON -----------------------------------------------------------------------------------------
 
 
-def _read_json(recording: Recording, series: Series) -> None:
+def _read_json(recording: Recording, series: Metrics) -> None:
     documents = load_all_json(recording, element_of="Datapoints")
     for index, document in enumerate(documents):
         place = f"document {index + 1}: " if len(documents) > 1 else ""
@@ -156,85 +171,103 @@ def _read_json(recording: Recording, series: Series) -> None:
             _metric_data(recording, series, document, place)
             last_page = index == len(documents) - 1 or "MetricDataResults" not in documents[index + 1]
             if document.get("NextToken") and last_page:
-                raise recording.bad(
-                    f"{place}NextToken",
-                    "is there",
-                    "the export is cut off: more pages follow",
-                    "Fetch the rest with --next-token and put the pages one after the other into one file.",
-                )
+                hint = "Fetch the rest with --next-token and put the pages one after the other into one file."
+                raise recording.bad(f"{place}NextToken", "is there", "the export is cut off: more pages follow", hint)
         elif "Datapoints" in document:
             _metric_statistics(recording, series, document, place)
         else:
-            raise recording.bad(
-                place,
-                f"keys {', '.join(list(document)[:5])}",
-                "MetricDataResults or Datapoints is expected",
-                "Export with aws cloudwatch get-metric-data.",
-            )
+            rule = "MetricDataResults or Datapoints is expected"
+            hint = "Export with aws cloudwatch get-metric-data."
+            raise recording.bad(place, f"keys {', '.join(list(document)[:5])}", rule, hint)
 
 
-def _metric_data(recording: Recording, series: Series, document: dict, place: str) -> None:
+def _metric_data(recording: Recording, series: Metrics, document: dict, place: str) -> None:
     for index, result in enumerate(as_list(recording, f"{place}MetricDataResults", document["MetricDataResults"])):
         where = f"{place}MetricDataResults[{index}]"
         result = as_table(recording, where, result)
         label, key = result.get("Label"), result.get("Id")
         metric = next((metric_in(text) for text in (label, key) if isinstance(text, str) and metric_in(text)), None)
         if metric is None:
-            _note(recording, f"Left out: {str(label or key)[:60]!r}, {LEFT_OUT}.")
+            recording.note(f"Left out: {str(label or key)[:60]!r}, {LEFT_OUT}.")
             continue
         times = as_list(recording, f"{where}.Timestamps", result.get("Timestamps"))
         values = as_list(recording, f"{where}.Values", result.get("Values"))
         if len(times) != len(values):
-            raise recording.bad(
-                where, f"{len(times)} times, {len(values)} values", "must be as many", "The export is damaged: fetch it again."
-            )
+            hint = "The export is damaged: fetch it again."
+            raise recording.bad(where, f"{len(times)} times, {len(values)} values", "must be as many", hint)
         if result.get("StatusCode") in ("InternalError", "Forbidden"):
-            raise recording.bad(
-                where, f"StatusCode {result['StatusCode']}", "CloudWatch did not deliver this metric", "Fetch it again.", SOURCE
-            )
+            rule = "CloudWatch did not deliver this metric"
+            hint = "Fetch it again."
+            raise recording.bad(where, f"StatusCode {result['StatusCode']}", rule, hint, SOURCE)
         volume = _volume_in(label, key)
         for at, (time, value) in enumerate(zip(times, values, strict=True)):
-            stamp = parse_iso(str(time)[:60]) if isinstance(time, (str, float)) or type(time) is int and abs(time) < 1e12 else None
-            _put(recording, series, f"{where}[{at}]", volume, metric, stamp, type(time).__name__ if stamp is None else time, value)
+            stamp = (
+                parse_iso(str(time)[:60])
+                if isinstance(time, (str, float)) or type(time) is int and abs(time) < 1e12
+                else None
+            )
+            _put(
+                recording,
+                series,
+                f"{where}[{at}]",
+                volume,
+                metric,
+                stamp,
+                type(time).__name__ if stamp is None else time,
+                value,
+            )
 
 
-def _metric_statistics(recording: Recording, series: Series, document: dict, place: str) -> None:
+def _metric_statistics(recording: Recording, series: Metrics, document: dict, place: str) -> None:
     label = document.get("Label")
     metric = metric_in(label) if isinstance(label, str) else None
     if metric is None:
-        raise recording.bad(f"{place}Label", str(label)[:60], f"must be one of {', '.join(STATISTICS)}", "Export these.", SOURCE)
+        hint = "Export these."
+        raise recording.bad(f"{place}Label", str(label)[:60], f"must be one of {', '.join(STATISTICS)}", hint, SOURCE)
     for index, point in enumerate(as_list(recording, f"{place}Datapoints", document["Datapoints"])):
         where = f"{place}Datapoints[{index}]"
         point = as_table(recording, where, point)
         statistic = STATISTICS[metric]
         if statistic not in point:
-            raise recording.bad(
-                where,
-                f"statistics {', '.join(key for key in point if key not in ('Timestamp', 'Unit'))} of {metric}",
-                f"the {statistic} is needed",
-                f"Export with --statistics {statistic}.",
-                SOURCE,
-            )
+            value = f"statistics {', '.join(key for key in point if key not in ('Timestamp', 'Unit'))} of {metric}"
+            rule = f"the {statistic} is needed"
+            hint = f"Export with --statistics {statistic}."
+            raise recording.bad(where, value, rule, hint, SOURCE)
         if point.get("Unit", "") not in UNITS:
-            raise recording.bad(where, f"unit {point['Unit']}", f"one of {UNIT_NAMES} is reported", "Export without --unit.", SOURCE)
+            hint = "Export without --unit."
+            raise recording.bad(where, f"unit {point['Unit']}", f"one of {UNIT_NAMES} is reported", hint, SOURCE)
         time = point.get("Timestamp")
         stamp = parse_iso(time[:60]) if isinstance(time, str) else None
-        _put(recording, series, where, _volume_in(label), metric, stamp, type(time).__name__ if stamp is None else time, point[statistic])
+        _put(
+            recording,
+            series,
+            where,
+            _volume_in(label),
+            metric,
+            stamp,
+            type(time).__name__ if stamp is None else time,
+            point[statistic],
+        )
 
 
-# --- CSV --------------------------------------------------------------------------------------------------------------
+# --- CSV ------------------------------------------------------------------------------------------
 
 
-def _read_csv(recording: Recording, series: Series, periods: list[float]) -> None:
+def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> None:
     if not recording.text.endswith("\n"):
-        _note(recording, "The file does not end with a line end: if it was cut off, its last figure is too small.")
+        recording.note("The file does not end with a line end: if it was cut off, its last figure is too small.")
     head = recording.text[:5_000]
     delimiter = max(",;\t", key=head.count)
     try:
         rows = list(csv.reader(recording.text.split("\n"), delimiter=delimiter, strict=True))
     except csv.Error as error:
-        raise recording.bad("", str(error), "is not CSV", "The file is cut off or damaged: export it again.", "RFC 4180") from None
-    numbered = [(number, [cell.strip() for cell in row]) for number, row in enumerate(rows, start=1) if any(cell.strip() for cell in row)]
+        hint = "The file is cut off or damaged: export it again."
+        raise recording.bad("", str(error), "is not CSV", hint, "RFC 4180") from None
+    numbered = [
+        (number, [cell.strip() for cell in row])
+        for number, row in enumerate(rows, start=1)
+        if any(cell.strip() for cell in row)
+    ]
     for number, cells in numbered:
         low = [cell.lower() for cell in cells]
         if "metric" in low and any(word in low for word in ("timestamp", "time")):
@@ -245,20 +278,22 @@ def _read_csv(recording: Recording, series: Series, periods: list[float]) -> Non
     _wide_form(recording, series, periods, numbered)
 
 
-def _long_form(recording: Recording, series: Series, header: list[str], rows: list) -> None:
+def _long_form(recording: Recording, series: Metrics, header: list[str], rows: list) -> None:
     """One line a figure: metric, timestamp, value, and perhaps volume, statistic, unit."""
     columns = {name: at for at, name in enumerate(header)}
-    value_name = next((name for name in ("value", "sum") if name in columns), None)
-    if value_name is None:
-        raise recording.bad("header", ", ".join(header), "needs a column value (or sum)", "The columns are metric,timestamp,value.")
-    time_at = columns.get("timestamp", columns.get("time"))
+    value_at = next((columns[name] for name in ("value", "sum") if name in columns), None)
+    if value_at is None:
+        hint = "The columns are metric,timestamp,value."
+        raise recording.bad("header", ", ".join(header), "needs a column value (or sum)", hint)
+    time_at = columns["timestamp"] if "timestamp" in columns else columns["time"]
 
     def row(number: int, cells: list[str]) -> None:
         if len(cells) != len(header):
-            raise recording.bad(number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is cut off: export again.")
+            hint = "The line is cut off: export again."
+            raise recording.bad(number, f"{len(cells)} columns", f"the header has {len(header)}", hint)
         metric = metric_in(cells[columns["metric"]])
         if metric is None:
-            _note(recording, f"Left out: {cells[columns['metric']][:60]!r}, {LEFT_OUT}.")
+            recording.note(f"Left out: {cells[columns['metric']][:60]!r}, {LEFT_OUT}.")
             return
         if "unit" in columns and cells[columns["unit"]] not in UNITS:
             rule = f"one of {UNIT_NAMES} is reported"
@@ -266,21 +301,18 @@ def _long_form(recording: Recording, series: Series, header: list[str], rows: li
         if "statistic" in columns:
             _check_statistic(recording, number, metric, cells[columns["statistic"]])
         volume = cells[columns["volume"]] if cells and "volume" in columns else _volume_in(cells[columns["metric"]])
-        _put(recording, series, number, volume, metric, parse_iso(cells[time_at]), cells[time_at], cells[columns[value_name]])
+        _put(recording, series, number, volume, metric, parse_iso(cells[time_at]), cells[time_at], cells[value_at])
 
     read_lines(recording, rows, row, lambda: series)
 
 
-def _wide_form(recording: Recording, series: Series, periods: list[float], rows: list) -> None:
-    """The console's download: some lines about each column (label, statistic, period), then one line a time."""
+def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows: list) -> None:
+    """The console's download: some lines about each column (label, statistic, period), then one
+    line a time."""
     first = next((at for at, (_, cells) in enumerate(rows) if parse_iso(cells[0])), None)
     if first is None or first == 0:
-        raise recording.bad(
-            rows[0][0],
-            ",".join(rows[0][1]),
-            "no heading and then lines that begin with a time",
-            "Download the four metrics as CSV from the console.",
-        )
+        hint = "Download the four metrics as CSV from the console."
+        raise recording.bad(rows[0][0], ",".join(rows[0][1]), "no heading and then lines that begin with a time", hint)
     width = len(rows[first][1])
     about: list[list[str]] = [[] for _ in range(width)]
     asked: dict[int, tuple[int, str]] = {}
@@ -302,9 +334,8 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
 
     def line(number: int, cells: list[str]) -> None:
         if len(cells) != width:
-            raise recording.bad(
-                number, f"{len(cells)} columns", f"the first line of figures has {width}", "The line is cut off: export again."
-            )
+            hint = "The line is cut off: export again."
+            raise recording.bad(number, f"{len(cells)} columns", f"the first line of figures has {width}", hint)
         stamp = parse_iso(cells[0])
         for at, metric, volume in named:
             if cells[at]:  # the console leaves a cell empty where there is no figure
@@ -313,41 +344,44 @@ def _wide_form(recording: Recording, series: Series, periods: list[float], rows:
     read_lines(recording, rows[first:], line, lambda: series)
 
 
-# --- the four metrics together ----------------------------------------------------------------------------------------
+# --- the four metrics together --------------------------------------------------------------------
 
 
-def _join(recording: Recording, series: Series, periods: list[float]) -> Readings:
+def _join(recording: Recording, series: Metrics, periods: list[float]) -> Readings:
     service = _service(recording, series)
     volumes = sorted({volume for volume, metric in series if metric in service.needed})
     for volume in volumes or [UNNAMED]:
         missing = [metric for metric in service.needed if not series.get((volume, metric))]
         if missing:
-            raise recording.bad(
-                "",
-                f"{', '.join(missing)} of {volume or service.only_device}",
-                "missing: all four metrics are needed",
-                f"Export {', '.join(service.needed)} as {service.statistic}.",
-                service.source,
-            )
+            value = f"{', '.join(missing)} of {volume or service.only_device}"
+            rule = "missing: all four metrics are needed"
+            hint = f"Export {', '.join(service.needed)} as {service.statistic}."
+            raise recording.bad("", value, rule, hint, service.source)
     period_s = _period(recording, {key: points for key, points in series.items() if key[1] in service.needed}, periods)
-    by_time: dict[float, Report] = {}
+    by_time: dict[float, DeviceReport] = {}
     uneven, sums = 0, service.statistic == "Sum"
     for volume in volumes:
         reads, writes, read_bytes, write_bytes = (series[volume, metric] for metric in service.needed)
-        beside = _beside(recording, series, volume, period_s)
+        others = _other_metrics(recording, series, volume, period_s)
         for moment in sorted(set(reads) | set(writes) | set(read_bytes) | set(write_bytes)):
             if not (moment in reads and moment in writes and moment in read_bytes and moment in write_bytes):
                 uneven += 1
                 continue
             where, stamp, _ = reads[moment]
-            figures = [points[moment][2] / (period_s if sums else 1.0) for points in (reads, writes, read_bytes, write_bytes)]
-            observed = _observed({name: points[moment][2] for name, points in beside.items() if moment in points}, figures, period_s)
-            sample = make_sample(recording, where, figures[0], figures[1], figures[2] / 1024, figures[3] / 1024, observed)
-            by_time.setdefault(moment, Report(where, stamp, {})).devices[volume or service.only_device] = sample
+            figures = [
+                points[moment][2] / (period_s if sums else 1.0) for points in (reads, writes, read_bytes, write_bytes)
+            ]
+            observed = _observed(
+                {name: points[moment][2] for name, points in others.items() if moment in points}, figures, period_s
+            )
+            sample = make_sample(
+                recording, where, figures[0], figures[1], figures[2] / 1024, figures[3] / 1024, observed
+            )
+            by_time.setdefault(moment, DeviceReport(where, stamp, {})).devices[volume or service.only_device] = sample
     if uneven:
-        _note(recording, f"{uneven} periods were left out: not all four metrics have a figure there.")
+        recording.note(f"{uneven} periods were left out: not all four metrics have a figure there.")
     if service is RDS:
-        _note(recording, RDS_NOTE)
+        recording.note(RDS_NOTE)
     return Readings(
         f"CloudWatch of {service.name}" if service is RDS else "CloudWatch",
         [by_time[moment] for moment in sorted(by_time)],
@@ -357,78 +391,74 @@ def _join(recording: Recording, series: Series, periods: list[float]) -> Reading
     )
 
 
-def _service(recording: Recording, series: Series) -> Service:
-    """Whose metrics these are; EBS when none of either is there, so that the error names what is missing."""
+def _service(recording: Recording, series: Metrics) -> Service:
+    """Whose metrics these are; EBS when none of either is there, so that the error names what is
+    missing."""
     found = [service for service in SERVICES if any(metric in service.needed for _, metric in series)]
     if len(found) > 1:
         raise recording.bad("", "metrics of EBS and of RDS", "are in one file", "Export and import them one by one.")
     return found[0] if found else EBS
 
 
-def _beside(recording: Recording, series: Series, volume: str, period_s: float) -> dict[str, dict[float, tuple]]:
-    """The metrics beside the four, of this volume or of no named one. Those of another period are left out, with a note."""
+def _other_metrics(
+    recording: Recording, series: Metrics, volume: str, period_s: float
+) -> dict[str, dict[float, tuple]]:
+    """The metrics besides the four, of this volume or of an unnamed one.
+
+    Those of another period are left out, with a note.
+    """
     found = {}
     for metric in BESIDE:
         points = series.get((volume, metric)) or series.get((UNNAMED, metric))
         if not points:
             continue
         times = sorted(points)
-        step = statistics.median_low([b - a for a, b in zip(times, times[1:], strict=False)]) if len(times) > 1 else period_s
+        step = statistics.median_low([b - a for a, b in pairwise(times)]) if len(times) > 1 else period_s
         if abs(step - period_s) > PERIOD_SLACK_S:
-            _note(recording, f"Left out: {metric}, every {step:g} s where the I/Os are every {period_s:g} s.")
+            recording.note(f"Left out: {metric}, every {step:g} s where the I/Os are every {period_s:g} s.")
         else:
             found[metric] = points
     return found
 
 
-def _observed(beside: dict[str, float], rates: list[float], period_s: float) -> Observed:
-    """Queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`: reads and writes a second first."""
+def _observed(others: dict[str, float], rates: list[float], period_s: float) -> Observed:
+    """Queue, latencies (ms), utilisation and balance (per cent) of one period; `rates`: reads and
+    writes a second first."""
 
     def await_ms(latency: str, total: str, rate: float) -> float | None:
-        if latency in beside:
-            return beside[latency] * 1_000.0
-        return beside[total] / (rate * period_s) * 1_000.0 if total in beside and rate > 0 else None
+        if latency in others:
+            return others[latency] * 1_000.0
+        return others[total] / (rate * period_s) * 1_000.0 if total in others and rate > 0 else None
 
-    idle = beside.get("VolumeIdleTime")
+    idle = others.get("VolumeIdleTime")
     return Observed(
         await_ms("ReadLatency", "VolumeTotalReadTime", rates[0]),
         await_ms("WriteLatency", "VolumeTotalWriteTime", rates[1]),
         None,
-        beside.get("VolumeQueueLength", beside.get("DiskQueueDepth")),
+        others.get("VolumeQueueLength", others.get("DiskQueueDepth")),
         None if idle is None else max(0.0, 100.0 - 100.0 * idle / period_s),
-        beside.get("BurstBalance"),
+        others.get("BurstBalance"),
     )
 
 
-def _period(recording: Recording, series: Series, periods: list[float]) -> float:
+def _period(recording: Recording, series: Metrics, periods: list[float]) -> float:
     if len(set(periods)) > 1:
-        raise recording.bad(
-            "",
-            f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s",
-            "all metrics need the same one",
-            "Export them with one period.",
-        )
+        rule = "all metrics need the same one"
+        hint = "Export them with one period."
+        raise recording.bad("", f"periods {', '.join(f'{p:g}' for p in sorted(set(periods)))} s", rule, hint)
     found = {key: sorted(points) for key, points in series.items()}
-    steps = {key: statistics.median_low([b - a for a, b in zip(at, at[1:], strict=False)]) for key, at in found.items() if len(at) > 1}
+    steps = {key: statistics.median_low([b - a for a, b in pairwise(at)]) for key, at in found.items() if len(at) > 1}
     if len(set(steps.values())) > 1:
-        raise recording.bad(
-            "",
-            f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart",
-            "all metrics need the same period",
-            "Export them with one period.",
-        )
+        value = f"figures {', '.join(f'{step:g}' for step in sorted(set(steps.values())))} s apart"
+        rule = "all metrics need the same period"
+        hint = "Export them with one period."
+        raise recording.bad("", value, rule, hint)
     between = next(iter(steps.values()), None)
     if periods:
         if periods[0] < 1 or (between is not None and abs(between - periods[0]) > PERIOD_SLACK_S):
-            raise recording.bad(
-                "", f"period {periods[0]:g} s", f"the figures are {between or 0:g} s apart", "Export again with one period."
-            )
+            hint = "Export again with one period."
+            raise recording.bad("", f"period {periods[0]:g} s", f"the figures are {between or 0:g} s apart", hint)
         return periods[0]
     if between is None:
         raise recording.bad("", "one time only", "the period cannot be seen from it", "Export at least two periods.")
     return between
-
-
-def _note(recording: Recording, note: str) -> None:
-    if note not in recording.notes and len(recording.notes) < 20:
-        recording.notes.append(note)

@@ -1,24 +1,27 @@
 """`iostat -x`, as text (sysstat 9 to 12, with or without -t, -m, -k, -z) and as JSON (-o JSON).
 
-The columns are found by their names, because sysstat reordered them in 11.6 and 12.0. The first report after a start is the
-mean since boot and is left out.
+The columns are found by their names, because sysstat reordered them in 11.6 and 12.0. The first
+report after a start is the mean since boot and is left out.
 """
 
 from __future__ import annotations
 
 import re
 
-from headrace.observe.formats.clock import looks_like_stamp, parse_stamps
-from headrace.observe.formats.json_text import as_list, as_table, load_json
-from headrace.observe.formats.reading import Recording, read_lines
-from headrace.observe.formats.series import Observed, Readings, Report, Sample, make_sample
+from headrace.observe.clock import looks_like_stamp, parse_stamps
+from headrace.observe.formats.devices import DeviceReport, Observed, Readings, Sample, make_sample
+from headrace.observe.formats.json_text import sysstat_host, tables_of
+from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(")
-# KiB in one unit of the column; a sector is 512 B whatever the disk (kernel, Documentation/block/stat).
+# KiB in one unit of the column; a sector is 512 B whatever the disk (kernel,
+# Documentation/block/stat).
 READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rsec/s": 0.5}
 WRITE_COLUMNS = {"wkB/s": 1.0, "wMB/s": 1024.0, "wsec/s": 0.5}
 SIZE_COLUMNS = {"rareq-sz": 1.0, "wareq-sz": 1.0, "areq-sz": 1.0, "avgrq-sz": 0.5}
-SINCE_BOOT_NOTE = "The first report was left out: iostat's first is the mean since boot (with -y one good report is lost)."
+SINCE_BOOT_NOTE = (
+    "The first report was left out: iostat's first is the mean since boot (with -y one good report is lost)."
+)
 OTHER_IO_NOTE = "Discards were left out: they move no data, though EBS may count them."
 
 
@@ -36,10 +39,10 @@ class _TextReader:
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.reports: list[Report] = []
-        self.stamp_texts: list[tuple[int, str] | None] = []  # beside reports
+        self.reports: list[DeviceReport] = []
+        self.stamp_texts: list[tuple[int, str] | None] = []  # of each report
         self.pending_stamp: tuple[int, str] | None = None
-        self.columns: list[str] | None = None
+        self.columns: list[str] = []  # none: no table is open
         self.cpu_values_follow = False
         self.since_boot = True
 
@@ -47,20 +50,20 @@ class _TextReader:
         words = line.split()
         if not words:
             if not self.cpu_values_follow:
-                self.columns = None
+                self.columns = []
         elif BANNER.match(line):
-            self.since_boot, self.columns, self.cpu_values_follow = True, None, False
+            self.since_boot, self.columns, self.cpu_values_follow = True, [], False
         elif looks_like_stamp(line.strip()):
-            self.pending_stamp, self.columns = (number, line.strip()), None
+            self.pending_stamp, self.columns = (number, line.strip()), []
         elif words[0] == "avg-cpu:":
-            self.cpu_values_follow, self.columns = True, None
+            self.cpu_values_follow, self.columns = True, []
         elif words[0].rstrip(":") == "Device":
             self._header(number, words)
         elif self.cpu_values_follow:
             for word in words:
                 self.recording.number(number, "a CPU figure", word)
             self.cpu_values_follow = False
-        elif self.columns is not None:
+        elif self.columns:
             self._device(number, words)
         elif line.strip() != "^C":
             self._unknown(number, line, words)
@@ -69,7 +72,7 @@ class _TextReader:
         check_columns(self.recording, number, words[1:])
         self.columns, self.cpu_values_follow = words[1:], False
         # `restarted` marks the report since boot; it is taken out at the end.
-        self.reports.append(Report(number, None, {}, restarted=self.since_boot))
+        self.reports.append(DeviceReport(number, None, restarted=self.since_boot))
         self.stamp_texts.append(self.pending_stamp)
         self.since_boot, self.pending_stamp = False, None
 
@@ -77,41 +80,38 @@ class _TextReader:
         device, values = words[0], words[1:]
         if len(values) != len(self.columns):
             more = len(values) > len(self.columns)
-            raise self.recording.bad(
-                number,
-                f"{len(values) + 1} columns",
-                f"the header above has {len(self.columns) + 1}",
+            rule = f"the header above has {len(self.columns) + 1}"
+            hint = (
                 "Two lines ran into each other: take the report out."
                 if more
-                else "The line is cut off: take its report out, or copy the file again.",
+                else "The line is cut off: take its report out, or copy the file again."
             )
-        devices = self.reports[-1].devices
-        if device in devices:
-            raise self.recording.bad(number, device, "is listed twice in one report", "Two recordings were mixed: import them one by one.")
-        figures = {column: self.recording.number(number, column, word) for column, word in zip(self.columns, values, strict=True)}
-        devices[device] = sample_of(self.recording, number, figures)
+            raise self.recording.bad(number, f"{len(values) + 1} columns", rule, hint)
+        figures = {
+            column: self.recording.number(number, column, word)
+            for column, word in zip(self.columns, values, strict=True)
+        }
+        self.reports[-1].add(self.recording, number, device, sample_of(self.recording, number, figures))
 
     def _unknown(self, number: int, line: str, words: list[str]) -> None:
         if words[-1] == "Device":
-            raise self.recording.bad(number, line.strip(), "is the layout of iostat -h", "Record without -h: iostat -xt 1.")
-        raise self.recording.bad(
-            number, line.strip(), "is not a line of iostat", "The file is damaged or edited: take the line out if it does not belong."
-        )
+            hint = "Record without -h: iostat -xt 1."
+            raise self.recording.bad(number, line.strip(), "is the layout of iostat -h", hint)
+        hint = "The file is damaged or edited: take the line out if it does not belong."
+        raise self.recording.bad(number, line.strip(), "is not a line of iostat", hint)
 
 
 def check_columns(recording: Recording, where, columns: list[str]) -> None:
-    """Refuse a table without reads and writes apart, which is what iostat prints without -x or with -s."""
+    """Refuse a table without reads and writes apart, which is what iostat prints without -x or with
+    -s."""
     for needed, names in (("r/s", ("r/s",)), ("w/s", ("w/s",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         found = [column for column in columns if column in names]
         if not found:
-            raise recording.bad(
-                where,
-                f"no column {needed}",
-                "reads and writes, I/Os and bytes are all needed",
-                "Record with -x and without -s: iostat -xt 1.",
-            )
+            hint = "Record with -x and without -s: iostat -xt 1."
+            raise recording.bad(where, f"no column {needed}", "reads and writes, I/Os and bytes are all needed", hint)
         if len(found) > 1 or len(set(columns)) != len(columns):
-            raise recording.bad(where, "a column is there twice", "each may be there once", "The header is damaged: copy the file again.")
+            hint = "The header is damaged: copy the file again."
+            raise recording.bad(where, "a column is there twice", "each may be there once", hint)
 
 
 def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
@@ -126,16 +126,17 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
         ("areq-sz", reads + writes, read_kib + write_kib),
         ("avgrq-sz", reads + writes, read_kib + write_kib),
     ):
-        # With discards beside them, the size over all I/Os is not that of reads and writes.
+        # With discards among them, the size over all I/Os is not that of reads and writes.
         if column in figures and not (column.startswith("a") and figures.get("d/s", 0.0) > 0):
             _check_size(recording, where, column, ops, kib, figures[column] * SIZE_COLUMNS[column], unit)
-    if figures.get("d/s", 0.0) > 0 and OTHER_IO_NOTE not in recording.notes:
-        recording.notes.append(OTHER_IO_NOTE)
+    if figures.get("d/s", 0.0) > 0:
+        recording.note(OTHER_IO_NOTE)
     return make_sample(recording, where, reads, writes, read_kib, write_kib, observed_of(figures))
 
 
 def observed_of(figures: dict[str, float]) -> Observed:
-    """Latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms and per cent."""
+    """Latency, queue and utilisation, as sysstat of any age calls them (iostat and sar); ms and per
+    cent."""
     apart = "r_await" in figures and "w_await" in figures
     return Observed(
         figures["r_await"] if apart else None,
@@ -151,38 +152,24 @@ def _first(figures: dict[str, float], *names: str) -> float | None:
 
 
 def _check_size(recording: Recording, where, column: str, ops: float, kib: float, size_kib: float, unit: float) -> None:
-    # Each figure is printed to 2 decimals at worst, `--dec=0` to whole numbers: half a unit of each, carried through the
-    # product, and 2 % for the interval being measured twice.
+    # Each figure is printed to 2 decimals at worst, `--dec=0` to whole numbers: half a unit of
+    # each, carried through the product, and 2 % for the interval being measured twice.
     tolerance = 0.5 * (ops + size_kib + 2 * unit) + 0.02 * max(kib, ops * size_kib)
     if abs(ops * size_kib - kib) > tolerance:
-        raise recording.bad(
-            where,
-            f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})",
-            f"do not make the {kib:g} KiB/s beside them",
-            "The line is damaged or its units are mixed: take its report out.",
-        )
+        rule = f"do not make the {kib:g} KiB/s in the same line"
+        hint = "The line is damaged or its units are mixed: take its report out."
+        raise recording.bad(where, f"{ops:g} I/Os a second of {size_kib:g} KiB ({column})", rule, hint)
 
 
 def _parse_json(recording: Recording) -> Readings:
-    document = load_json(recording, element_of="statistics")
+    host = sysstat_host(recording)
     reports, stamps = [], []
-    hosts = as_list(recording, "sysstat.hosts", as_table(recording, "sysstat", document.get("sysstat")).get("hosts"))
-    if len(hosts) != 1:
-        raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
-    host = as_table(recording, "sysstat.hosts[0]", hosts[0])
-    for index, entry in enumerate(as_list(recording, "statistics", host.get("statistics"))):
-        place = f"statistics[{index}]"
-        entry = as_table(recording, place, entry)
-        report = Report(place, None, {}, restarted=index == 0)
-        for at, row in enumerate(as_list(recording, f"{place}.disk", entry.get("disk"))):
-            where = f"{place}.disk[{at}]"
-            row = as_table(recording, where, row)
-            device = row.get("disk_device")
-            if not isinstance(device, str) or not device or device in report.devices:
-                raise recording.bad(where, "disk_device", "each disk of a report needs a name of its own", "The file is damaged.")
+    for place, entry in tables_of(recording, "statistics", host.get("statistics")):
+        report = DeviceReport(place, None, restarted=not reports)
+        for where, row in tables_of(recording, f"{place}.disk", entry.get("disk")):
             check_columns(recording, where, list(row))
             figures = {key: recording.number(where, key, value) for key, value in row.items() if key != "disk_device"}
-            report.devices[device] = sample_of(recording, where, figures)
+            report.add(recording, where, row.get("disk_device"), sample_of(recording, where, figures))
         reports.append(report)
         stamp = entry.get("timestamp")
         if stamp is not None and not isinstance(stamp, str):
@@ -191,13 +178,14 @@ def _parse_json(recording: Recording) -> Readings:
     return _finish(recording, reports, stamps)
 
 
-def _finish(recording: Recording, reports: list[Report], stamp_texts: list) -> Readings:
+def _finish(recording: Recording, reports: list[DeviceReport], stamp_texts: list) -> Readings:
     if not reports:
         raise recording.bad("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
     stamped = [text for text in stamp_texts if text]
     if stamped and len(stamped) != len(reports):
         missing = next(report for report, text in zip(reports, stamp_texts, strict=True) if not text)
-        raise recording.bad(missing.where, "a report without a time", "others of this file have one", "Import the parts one by one.")
+        hint = "Import the parts one by one."
+        raise recording.bad(missing.where, "a report without a time", "others of this file have one", hint)
     if stamped:
         for report, stamp in zip(reports, parse_stamps(recording, stamped), strict=True):
             report.stamp = stamp
@@ -213,10 +201,7 @@ def _finish(recording: Recording, reports: list[Report], stamp_texts: list) -> R
     if starts:
         recording.notes.append(f"iostat was started again {starts} times; each first report was left out.")
     if not kept:
-        raise recording.bad(
-            "",
-            "only the report since boot",
-            "is in the file: a mean of weeks says nothing of the day",
-            "Give iostat an interval: iostat -xt 1.",
-        )
+        rule = "is in the file: a mean of weeks says nothing of the day"
+        hint = "Give iostat an interval: iostat -xt 1."
+        raise recording.bad("", "only the report since boot", rule, hint)
     return Readings("iostat", kept)

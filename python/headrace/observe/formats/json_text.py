@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 
 from headrace.errors import InputError
-from headrace.observe.formats.reading import Recording, cut_note
+from headrace.observe.recording import Recording, cut_note
 
 CUT_RULE = "the JSON ends too early"
 # What decides where an element ends: strings (they may hold brackets) and brackets.
@@ -25,9 +26,12 @@ def load_json(recording: Recording, element_of: str | None = None) -> dict:
 
 
 def load_all_json(recording: Recording, element_of: str | None = None) -> list[dict]:
-    """The objects a file holds one after the other, as `cat a.json b.json` gives them. Raises InputError.
+    """The objects a file holds one after the other, as `cat a.json b.json` gives them.
 
-    With `element_of`, a last object that ends too early is read up to the last whole element of its array of that name, with a note.
+    Raises InputError.
+
+    With `element_of`, a last object that ends too early is read up to the last whole element of its
+    array of that name, with a note.
     """
     text, documents, at = recording.text, [], _next(recording.text, 0)
     while at < len(text):
@@ -40,7 +44,8 @@ def load_all_json(recording: Recording, element_of: str | None = None) -> list[d
             recording.notes.append(cut_note(error))
             document, at = _decoded(recording, whole, 0)[0], len(text)
         if not isinstance(document, dict):
-            raise recording.bad("", f"a JSON {type(document).__name__}", "an object is expected", "Is it the whole output of the tool?")
+            hint = "Is it the whole output of the tool?"
+            raise recording.bad("", f"a JSON {type(document).__name__}", "an object is expected", hint)
         documents.append(document)
         at = _next(text, at)
     return documents
@@ -55,17 +60,16 @@ def _decoded(recording: Recording, text: str, at: int) -> tuple[object, int]:
         # Half a number or half of `null` may be left.
         left = text[error.pos : error.pos + 40]
         cut = _HALF_A_VALUE.fullmatch(left) is not None or error.msg.startswith("Unterminated string")
-        raise recording.bad(
-            error.lineno,
-            error.msg,
-            CUT_RULE if cut else "this is not JSON",
+        rule = CUT_RULE if cut else "this is not JSON"
+        hint = (
             "The tool was stopped or the copy cut off: record again, or close the brackets by hand."
             if cut
-            else "The file is damaged: copy it again.",
-            "RFC 8259",
-        ) from None
+            else "The file is damaged: copy it again."
+        )
+        raise recording.bad(error.lineno, error.msg, rule, hint, "RFC 8259") from None
     except (RecursionError, ValueError):  # ValueError: an integer of thousands of digits
-        raise recording.bad("", "nesting or numbers", "beyond what any tool writes", "The file is damaged.", "RFC 8259") from None
+        hint = "The file is damaged."
+        raise recording.bad("", "nesting or numbers", "beyond what any tool writes", hint, "RFC 8259") from None
 
 
 def as_table(recording: Recording, where: str, value: object) -> dict:
@@ -82,8 +86,24 @@ def as_list(recording: Recording, where: str, value: object) -> list:
     raise recording.bad(where, _kind(value), "an array is expected", "The file is damaged or of another version.")
 
 
+def sysstat_host(recording: Recording) -> dict:
+    """The one host in a JSON file of sysstat (iostat -o JSON, sadf -j)."""
+    document = as_table(recording, "sysstat", load_json(recording, element_of="statistics").get("sysstat"))
+    hosts = as_list(recording, "sysstat.hosts", document.get("hosts"))
+    if len(hosts) != 1:
+        raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
+    return as_table(recording, "sysstat.hosts[0]", hosts[0])
+
+
+def tables_of(recording: Recording, where: str, value: object) -> Iterator[tuple[str, dict]]:
+    """(place, object) of each object in an array."""
+    for index, item in enumerate(as_list(recording, where, value)):
+        yield f"{where}[{index}]", as_table(recording, f"{where}[{index}]", item)
+
+
 def _without_last(text: str, array: str) -> str | None:
-    """The text up to the last whole element of the array of that name, its brackets closed; None when there is no such element."""
+    """The text up to the last whole element of the array of that name, its brackets closed; None
+    when there is no such element."""
     open_brackets: list[str] = []
     depth, end, closing, name = None, None, "", ""
     for match in _STRUCTURE.finditer(text):

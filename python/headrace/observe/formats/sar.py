@@ -1,7 +1,8 @@
 """`sar -d` as text, and `sadf -d` (CSV) and `sadf -j` (JSON) of the same record.
 
-sar keeps I/Os of a device in one figure (tps) and only the bytes apart, so reads and writes are parted by their bytes: one
-mean size for both. That keeps I/Os and bytes exact and only the share of reads uncertain.
+sar keeps I/Os of a device in one figure (tps) and only the bytes apart, so reads and writes are
+parted by their bytes: one mean size for both. That keeps I/Os and bytes exact and only the share of
+reads uncertain.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ import re
 import statistics
 from datetime import date, datetime, timedelta
 
-from headrace.observe.formats.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, seconds_of_day
+from headrace.observe.clock import EPOCH, Stamp, parse_days, parse_iso, parse_stamps, seconds_of_day
+from headrace.observe.formats.devices import DeviceReport, Readings, Sample, make_sample
 from headrace.observe.formats.iostat import observed_of
-from headrace.observe.formats.json_text import as_list, as_table, load_json
-from headrace.observe.formats.reading import Recording, read_lines
-from headrace.observe.formats.series import Readings, Report, Sample, make_sample
+from headrace.observe.formats.json_text import as_table, sysstat_host, tables_of
+from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(.*?\)\s+(?P<day>\S+(?:\s\d\S*){0,2}?)\s+_")
 READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rd_sec/s": 0.5, "rkB": 1.0, "rd_sec": 0.5}
@@ -25,7 +26,7 @@ SPLIT_NOTE = (
 )
 DISCARD_NOTE = "sar counts discards among the I/Os: there are a few more I/Os in the figures than reads and writes."
 RESTART_NOTE = "The host or its sar was restarted during the recording."
-NO_CLOCK_DAY = date(2000, 1, 1)
+NO_CLOCK_DAY = date(2000, 1, 1)  # stands for a day that the file does not name
 
 
 def parse(recording: Recording) -> Readings:
@@ -38,7 +39,8 @@ def parse(recording: Recording) -> Readings:
     else:
         readings = _parse_text(recording)
     if not readings.reports:
-        raise recording.bad("", "no disk report", "sar -d was expected", "Record disks (sadc -S DISK) and print them: sar -d.")
+        hint = "Record disks (sadc -S DISK) and print them: sar -d."
+        raise recording.bad("", "no disk report", "sar -d was expected", hint)
     recording.notes.append(SPLIT_NOTE)
     return readings
 
@@ -48,7 +50,7 @@ def sample_of(recording: Recording, where, figures: dict[str, float]) -> Sample:
     read_kib = next(figures[name] * factor for name, factor in READ_COLUMNS.items() if name in figures)
     write_kib = next(figures[name] * factor for name, factor in WRITE_COLUMNS.items() if name in figures)
     if figures.get("dkB/s", figures.get("dkB", 0.0)) > 0:
-        _note(recording, DISCARD_NOTE)
+        recording.note(DISCARD_NOTE)
     tps, both = figures["tps"], read_kib + write_kib
     reads = tps * read_kib / both if both else 0.0
     return make_sample(recording, where, reads, tps - reads if both else 0.0, read_kib, write_kib, observed_of(figures))
@@ -58,12 +60,13 @@ def check_columns(recording: Recording, where, columns: list[str]) -> None:
     """Refuse a table without tps and bytes apart."""
     for needed, names in (("tps", ("tps",)), ("rkB/s", READ_COLUMNS), ("wkB/s", WRITE_COLUMNS)):
         if not any(column in names for column in columns):
-            raise recording.bad(where, f"no column {needed}", "sar -d has tps, rkB/s and wkB/s", "Print the disks: sar -d.")
+            hint = "Print the disks: sar -d."
+            raise recording.bad(where, f"no column {needed}", "sar -d has tps, rkB/s and wkB/s", hint)
     if len(set(columns)) != len(columns):
         raise recording.bad(where, "a column twice", "each may be there once", "Print without -h: sadf -d FILE -- -d.")
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def _parse_text(recording: Recording) -> Readings:
@@ -77,68 +80,60 @@ def _parse_text(recording: Recording) -> Readings:
 class _TextReader:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.reports: list[Report] = []
-        self.times: list[tuple[int, int]] = []  # beside reports: (which banner, second of the day)
+        self.reports: list[DeviceReport] = []
+        self.times: list[tuple[int, int]] = []  # of each report: (which banner, second of the day)
         self.day_texts: list[tuple[int, str]] = []
-        self.columns: list[str] | None = None
+        self.columns: list[str] = []  # none: no table is open
         self.fresh = True  # the next line may be a header
         self.restarted = False
 
     def line(self, number: int, line: str) -> None:
         words = line.split()
         if not words:
-            self.columns, self.fresh = None, True
+            self.columns, self.fresh = [], True
             return
         if line.startswith("Linux "):
             banner = BANNER.match(line)
             if not banner:
-                raise self.recording.bad(number, line, "is not the first line of sar", "The line is damaged: copy the file again.")
+                hint = "The line is damaged: copy the file again."
+                raise self.recording.bad(number, line, "is not the first line of sar", hint)
             self.day_texts.append((number, banner["day"]))
-            self.columns, self.fresh = None, True
+            self.columns, self.fresh = [], True
             return
         if words[0].endswith(":") or (len(words) > 1 and words[1] == ":"):  # Average:, Moyenne :
-            self.columns, self.fresh = None, False
+            self.columns, self.fresh = [], False
             return
         second, rest = _time_and_rest(words)
         if second is None:
-            if self.columns is not None or self.fresh:
-                raise self.recording.bad(
-                    number,
-                    line.strip(),
-                    "every line of sar begins with a time",
-                    "The line is damaged, or is not of sar -d: take its report out.",
-                )
+            if self.columns or self.fresh:
+                hint = "The line is damaged, or is not of sar -d: take its report out."
+                raise self.recording.bad(number, line.strip(), "every line of sar begins with a time", hint)
         elif rest[:2] == ["LINUX", "RESTART"] or rest[:1] == ["LINUX-RESTART"]:
-            self.restarted, self.columns, self.fresh = True, None, True
-            _note(self.recording, RESTART_NOTE)
+            self.restarted, self.columns, self.fresh = True, [], True
+            self.recording.note(RESTART_NOTE)
         elif "DEV" in rest and "tps" in rest:
             check_columns(self.recording, number, rest)
             self.columns, self.fresh = rest, False
-        elif self.columns is not None:
+        elif self.columns:
             self._row(number, second, rest)
         else:
-            self.fresh = False  # a table of another kind (sar -A): left alone up to the next empty line
+            # a table of another kind (sar -A): left alone up to the next empty line
+            self.fresh = False
 
     def _row(self, number: int, second: int, words: list[str]) -> None:
         if len(words) != len(self.columns):
-            raise self.recording.bad(
-                number,
-                f"{len(words)} columns after the time",
-                f"the header above has {len(self.columns)}",
-                "The line is cut off or two ran together: take its report out.",
-            )
+            rule = f"the header above has {len(self.columns)}"
+            hint = "The line is cut off or two ran together: take its report out."
+            raise self.recording.bad(number, f"{len(words)} columns after the time", rule, hint)
         row = dict(zip(self.columns, words, strict=True))
         device = row.pop("DEV")
         moment = (len(self.day_texts), second)
         if not self.reports or self.times[-1] != moment:
-            self.reports.append(Report(number, None, {}, restarted=self.restarted))
+            self.reports.append(DeviceReport(number, None, restarted=self.restarted))
             self.times.append(moment)
             self.restarted = False
-        devices = self.reports[-1].devices
-        if device in devices:
-            raise self.recording.bad(number, device, "is listed twice at one time", "Two recordings were mixed: import them one by one.")
         figures = {column: self.recording.number(number, column, word) for column, word in row.items()}
-        devices[device] = sample_of(self.recording, number, figures)
+        self.reports[-1].add(self.recording, number, device, sample_of(self.recording, number, figures))
 
 
 def _time_and_rest(words: list[str]) -> tuple[int | None, list[str]]:
@@ -148,7 +143,8 @@ def _time_and_rest(words: list[str]) -> tuple[int | None, list[str]]:
 
 
 def _date_reports(reader: _TextReader, days: list[date]) -> None:
-    """sar prints times only: the day comes from the banner, and moves on when the time falls by more than half a day."""
+    """sar prints times only: the day comes from the banner, and moves on when the time falls by
+    more than half a day."""
     banner, day, before = 0, days[0] if days else NO_CLOCK_DAY, None
     for report, (of_banner, second) in zip(reader.reports, reader.times, strict=True):
         if of_banner != banner and of_banner:
@@ -160,7 +156,7 @@ def _date_reports(reader: _TextReader, days: list[date]) -> None:
         report.stamp = Stamp((local - EPOCH).total_seconds(), local)
 
 
-# --- sadf -------------------------------------------------------------------------------------------------------------
+# --- sadf -----------------------------------------------------------------------------------------
 
 
 def _parse_csv(recording: Recording) -> Readings:
@@ -172,10 +168,10 @@ def _parse_csv(recording: Recording) -> Readings:
 class _CsvReader:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.columns: list[str] | None = None
+        self.columns: list[str] = []  # none: no table is open
         self.host: str | None = None
-        self.reports: list[Report] = []
-        self.stamps: list[tuple[int, str]] = []  # beside reports
+        self.reports: list[DeviceReport] = []
+        self.stamps: list[tuple[int, str]] = []  # of each report
         self.intervals: list[float] = []
         self.restarted = False
 
@@ -188,87 +184,66 @@ class _CsvReader:
         cells = [cell.strip() for cell in line.split(";")]
         if any("LINUX-RESTART" in cell for cell in cells):
             self.restarted = True
-            _note(self.recording, RESTART_NOTE)
-        elif self.columns is not None and "DEV" in self.columns:  # else another report of the same sadf call
+            self.recording.note(RESTART_NOTE)
+        elif self.columns and "DEV" in self.columns:  # else another report of the same sadf call
             self._row(number, cells)
 
     def _header(self, number: int, line: str) -> None:
         columns = [column.strip() for column in line[1:].split(";")]
         if columns[-1].endswith("[...]"):
-            raise self.recording.bad(
-                number, columns[-1], "is the layout of sadf -h: all devices in one line", "Print without -h: sadf -d FILE -- -d."
-            )
+            hint = "Print without -h: sadf -d FILE -- -d."
+            raise self.recording.bad(number, columns[-1], "is the layout of sadf -h: all devices in one line", hint)
         if "DEV" in columns:
             check_columns(self.recording, number, columns)
         self.columns = columns
 
     def _row(self, number: int, cells: list[str]) -> None:
         if len(cells) != len(self.columns):
-            raise self.recording.bad(
-                number,
-                f"{len(cells)} columns",
-                f"the header above has {len(self.columns)}",
-                "The line is cut off or two ran together: take its report out.",
-            )
+            hint = "The line is cut off or two ran together: take its report out."
+            raise self.recording.bad(number, f"{len(cells)} columns", f"the header above has {len(self.columns)}", hint)
         row = dict(zip(self.columns, cells, strict=True))
         if self.host is not None and row.get("hostname") != self.host:
-            raise self.recording.bad(
-                number, f"host {row.get('hostname')}", f"the file began with {self.host}", "Import the hosts one by one."
-            )
+            hint = "Import the hosts one by one."
+            raise self.recording.bad(number, f"host {row.get('hostname')}", f"the file began with {self.host}", hint)
         self.host = row.get("hostname")
         stamp, interval = row.get("timestamp", ""), self.recording.number(number, "interval", row.get("interval"))
         if not self.stamps or self.stamps[-1][1] != stamp:
             self.stamps.append((number, stamp))
             self.intervals.append(interval)
-            self.reports.append(Report(number, None, {}, restarted=self.restarted))
+            self.reports.append(DeviceReport(number, None, restarted=self.restarted))
             self.restarted = False
-        _add_row(self.recording, number, self.reports[-1], row, ("hostname", "interval", "timestamp", "DEV"), row["DEV"])
+        _add_row(self.recording, number, self.reports[-1], row, "DEV")
 
 
 def _parse_json(recording: Recording) -> Readings:
-    document = as_table(recording, "sysstat", load_json(recording, element_of="statistics").get("sysstat"))
-    hosts = as_list(recording, "sysstat.hosts", document.get("hosts"))
-    if len(hosts) != 1:
-        raise recording.bad("sysstat.hosts", f"{len(hosts)} hosts", "one is taken", "Import the hosts one by one.")
-    host = as_table(recording, "hosts[0]", hosts[0])
+    host = sysstat_host(recording)
     if host.get("restarts"):
-        _note(recording, RESTART_NOTE)
+        recording.note(RESTART_NOTE)
     intervals, stamps, reports = [], [], []
-    for index, entry in enumerate(as_list(recording, "statistics", host.get("statistics"))):
-        place = f"statistics[{index}]"
-        entry = as_table(recording, place, entry)
+    for place, entry in tables_of(recording, "statistics", host.get("statistics")):
         if "disk" not in entry:
             continue
         moment = as_table(recording, f"{place}.timestamp", entry.get("timestamp"))
         zone = "Z" if moment.get("utc") in (1, True) else ""
         stamps.append((place, f"{moment.get('date')} {moment.get('time')}{zone}"))
         intervals.append(recording.number(place, "interval", moment.get("interval")))
-        reports.append(Report(place, None, {}))
-        for at, row in enumerate(as_list(recording, f"{place}.disk", entry["disk"])):
-            where = f"{place}.disk[{at}]"
-            row = as_table(recording, where, row)
+        reports.append(DeviceReport(place, None))
+        for where, row in tables_of(recording, f"{place}.disk", entry["disk"]):
             check_columns(recording, where, list(row))
-            _add_row(recording, where, reports[-1], row, ("disk-device",), row.get("disk-device"))
+            _add_row(recording, where, reports[-1], row, "disk-device")
     return _stamped(recording, reports, stamps, intervals)
 
 
-def _add_row(recording: Recording, where, report: Report, row: dict, labels: tuple[str, ...], device: object) -> None:
-    if not isinstance(device, str) or not device or device in report.devices:
-        raise recording.bad(
-            where, f"device {device!r}", "each device is listed once at a time, by name", "The file is damaged or joined twice."
-        )
+def _add_row(recording: Recording, where: int | str, report: DeviceReport, row: dict, device: str) -> None:
+    """A row of sadf; `device`: the column with its name."""
+    labels = ("hostname", "interval", "timestamp", device)
     figures = {key: recording.number(where, key, value) for key, value in row.items() if key not in labels}
-    report.devices[device] = sample_of(recording, where, figures)
+    report.add(recording, where, row.get(device), sample_of(recording, where, figures))
 
 
-def _stamped(recording: Recording, reports: list[Report], stamps: list, intervals: list[float]) -> Readings:
+def _stamped(recording: Recording, reports: list[DeviceReport], stamps: list, intervals: list[float]) -> Readings:
     epochs = [parse_iso(text) if text[:10].isdigit() else None for _, text in stamps]
     found = epochs if all(epochs) else parse_stamps(recording, stamps)
     for report, stamp in zip(reports, found, strict=True):
         report.stamp = stamp
     return Readings("sar", reports, interval_s=statistics.median_low(intervals) if intervals else None)
-
-
-def _note(recording: Recording, note: str) -> None:
-    if note not in recording.notes:
-        recording.notes.append(note)

@@ -1,17 +1,17 @@
 """`vmstat` of Linux (procps): KiB read and written a second for the whole host.
 
-vmstat counts no I/Os, so their sizes must be assumed. Its first report is the mean since boot and is left out. The header
-comes again every screen; a restart shows as a header that comes too early.
+vmstat counts no I/Os, so their sizes must be assumed. Its first report is the mean since boot and
+is left out. The header comes again every screen; a restart shows as a header that comes too early.
 """
 
 from __future__ import annotations
 
 from headrace.base.checks import check_number
-from headrace.observe.formats.clock import looks_like_stamp, parse_stamps
-from headrace.observe.formats.reading import DOC, Recording, read_lines
-from headrace.observe.formats.series import Readings, Report, make_sample
+from headrace.observe.clock import looks_like_stamp, parse_stamps
+from headrace.observe.formats.devices import DeviceReport, Readings, make_sample
+from headrace.observe.recording import DOC, Recording, read_lines
 from headrace.workload.daily import DEFAULT_READ_KIB, DEFAULT_WRITE_KIB, SIZES_SOURCE
-from headrace.workload.model import MAX_IO_KIB, MIN_IO_KIB
+from headrace.workload.points import MAX_IO_KIB, MIN_IO_KIB
 
 COLUMNS = frozenset(
     ("r", "b", "swpd", "free", "buff", "cache", "inact", "active", "si", "so", "bi", "bo")
@@ -24,32 +24,37 @@ HOST = "host"
 LEAST_MEMORY_KIB = 65_536
 
 
-def parse(recording: Recording, read_kib: float | None = None, write_kib: float | None = None, any_unit: bool = False) -> Readings:
-    """Reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O. Raises InputError."""
-    read_size = check_number("read_kib", DEFAULT_READ_KIB if read_kib is None else read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
-    write_size = check_number("write_kib", DEFAULT_WRITE_KIB if write_kib is None else write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
+def parse(
+    recording: Recording, read_kib: float | None = None, write_kib: float | None = None, any_unit: bool = False
+) -> Readings:
+    """Reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O.
+
+    Raises InputError.
+    """
+    read_size = check_number(
+        "read_kib", DEFAULT_READ_KIB if read_kib is None else read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"
+    )
+    write_size = check_number(
+        "write_kib", DEFAULT_WRITE_KIB if write_kib is None else write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"
+    )
     reader = _Reader(recording, read_size, write_size)
     read_lines(
-        recording, [(number, line.split()) for number, line in enumerate(recording.lines, start=1)], reader.line, lambda: reader.reports
+        recording,
+        [(number, line.split()) for number, line in enumerate(recording.lines, start=1)],
+        reader.line,
+        lambda: reader.reports,
     )
     reports, stamps = reader.reports[1:], reader.stamps[1:]
     if not reports:
-        raise recording.bad(
-            "",
-            f"{len(reader.reports)} reports",
-            "the first is the mean since boot, so two are needed",
-            "Give vmstat an interval: vmstat -t 1.",
-        )
+        rule = "the first is the mean since boot, so two are needed"
+        hint = "Give vmstat an interval: vmstat -t 1."
+        raise recording.bad("", f"{len(reader.reports)} reports", rule, hint)
     if reader.most_memory < LEAST_MEMORY_KIB and not any_unit:
-        raise recording.bad(
-            "",
-            f"{reader.most_memory:,.0f} of memory in all",
-            "looks like -S m or -S M, and the file does not name the unit",
-            "Record without -S, or say that bi and bo are KiB (--any-unit).",
-            "vmstat(8)",
-        )
+        rule = "looks like -S m or -S M, and the file does not name the unit"
+        hint = "Record without -S, or say that bi and bo are KiB (--any-unit)."
+        raise recording.bad("", f"{reader.most_memory:,.0f} of memory in all", rule, hint, "vmstat(8)")
     if reader.stamps[0]:
-        for report, stamp in zip(reports, parse_stamps(recording, stamps), strict=True):
+        for report, stamp in zip(reports, parse_stamps(recording, [stamp for stamp in stamps if stamp]), strict=True):
             report.stamp = stamp
     _add_notes(recording, reader, read_size, write_size, read_kib is None or write_kib is None)
     return Readings("vmstat", reports)
@@ -61,7 +66,7 @@ class _Reader:
         self.read_size, self.write_size = read_size, write_size
         self.columns: list[str] = []
         self.stamped = False
-        self.reports: list[Report] = []
+        self.reports: list[DeviceReport] = []
         self.stamps: list[tuple[int, str] | None] = []
         self.since_header, self.block, self.first_header = 0, None, True
         self.most_memory = 0.0
@@ -75,12 +80,8 @@ class _Reader:
         if words[:2] == ["r", "b"]:
             self._header(number, words)
         elif not self.columns:
-            raise self.recording.bad(
-                number,
-                " ".join(words),
-                "comes before the header of vmstat",
-                "The top of the file is missing: copy it again, or put the header line back.",
-            )
+            hint = "The top of the file is missing: copy it again, or put the header line back."
+            raise self.recording.bad(number, " ".join(words), "comes before the header of vmstat", hint)
         else:
             self._row(number, words)
 
@@ -93,48 +94,49 @@ class _Reader:
         missing = [column for column in NEEDED if column not in columns]
         if unknown or missing or len(set(columns)) != len(columns):
             what = f"column {unknown[0]}" if unknown else f"no column {missing[0]}" if missing else "a column twice"
-            raise self.recording.bad(number, what, "is not the header of Linux vmstat", "Record on Linux: vmstat -t 1.", "vmstat(8)")
+            hint = "Record on Linux: vmstat -t 1."
+            raise self.recording.bad(number, what, "is not the header of Linux vmstat", hint, "vmstat(8)")
         if self.columns and (columns, stamped) != (self.columns, self.stamped):
-            raise self.recording.bad(
-                number,
-                "other columns than above",
-                "all headers of a file are the same",
-                "Two recordings were joined: import them one by one.",
-            )
+            hint = "Two recordings were joined: import them one by one."
+            raise self.recording.bad(number, "other columns than above", "all headers of a file are the same", hint)
         if self.columns:
             if self.block is None:
                 self.block = self.since_header
             elif self.since_header < self.block:
-                raise self.recording.bad(
-                    number,
-                    f"a header after {self.since_header} lines",
-                    f"vmstat prints one every {self.block}",
-                    "vmstat was started again here and its next line is a mean since boot: cut the file there and import the parts.",
+                rule = f"vmstat prints one every {self.block}"
+                hint = (
+                    "vmstat was started again here and its next line is a mean "
+                    "since boot: cut the file there and import the parts."
                 )
+                raise self.recording.bad(number, f"a header after {self.since_header} lines", rule, hint)
         self.columns, self.stamped, self.since_header = columns, stamped, 0
 
     def _row(self, number: int, words: list[str]) -> None:
         wanted = len(self.columns) + 2 * self.stamped
         if len(words) != wanted:
-            raise self.recording.bad(
-                number,
-                f"{len(words)} columns",
-                f"the header has {wanted}",
-                "The line is cut off or two ran together: take it out.",
-                "vmstat(8)",
-            )
+            hint = "The line is cut off or two ran together: take it out."
+            raise self.recording.bad(number, f"{len(words)} columns", f"the header has {wanted}", hint, "vmstat(8)")
         words, stamp = words[: len(self.columns)], " ".join(words[len(self.columns) :])
         if self.stamped and not looks_like_stamp(stamp):
-            raise self.recording.bad(number, stamp, "is not a date and time this reader knows", "The line is cut off, or not of vmstat -t.")
-        figures = {column: self.recording.number(number, column, word) for column, word in zip(self.columns, words, strict=True)}
+            hint = "The line is cut off, or not of vmstat -t."
+            raise self.recording.bad(number, stamp, "is not a date and time this reader knows", hint)
+        figures = {
+            column: self.recording.number(number, column, word)
+            for column, word in zip(self.columns, words, strict=True)
+        }
         self.since_header += 1
         self.most_memory = max(self.most_memory, sum(figures.get(column, 0.0) for column in MEMORY))
         first = not self.reports
         self.swapped |= not first and figures.get("si", 0.0) + figures.get("so", 0.0) > 0
         sample = make_sample(
-            self.recording, number, figures["bi"] / self.read_size, figures["bo"] / self.write_size, figures["bi"], figures["bo"]
+            self.recording,
+            number,
+            figures["bi"] / self.read_size,
+            figures["bo"] / self.write_size,
+            figures["bi"],
+            figures["bo"],
         )
-        self.reports.append(Report(number, None, {HOST: sample}))
+        self.reports.append(DeviceReport(number, None, {HOST: sample}))
         self.stamps.append((number, stamp) if stamp else None)
 
 
@@ -142,7 +144,8 @@ def _add_notes(recording: Recording, reader: _Reader, read_size: float, write_si
     where = f"default, {SIZES_SOURCE}" if assumed else "as given"
     recording.notes += [
         "The first report was left out: vmstat's first is the mean since boot.",
-        f"vmstat counts KiB, not I/Os: {read_size:g} KiB reads and {write_size:g} KiB writes were assumed ({where}), so the IOPS "
+        f"vmstat counts KiB, not I/Os: {read_size:g} KiB reads and "
+        f"{write_size:g} KiB writes were assumed ({where}), so the IOPS "
         "are only as good as that. `iostat -x` knows them.",
         "The figures are of all disks of the host together, the root volume too.",
     ]

@@ -29,7 +29,8 @@ CPU = {
 
 
 def device_names(devices: Sequence[str]) -> dict[str, str]:
-    """Kernel names of devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`): kernel name to what was given. Raises InputError, CouldNotRun."""
+    """Kernel names of devices as given (`/dev/nvme1n1`, `loop3`, `/dev/disk/by-id/...`): kernel
+    name to what was given. Raises InputError, CouldNotRun."""
     known = read_disks(None)
     found: dict[str, str] = {}
     for device in devices:
@@ -38,19 +39,19 @@ def device_names(devices: Sequence[str]) -> dict[str, str]:
         name = os.path.realpath(path).removeprefix("/dev/")
         if name not in known:
             busy = [other for other, row in known.items() if row["reads"] + row["writes"]]
-            raise InputError(
-                device, "is no block device of this machine", "/proc/diskstats", f"There are: {', '.join(busy[:20]) or 'none'}."
-            )
+            hint = f"There are: {', '.join(busy[:20]) or 'none'}."
+            raise InputError(device, "is not a block device of this machine", "/proc/diskstats", hint)
         if name in found:
-            raise InputError(
-                device, f"is {found[name]} once more" if device != found[name] else "is named twice", "", "Name each device once."
-            )
+            rule = f"is {found[name]} once more" if device != found[name] else "is named twice"
+            hint = "Name each device once."
+            raise InputError(device, rule, "", hint)
         found[name] = device
     return found
 
 
 def device_of(path: str) -> str | None:
-    """The block device on which a file or folder lies, by its kernel name; None where it cannot be told (overlay, btrfs, no right to look)."""
+    """The block device on which a file or folder lies, by its kernel name; None where it cannot be
+    told (overlay, btrfs, no right to look)."""
     try:
         number = os.stat(path).st_dev
         name = os.path.basename(os.path.realpath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}", strict=True))
@@ -71,21 +72,27 @@ def volume_id(name: str) -> str | None:
 
 
 def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
-    """Counters by kernel name, of those named (None: all). A device that is gone is left out. Raises CouldNotRun without /proc."""
+    """Counters by kernel name, of those named (None: all).
+
+    A device that is gone is left out. Raises CouldNotRun without /proc.
+    """
     found = {}
     for line in _read("/proc/diskstats").splitlines():
         words = line.split()
         if len(words) > 13 and (names is None or words[2] in names):
-            found[words[2]] = {key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)}
+            found[words[2]] = {
+                key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)
+            }
     return found
 
 
 def read_host() -> dict[str, float]:
-    """Seconds of all processors since boot, load over a minute, bytes of memory that can be had without swapping."""
+    """Seconds of all processors since boot, load over a minute, bytes of memory that can be had
+    without swapping."""
     ticks = os.sysconf("SC_CLK_TCK")
     # guest time (8, 9) is in user and nice already.
     times = [float(word) / ticks for word in _read("/proc/stat").partition("\n")[0].split()[1:9]]
-    row = {name: sum(times[at] for at in places if at < len(times)) for name, places in CPU.items()}
+    row = {name: sum((times[at] for at in places if at < len(times)), 0.0) for name, places in CPU.items()}
     row["load1"] = float(_read("/proc/loadavg").split()[0])
     return row | {"memory_available_bytes": memory_bytes("MemAvailable")}
 
@@ -95,4 +102,5 @@ def _read(path: str) -> str:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()
     except OSError as error:
-        raise CouldNotRun(path, f"cannot be read: {error.strerror}", "proc(5)", "Counters of disk and host are those of Linux.") from None
+        hint = "Counters of disk and host are those of Linux."
+        raise CouldNotRun(path, f"cannot be read: {error.strerror}", "proc(5)", hint) from None

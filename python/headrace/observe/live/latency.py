@@ -1,6 +1,8 @@
-"""What performance_schema knows of transactions and of how long statements take: read at the beginning and at the end, the difference is the capture's.
+"""What performance_schema knows of transactions and of how long statements take: read at the
+beginning and at the end, the difference is the capture's.
 
-No server keeps a histogram of transactions. MySQL since 8.0 keeps one of all statements; MariaDB none.
+No server keeps a histogram of transactions. MySQL since 8.0 keeps one of all statements; MariaDB
+none.
 """
 
 from __future__ import annotations
@@ -10,17 +12,25 @@ from dataclasses import dataclass, field
 from headrace.observe.live.profile import NO_PRIVILEGE, ask
 
 PICOSECONDS_PER_MS = 1e9
-TRANSACTIONS = "SELECT COUNT_STAR, SUM_TIMER_WAIT FROM performance_schema.events_transactions_summary_global_by_event_name WHERE EVENT_NAME = 'transaction'"
-# Buckets are closed above (MySQL 8.0 manual, "Statement Histogram Summary Tables"): a percentile is the upper end of its bucket, at most 4.7 % too high.
-STATEMENTS = "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
-PERCENTILES = (50.0, 95.0, 99.0, 99.9)
+TRANSACTIONS = (
+    "SELECT COUNT_STAR, SUM_TIMER_WAIT FROM "
+    "performance_schema.events_transactions_summary_global_by_event_name WHERE EVENT_NAME = 'transaction'"
+)
+# Buckets are closed above (MySQL 8.0 manual, "Statement Histogram Summary Tables"): a percentile is
+# the upper end of its bucket, at most 4.7 % too high.
+STATEMENTS = (
+    "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM "
+    "performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
+)
+PERCENTILES = (50.0, 95.0, 99.0, 99.9)  # as reports of benchmarks have them
 # A histogram of fewer statements tells no 95th percentile.
 FEWEST = 200
 
 
 @dataclass
 class Latencies:
-    """Counters since the server began, None where it has none; `notes`: what could not be had and why."""
+    """Counters since the server began, None where it has none; `notes`: what could not be had and
+    why."""
 
     transactions: tuple[float, float] | None = None  # how many, ms in all
     statements: list[tuple[float, float]] | None = None  # (upper end of the bucket, ms; how many)
@@ -31,7 +41,9 @@ def read_latencies(connection, variables: dict[str, str], account: str) -> Laten
     """Asks performance_schema. Raises CouldNotRun when the server is lost."""
     found = Latencies()
     if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
-        found.notes.append("performance_schema is off on this server: no response times of transactions or statements could be had")
+        found.notes.append(
+            "performance_schema is off on this server: no response times of transactions or statements could be had"
+        )
         return found
     rows = _try(connection, TRANSACTIONS, found, account)
     if rows:
@@ -40,7 +52,9 @@ def read_latencies(connection, variables: dict[str, str], account: str) -> Laten
     if rows:
         found.statements = [(float(high) / PICOSECONDS_PER_MS, float(count)) for high, count in rows]
     elif rows is not None or not found.notes:
-        found.notes.append("this server keeps no histogram of statements (MySQL does since 8.0): no percentiles could be had")
+        found.notes.append(
+            "this server keeps no histogram of statements (MySQL does since 8.0): no percentiles could be had"
+        )
     return found
 
 
@@ -51,14 +65,17 @@ def _try(connection, statement: str, found: Latencies, account: str) -> tuple | 
         return ask(connection, statement)
     except pymysql.err.MySQLError as error:
         if error.args[0] in NO_PRIVILEGE:
-            text = f"response times could not be had: the account lacks GRANT SELECT ON performance_schema.* TO {account}"
+            text = (
+                f"response times could not be had: the account lacks GRANT SELECT ON performance_schema.* TO {account}"
+            )
             if text not in found.notes:
                 found.notes.append(text)
         return None
 
 
 def between(before: Latencies, after: Latencies) -> dict[str, float]:
-    """`transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms`: of the time between two readings; what is not known is left out."""
+    """`transactions`, `transaction_mean_ms`, `statements`, `statement_pNN_ms`: of the time between
+    two readings; what is not known is left out."""
     found: dict[str, float] = {}
     if before.transactions and after.transactions:
         count, took = (b - a for a, b in zip(before.transactions, after.transactions, strict=True))
@@ -69,7 +86,9 @@ def between(before: Latencies, after: Latencies) -> dict[str, float]:
         count = sum(change for _, change in buckets)
         if count >= FEWEST and all(change >= 0 for _, change in buckets):
             found["statements"] = count
-            found |= {f"statement_p{percent:g}_ms": _percentile(buckets, percent * count / 100) for percent in PERCENTILES}
+            found |= {
+                f"statement_p{percent:g}_ms": _percentile(buckets, percent * count / 100) for percent in PERCENTILES
+            }
     return found
 
 

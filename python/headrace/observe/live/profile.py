@@ -1,4 +1,5 @@
-"""What a server is: version, engine, cache, settings, the size of its data; and what the account may see.
+"""What a server is: version, engine, cache, settings, the size of its data; and what the account
+may see.
 
 Everything here is read once, with SELECT and SHOW only, in a session that is set to read only.
 """
@@ -8,18 +9,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from headrace.base.units import GIB, MIB
 from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.settings import PAGES_KIB, SETTINGS, check_version
 
 DOC = "docs/reference/capture.md"
-GIB = 1024.0**3
-MIB = 1024.0**2
 # A grant of one of these lets the account change something; a capture needs none.
 WRITING = re.compile(
-    r"\b(ALL PRIVILEGES|INSERT|UPDATE|DELETE|DROP|CREATE|ALTER|SUPER|GRANT OPTION|SHUTDOWN|RELOAD|FILE|\w+_ADMIN|\w+ ADMIN)\b"
+    r"\b(ALL PRIVILEGES|INSERT|UPDATE|DELETE|DROP|CREATE|ALTER|SUPER|GRANT OPTION|SHUTDOWN|RELOAD|FILE"
+    r"|\w+_ADMIN|\w+ ADMIN)\b"
 )
-# Errors of the server that mean a privilege is missing: 1142 on a table, 1143 on a column, 1044 on a schema, 1227 of a global one.
+# Errors of the server that mean a privilege is missing: 1142 on a table, 1143 on a column, 1044 on
+# a schema, 1227 of a global one.
 NO_PRIVILEGE = (1142, 1143, 1044, 1227)
 # A setting of RUN.toml: the server's variable, and what makes one of the other.
 VARIABLES = {
@@ -43,11 +45,14 @@ VARIABLES = {
 # include/rocksdb/options.h: what a column family has where nothing is said.
 ROCKSDB_DEFAULTS = "write_buffer_size=64m;level0_file_num_compaction_trigger=4"
 # Other accounts' threads are seen with PROCESS; without it these few count as clients.
-IDLE = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
+IDLE = (
+    "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
+)
 # Bytes on disk of all tables. InnoDB's own list needs PROCESS; it opens no table.
 SIZES = {
     "innodb": (
-        "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_TABLESPACES WHERE SPACE_TYPE IN ('Single', 'General', 'System')",
+        "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_TABLESPACES "
+        "WHERE SPACE_TYPE IN ('Single', 'General', 'System')",
         "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_SYS_TABLESPACES",
     ),
     "myrocks": ("SELECT SUM(DATA_BLOCK_SIZE) FROM information_schema.ROCKSDB_SST_PROPS",),
@@ -56,10 +61,11 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Profile:
-    """`version` as the server says it, `flavor` mysql, percona or mariadb, its global `variables` by name.
+    """`version` as the server says it, `flavor` mysql, percona or mariadb, its global `variables`
+    by name.
 
-    `idle_threads`: of Threads_running, those that do no client's work: who asks, the event scheduler, senders of the binlog. `notes`: what could not be
-    had, and doubts.
+    `idle_threads`: of Threads_running, those that do no client's work: who asks, the event
+    scheduler, senders of the binlog. `notes`: what could not be had, and doubts.
     """
 
     version: str
@@ -80,7 +86,9 @@ class Profile:
 
     def cache_gib(self, engine: str) -> float:
         """Buffer pool or block cache, GiB."""
-        return int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
+        return (
+            int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
+        )
 
     def settings(self, engine: str) -> dict[str, float | int | bool]:
         """[settings] of RUN.toml as far as the server tells them."""
@@ -89,11 +97,19 @@ class Profile:
             if variable in self.variables:
                 _keep(found, engine, name, make, self.variables[variable])
         prefix = "innodb" if engine == "innodb" else "rocksdb"
-        _keep(found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", ""))
+        _keep(
+            found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
+        )
         _keep(found, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
         family = self.variables.get("rocksdb_default_cf_options", "")
         _keep(found, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size")
-        _keep(found, engine, "l0_trigger", lambda text: int(_option_bytes(family, text)), "level0_file_num_compaction_trigger")
+        _keep(
+            found,
+            engine,
+            "l0_trigger",
+            lambda text: int(_option_bytes(family, text)),
+            "level0_file_num_compaction_trigger",
+        )
         if found.get("io_capacity_max", 2**64) < found.get("io_capacity", 0):
             del found["io_capacity_max"]  # the server takes the larger as both
         if found.get("page_kib", 16) not in PAGES_KIB:
@@ -120,7 +136,8 @@ def _redo_bytes(variables: dict[str, str]) -> float:
 
 
 def _option_bytes(options: str, name: str) -> float:
-    """A number of RocksDB's option string, such as write_buffer_size=64m; its own default where it has none. Raises KeyError."""
+    """A number of RocksDB's option string, such as write_buffer_size=64m; its own default where it
+    has none. Raises KeyError."""
     match = re.search(rf"(?:^|[;{{])\s*{name}=(\d+)([kmgKMG]?)\b", options)
     if match is None:
         match = re.search(rf"{name}=(\d+)([kmg]?)", ROCKSDB_DEFAULTS)
@@ -130,14 +147,17 @@ def _option_bytes(options: str, name: str) -> float:
 
 
 def read_profile(connection, address: Address) -> Profile:
-    """Asks the server. Raises InputError for one that cannot be calibrated, CouldNotRun for one that is lost."""
+    """Asks the server.
+
+    Raises InputError for one that cannot be calibrated, CouldNotRun for one that is lost.
+    """
     ask(connection, "SET SESSION TRANSACTION READ ONLY")
     variables = {name.lower(): value for name, value in ask(connection, "SHOW GLOBAL VARIABLES")}
     version = variables.get("version", "")
     if "aurora_version" in variables:
-        raise InputError(
-            address.label, "is Aurora, which keeps its data in storage of its own, not on EBS volumes", DOC, "It cannot be calibrated here."
-        )
+        rule = "is Aurora, which keeps its data in storage of its own, not on EBS volumes"
+        hint = "It cannot be calibrated here."
+        raise InputError(address.label, rule, DOC, hint)
     comment = f"{version} {variables.get('version_comment', '')}".lower()
     flavor = "mariadb" if "mariadb" in comment else "percona" if "percona" in comment else "mysql"
     check_version(version, flavor, "innodb")
@@ -146,12 +166,17 @@ def read_profile(connection, address: Address) -> Profile:
     grants = [str(row[0]) for row in ask(connection, "SHOW GRANTS FOR CURRENT_USER")]
     # The name and the hash of the password stand in there: nothing of it is repeated.
     if any(WRITING.search(text.partition(" ON ")[0]) for text in grants):
-        found.notes.append("the account may write; a capture needs none of that: see the GRANTs in docs/reference/capture.md")
+        found.notes.append(
+            "the account may write; a capture needs none of that: see the GRANTs in docs/reference/capture.md"
+        )
     return found
 
 
 def data_gib(connection, engine: str, account: str) -> float | None:
-    """What the tables take on disk, GiB; None where the server does not say. Raises InputError naming the GRANT that is missing."""
+    """What the tables take on disk, GiB; None where the server does not say.
+
+    Raises InputError naming the GRANT that is missing.
+    """
     import pymysql
 
     denied = False
@@ -175,7 +200,10 @@ def account_of(connection) -> str:
 
 
 def ask(connection, statement: str) -> tuple:
-    """The rows of a statement. Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's."""
+    """The rows of a statement.
+
+    Raises CouldNotRun when the connection is lost; the server's other errors are PyMySQL's.
+    """
     import pymysql
 
     try:
@@ -184,7 +212,6 @@ def ask(connection, statement: str) -> tuple:
             return cursor.fetchall()
     except pymysql.err.MySQLError as error:
         if error.args and error.args[0] in (2006, 2013, 1053, 1927, 0):
-            raise CouldNotRun(
-                "the server", "was lost while it was asked", statement[:60], "Is it still running? See its error log."
-            ) from None
+            hint = "Is it still running? See its error log."
+            raise CouldNotRun("the server", "was lost while it was asked", statement[:60], hint) from None
         raise

@@ -1,9 +1,12 @@
-"""A capture: a live server watched for a while, written as a run description with its files, for `headrace calibrate`."""
+"""A capture: a live server watched for a while, written as a run description with its files, for
+`headrace calibrate`.
+"""
 
 from __future__ import annotations
 
 import os
 import socket
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -13,16 +16,17 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from headrace.catalog.run_storage import check_storage
-from headrace.connect.address import Address, connect
+from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.observe.live import host, profile
 from headrace.observe.live.latency import Latencies, between, read_latencies
-from headrace.observe.live.sampler import Sampler, Samples, write_disk_csv, write_status_csv
+from headrace.observe.live.sampler import Sampler
+from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 from headrace.observe.run_files.status import WANTED, looks_cold
 from headrace.observe.settings import ENGINES
 
 DOC = "docs/reference/capture.md"
-LEAST_S, MOST_S = 10.0, 7 * 86_400.0
+LEAST_S, MOST_S = 10.0, 7 * 86_400.0  # ours: ten samples, a week
 DESCRIPTION, STATUS, DISK = "RUN.toml", "status.csv", "disk.csv"
 # Which engine does the work.
 ROWS = {
@@ -30,14 +34,18 @@ ROWS = {
     "myrocks": ("rocksdb_rows_read", "rocksdb_rows_inserted", "rocksdb_rows_updated", "rocksdb_rows_deleted"),
 }
 VARIABLES = (*WANTED, "threads_connected", *ROWS["innodb"], *ROWS["myrocks"])
-POLL_S = 0.25
+POLL_S = 0.25  # how soon Ctrl-C and a lost server are noticed
 
 
 @dataclass(frozen=True)
-class Question:
-    """What is to be captured. `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block devices of this machine.
+class CaptureRequest:
+    """What is to be captured.
 
-    `threads` None: the mean of Threads_running, less the capture's own. `data_gib` None: as the server says (needs PROCESS). `engine` None: the one that does more.
+    `storage`, `log_storage`: the server's volumes in storage notation; `devices`: the same as block
+    devices of this machine.
+
+    `threads` None: the mean of Threads_running, less the capture's own. `data_gib` None: as the
+    server says (needs PROCESS). `engine` None: the engine that does more.
     """
 
     address: Address
@@ -56,7 +64,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Captured:
-    """`description`: the RUN.toml. `state`: whole, interrupted (Ctrl-C) or broken (the server was lost). `latencies` as in `latency.between`."""
+    """`description`: the RUN.toml.
+
+    `state`: whole, interrupted (Ctrl-C) or broken (the server was lost). `latencies` as in
+    `latency.between`.
+    """
 
     description: Path
     state: str
@@ -74,81 +86,93 @@ class Captured:
 
 
 def capture(
-    question: Question, folder: str | os.PathLike, *, force: bool = False, progress: Callable[[float], None] = lambda done: None
+    request: CaptureRequest,
+    folder: str | os.PathLike,
+    *,
+    force: bool = False,
+    progress: Callable[[float], None] = lambda done: None,
 ) -> Captured:
     """Watches the server and writes RUN.toml, status.csv and (with devices) disk.csv into `folder`.
 
-    One connection, read only; SHOW GLOBAL STATUS once an interval. Ctrl-C and a lost server keep what was sampled. Raises InputError (address, account,
-    privileges, storage, a folder that is not empty) and CouldNotRun (no server, nothing sampled).
+    One connection, read only; SHOW GLOBAL STATUS once an interval. Ctrl-C and a lost server keep
+    what was sampled. Raises InputError (address, account, privileges, storage, a folder that is not
+    empty) and CouldNotRun (no server, nothing sampled).
     """
     folder = Path(folder)
-    _check(question, folder, force)
-    server, sizes_gib, before = _ask_before(question)
-    devices, notes = _devices(question, server)
+    _check(request, folder, force)
+    server, sizes_gib, before = _ask_before(request)
+    devices, notes = _devices(request, server)
     notes += server.notes
-    with Sampler(question.address, devices, question.interval_s, variables=VARIABLES) as sampler:
-        state = _watch(sampler, question, progress)
+    with Sampler(request.address, devices, request.interval_s, variables=VARIABLES) as sampler:
+        state = _watch(sampler, request, progress)
         samples = sampler.stop()
     if samples.status.height < 3:
-        raise CouldNotRun(
-            question.address.label, f"gave {samples.status.height} samples", "", "; ".join(samples.notes) or "Capture longer."
-        )
-    engine = question.engine or _busier(server, samples)
-    after = Latencies() if state == "broken" else _latencies(question.address, server)
+        hint = "; ".join(samples.notes) or "Capture longer."
+        raise CouldNotRun(request.address.label, f"gave {samples.status.height} samples", "", hint)
+    engine = request.engine or _busier(server, samples)
+    after = Latencies() if state == "broken" else _latencies(request.address, server)
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
     found = between(before, after)
     if before.transactions and after.transactions and "transactions" not in found:
-        notes.append("performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are")
-    description = _description(question, server, engine, sizes_gib.get(engine), samples, found, notes)
+        notes.append(
+            "performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are"
+        )
+    description = _description(request, server, engine, sizes_gib.get(engine), samples, found, notes)
     folder = _write_somewhere(folder, description, samples)
     return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], found, tuple(notes))
 
 
-def _check(question: Question, folder: Path, force: bool) -> None:
-    if not 1.0 <= question.interval_s <= 60.0 or question.interval_s != int(question.interval_s):
-        raise InputError(f"interval = {question.interval_s:g} s", "must be 1 to 60 whole seconds", DOC)
-    if not LEAST_S <= question.seconds <= MOST_S:
-        raise InputError(
-            f"{question.seconds:g} s", f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days", DOC, "An hour of usual load is good."
-        )
-    if question.engine is not None and question.engine not in ENGINES:
-        raise InputError(f"engine = {question.engine}", f"must be one of {', '.join(ENGINES)}", DOC)
-    if question.threads is not None and not 1 <= question.threads <= 100_000:
-        raise InputError(f"threads = {question.threads}", "must be 1 to 100,000", DOC)
-    day = question.as_of or datetime.now(UTC).date()
-    check_storage("storage", question.storage, day, question.instance)
-    if question.log_storage is not None:
-        check_storage("log_storage", question.log_storage, day, question.instance)
-    host.device_names(question.devices)
+def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
+    if not 1.0 <= request.interval_s <= 60.0 or request.interval_s != int(request.interval_s):
+        raise InputError(f"interval = {request.interval_s:g} s", "must be 1 to 60 whole seconds", DOC)
+    if not LEAST_S <= request.seconds <= MOST_S:
+        rule = f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days"
+        hint = "An hour of usual load is good."
+        raise InputError(f"{request.seconds:g} s", rule, DOC, hint)
+    if request.engine is not None and request.engine not in ENGINES:
+        raise InputError(f"engine = {request.engine}", f"must be one of {', '.join(ENGINES)}", DOC)
+    if request.threads is not None and not 1 <= request.threads <= 100_000:
+        raise InputError(f"threads = {request.threads}", "must be 1 to 100,000", DOC)
+    day = request.as_of or datetime.now(UTC).date()
+    check_storage("storage", request.storage, day, request.instance)
+    if request.log_storage is not None:
+        check_storage("log_storage", request.log_storage, day, request.instance)
+    host.device_names(request.devices)
     if folder.exists() and not folder.is_dir():
         raise InputError(str(folder), "is not a folder", "", "Name a folder, or one that can be made.")
     if not folder.exists() and not folder.absolute().parent.is_dir():
         raise InputError(str(folder), "its parent folder does not exist", "", "Make it, or name another.")
     if folder.is_dir() and any(folder.iterdir()) and not force:
-        raise InputError(str(folder), "is not empty", "", "Name another, or add --force to write over an earlier capture.")
+        hint = "Name another, or add --force to write over an earlier capture."
+        raise InputError(str(folder), "is not empty", "", hint)
     # Not after an hour: also a file system that is read only.
     if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK | os.X_OK):
         raise CouldNotRun(str(folder), "may not be written", "access(2)", "Choose another folder.")
-    if question.name is not None and (not question.name.strip() or len(question.name) > 200 or not question.name.isprintable()):
-        raise InputError(f"name = {question.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
+    if request.name is not None and (
+        not request.name.strip() or len(request.name) > 200 or not request.name.isprintable()
+    ):
+        raise InputError(f"name = {request.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
 
 
-def _ask_before(question: Question) -> tuple[profile.Profile, dict[str, float], Latencies]:
+def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, float], Latencies]:
     """What the server is, GiB of data by engine, and performance_schema as it stands."""
 
     def ask(connection):
-        server = profile.read_profile(connection, question.address)
+        server = profile.read_profile(connection, request.address)
         account = profile.account_of(connection)
-        if question.engine is not None and question.engine not in server.engines:
+        if request.engine is not None and request.engine not in server.engines:
             has = f"It has {', '.join(server.engines) or 'neither'}."
-            raise InputError(f"engine = {question.engine}", "is not loaded in this server", "SHOW ENGINES", has)
-        # A privilege that is missing is said now, not after an hour; nothing need be asked of a server that may be gone by then.
-        sizes = {engine: profile.data_gib(connection, engine, account) if question.data_gib is None else question.data_gib
-                 for engine in server.engines}  # fmt: skip
+            raise InputError(f"engine = {request.engine}", "is not loaded in this server", "SHOW ENGINES", has)
+        # A privilege that is missing is said now, not after an hour; nothing need be asked of a
+        # server that may be gone by then.
+        sizes = {
+            engine: profile.data_gib(connection, engine, account) if request.data_gib is None else request.data_gib
+            for engine in server.engines
+        }
         known = {engine: size for engine, size in sizes.items() if size is not None}
         return server, known, read_latencies(connection, server.variables, account)
 
-    return _with_connection(question.address, ask)
+    return _with_connection(request.address, ask)
 
 
 def _with_connection(address: Address, work: Callable):
@@ -159,9 +183,8 @@ def _with_connection(address: Address, work: Callable):
         return work(connection)
     except pymysql.err.MySQLError as error:
         code, text = error.args[0] if error.args else 0, str(error.args[-1] if error.args else error)[:200]
-        raise CouldNotRun(
-            address.label, f"refused a question: {text}", f"error {code} of the server", "See the server's error log."
-        ) from None
+        hint = "See the server's error log."
+        raise CouldNotRun(address.label, f"refused a request: {text}", f"error {code} of the server", hint) from None
     finally:
         with suppress(Exception):
             connection.close()
@@ -169,28 +192,39 @@ def _with_connection(address: Address, work: Callable):
 
 def _latencies(address: Address, server: profile.Profile) -> Latencies:
     try:
-        return _with_connection(address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection)))
+        return _with_connection(
+            address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection))
+        )
     except HeadraceError as error:
         return Latencies(notes=[f"response times could not be had at the end: {error.rule}"])
 
 
-def _devices(question: Question, server: profile.Profile) -> tuple[list[str], list[str]]:
+def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str], list[str]]:
     """Devices to sample, and what to say of them."""
     here = server.hostname == socket.gethostname()
-    if question.devices:
-        known = [] if here else [f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"]
-        return list(question.devices), known
+    if request.devices:
+        known = (
+            []
+            if here
+            else [
+                f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"
+            ]
+        )
+        return list(request.devices), known
     found = host.device_of(server.variables.get("datadir", "")) if here else None
     if found is None:
-        return [], ["no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"]
+        return [], [
+            "no disk counters: I/Os per transaction follow from the "
+            "volume's cap alone. Run on the server, with --device"
+        ]
     return [found], [f"disk counters are of {found}, on which the data directory lies"]
 
 
-def _watch(sampler: Sampler, question: Question, progress: Callable[[float], None]) -> str:
+def _watch(sampler: Sampler, request: CaptureRequest, progress: Callable[[float], None]) -> str:
     """Waits until the last sample was taken."""
     began = time.monotonic()
     # Samples stand on whole intervals: one more at the beginning, one at the end.
-    length = question.seconds + 1.2 * question.interval_s
+    length = request.seconds + 1.2 * request.interval_s
     try:
         while (gone := time.monotonic() - began) < length:
             if "status" in sampler.ended:
@@ -204,7 +238,8 @@ def _watch(sampler: Sampler, question: Question, progress: Callable[[float], Non
 
 def _busier(server: profile.Profile, samples: Samples) -> str:
     if not server.engines:
-        raise InputError(server.version, "has neither InnoDB nor MyRocks", "SHOW ENGINES", "Other engines are not modelled.")
+        hint = "Other engines are not modelled."
+        raise InputError(server.version, "has neither InnoDB nor MyRocks", "SHOW ENGINES", hint)
     rows = {engine: sum(_grown(samples, name) for name in ROWS[engine]) for engine in server.engines}
     return max(server.engines, key=lambda engine: rows[engine])
 
@@ -221,28 +256,46 @@ def _span(samples: Samples) -> float:
 
 
 def _description(
-    question: Question, server: profile.Profile, engine: str, data_gib: float | None, samples: Samples, latencies: dict, notes: list[str]
+    request: CaptureRequest,
+    server: profile.Profile,
+    engine: str,
+    data_gib: float | None,
+    samples: Samples,
+    latencies: dict,
+    notes: list[str],
 ) -> dict:
-    running = samples.status["threads_running"].mean() if "threads_running" in samples.status.columns else None
-    mean = max(0.0, (running or 0.0) - server.idle_threads)
-    threads = question.threads or max(1, round(mean))
-    if question.threads is None:
+    running = (
+        samples.status["threads_running"].drop_nulls().to_list() if "threads_running" in samples.status.columns else []
+    )
+    mean = max(0.0, (statistics.fmean(running) if running else 0.0) - server.idle_threads)
+    threads = request.threads or max(1, round(mean))
+    if request.threads is None:
         notes.append(
-            f"threads is the mean of Threads_running, {mean:.1f} clients with a statement under way: an estimate of the closed loop"
+            f"threads is the mean of Threads_running, {mean:.1f} clients "
+            "with a statement under way: an estimate of the closed loop"
         )
     first = samples.status.row(0, named=True)
     free, total = first.get("innodb_buffer_pool_pages_free"), first.get("innodb_buffer_pool_pages_total")
-    cold = engine == "innodb" and free is not None and total and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
+    cold = (
+        engine == "innodb"
+        and free is not None
+        and total
+        and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
+    )
     began = datetime.fromtimestamp(samples.status["t_unix"][0], UTC)
     document: dict = {
-        "format": "headrace-run", "version": 1,
-        "name": question.name or f"capture of {server.hostname or question.address.label}, {began:%Y-%m-%d %H:%M} UTC",
-        "engine": engine, "engine_version": server.version, "flavor": server.flavor, "storage": question.storage,
-    }  # fmt: skip
-    optional = {"log_storage": question.log_storage, "instance": question.instance}
+        "format": "headrace-run",
+        "version": 1,
+        "name": request.name or f"capture of {server.hostname or request.address.label}, {began:%Y-%m-%d %H:%M} UTC",
+        "engine": engine,
+        "engine_version": server.version,
+        "flavor": server.flavor,
+        "storage": request.storage,
+    }
+    optional = {"log_storage": request.log_storage, "instance": request.instance}
     document |= {key: value for key, value in optional.items() if value is not None}
     document |= {
-        "as_of": question.as_of or began.date(),
+        "as_of": request.as_of or began.date(),
         "cache_gib": server.cache_gib(engine),
         "threads": threads,
         "start": "cold" if cold else "warm",
@@ -263,7 +316,8 @@ def _description(
 
 
 def _by_statement(samples: Samples) -> bool:
-    """Nearly every statement is a transaction of its own: then the histogram of statements is that of transactions."""
+    """Nearly every statement is a transaction of its own: then the histogram of statements is that
+    of transactions."""
     return _grown(samples, "com_commit") < 0.01 * _grown(samples, "questions")
 
 
@@ -271,7 +325,8 @@ def _in_words(latencies: dict[str, float]) -> list[str]:
     words = []
     if "transactions" in latencies:
         words.append(
-            f"performance_schema counted {latencies['transactions']:,.0f} transactions of {latencies['transaction_mean_ms']:.2f} ms each on average, "
+            f"performance_schema counted {latencies['transactions']:,.0f} transactions "
+            f"of {latencies['transaction_mean_ms']:.2f} ms each on average, "
             "from begin to commit with what the client did in between"
         )
     if "statements" in latencies:
@@ -285,7 +340,8 @@ def _in_words(latencies: dict[str, float]) -> list[str]:
 
 
 def _write_somewhere(folder: Path, document: dict, samples: Samples) -> Path:
-    """Writes into the folder; where that fails after all (a full disk), into a temporary one, so that what was sampled is not lost."""
+    """Writes into the folder; where that fails after all (a full disk), into a temporary one, so
+    that what was sampled is not lost."""
     try:
         _write(folder, document, samples)
         return folder

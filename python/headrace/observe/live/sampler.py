@@ -1,8 +1,8 @@
 """Counters once a second: the server's, the disks', the host's.
 
-Each source has a thread of its own on one grid of whole seconds (of the wall clock), so a server that answers late does not move the disks.
-What cannot be read any more ends with a note; the others go on. All figures are cumulative, as the source has them; `Samples.rates` makes
-differences.
+Each source has a thread of its own on one grid of whole seconds (of the wall clock), so a server
+that answers late does not move the disks. What cannot be read any more ends with a note; the others
+go on. All figures are cumulative, as the source has them; `Samples.rates` makes differences.
 """
 
 from __future__ import annotations
@@ -13,62 +13,52 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from headrace.connect.address import Address, connect
+import polars as pl
+
+from headrace.connect import Address, connect
+from headrace.connect.connection import cut
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.live import host
-from headrace.observe.live.store import Spill, Store
+from headrace.observe.live.samples import Samples
+from headrace.observe.live.store import SampleStore, Spill
 
 if TYPE_CHECKING:
-    import polars as pl
+    import pymysql
+
+    pass
 
 DOC = "docs/reference/capture.md"
-MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0
+MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0  # ours: SHOW GLOBAL STATUS takes some ms
 # A server under heavy load answers late; one that has not answered for this long is gone.
 ANSWER_S = 20.0
 # Longer than a query in flight may take after its connection was cut.
 JOIN_S = 5.0
 # The wall clock against the monotonic one between two samples: what NTP slews is far below.
 CLOCK_STEP_S = 0.5
-MAX_NOTES = 50
+MAX_NOTES = 50  # what a reader can take in; ours
 STATEMENT = "SHOW GLOBAL STATUS"
 VARIABLE = re.compile(r"[a-z][a-z0-9_.]{0,100}\Z", re.ASCII)
-
-
-@dataclass
-class Samples:
-    """What was sampled, source by source, in order of time. `t_unix`: seconds since 1970, the middle of the reading.
-
-    `status`: a column per numeric status variable, lower case, as the server has it (cumulative counters and levels). `disk`: t_unix, device, and the
-    counters of /proc/diskstats (`*_bytes` bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together, load1, bytes.
-    `notes`: what a reader must know. A source that was not asked for, or never answered, is an empty frame.
-    """
-
-    status: pl.DataFrame
-    disk: pl.DataFrame
-    host: pl.DataFrame
-    interval_s: float = 1.0
-    notes: list[str] = field(default_factory=list)
-
-    def rates(self) -> pl.DataFrame:
-        """All of it on one time line: see `headrace.observe.live.rates.rates`."""
-        from headrace.observe.live.rates import rates
-
-        return rates(self)
 
 
 class Sampler:
     """`with Sampler(address, ["/dev/loop0"]) as sampler: ...; samples = sampler.stop()`.
 
-    `address` None: no server is asked. `devices`: kernel names or paths. `variables`: ask for these status variables only (None: all numeric ones).
-    One connection, one SHOW GLOBAL STATUS an interval. Memory is bounded: long series go to a temporary folder until `stop`.
-    Raises InputError for a device that is not there, and what `connect` raises, when it is entered; never afterwards.
+    `address` None: no server is asked. `devices`: kernel names or paths. `variables`: ask for these
+    status variables only (None: all numeric ones). One connection, one SHOW GLOBAL STATUS an
+    interval. Memory is bounded: long series go to a temporary folder until `stop`. Raises
+    InputError for a device that is not there, and what `connect` raises, when it is entered; never
+    afterwards.
     """
 
     def __init__(
-        self, address: Address | None, devices: Sequence[str] = (), interval_s: float = 1.0, *, variables: Collection[str] | None = None
+        self,
+        address: Address | None,
+        devices: Sequence[str] = (),
+        interval_s: float = 1.0,
+        *,
+        variables: Collection[str] | None = None,
     ) -> None:
         if not (isinstance(interval_s, int | float) and MIN_INTERVAL_S <= interval_s <= MAX_INTERVAL_S):
             raise InputError(f"interval_s = {interval_s}", f"must be {MIN_INTERVAL_S:g} to {MAX_INTERVAL_S:g} s", DOC)
@@ -76,11 +66,12 @@ class Sampler:
         self._devices = host.device_names(devices)
         self._statement = _statement(variables)
         self._spill = Spill()
-        self._status, self._host = Store("status", self._spill), Store("host", self._spill)
-        self._disks = {name: Store(f"disk-{index}", self._spill) for index, name in enumerate(self._devices)}
+        self._status, self._host = SampleStore("status", self._spill), SampleStore("host", self._spill)
+        self._disks = {name: SampleStore(f"disk-{index}", self._spill) for index, name in enumerate(self._devices)}
         self._stopping, self._lock = threading.Event(), threading.Lock()
         self._threads: list[threading.Thread] = []
-        self._connection, self._samples = None, None
+        self._connection: pymysql.Connection | None = None
+        self._samples: Samples | None = None
         self._notes: list[str] = []
         self._ended: set[str] = set()
 
@@ -127,10 +118,11 @@ class Sampler:
         for thread in self._threads:
             thread.join(JOIN_S)
         if self._connection is not None:
-            # A query that still hangs ends with its socket; else the server is told goodbye, and counts no aborted client.
+            # A query that still hangs ends with its socket; else the server is told goodbye, and
+            # counts no aborted client.
             hangs = any(thread.is_alive() for thread in self._threads)
             with suppress(Exception):
-                self._connection._force_close() if hangs else self._connection.close()
+                cut(self._connection) if hangs else self._connection.close()
         for thread in self._threads:
             thread.join(JOIN_S)
             if thread.is_alive():
@@ -141,7 +133,7 @@ class Sampler:
             self._spill.remove()
         return self._samples
 
-    # --- threads -----------------------------------------------------------------------------------------------------------------
+    # --- threads ----------------------------------------------------------------------------------
 
     def _run(self, name: str, read: Callable[[], None]) -> None:
         missed, tick = 0, math.ceil(time.time() / self.interval_s)
@@ -151,7 +143,8 @@ class Sampler:
             if wait > 0 and self._stopping.wait(min(wait, self.interval_s)):
                 break
             if tick * self.interval_s - time.time() > 0.002:
-                tick = math.ceil(time.time() / self.interval_s)  # the clock was set back: a new grid
+                # the clock was set back: a new grid
+                tick = math.ceil(time.time() / self.interval_s)
                 continue
             try:
                 read()
@@ -166,7 +159,9 @@ class Sampler:
                 missed += following - tick - 1
             tick, step = following, now
         if missed:
-            self._note(f"{name}: {missed} samples were missed, since the one before took longer than {self.interval_s:g} s")
+            self._note(
+                f"{name}: {missed} samples were missed, since the sample before took longer than {self.interval_s:g} s"
+            )
 
     def _end(self, name: str, error: Exception) -> None:
         if self._stopping.is_set():
@@ -182,6 +177,7 @@ class Sampler:
                 self._notes.append(text)
 
     def _read_status(self) -> None:
+        assert self._connection is not None  # `start` makes it before this source
         before = time.time()
         with self._connection.cursor() as cursor:
             cursor.execute(self._statement)
@@ -205,16 +201,17 @@ class Sampler:
     def _read_host(self) -> None:
         self._host.add({"t_unix": time.time()} | host.read_host())
 
-    # --- the end -----------------------------------------------------------------------------------------------------------------
+    # --- the end ----------------------------------------------------------------------------------
 
     def _collect(self) -> Samples:
-        import polars as pl
 
         columns = ["t_unix", "device", *host.FIELDS]
         disks = []
         for name, store in self._disks.items():
             frame = store.frame()
-            missing = [pl.lit(None, dtype=pl.Float64).alias(column) for column in host.FIELDS if column not in frame.columns]
+            missing = [
+                pl.lit(None, dtype=pl.Float64).alias(column) for column in host.FIELDS if column not in frame.columns
+            ]
             disks.append(frame.with_columns(pl.lit(name).alias("device"), *missing).select(columns))
         empty = pl.DataFrame(schema={name: pl.String if name == "device" else pl.Float64 for name in columns})
         disk = pl.concat(disks).sort("t_unix", "device") if disks else empty
@@ -222,13 +219,14 @@ class Sampler:
 
 
 def _statement(variables: Collection[str] | None) -> str:
-    """Some sixty variables cost the server a third of what all five hundred do, and this process a tenth (MariaDB 10.11)."""
+    """Some sixty variables cost the server a third of what all five hundred do, and this process a
+    tenth (MariaDB 10.11)."""
     if variables is None:
         return STATEMENT
     names = sorted({name.lower() for name in variables})
     for name in names:
         if not VARIABLE.match(name):
-            raise InputError(f"variable {name[:60]!r}", "is no name of a status variable", "SHOW GLOBAL STATUS")
+            raise InputError(f"variable {name[:60]!r}", "is not the name of a status variable", "SHOW GLOBAL STATUS")
     return f"{STATEMENT} WHERE Variable_name IN ({', '.join(repr(name) for name in names)})" if names else STATEMENT
 
 
@@ -247,17 +245,3 @@ def _number(text: object) -> float | None:
 def _plain(error: Exception) -> str:
     text = str(error.args[1] if len(error.args) > 1 else error) or type(error).__name__
     return "".join(character if character.isprintable() else "?" for character in text[:200])
-
-
-def write_status_csv(samples: Samples, path) -> None:
-    """The samples of the server as RUN.toml's files.status takes them: a column per variable, and `time`. Raises CouldNotRun."""
-    from headrace.observe.live.tables import write_csv
-
-    write_csv(samples.status.rename({"t_unix": "time"}), path)
-
-
-def write_disk_csv(samples: Samples, path) -> None:
-    """The counters of the disks as RUN.toml's files.disk takes them: `time`, `device`, counters. Raises CouldNotRun."""
-    from headrace.observe.live.tables import write_csv
-
-    write_csv(samples.disk.rename({"t_unix": "time"}), path)

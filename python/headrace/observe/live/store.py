@@ -1,23 +1,30 @@
-"""Samples that grow: columns of floats in memory, parts on disk when they are long."""
+"""Samples that grow: columns of floats in memory, parts on disk when they are long; and samples as
+CSV files.
+"""
 
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import tempfile
 from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import polars as pl
+import polars as pl
+
+from headrace.errors import CouldNotRun
 
 # 600 columns for half an hour of seconds: 9 MB.
 PART_ROWS = 1_800
 
 
-class Store:
-    """One series of samples. A column that appears later, or fails to, is null where it was not there. Not for several threads."""
+class SampleStore:
+    """One series of samples.
+
+    A column that appears later, or fails to, is null where it was not there. Not for several
+    threads.
+    """
 
     def __init__(self, name: str, folder: Spill) -> None:
         self.name, self._folder = name, folder
@@ -48,14 +55,11 @@ class Store:
         self._columns, self._rows = {}, 0
 
     def _frame(self) -> pl.DataFrame:
-        import polars as pl
 
         return pl.DataFrame({name: pl.Series(name, column, dtype=pl.Float64) for name, column in self._columns.items()})
 
     def frame(self) -> pl.DataFrame:
         """All samples in order; NaN became null."""
-        import polars as pl
-
         parts = [pl.read_parquet(path) for path in self._parts] + ([self._frame()] if self._rows else [])
         if not parts:
             return pl.DataFrame(schema={"t_unix": pl.Float64})
@@ -79,3 +83,26 @@ class Spill:
         if self._path is not None:
             shutil.rmtree(self._path, ignore_errors=True)
             self._path = None
+
+
+def write_csv(frame: pl.DataFrame, path: str | os.PathLike) -> None:
+    """Whole numbers without a point, others with six decimals (microseconds in `time`); null is
+    empty. Raises CouldNotRun."""
+    path = Path(path)
+    whole = [
+        name
+        for name, kind in frame.schema.items()
+        if kind == pl.Float64
+        and name != "time"
+        and frame[name].drop_nulls().is_between(-(2.0**63), 2.0**63 - 1024).all()
+        and (frame[name].drop_nulls() == frame[name].drop_nulls().floor()).all()
+    ]
+    frame = frame.with_columns(pl.col(whole).cast(pl.Int64))
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        frame.write_csv(temporary, float_precision=6, float_scientific=False)
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        hint = "Choose another folder."
+        raise CouldNotRun(str(path), f"cannot be written: {error.strerror or error}", "", hint) from None

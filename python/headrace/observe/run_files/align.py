@@ -1,96 +1,105 @@
 """One time axis: which second of the disk's file is which second of the benchmark's.
 
-By clock where both files have one. Else both are taken to begin together, and are moved against each other by up to a minute
-only when the correlation of their ups and downs says so clearly.
+By clock where both files have one. Else both are taken to begin together, and are moved against
+each other by up to a minute only when the correlation of their ups and downs says so clearly.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import polars as pl
 
 from headrace.errors import InputError
-from headrace.observe.formats.reading import Recording
-from headrace.observe.run_files.reading import DOC, Finding
+from headrace.observe.recording import Recording
+from headrace.observe.series import DOC, RunFinding, TimeSeries
 
-MAX_LAG_S = 60.0
-WINDOW_ROWS = 61  # what is slower than a minute is the run's course, the same in all files at any lag
-FEWEST_ROWS = 120
-LEAST_CORRELATION = 0.3
-# The largest of 121 correlations of n unrelated pairs stays below about 3.3 / sqrt(n) in 19 of 20 cases; 4 leaves room.
+MAX_LAG_S = 60.0  # starting two tools by hand takes less; a guess
+# what is slower than a minute is the run's course, the same in all files at any lag
+WINDOW_ROWS = 61
+FEWEST_ROWS = 120  # fewer tell no correlation; a guess
+LEAST_CORRELATION = 0.3  # a guess
+# The largest of 121 correlations of n unrelated pairs stays below about 3.3 / sqrt(n) in 19 of 20
+# cases; 4 leaves room.
 CLEAR = 4.0
-LEAST_GAIN = 0.1
-# A file without times whose length fits the run this closely is taken to have the benchmark's interval.
+LEAST_GAIN = 0.1  # a guess
+# A file without times whose length fits the run this closely is taken to have the benchmark's
+# interval.
 SAME_LENGTH_SHARE = 0.05
 # A row is kept when at least half of it was measured.
 LEAST_COVERAGE = 0.5
 
 
-@dataclass
-class Steps:
-    """Means over steps: `start_s` and `duration_s` relative to the file's own beginning, which was at `begin_s` (epoch; None: no clock).
+def even_interval(
+    recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]
+) -> float:
+    """The interval of a file that does not say it, when its length fits the run.
 
-    `begin_local_s`: the same as printed, without its zone.
+    Raises InputError.
     """
-
-    start_s: list[float]
-    duration_s: list[float]
-    columns: dict[str, list[float | None]]
-    begin_s: float | None = None
-    begin_local_s: float | None = None
-
-    @property
-    def span_s(self) -> float:
-        """From the file's beginning to the end of its last step."""
-        return self.start_s[-1] + self.duration_s[-1]
-
-
-def even_interval(recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[Finding]) -> float:
-    """The interval of a file that does not say it, when its length fits the run. Raises InputError."""
     if abs(count * row_s - span_s) > max(SAME_LENGTH_SHARE * span_s, 2 * row_s):
-        raise recording.bad("", f"{count} reports without times", f"do not fill the {span_s:,.0f} s of the run at {row_s:g} s each",
-                            f"Say how far apart they are (files.{key}_interval_s), or record with times.", DOC)  # fmt: skip
+        rule = f"do not fill the {span_s:,.0f} s of the run at {row_s:g} s each"
+        hint = f"Say how far apart they are (files.{key}_interval_s), or record with times."
+        raise recording.bad("", f"{count} reports without times", rule, hint, DOC)
     findings.append(
-        Finding("alignment", f"{recording.name} has no times: its {count} reports were taken to be {row_s:g} s apart, as the benchmark's.")
+        RunFinding(
+            "alignment",
+            f"{recording.name} has no times: its {count} reports were "
+            f"taken to be {row_s:g} s apart, as the benchmark's.",
+        )
     )
     return row_s
 
 
-def offset_of(name: str, steps: Steps, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[Finding]) -> float:
-    """Seconds to add to the steps' times to get the run's. `reference`: the column whose ups and downs are compared with tps.
+def offset_of(
+    series: TimeSeries, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
+) -> float:
+    """Seconds to add to the times of a series to get the run's.
+
+    `reference`: the column whose ups and downs are compared with tps.
 
     Raises InputError when both have clocks that do not meet.
     """
-    if clock_at_zero_s is not None and steps.begin_s is not None:
-        return _by_clock(name, steps, rows, clock_at_zero_s, findings)
-    lag_s, best, plain = _best_lag(steps, reference, rows)
+    if clock_at_zero_s is not None and series.begin_s is not None:
+        return _by_clock(series, rows, clock_at_zero_s, findings)
+    lag_s, best, plain = _best_lag(series, reference, rows)
     why = "no clock in both files"
     if lag_s:
-        text = f"{name}: {why}; moved by {lag_s:+g} s, where its correlation with tps is {best:.2f} ({plain:.2f} if both began together)."
+        text = (
+            f"{series.name}: {why}; moved by {lag_s:+g} s, where its correlation "
+            f"with tps is {best:.2f} ({plain:.2f} if both began together)."
+        )
     else:
-        text = f"{name}: {why}; taken to begin together with the benchmark."
-    findings.append(Finding("alignment", text))
+        text = f"{series.name}: {why}; taken to begin together with the benchmark."
+    findings.append(RunFinding("alignment", text))
     return lag_s
 
 
-def _by_clock(name: str, steps: Steps, rows: pl.DataFrame, clock_at_zero_s: float, findings: list[Finding]) -> float:
+def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, findings: list[RunFinding]) -> float:
     end_s = rows["t_s"][-1] + rows["duration_s"][-1]
-    for begin, words in ((steps.begin_s, "by the clock"), (steps.begin_local_s, "by the clock as printed, without its zone")):
+    for begin, words in (
+        (series.begin_s, "by the clock"),
+        (series.begin_local_s, "by the clock as printed, without its zone"),
+    ):
         if begin is None:
             continue
         offset = begin - clock_at_zero_s
-        both = min(end_s, offset + steps.span_s) - max(0.0, offset)
-        if both >= 0.5 * min(end_s, steps.span_s):
-            findings.append(Finding("alignment", f"{name}: {words}; it begins at {round(offset):+,} s of the run."))
+        both = min(end_s, offset + series.span_s) - max(0.0, offset)
+        if both >= 0.5 * min(end_s, series.span_s):
+            findings.append(
+                RunFinding("alignment", f"{series.name}: {words}; it begins at {round(offset):+,} s of the run.")
+            )
             return offset
-    apart = steps.begin_s - clock_at_zero_s
-    hint = "Are they of the same run? Clocks that differ by whole hours: give files.clock_start in the zone of the other file."
-    raise InputError(f"{name} begins {apart:+,.0f} s from the benchmark's start", "files of one run lie in the same time", DOC, hint)
+    apart = (series.begin_s or 0.0) - clock_at_zero_s
+    hint = (
+        "Are they of the same run? Clocks that differ by whole hours: "
+        "give files.clock_start in the zone of the other file."
+    )
+    rule = "files of one run lie in the same time"
+    raise InputError(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, DOC, hint)
 
 
-def _best_lag(steps: Steps, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
+def _best_lag(series: TimeSeries, reference: str, rows: pl.DataFrame) -> tuple[float, float, float]:
     """(lag in s or 0, correlation there, correlation at 0)."""
     interval = rows["duration_s"][0]
     most = int(MAX_LAG_S // interval)
@@ -99,7 +108,7 @@ def _best_lag(steps: Steps, reference: str, rows: pl.DataFrame) -> tuple[float, 
     # Both on one even grid, with a margin of the largest lag on each side of the disk's file.
     first = rows["t_s"][0]
     starts = [first + interval * (k - most) for k in range(round((rows["t_s"][-1] - first) / interval) + 1 + 2 * most)]
-    disk = pl.Series("disk", onto(steps, 0.0, starts, [interval] * len(starts))[reference], dtype=pl.Float64)
+    disk = pl.Series("disk", onto(series, 0.0, starts, [interval] * len(starts))[reference], dtype=pl.Float64)
     grid = pl.DataFrame({"t_s": starts, "disk": disk}).with_row_index("row")
     slot = ((rows["t_s"] - first) / interval).round().cast(pl.Int64) + most
     tps = pl.DataFrame({"row": slot.cast(pl.UInt32), "tps": rows["tps"]}).unique("row", keep="first")
@@ -122,24 +131,27 @@ def _ups_and_downs(column: str) -> pl.Expr:
     return pl.col(column) - pl.col(column).rolling_median(WINDOW_ROWS, center=True, min_samples=WINDOW_ROWS // 4)
 
 
-def onto(steps: Steps, offset_s: float, starts: list[float], durations: list[float]) -> dict[str, list[float | None]]:
-    """Means of the steps over other intervals, weighted by time; None where less than half of one was measured.
+def onto(
+    series: TimeSeries, offset_s: float, starts: list[float], durations: list[float]
+) -> dict[str, list[float | None]]:
+    """Means of the series over other intervals, weighted by time; None where less than half of one
+    was measured.
 
     Both are in order; intervals do not overlap.
     """
-    found: dict[str, list[float | None]] = {column: [] for column in steps.columns}
-    count, at = len(steps.start_s), 0
+    found: dict[str, list[float | None]] = {column: [] for column in series.columns}
+    count, at = len(series.start_s), 0
     for start, duration in zip(starts, durations, strict=True):
         end = start + duration
-        while at < count and steps.start_s[at] + steps.duration_s[at] + offset_s <= start:
+        while at < count and series.start_s[at] + series.duration_s[at] + offset_s <= start:
             at += 1
-        sums, covered, k = dict.fromkeys(steps.columns, 0.0), dict.fromkeys(steps.columns, 0.0), at
-        while k < count and steps.start_s[k] + offset_s < end:
-            begin = steps.start_s[k] + offset_s
-            part = min(end, begin + steps.duration_s[k]) - max(start, begin)
-            for column, values in steps.columns.items():
-                if values[k] is not None:
-                    sums[column] += values[k] * part
+        sums, covered, k = dict.fromkeys(series.columns, 0.0), dict.fromkeys(series.columns, 0.0), at
+        while k < count and series.start_s[k] + offset_s < end:
+            begin = series.start_s[k] + offset_s
+            part = min(end, begin + series.duration_s[k]) - max(start, begin)
+            for column, values in series.columns.items():
+                if (value := values[k]) is not None:
+                    sums[column] += value * part
                     covered[column] += part
             k += 1
         for column, values in found.items():

@@ -1,39 +1,40 @@
-"""Headrace's own samples of /proc/diskstats: a CSV with `time`, `device` and cumulative counters, as `headrace workload capture` writes.
+"""Headrace's own samples of /proc/diskstats: a CSV with `time`, `device` and cumulative counters,
+as `headrace workload capture` writes.
 
-Linux counts a flush among the writes too on a device with a volatile cache (a loop device, a local disk; EBS has none), as the request that asked for it
-(block/blk-flush.c); no volume counts it as an I/O. And what was merged in the queue of a loop device is handed on in the parts it came in. So requests of a
-volume are writes less flushes, on a loop device with merged ones added: beside a lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS).
+Linux counts a flush among the writes too on a device with a volatile cache (a loop device, a local
+disk; EBS has none), as the request that asked for it (block/blk-flush.c); no volume counts it as an
+I/O. And what was merged in the queue of a loop device is handed on in the parts it came in. So
+requests of a volume are writes less flushes, on a loop device with merged ones added: compared with
+a lab's own count to 1 % (Linux 6.18, MariaDB on xfs, minutes at 300 to 3,000 IOPS).
 """
 
 from __future__ import annotations
 
-import csv
+from itertools import pairwise
 from pathlib import Path
 
+from headrace.base.units import MIB
 from headrace.errors import InputError
-from headrace.observe.formats.clock import parse_iso
-from headrace.observe.formats.reading import Recording, clip
-from headrace.observe.formats.series import MAX_MISSING_SHARE
-from headrace.observe.run_files.align import Steps
-from headrace.observe.run_files.disk import Disk
-from headrace.observe.run_files.reading import DOC, Finding, open_text
+from headrace.observe.clock import parse_iso
+from headrace.observe.formats.devices import MAX_MISSING_SHARE
+from headrace.observe.recording import Recording, clip
+from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, open_text, wide_intervals
 
 NEEDED = ("reads", "read_bytes", "writes", "write_bytes")
 # Counters that tell what of these reached the volume as a request.
 ABOUT = ("reads_merged", "writes_merged", "flushes")
-MIB = 1024.0 * 1024.0
-MAX_SAMPLES = 3_000_000
+MAX_SAMPLES = 3_000_000  # a month of seconds; ours
 # A device has the samples of the others at the same moment, but for what a thread is late.
 SAME_MOMENT_S = 0.05
 
 
-def read_counters(path: Path, device: str | None, findings: list[Finding]) -> Disk:
-    """The devices of the file together (`device`: those named, joined by +), as rates between samples. Raises InputError."""
+def read_counters(path: Path, device: str | None, findings: list[RunFinding]) -> TimeSeries:
+    """The devices of the file together (`device`: those named, joined by +), as rates between
+    samples. Raises InputError."""
     recording = open_text(path)
     by_device = _samples(recording, findings)
     names = _chosen(recording, by_device, device)
-    steps, gaps = _together(recording, {name: by_device[name] for name in names})
-    return Disk(steps, "+".join(names), recording.sha256, recording.name, gaps)
+    return _together(recording, {name: by_device[name] for name in names})
 
 
 def hands_on_parts(device: str) -> bool:
@@ -41,32 +42,17 @@ def hands_on_parts(device: str) -> bool:
     return device.startswith("loop")
 
 
-def _samples(recording: Recording, findings: list[Finding]) -> dict[str, list[tuple[float, ...]]]:
+def _samples(recording: Recording, findings: list[RunFinding]) -> dict[str, list[tuple[float, ...]]]:
     """By device: (epoch, the counters of NEEDED and ABOUT), in order of time."""
     found: dict[str, list[tuple[float, ...]]] = {}
-    reader = csv.reader(recording.text.split("\n"))
-    lines = len(recording.text.rstrip().split("\n"))
     header: list[str] = []
-    try:
-        for cells in reader:
-            number = reader.line_num
-            if not any(cell.strip() for cell in cells):
-                continue
-            if not header:
-                header = _header(recording, number, cells)
-                continue
-            if len(cells) != len(header):
-                if number >= lines and len(cells) < len(header):
-                    findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
-                    break
-                raise recording.bad(
-                    number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is damaged: take it out.", DOC
-                )
-            if number > MAX_SAMPLES:
-                raise recording.bad(number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC)
-            _add(recording, number, dict(zip(header, cells, strict=True)), found)
-    except csv.Error as error:
-        raise recording.bad(reader.line_num, str(error), "is not CSV", "The file is damaged: copy it again.", "RFC 4180") from None
+    for number, cells in csv_rows(recording, findings):
+        if not header:
+            header = _header(recording, number, cells)
+            continue
+        if number > MAX_SAMPLES:
+            raise recording.bad(number, f"more than {MAX_SAMPLES:,} samples", "is too many", "Cut the file.", DOC)
+        _add(recording, number, dict(zip(header, cells, strict=True)), found)
     return found
 
 
@@ -75,14 +61,16 @@ def _header(recording: Recording, number: int, cells: list[str]) -> list[str]:
     missing = [name for name in ("time", "device", *NEEDED) if name not in header]
     if missing or len(set(header)) != len(header):
         what = f"no column {missing[0]}" if missing else "a column is there twice"
-        raise recording.bad(number, what, f"files.disk has the columns time, device, {', '.join(NEEDED)}", "`headrace workload capture` writes such a file; iostat's goes under files.iostat.", DOC)  # fmt: skip
+        hint = "`headrace workload capture` writes such a file; iostat's goes under files.iostat."
+        raise recording.bad(number, what, f"files.disk has the columns time, device, {', '.join(NEEDED)}", hint, DOC)
     return header
 
 
 def _add(recording: Recording, number: int, row: dict[str, str], found: dict[str, list[tuple[float, ...]]]) -> None:
     stamp = parse_iso(row["time"])
     if stamp is None:
-        raise recording.bad(number, f"time = {clip(row['time'], 40)}", "must be ISO 8601 or seconds since 1970", "", DOC)
+        rule = "must be ISO 8601 or seconds since 1970"
+        raise recording.bad(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
     device = row["device"].strip()
     if not device or not device.isprintable() or len(device) > 100:
         raise recording.bad(number, f"device = {clip(device, 40)}", "must be the name of a device", "", DOC)
@@ -90,27 +78,29 @@ def _add(recording: Recording, number: int, row: dict[str, str], found: dict[str
     values += [recording.number(number, name, row[name]) if row.get(name, "").strip() else 0.0 for name in ABOUT]
     samples = found.setdefault(device, [])
     if samples and stamp.epoch_s <= samples[-1][0]:
-        raise recording.bad(number, f"{samples[-1][0] - stamp.epoch_s:g} s back in time", "samples of a device follow each other", "The clock was set: cut the file there.", DOC)  # fmt: skip
+        rule = "samples of a device follow each other"
+        hint = "The clock was set: cut the file there."
+        raise recording.bad(number, f"{samples[-1][0] - stamp.epoch_s:g} s back in time", rule, hint, DOC)
     samples.append((stamp.epoch_s, *values))
 
 
 def _chosen(recording: Recording, by_device: dict, device: str | None) -> list[str]:
     if not by_device:
-        raise recording.bad("", "no sample", "is in the file", "Was the recording stopped before its first sample?", DOC)
+        hint = "Was the recording stopped before its first sample?"
+        raise recording.bad("", "no sample", "is in the file", hint, DOC)
     if device is None:
         return list(by_device)
     names = [name.strip().removeprefix("/dev/") for name in device.split("+")]
     for name in names:
         if name not in by_device:
-            raise recording.bad(
-                "", f"files.device = {clip(device, 60)}", "is not in the file", f"There are: {', '.join(list(by_device)[:20])}.", DOC
-            )
+            hint = f"There are: {', '.join(list(by_device)[:20])}."
+            raise recording.bad("", f"files.device = {clip(device, 60)}", "is not in the file", hint, DOC)
     if len(set(names)) != len(names):
         raise recording.bad("", f"files.device = {clip(device, 60)}", "names a device twice", "Name each once.", DOC)
     return names
 
 
-def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> tuple[Steps, list[Finding]]:
+def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]]) -> TimeSeries:
     """Sums of the devices between moments at which all were sampled."""
     names = list(by_device)
     if len({len(samples) for samples in by_device.values()}) > 1 or any(
@@ -119,12 +109,15 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
         for row, first in zip(samples, by_device[names[0]], strict=True)
     ):
         counts = ", ".join(f"{name} {len(samples)}" for name, samples in by_device.items())
-        raise recording.bad("", f"samples of {counts}", "of an array all devices are sampled together", "Name the devices of this run in files.device.", DOC)  # fmt: skip
+        hint = "Name the devices of this run in files.device."
+        raise recording.bad("", f"samples of {counts}", "of an array all devices are sampled together", hint, DOC)
     if len(by_device[names[0]]) < 2:
         raise recording.bad("", "one sample", "rates need two", "Record longer.", DOC)
     times = [row[0] for row in by_device[names[0]]]
-    starts, durations = [at - times[0] for at in times[:-1]], [b - a for a, b in zip(times, times[1:], strict=False)]
-    rates: dict[str, list[float | None]] = {name: [] for name in ("read_iops", "read_mib_s", "write_iops", "write_mib_s")}
+    starts, durations = [at - times[0] for at in times[:-1]], [b - a for a, b in pairwise(times)]
+    rates: dict[str, list[float | None]] = {
+        name: [] for name in ("read_iops", "read_mib_s", "write_iops", "write_mib_s")
+    }
     restarts = set()
     for index, duration in enumerate(durations):
         changes = [_requests(name, by_device[name][index], by_device[name][index + 1]) for name in names]
@@ -134,11 +127,15 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
             rates, (1.0, MIB, 1.0, MIB), zip(*(change or (0.0,) * 4 for change in changes), strict=True), strict=True
         ):
             rates[name].append(None if None in changes else sum(parts) / scale / duration)
-    return Steps(starts, durations, rates, times[0], times[0]), _gaps(recording, starts, durations, restarts)
+    gaps = _gaps(recording, starts, durations, restarts)
+    return TimeSeries(recording.name, recording.sha256, starts, durations, rates, times[0], times[0], gaps)
 
 
-def _requests(device: str, before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, float, float, float] | None:
-    """Reads, bytes, writes, bytes between two samples as the volume had them; None where a counter started over."""
+def _requests(
+    device: str, before: tuple[float, ...], after: tuple[float, ...]
+) -> tuple[float, float, float, float] | None:
+    """Reads, bytes, writes, bytes between two samples as the volume had them; None where a counter
+    started over."""
     changes = [b - a for a, b in zip(before[1:], after[1:], strict=True)]
     if any(change < 0 for change in changes):
         return None
@@ -151,19 +148,25 @@ def _requests(device: str, before: tuple[float, ...], after: tuple[float, ...]) 
     )
 
 
-def _gaps(recording: Recording, starts: list[float], durations: list[float], restarts: set[int]) -> list[Finding]:
+def _gaps(recording: Recording, starts: list[float], durations: list[float], restarts: set[int]) -> list[RunFinding]:
     findings = []
     usual = sorted(durations)[len(durations) // 2]
-    wide = [index for index, duration in enumerate(durations) if duration > 1.5 * usual + SAME_MOMENT_S]
+    wide = wide_intervals(durations, usual, SAME_MOMENT_S)
     missing = sum(durations[index] - usual for index in wide)
     total = starts[-1] + durations[-1]
     if missing > MAX_MISSING_SHARE * total:
-        raise InputError(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", f"at most {MAX_MISSING_SHARE:.0%} may be missing", DOC,
-                         "The recording was stopped: cut the file there.")  # fmt: skip
+        rule = f"at most {MAX_MISSING_SHARE:.0%} may be missing"
+        hint = "The recording was stopped: cut the file there."
+        raise InputError(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", rule, DOC, hint)
     if wide:
-        text = f"{recording.name}: {len(wide)} gaps between samples, {missing:,.0f} s in all; figures there are means over the gap."
-        findings.append(Finding("gap", text, starts[wide[0]]))
+        text = (
+            f"{recording.name}: {len(wide)} gaps between samples, "
+            f"{missing:,.0f} s in all; figures there are means over the gap."
+        )
+        findings.append(RunFinding("gap", text, starts[wide[0]]))
     if restarts:
-        text = f"{recording.name}: a counter starts over {len(restarts)} times: the device was attached again. Null there."
-        findings.append(Finding("restart", text, starts[min(restarts)]))
+        text = (
+            f"{recording.name}: a counter starts over {len(restarts)} times: the device was attached again. Null there."
+        )
+        findings.append(RunFinding("restart", text, starts[min(restarts)]))
     return findings

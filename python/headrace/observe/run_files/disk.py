@@ -1,90 +1,144 @@
-"""What the disks did beside the benchmark: iostat (I/Os and bytes of a device) or vmstat (bytes of the whole host).
+"""What the disks and processors did during the benchmark: reports of iostat or vmstat.
 
-The files are read by the importers; here they only become steps on a time axis of seconds since the first report began.
+iostat has the I/Os and bytes of a device, vmstat the bytes of the whole host. The importers read
+the files. Both print how busy the processors were: vmstat us, sy, id, wa, st (and gu) in percent of
+all virtual CPUs, iostat %user, %nice, %system, %iowait, %steal and %idle. At work is what is
+neither idle, waiting for I/O nor taken by other guests.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.file_kinds import detect
-from headrace.observe.formats import iostat, series, vmstat
-from headrace.observe.formats.clock import EPOCH
-from headrace.observe.formats.reading import Recording
-from headrace.observe.formats.series import MAX_MISSING_SHARE
-from headrace.observe.run_files.align import Steps, even_interval
-from headrace.observe.run_files.processors import busy_shares
-from headrace.observe.run_files.reading import DOC, Finding, open_text
+from headrace.observe.formats import iostat, vmstat
+from headrace.observe.formats.devices import MAX_MISSING_SHARE, Readings, device_series
+from headrace.observe.recording import Recording
+from headrace.observe.run_files.align import even_interval
+from headrace.observe.series import DOC, RunFinding, TimeSeries, open_text
 
-
-@dataclass
-class Disk:
-    """`steps` with the columns measured; `sha256` of the file; `gaps` placed in the file's own time."""
-
-    steps: Steps
-    device: str
-    sha256: str
-    name: str
-    gaps: list[Finding]
+VMSTAT_WORK = ("us", "sy", "gu")
+IOSTAT_WORK = ("%user", "%nice", "%system")
 
 
 def read_disk(
-    key: str, path: Path, device: str | None, interval_s: float | None, span_s: float, row_s: float, findings: list[Finding]
-) -> Disk:
-    """One file. `key`: iostat or vmstat; `span_s`, `row_s`: of the benchmark's rows, for files without times. Raises InputError."""
+    key: str,
+    path: Path,
+    device: str | None,
+    interval_s: float | None,
+    span_s: float,
+    row_s: float,
+    findings: list[RunFinding],
+) -> TimeSeries:
+    """One file as `read_mib_s`, `write_mib_s`, of iostat `read_iops`, `write_iops`, and
+    `busy_share` where known.
+
+    `key`: iostat or vmstat; `span_s`, `row_s`: of the benchmark's rows, for files without times.
+    Raises InputError.
+    """
     recording = open_text(path)
     kind, looks_like = detect(recording.text)
     if kind != key:
         what = f"looks like {looks_like}" if looks_like else "is of no tool known here"
-        raise recording.bad(
-            "", what, f"files.{key} names a file of {key}", f"Record with {'iostat -xt 1' if key == 'iostat' else 'vmstat -t 1'}.", DOC
-        )
+        hint = f"Record with {'iostat -xt 1' if key == 'iostat' else 'vmstat -t 1'}."
+        raise recording.bad("", what, f"files.{key} names a file of {key}", hint, DOC)
     readings = (iostat if key == "iostat" else vmstat).parse(recording)
     if device is not None and not all(member.strip() for member in device.split("+")):
-        raise recording.bad("", f"files.device = {device!r}", "a name is missing beside a +", "Write nvme1n1+nvme2n1.", DOC)
-    device, samples = series._choose(recording, readings, device)
+        hint = "Write nvme1n1+nvme2n1."
+        raise recording.bad("", f"files.device = {device!r}", "a name is missing next to a +", hint, DOC)
     if interval_s is None and any(report.stamp is None for report in readings.reports):
         interval_s = even_interval(recording, key, len(readings.reports), span_s, row_s, findings)
-    interval_s = series._interval(recording, readings, interval_s)
-    slots = series._slots(recording, readings, interval_s)
-    gaps: list[Finding] = []
-    _say_gaps(recording, readings, slots, interval_s, gaps)
-    columns = {
-        "read_mib_s": [sample.read_kib_s / 1024 for sample in samples],
-        "write_mib_s": [sample.write_kib_s / 1024 for sample in samples],
+    _, interval_s, series = device_series(recording, readings, device, interval_s)
+    _say_gaps(recording, readings, series, interval_s)
+    told = series.columns
+    series.columns = {
+        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]]
+        for way in ("read", "write")
     }
     if key == "iostat":
-        columns = {
-            "read_iops": [sample.reads_per_s for sample in samples],
-            "write_iops": [sample.writes_per_s for sample in samples],
-        } | columns
-    shares = busy_shares(recording, key, len(samples))
+        series.columns = {"read_iops": told["reads_per_s"], "write_iops": told["writes_per_s"]} | series.columns
+    shares = busy_shares(recording, key, len(series.start_s))
     if shares is not None:
-        columns["busy_share"] = shares
-    findings += [Finding("disk", f"{recording.name}: {note}") for note in recording.notes if not note.startswith("vmstat counts KiB")]
+        series.columns["busy_share"] = list(shares)
+    findings += [
+        RunFinding("disk", f"{recording.name}: {note}")
+        for note in recording.notes
+        if not note.startswith("vmstat counts KiB")
+    ]
     if key == "vmstat":
         text = "vmstat counts KiB of all disks of the host, and no I/Os: read_iops and write_iops are null."
-        findings.append(Finding("disk", f"{recording.name}: {text}"))
-    first = readings.reports[0].stamp
-    starts = [slot * interval_s for slot in slots]
-    begin = None if first is None else first.epoch_s - interval_s
-    local = None if first is None else (first.local - EPOCH).total_seconds() - interval_s
-    return Disk(Steps(starts, [interval_s] * len(starts), columns, begin, local), device, recording.sha256, recording.name, gaps)
+        findings.append(RunFinding("disk", f"{recording.name}: {text}"))
+    return series
 
 
-def _say_gaps(recording: Recording, readings, slots: list[int], interval_s: float, findings: list[Finding]) -> None:
-    total = slots[-1] + 1
-    missing = total - len(slots)
+def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, interval_s: float) -> None:
+    total = round(series.span_s / interval_s)
+    missing = total - len(series.start_s)
     if not missing:
         return
-    longest = max(range(1, len(slots)), key=lambda i: slots[i] - slots[i - 1])
-    width_s = (slots[longest] - slots[longest - 1] - 1) * interval_s
+    longest, width_s = series.longest_gap()
     if missing > MAX_MISSING_SHARE * total:
-        raise recording.bad(readings.reports[longest].where, f"the time jumps forward by {width_s + interval_s:,.0f} s",
-                            f"{missing / total:.0%} of the recording is missing, at most {MAX_MISSING_SHARE:.0%} may be",
-                            "The clock was set, or the recording was stopped: cut the file there.", DOC)  # fmt: skip
+        value = f"the time jumps forward by {width_s + interval_s:,.0f} s"
+        rule = f"{missing / total:.0%} of the recording is missing, at most {MAX_MISSING_SHARE:.0%} may be"
+        hint = "The clock was set, or the recording was stopped: cut the file there."
+        raise recording.bad(readings.reports[longest].where, value, rule, hint, DOC)
     text = (
-        f"{recording.name}: {missing} of {total} reports are missing ({missing / total:.1%}), the longest gap {width_s:,.0f} s: null there."
+        f"{missing} of {total} reports are missing ({missing / total:.1%}), "
+        f"the longest gap {width_s:,.0f} s: null there."
     )
-    findings.append(Finding("gap", text, (slots[longest - 1] + 1) * interval_s))
+    series.gaps.append(RunFinding("gap", f"{recording.name}: {text}", series.start_s[longest] - width_s))
+
+
+# --- processors -----------------------------------------------------------------------------------
+
+
+def busy_shares(recording: Recording, tool: str, reports: int) -> list[float] | None:
+    """Share of all processors at work in each of the `reports` that the reader of disks keeps; None
+    where the file does not say so for every one of them.
+
+    Readers leave out the first report, the mean since boot; `iostat -y` has none.
+    """
+    shares = _of_vmstat(recording.text) if tool == "vmstat" else _of_iostat(recording.text)
+    if len(shares) == reports + 1:
+        shares = shares[1:]
+    if len(shares) != reports or any(not 0.0 <= share <= 1.0 for share in shares):
+        return None
+    return shares
+
+
+def _of_vmstat(text: str) -> list[float]:
+    columns: list[str] = []
+    shares = []
+    for line in text.splitlines():
+        words = line.split()
+        if words[:2] == ["r", "b"]:
+            columns = words
+        elif columns and words and words[0].isdigit():
+            shares.append(_sum(words, columns, VMSTAT_WORK))
+    return shares
+
+
+def _of_iostat(text: str) -> list[float]:
+    columns: list[str] = []
+    shares = []
+    for line in text.splitlines():
+        words = line.split()
+        if words[:1] == ["avg-cpu:"]:
+            columns = words[1:]
+        elif columns and words:
+            shares.append(_sum(words, columns, IOSTAT_WORK))
+            columns = []
+    return shares
+
+
+def _sum(words: list[str], columns: list[str], wanted: tuple[str, ...]) -> float:
+    """Of percentages, as a share; rounded ones may add up to a little more than all.
+
+    Not a number where the line has not what the header names.
+    """
+    try:
+        figures = dict(zip(columns, words, strict=False))
+        percent = sum(float(figures[name].replace(",", ".")) for name in wanted if name in figures)
+    except ValueError:
+        return float("nan")
+    return min(percent / 100.0, 1.0) if any(name in figures for name in wanted) and percent <= 102.0 else float("nan")

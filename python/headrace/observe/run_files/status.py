@@ -1,59 +1,94 @@
-"""Samples of SHOW GLOBAL STATUS as rates and levels.
+"""StatusSamples of SHOW GLOBAL STATUS as rates and levels.
 
-Read are the tables of `mysqladmin extended-status -i1` (with `-r`, too: differences are added up again), tab-separated batches
-(`mysql -B -e 'SHOW GLOBAL STATUS'` in a loop, with or without a line of time before each), and CSV with a column per variable.
+Read are the tables of `mysqladmin extended-status -i1` (with `-r`, too: differences are added up
+again), tab-separated batches (`mysql -B -e 'SHOW GLOBAL STATUS'` in a loop, with or without a line
+of time before each), and CSV with a column per variable.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import statistics
 from array import array
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import polars as pl
 
 from headrace.base.file_kinds import guess
 from headrace.errors import InputError
-from headrace.observe.formats.clock import Stamp, parse_iso
-from headrace.observe.formats.reading import Recording, clip
-from headrace.observe.run_files.align import Steps, even_interval
-from headrace.observe.run_files.reading import DOC, Finding
+from headrace.observe.clock import Stamp, parse_iso
+from headrace.observe.recording import Recording, clip
+from headrace.observe.run_files.align import even_interval
 from headrace.observe.run_files.sysbench import MAX_ROWS
+from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_off, wide_intervals
 
 COMMITS = ("com_commit", "com_xa_commit")
-WRITES = ("com_insert", "com_insert_select", "com_update", "com_update_multi", "com_delete", "com_delete_multi", "com_replace",
-          "com_replace_select", "com_load")  # fmt: skip
+WRITES = (
+    "com_insert",
+    "com_insert_select",
+    "com_update",
+    "com_update_multi",
+    "com_delete",
+    "com_delete_multi",
+    "com_replace",
+    "com_replace_select",
+    "com_load",
+)
 READS = ("com_select",)
 
-# Counters that only grow; a rate is the difference over the time between samples. Bytes where the name says so.
+# Counters that only grow; a rate is the difference over the time between samples. Bytes where the
+# name says so.
 RATES = (
-    "com_commit", "com_xa_commit", *WRITES, *READS, "questions", "innodb_buffer_pool_reads", "innodb_pages_read", "innodb_pages_written", "innodb_pages_created",
-    "innodb_os_log_written", "innodb_dblwr_writes", "innodb_dblwr_pages_written", "rocksdb_flush_write_bytes",
-    "rocksdb_compact_read_bytes", "rocksdb_compact_write_bytes", "rocksdb_wal_bytes",
-)  # fmt: skip
+    "com_commit",
+    "com_xa_commit",
+    *WRITES,
+    *READS,
+    "questions",
+    "innodb_buffer_pool_reads",
+    "innodb_pages_read",
+    "innodb_pages_written",
+    "innodb_pages_created",
+    "innodb_os_log_written",
+    "innodb_dblwr_writes",
+    "innodb_dblwr_pages_written",
+    "rocksdb_flush_write_bytes",
+    "rocksdb_compact_read_bytes",
+    "rocksdb_compact_write_bytes",
+    "rocksdb_wal_bytes",
+)
 # Levels: pages, bytes of redo since the last checkpoint, and clients with a statement under way.
-LEVELS = ("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_dirty", "innodb_buffer_pool_pages_total", "innodb_checkpoint_age",
-          "threads_running")  # fmt: skip
-# Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from 10.5.
-CHECKPOINT_ENDS = (("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"), ("innodb_lsn_current", "innodb_lsn_last_checkpoint"))
+LEVELS = (
+    "innodb_buffer_pool_pages_free",
+    "innodb_buffer_pool_pages_dirty",
+    "innodb_buffer_pool_pages_total",
+    "innodb_checkpoint_age",
+    "threads_running",
+)
+# Who does not count the age of the checkpoint has both of its ends: MySQL from 8.0.30, MariaDB from
+# 10.5.
+CHECKPOINT_ENDS = (
+    ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
+    ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
+)
 HELPERS = ("uptime", "innodb_page_size", *(name for pair in CHECKPOINT_ENDS for name in pair))
 WANTED = (*RATES, *LEVELS, *HELPERS)
 NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,9})?\Z", re.ASCII)
-MOST = 2.0**64
+MOST = 2.0**64  # counters are unsigned 64-bit numbers
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]{1,120}\Z", re.ASCII)
 BORDER = re.compile(r"\+[-+]+\+?\Z")
-WARNING = re.compile(r"(mysql(admin)?|mariadb(-admin)?): \[?(Warning|Note)|Warning: ", re.IGNORECASE)  # of 2>&1
+# of 2>&1
+WARNING = re.compile(r"(mysql(admin)?|mariadb(-admin)?): \[?(Warning|Note)|Warning: ", re.IGNORECASE)
 TABLE_ROW = re.compile(r"\|\s*(\S+)\s*\|\s?(.*?)\s*\|\Z")
-LONGEST_DIFFERENCE_S = 600.0
+LONGEST_DIFFERENCE_S = 600.0  # a guess: samples are taken more often than this
 UPTIME_SLACK_S = 1.5  # Uptime is in whole seconds
 
 
 @dataclass
-class Samples:
-    """The wanted variables, sample by sample (NaN: not there), and where each sample begins in the file."""
+class StatusSamples:
+    """The wanted variables, sample by sample (NaN: not there), and where each sample begins in the
+    file."""
 
     where: list[int] = field(default_factory=list)
     stamps: list[Stamp | None] = field(default_factory=list)
@@ -73,9 +108,12 @@ class Samples:
 
 @dataclass
 class Status:
-    """`steps`: one per interval between samples, columns as in `Run.status`. `page_bytes`, `pages_total`: None when not told."""
+    """`series`: a value per interval between samples, columns as in `Run.status`.
 
-    steps: Steps
+    `page_bytes`, `pages_total`: None when not told.
+    """
+
+    series: TimeSeries
     where: list[int]  # line at which each interval ends
     engines: set[str]
     page_bytes: float
@@ -84,9 +122,18 @@ class Status:
 
 
 def parse(
-    recording: Recording, relative: bool | None, interval_s: float | None, span_s: float | None, row_s: float, findings: list[Finding]
+    recording: Recording,
+    relative: bool | None,
+    interval_s: float | None,
+    span_s: float | None,
+    row_s: float,
+    findings: list[RunFinding],
 ) -> Status:
-    """The samples of a file. `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell times. Raises InputError."""
+    """The samples of a file.
+
+    `span_s`, `row_s`: of the benchmark's rows (None: there are none), for files that do not tell
+    times. Raises InputError.
+    """
     head = recording.text[:200_000]
     first = next((line for line in head.split("\n") if line.strip()), "")
     if first.count(",") and any(cell.strip().strip('"').lower() in RATES + LEVELS for cell in first.split(",")):
@@ -94,39 +141,41 @@ def parse(
     else:
         samples = _read_batches(recording, findings)
     if len(samples.where) < 2:
-        raise recording.bad(
-            "", f"{len(samples.where)} samples", "rates need at least two", "Record with mysqladmin extended-status -i1.", DOC
-        )
+        hint = "Record with mysqladmin extended-status -i1."
+        raise recording.bad("", f"{len(samples.where)} samples", "rates need at least two", hint, DOC)
     if all(all(math.isnan(value) for value in samples.values[name]) for name in RATES + LEVELS):
-        raise recording.bad(
-            "", "none of the counters wanted", f"is in the file: {', '.join(RATES + LEVELS)}", "Record SHOW GLOBAL STATUS whole.", DOC
-        )
+        rule = f"is in the file: {', '.join(RATES + LEVELS)}"
+        hint = "Record SHOW GLOBAL STATUS whole."
+        raise recording.bad("", "none of the counters wanted", rule, hint, DOC)
     if relative is None:
         relative = _looks_relative(samples)
         if relative:
-            findings.append(Finding("status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."))
+            findings.append(
+                RunFinding(
+                    "status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."
+                )
+            )
     levels_known = _add_up(samples) if relative else True
     _cumulative_or_refused(recording, samples)
     starts, durations, begin = _times(recording, samples, relative, interval_s, span_s, row_s, findings)
     _checkpoint_age(samples)
-    steps = _steps(recording, samples, starts, durations, begin, levels_known, findings)
-    return _status(samples, steps, durations, levels_known)
+    series = _series(recording, samples, starts, durations, begin, levels_known, findings)
+    return _status(samples, series, durations, levels_known)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def _number(recording: Recording, where: int, name: str, text: str) -> float:
     text = text.strip()
     if not NUMBER.match(text) or abs(float(text)) > MOST:
-        raise recording.bad(
-            where, f"{name} = {clip(text, 40)}", "must be a number of at most 64 bits", "The line is damaged: take its sample out.", DOC
-        )
+        hint = "The line is damaged: take its sample out."
+        raise recording.bad(where, f"{name} = {clip(text, 40)}", "must be a number of at most 64 bits", hint, DOC)
     return float(text)
 
 
-def _read_batches(recording: Recording, findings: list[Finding]) -> Samples:
-    samples, sample, names, begun, stamp, next_stamp = Samples(), {}, set(), 0, None, None
+def _read_batches(recording: Recording, findings: list[RunFinding]) -> StatusSamples:
+    samples, sample, names, begun, stamp, next_stamp = StatusSamples(), {}, set(), 0, None, None
     lines = recording.lines
     last = max(index for index, line in enumerate(lines) if line.strip()) + 1
     known, sizes = 0, []
@@ -160,7 +209,7 @@ def _read_batches(recording: Recording, findings: list[Finding]) -> Samples:
         _no_status(recording)
     if names:
         if sizes and len(names) < statistics.median(sizes):
-            findings.append(Finding("cut", f"{recording.name}, line {begun}: the last sample is cut off and was left out."))
+            findings.append(cut_off(recording, begun, "sample"))
         else:
             samples.add(recording, begun, stamp, sample)
     return samples
@@ -178,79 +227,75 @@ def _pair(line: str) -> tuple[str, str] | None:
     return (line, "") if "_" in line and NAME.match(line) else None
 
 
-def _stamp(recording: Recording, number: int, line: str, is_last: bool, findings: list[Finding]) -> Stamp | None:
+def _stamp(recording: Recording, number: int, line: str, is_last: bool, findings: list[RunFinding]) -> Stamp | None:
     words = line.split()
     stamp = parse_iso(line) or (parse_iso(words[1]) if words[0] == "TS" and len(words) > 1 else None)
     if stamp is None and is_last:
-        findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
+        findings.append(cut_off(recording, number))
     elif stamp is None:
         tool = guess(recording.text)
         what = f"looks like {tool}" if tool and tool != "SHOW GLOBAL STATUS" else line
-        raise recording.bad(number, what, "is not a line of SHOW GLOBAL STATUS, nor a time in ISO 8601",
-                            "The line is damaged, or the file belongs to another key: take it out.", DOC)  # fmt: skip
+        hint = "The line is damaged, or the file belongs to another key: take it out."
+        raise recording.bad(number, what, "is not a line of SHOW GLOBAL STATUS, nor a time in ISO 8601", hint, DOC)
     return stamp
 
 
 def _no_status(recording: Recording) -> None:
     tool = guess(recording.text)
     what = f"looks like {tool}" if tool and tool != "SHOW GLOBAL STATUS" else "no counter of SHOW GLOBAL STATUS"
-    raise recording.bad("", what, "files.status names samples of SHOW GLOBAL STATUS", "Record with mysqladmin extended-status -i1.", DOC)
+    hint = "Record with mysqladmin extended-status -i1."
+    raise recording.bad("", what, "files.status names samples of SHOW GLOBAL STATUS", hint, DOC)
 
 
-def _read_csv(recording: Recording, findings: list[Finding]) -> Samples:
-    samples = Samples()
-    reader = csv.reader(recording.text.split("\n"))
+def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples:
+    samples = StatusSamples()
     header: list[str] = []
-    try:
-        for cells in reader:
-            number = reader.line_num
-            if not any(cell.strip() for cell in cells):
-                continue
-            if not header:
-                header = [cell.strip().lower() for cell in cells]
-                if len(set(header)) != len(header):
-                    raise recording.bad(number, "a column is there twice", "each may be there once", "The header is damaged.", DOC)
-                samples.engines = {prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)}
-                continue
-            if len(cells) != len(header):
-                if number >= len(recording.text.rstrip().split("\n")) and len(cells) < len(header):
-                    findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
-                    break
-                raise recording.bad(
-                    number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is damaged: take it out.", DOC
-                )
-            row = dict(zip(header, cells, strict=True))
-            stamp = None
-            if "time" in row and (stamp := parse_iso(row["time"])) is None:
-                raise recording.bad(number, f"time = {clip(row['time'], 40)}", "must be ISO 8601 or seconds since 1970", "", DOC)
-            if "t_s" in row:
-                samples.t_s.append(_number(recording, number, "t_s", row["t_s"]))
-            wanted = {name: _number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()}
-            samples.add(recording, number, stamp, wanted)
-    except csv.Error as error:
-        raise recording.bad(reader.line_num, str(error), "is not CSV", "The file is damaged: copy it again.", "RFC 4180") from None
+    for number, cells in csv_rows(recording, findings):
+        if not header:
+            header = [cell.strip().lower() for cell in cells]
+            if len(set(header)) != len(header):
+                hint = "The header is damaged."
+                raise recording.bad(number, "a column is there twice", "each may be there once", hint, DOC)
+            samples.engines = {
+                prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)
+            }
+            continue
+        row = dict(zip(header, cells, strict=True))
+        stamp = None
+        if "time" in row and (stamp := parse_iso(row["time"])) is None:
+            rule = "must be ISO 8601 or seconds since 1970"
+            raise recording.bad(number, f"time = {clip(row['time'], 40)}", rule, "", DOC)
+        if "t_s" in row:
+            samples.t_s.append(_number(recording, number, "t_s", row["t_s"]))
+        wanted = {name: _number(recording, number, name, row[name]) for name in WANTED if row.get(name, "").strip()}
+        samples.add(recording, number, stamp, wanted)
     return samples
 
 
-# --- meaning ----------------------------------------------------------------------------------------------------------
+# --- meaning --------------------------------------------------------------------------------------
 
 
-def _looks_relative(samples: Samples) -> bool:
-    """Differences (mysqladmin -r): Uptime does not grow from one sample to the next; without Uptime, counters fall again and again."""
+def _looks_relative(samples: StatusSamples) -> bool:
+    """Differences (mysqladmin -r): Uptime does not grow from one sample to the next; without
+    Uptime, counters fall again and again."""
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if len(uptime) >= 3:
         grows = sum(b > a for a, b in zip(uptime[1:], uptime[2:], strict=False))
-        # Samples faster than one a second do not move Uptime either; differences are small beside it, or small altogether.
+        # StatusSamples faster than one a second do not move Uptime either; differences are small
+        # compared with it, or small altogether.
         small = statistics.median(uptime[1:]) < 0.5 * uptime[0] or max(uptime) <= LONGEST_DIFFERENCE_S
         return grows < 0.5 * (len(uptime) - 2) and small
     if len(uptime) == 2:
         return uptime[1] < 0.5 * uptime[0]
-    falls = [b < a for name in RATES for a, b in zip(samples.values[name], samples.values[name][1:], strict=False)]
+    falls = [b < a for name in RATES for a, b in pairwise(samples.values[name])]
     return bool(falls) and sum(falls) > 0.2 * len(falls)
 
 
-def _add_up(samples: Samples) -> bool:
-    """Differences become running sums. False when the first sample is a difference too, so that levels are not known."""
+def _add_up(samples: StatusSamples) -> bool:
+    """Differences become running sums.
+
+    False when the first sample is a difference too, so that levels are not known.
+    """
     uptime = samples.values["uptime"]
     known = [value for value in uptime if not math.isnan(value)]
     whole = len(known) < 2 or known[0] > 3 * statistics.median(known[1:])
@@ -263,54 +308,66 @@ def _add_up(samples: Samples) -> bool:
     return whole
 
 
-def _cumulative_or_refused(recording: Recording, samples: Samples) -> None:
+def _cumulative_or_refused(recording: Recording, samples: StatusSamples) -> None:
     for name in (*RATES, *HELPERS):
         for where, value in zip(samples.where, samples.values[name], strict=True):
             if value < 0:
-                raise recording.bad(where, f"{name} = {value:g}", "a counter cannot be negative",
-                                    "For mysqladmin -r say status_relative = true; else the line is damaged.", DOC)  # fmt: skip
+                hint = "For mysqladmin -r say status_relative = true; else the line is damaged."
+                raise recording.bad(where, f"{name} = {value:g}", "a counter cannot be negative", hint, DOC)
 
 
-def _times(recording: Recording, samples: Samples, relative: bool, asked: float | None, span_s: float | None, row_s: float,
-           findings: list[Finding]) -> tuple[list[float], list[float], float | None]:  # fmt: skip
-    """(starts, durations) of the intervals between samples, from 0, and the epoch of the beginning or None."""
+def _times(
+    recording: Recording,
+    samples: StatusSamples,
+    relative: bool,
+    asked: float | None,
+    span_s: float | None,
+    row_s: float,
+    findings: list[RunFinding],
+) -> tuple[list[float], list[float], float | None]:
+    """(starts, durations) of the intervals between samples, from 0, and the epoch of the beginning
+    or None."""
     count, begin = len(samples.where), None
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
-    if all(samples.stamps):
-        times = [stamp.epoch_s for stamp in samples.stamps]
+    stamps = [stamp for stamp in samples.stamps if stamp is not None]
+    if len(stamps) == count:
+        times = [stamp.epoch_s for stamp in stamps]
         begin = times[0]
-    elif any(samples.stamps):
+    elif stamps:
         where = samples.where[samples.stamps.index(None)]
-        raise recording.bad(where, "a sample without a time", "others of this file have one", "Record each with its time, or none.", DOC)
+        hint = "Record each with its time, or none."
+        raise recording.bad(where, "a sample without a time", "others of this file have one", hint, DOC)
     elif len(samples.t_s) == count:
         times = samples.t_s
     elif asked is not None:
         times = [index * asked for index in range(count)]
-    elif len(uptime) == count and all(b >= a for a, b in zip(uptime, uptime[1:], strict=False)) and uptime[-1] > uptime[0]:
+    elif len(uptime) == count and all(b >= a for a, b in pairwise(uptime)) and uptime[-1] > uptime[0]:
         mean = (uptime[-1] - uptime[0]) / (count - 1)
         even = [index * mean for index in range(count)]
         fits = all(abs(value - uptime[0] - at) <= UPTIME_SLACK_S for value, at in zip(uptime, even, strict=True))
         times = even if fits else uptime
         findings.append(
-            Finding("status", f"{recording.name}: times are those of Uptime" + ("." if fits else ", whole seconds, as it was not even."))
+            RunFinding(
+                "status",
+                f"{recording.name}: times are those of Uptime"
+                + ("." if fits else ", whole seconds, as it was not even."),
+            )
         )
     elif span_s is None:
-        raise recording.bad(
-            "", "samples without times", "nothing else of this run has any", "Say how far apart they are (files.status_interval_s).", DOC
-        )
+        hint = "Say how far apart they are (files.status_interval_s)."
+        raise recording.bad("", "samples without times", "nothing else of this run has any", hint, DOC)
     else:
         step = even_interval(recording, "status", count, span_s, row_s, findings)
         times = [index * step for index in range(count)]
     for where, before, after in zip(samples.where[1:], times, times[1:], strict=False):
         if after < before:
-            raise recording.bad(
-                where, f"{before - after:g} s back in time", "samples follow each other", "The clock was set: cut the file there.", DOC
-            )
+            hint = "The clock was set: cut the file there."
+            raise recording.bad(where, f"{before - after:g} s back in time", "samples follow each other", hint, DOC)
     first = times[0]
-    return [time - first for time in times[:-1]], [b - a for a, b in zip(times, times[1:], strict=False)], begin
+    return [time - first for time in times[:-1]], [b - a for a, b in pairwise(times)], begin
 
 
-def _checkpoint_age(samples: Samples) -> None:
+def _checkpoint_age(samples: StatusSamples) -> None:
     """Fills the age of the checkpoint in from its ends, where it is not counted."""
     age = samples.values["innodb_checkpoint_age"]
     for current, checkpoint in CHECKPOINT_ENDS:
@@ -319,21 +376,35 @@ def _checkpoint_age(samples: Samples) -> None:
                 age[index] = end - begin
 
 
-def _steps(recording: Recording, samples: Samples, starts: list[float], durations: list[float], begin: float | None, levels_known: bool,
-           findings: list[Finding]) -> Steps:  # fmt: skip
+def _series(
+    recording: Recording,
+    samples: StatusSamples,
+    starts: list[float],
+    durations: list[float],
+    begin: float | None,
+    levels_known: bool,
+    findings: list[RunFinding],
+) -> TimeSeries:
     keep = [index for index, duration in enumerate(durations) if duration > 0]
     if not keep:
         raise recording.bad("", "all samples at one time", "rates need time between them", "Record with -i1.", DOC)
     if len(keep) < len(durations):
         findings.append(
-            Finding("duplicate", f"{recording.name}: {len(durations) - len(keep)} samples at the time of the one before were left out.")
+            RunFinding(
+                "duplicate",
+                f"{recording.name}: {len(durations) - len(keep)} samples "
+                "at the time of the sample before were left out.",
+            )
         )
     usual = statistics.median(durations[index] for index in keep)
-    gaps = [index for index in keep if durations[index] > 1.5 * usual + UPTIME_SLACK_S]
+    gaps = wide_intervals(durations, usual, UPTIME_SLACK_S)
     if gaps:
         longest = max(durations[index] for index in gaps)
-        text = f"{recording.name}: {len(gaps)} gaps between samples, the longest {longest:,.0f} s; rates there are means over the gap."
-        findings.append(Finding("gap", text, starts[gaps[0]]))
+        text = (
+            f"{recording.name}: {len(gaps)} gaps between samples, the "
+            f"longest {longest:,.0f} s; rates there are means over the gap."
+        )
+        findings.append(RunFinding("gap", text, starts[gaps[0]]))
     columns, restarts = {}, {}
     for name in RATES:
         column = samples.values[name]
@@ -348,34 +419,43 @@ def _steps(recording: Recording, samples: Samples, starts: list[float], duration
             columns[name] = [None if math.isnan(column[index + 1]) else column[index + 1] for index in keep]
     if not levels_known:
         findings.append(
-            Finding("status", f"{recording.name}: the first sample is a difference too, so levels (pages free, dirty) are not known.")
+            RunFinding(
+                "status",
+                f"{recording.name}: the first sample is a difference too, so levels (pages free, dirty) are not known.",
+            )
         )
     if restarts:
         index = min(restarts)
-        text = (f"{recording.name}, line {samples.where[index + 1]}: {restarts[index]} starts over ({len(restarts)} times in all): the server was "
-                "restarted, or FLUSH STATUS was run. Rates there are null.")  # fmt: skip
-        findings.append(Finding("restart", text, starts[index]))
-    return Steps([starts[index] for index in keep], [durations[index] for index in keep], columns, begin, begin)
+        text = (
+            f"{recording.name}, line {samples.where[index + 1]}: {restarts[index]} "
+            f"starts over ({len(restarts)} times in all): the server was "
+            "restarted, or FLUSH STATUS was run. Rates there are null."
+        )
+        findings.append(RunFinding("restart", text, starts[index]))
+    kept_starts, kept_durations = [starts[index] for index in keep], [durations[index] for index in keep]
+    return TimeSeries(recording.name, recording.sha256, kept_starts, kept_durations, columns, begin, begin)
 
 
 def _rate(before: float, after: float, duration: float) -> float | None:
     return None if math.isnan(before) or math.isnan(after) else (after - before) / duration
 
 
-def _status(samples: Samples, steps: Steps, durations: list[float], levels_known: bool) -> Status:
+def _status(samples: StatusSamples, series: TimeSeries, durations: list[float], levels_known: bool) -> Status:
     def first(name: str) -> float | None:
         return next((value for value in samples.values[name] if not math.isnan(value)), None) if levels_known else None
 
     free, total = first("innodb_buffer_pool_pages_free"), first("innodb_buffer_pool_pages_total")
     share = free / total if free is not None and total else None
     where = [line for line, duration in zip(samples.where[1:], durations, strict=True) if duration > 0]
-    return Status(steps, where, samples.engines, first("innodb_page_size") or 16_384.0, total, share)
+    return Status(series, where, samples.engines, first("innodb_page_size") or 16_384.0, total, share)
 
 
-def frame(steps: Steps, offset_s: float) -> pl.DataFrame:
+def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
     """The intervals as `Run.status`, on the run's time."""
-    columns = {"t_s": [start + offset_s for start in steps.start_s], "duration_s": steps.duration_s}
-    return pl.DataFrame(columns | steps.columns, schema_overrides={name: pl.Float64 for name in (*columns, *steps.columns)})
+    columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
+    return pl.DataFrame(
+        columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)}
+    )
 
 
 def check_engine(status: Status, engine: str, name: str) -> None:
@@ -383,13 +463,17 @@ def check_engine(status: Status, engine: str, name: str) -> None:
     needed = "rocksdb" if engine == "myrocks" else "innodb"
     if needed not in status.engines:
         other = " and ".join(sorted(status.engines)) or "no engine"
-        raise InputError(f'engine = "{engine}"', f"{name} has counters of {other} only", DOC,
-                         f"Check the engine, or record with the plugin loaded: SHOW GLOBAL STATUS LIKE '{needed}%'.")  # fmt: skip
+        hint = f"Check the engine, or record with the plugin loaded: SHOW GLOBAL STATUS LIKE '{needed}%'."
+        raise InputError(f'engine = "{engine}"', f"{name} has counters of {other} only", DOC, hint)
 
 
 def looks_cold(free_share: float, data_share: float | None) -> bool:
-    """Whether a buffer pool with so much free is cold: it holds less than half of what it could. `data_share`: data over pool, None: not known."""
+    """Whether a buffer pool with so much free is cold: it holds less than half of what it could.
+
+    `data_share`: data over pool, None: not known.
+    """
     return 1 - free_share < 0.5 * min(1.0, 1.0 if data_share is None else data_share)
 
 
-# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status Variables).
+# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status
+# Variables).

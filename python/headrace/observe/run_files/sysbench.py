@@ -1,33 +1,34 @@
 """The benchmark's own reports: raw sysbench output (0.5, 1.0, 1.1), or a CSV with a header.
 
-sysbench prints the end of each interval in whole seconds; rows are kept with their start. Rates are sysbench's own means over
-the interval.
+sysbench prints the end of each interval in whole seconds; rows are kept with their start. Rates are
+sysbench's own means over the interval.
 """
 
 from __future__ import annotations
 
-import csv
 import math
 import re
 import statistics
 from array import array
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from headrace.base.checks import did_you_mean
 from headrace.base.file_kinds import guess
 from headrace.errors import InputError
-from headrace.observe.formats.clock import Stamp, parse_iso, parse_stamps
-from headrace.observe.formats.reading import Recording, clip
-from headrace.observe.formats.series import MAX_MISSING_SHARE
-from headrace.observe.run_files.reading import DOC, Finding
-from headrace.workload.model import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT_S
+from headrace.observe.clock import Stamp, parse_iso, parse_stamps
+from headrace.observe.formats.devices import MAX_MISSING_SHARE
+from headrace.observe.recording import Recording, clip
+from headrace.observe.series import DOC, RunFinding, csv_rows, cut_off
+from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT_S
 
-MAX_ROWS = 3_000_000
+MAX_ROWS = 3_000_000  # a month of seconds; ours
 # Beyond any server: each is a sign of a damaged line.
 MOST = {"threads": 1e5, "tps": 1e7, "qps": 1e9, "p95_ms": 1e7, "t_s": MAX_SPAN_S}
 NUMBER = r"(\S+)"
 REPORT_1 = re.compile(
-    rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER}(?: \(r/w/o: \S+\))? lat \(ms, ?(\S+?)%\): {NUMBER} "
+    rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER}"
+    rf"(?: \(r/w/o: \S+\))? lat \(ms, ?(\S+?)%\): {NUMBER} "
     r"err/s:? \S+ reconn/s: \S+\Z"
 )
 REPORT_05 = re.compile(
@@ -44,7 +45,10 @@ TOTAL_SLACK = 0.05
 
 @dataclass
 class Rows:
-    """What the file says, column by column; NaN where a value is not measured. `t_s` as printed: the end of the interval."""
+    """What the file says, column by column; NaN where a value is not measured.
+
+    `t_s` as printed: the end of the interval.
+    """
 
     where: array = field(default_factory=lambda: array("q"))
     t_s: array = field(default_factory=lambda: array("d"))
@@ -52,15 +56,19 @@ class Rows:
     tps: array = field(default_factory=lambda: array("d"))
     qps: array = field(default_factory=lambda: array("d"))
     p95_ms: array = field(default_factory=lambda: array("d"))
-    stamps: list = field(default_factory=list)  # (line, text), or Stamp, beside the rows; empty when there are none
-    findings: list[Finding] = field(default_factory=list)
+    # (line, text), or Stamp, of the rows; empty when there are none
+    stamps: list = field(default_factory=list)
+    findings: list[RunFinding] = field(default_factory=list)
     interval_s: float = 0.0
     clock_at_zero_s: float | None = None  # epoch of t_s = 0, when the file has times
     whole_p95_ms: float | None = None  # of all transactions, from sysbench's summary
 
 
 def parse(recording: Recording, columns: dict[str, str], interval_s: float | None) -> Rows:
-    """The rows of the file in order, one per interval, duplicates dropped (and said). Raises InputError."""
+    """The rows of the file in order, one per interval, duplicates dropped (and said).
+
+    Raises InputError.
+    """
     lines = recording.lines
     if any(LOOKS_LIKE_REPORT.match(line) for line in lines[:2_000]) or any(START.match(line) for line in lines[:50]):
         if columns:
@@ -70,12 +78,12 @@ def parse(recording: Recording, columns: dict[str, str], interval_s: float | Non
         rows = _csv(recording, lines, columns, interval_s)
     del lines
     if len(rows.t_s) < 2:
-        raise recording.bad("", f"{len(rows.t_s)} reports", "at least two are needed", "Run longer, with --report-interval=1.", DOC)
+        hint = "Run longer, with --report-interval=1."
+        raise recording.bad("", f"{len(rows.t_s)} reports", "at least two are needed", hint, DOC)
     _one_axis(recording, rows, interval_s)
     if not any(value > 0 for value in rows.tps):
-        raise recording.bad(
-            "", "no transaction", "is in the whole file", "The clients did nothing: look at the benchmark's own messages.", DOC
-        )
+        hint = "The clients did nothing: look at the benchmark's own messages."
+        raise recording.bad("", "no transaction", "is in the whole file", hint, DOC)
     _clock(recording, rows)
     return rows
 
@@ -84,13 +92,12 @@ def _value(recording: Recording, where: int, what: str, text: str) -> float:
     """A number within what is believed, or an InputError with the line."""
     number = recording.number(where, what, text)
     if number > MOST[what]:
-        raise recording.bad(
-            where, f"{what} = {clip(text, 40)}", f"at most {MOST[what]:,.0f} is believed", "The line is damaged: take it out.", DOC
-        )
+        hint = "The line is damaged: take it out."
+        raise recording.bad(where, f"{what} = {clip(text, 40)}", f"at most {MOST[what]:,.0f} is believed", hint, DOC)
     return number
 
 
-# --- raw output -------------------------------------------------------------------------------------------------------
+# --- raw output -----------------------------------------------------------------------------------
 
 
 def _raw(recording: Recording, lines: list[str]) -> Rows:
@@ -102,22 +109,28 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
             if match:
                 _raw_row(recording, rows, number, match, percentiles)
             elif number == last + 1:
-                rows.findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
+                rows.findings.append(cut_off(recording, number))
             else:
-                raise recording.bad(number, line.strip(), "is not a whole report of sysbench", "The line is damaged: take it out.", DOC)
+                hint = "The line is damaged: take it out."
+                raise recording.bad(number, line.strip(), "is not a whole report of sysbench", hint, DOC)
         elif START.match(line):
             starts += 1
             if starts > 1:
-                raise recording.bad(number, line.strip(), "sysbench was started again here: one run per file", "Cut the file there.", DOC)
+                rule = "sysbench was started again here: one run per file"
+                hint = "Cut the file there."
+                raise recording.bad(number, line.strip(), rule, hint, DOC)
         elif total := TOTAL.match(line):
             totals.append((number, float(total[1][:18])))
         elif whole := WHOLE_P95.match(line):
             rows.whole_p95_ms = _value(recording, number, "p95_ms", whole[1]) or None
     if not rows.t_s:
-        raise recording.bad("", "no report of sysbench", "is in the file", "Run sysbench with --report-interval=1.", DOC)
+        hint = "Run sysbench with --report-interval=1."
+        raise recording.bad("", "no report of sysbench", "is in the file", hint, DOC)
     if percentiles - {95.0}:
         said = ", ".join(f"{value:g}" for value in sorted(percentiles))
-        rows.findings.append(Finding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there."))
+        rows.findings.append(
+            RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there.")
+        )
     _against_total(recording, rows, totals)
     return rows
 
@@ -133,13 +146,20 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
     percentiles.add(percent)
     p95 = _value(recording, number, "p95_ms", latency)
     tps = _value(recording, number, "tps", tps)
-    _add(rows, number, _value(recording, number, "t_s", match["t"]), _value(recording, number, "threads", threads), tps, queries,
-         p95 if percent == 95.0 else math.nan)  # fmt: skip
+    _add(
+        rows,
+        number,
+        _value(recording, number, "t_s", match["t"]),
+        _value(recording, number, "threads", threads),
+        tps,
+        queries,
+        p95 if percent == 95.0 else math.nan,
+    )
     stamp = match["stamp"].strip()
     if bool(stamp) != bool(rows.stamps) and len(rows.t_s) > 1:
-        raise recording.bad(
-            number, clip(stamp) or "no time", "some reports have a time in front and others do not", "Copy the file again.", DOC
-        )
+        rule = "some reports have a time in front and others do not"
+        hint = "Copy the file again."
+        raise recording.bad(number, clip(stamp) or "no time", rule, hint, DOC)
     if stamp:
         rows.stamps.append((number, stamp))
 
@@ -158,53 +178,39 @@ def _add(rows: Rows, where: int, t_s: float, threads: float, tps: float, qps: fl
 
 def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, float]]) -> None:
     if len(totals) > 1:
-        raise recording.bad(totals[1][0], "a second summary", "sysbench was started again: one run per file", "Cut the file there.", DOC)
+        hint = "Cut the file there."
+        raise recording.bad(totals[1][0], "a second summary", "sysbench was started again: one run per file", hint, DOC)
     if totals and len(rows.t_s) > 1:
-        step = statistics.median_low([b - a for a, b in zip(rows.t_s, rows.t_s[1:], strict=False)])
+        step = statistics.median_low([b - a for a, b in pairwise(rows.t_s)])
         summed, total = sum(rows.tps) * step, totals[0][1]
         if step > 0 and abs(summed - total) > TOTAL_SLACK * max(total, summed):
             text = (
-                f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
+                f"The reports add up to {summed:,.0f} transactions, sysbench's "
+                f"summary says {total:,.0f}: reports are missing or damaged."
             )
-            rows.findings.append(Finding("totals", text))
+            rows.findings.append(RunFinding("totals", text))
 
 
-# --- CSV --------------------------------------------------------------------------------------------------------------
+# --- CSV ------------------------------------------------------------------------------------------
 
 CSV_NAMES = {"t_s": "t_s", "threads": "threads", "tps": "tps", "qps": "qps", "lat_p95_ms": "p95_ms"}
 
 
 def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interval_s: float | None) -> Rows:
-    first = next(index for index, line in enumerate(lines) if line.strip())
-    delimiter = max(",;\t", key=lines[first].count)
-    header = [name.strip() for name in next(csv.reader([lines[first]], delimiter=delimiter), [])]
-    place = _csv_columns(recording, first + 1, header, columns)
-    if "t_s" not in place and interval_s is None:
-        raise recording.bad(
-            first + 1, "no column t_s", "the time of each row is needed", "Say how long each row is: files.interval_s.", DOC
-        )
-    rows = Rows()
-    last = max(index for index, line in enumerate(lines) if line.strip())
-    reader = csv.reader(lines[first + 1 :], delimiter=delimiter)
-    try:
-        for cells in reader:
-            number = first + 1 + reader.line_num
-            if not cells or not any(cell.strip() for cell in cells):
-                continue
-            if len(cells) != len(header):
-                if number == last + 1 and len(cells) < len(header):
-                    rows.findings.append(Finding("cut", f"{recording.name}, line {number}: the last line is cut off and was left out."))
-                    break
-                raise recording.bad(
-                    number, f"{len(cells)} columns", f"the header has {len(header)}", "The line is damaged: take it out.", DOC
-                )
+    delimiter = max(",;\t", key=next(line for line in lines if line.strip()).count)
+    rows, place = Rows(), {}
+    for number, cells in csv_rows(recording, rows.findings, delimiter):
+        if place:
             _csv_row(recording, rows, number, cells, place, interval_s)
-    except csv.Error as error:
-        raise recording.bad(
-            first + 1 + reader.line_num, str(error), "is not CSV", "The file is damaged: copy it again.", "RFC 4180"
-        ) from None
+            continue
+        place = _csv_columns(recording, number, [name.strip() for name in cells], columns)
+        if "t_s" not in place and interval_s is None:
+            hint = "Say how long each row is: files.interval_s."
+            raise recording.bad(number, "no column t_s", "the time of each row is needed", hint, DOC)
     if not recording.text.endswith("\n"):
-        rows.findings.append(Finding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off."))
+        rows.findings.append(
+            RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off.")
+        )
     return rows
 
 
@@ -217,17 +223,21 @@ def _csv_columns(recording: Recording, line: int, header: list[str], columns: di
         if theirs in header:
             place[ours] = header.index(theirs)
         elif ours in columns:
-            raise recording.bad(line, f"no column {clip(theirs, 40)}", f"files.columns says {ours} is called so", did_you_mean(theirs, header)
-                                or f"There are: {clip(', '.join(header), 200)}.", DOC)  # fmt: skip
+            rule = f"files.columns says {ours} is called so"
+            hint = did_you_mean(theirs, header) or f"There are: {clip(', '.join(header), 200)}."
+            raise recording.bad(line, f"no column {clip(theirs, 40)}", rule, hint, DOC)
     if "tps" not in place:
         tool = guess(recording.text)
         what = f"looks like {tool}" if tool else f"no column tps in the header: {clip(', '.join(header))}"
-        raise recording.bad("" if tool else line, what, "raw sysbench output is read, or CSV with the header t_s,threads,tps,qps,lat_p95_ms",
-                            "Name the file under the key it belongs to." if tool else "Other names go into files.columns.", DOC)  # fmt: skip
+        rule = "raw sysbench output is read, or CSV with the header t_s,threads,tps,qps,lat_p95_ms"
+        hint = "Name the file under the key it belongs to." if tool else "Other names go into files.columns."
+        raise recording.bad("" if tool else line, what, rule, hint, DOC)
     return place
 
 
-def _csv_row(recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None) -> None:
+def _csv_row(
+    recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None
+) -> None:
     values = {}
     for ours, what in CSV_NAMES.items():
         text = cells[place[ours]].strip() if ours in place else ""
@@ -236,43 +246,52 @@ def _csv_row(recording: Recording, rows: Rows, number: int, cells: list[str], pl
         elif ours in place and ours in ("tps", "t_s"):
             raise recording.bad(number, f"{ours} is empty", "every row needs it", "Take the row out.", DOC)
     t_s = values.get("t_s", (len(rows.t_s) + 1) * (interval_s or 0.0))
-    _add(rows, number, t_s, values.get("threads", math.nan), values["tps"], values.get("qps", math.nan), values.get("p95_ms", math.nan))
+    _add(
+        rows,
+        number,
+        t_s,
+        values.get("threads", math.nan),
+        values["tps"],
+        values.get("qps", math.nan),
+        values.get("p95_ms", math.nan),
+    )
     if "time" in place:
         stamp = parse_iso(cells[place["time"]])
         if stamp is None:
-            raise recording.bad(number, f"time = {clip(cells[place['time']], 40)}", "must be ISO 8601 or seconds since 1970", "", DOC)
+            rule = "must be ISO 8601 or seconds since 1970"
+            raise recording.bad(number, f"time = {clip(cells[place['time']], 40)}", rule, "", DOC)
         rows.stamps.append(stamp)
 
 
-# --- one time axis ----------------------------------------------------------------------------------------------------
+# --- one time axis --------------------------------------------------------------------------------
 
 
 def _one_axis(recording: Recording, rows: Rows, asked: float | None) -> None:
     """Even steps, with gaps where rows are missing; sets `interval_s`. Doubled rows are dropped."""
-    steps = [b - a for a, b in zip(rows.t_s, rows.t_s[1:], strict=False) if b > a]
+    steps = [b - a for a, b in pairwise(rows.t_s) if b > a]
     if not steps:
-        raise recording.bad(
-            "", "t_s never rises", "it counts the seconds since the start", "Is the right column named in files.columns?", DOC
-        )
+        hint = "Is the right column named in files.columns?"
+        raise recording.bad("", "t_s never rises", "it counts the seconds since the start", hint, DOC)
     interval = statistics.median_low(steps)
     if asked is not None and abs(asked - interval) > 0.1 * asked:
-        raise recording.bad("", f"files.interval_s = {asked:g}", f"the rows are {interval:g} s apart", "Leave it out.", DOC)
+        hint = "Leave it out."
+        raise recording.bad("", f"files.interval_s = {asked:g}", f"the rows are {interval:g} s apart", hint, DOC)
     if not MIN_POINT_S <= interval <= MAX_RECORDED_POINT_S:
-        raise recording.bad(
-            "", f"rows {interval:g} s apart", f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken", "t_s is in seconds.", DOC
-        )
+        rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
+        hint = "t_s is in seconds."
+        raise recording.bad("", f"rows {interval:g} s apart", rule, hint, DOC)
     doubled = [index for index in range(1, len(rows.t_s)) if _check_step(recording, rows, index, interval)]
     if doubled:
         place = ", ".join(f"line {rows.where[index]}" for index in doubled[:5])
         text = f"{recording.name}: {len(doubled)} rows were there twice, word for word, and were taken once ({place})."
-        rows.findings.append(Finding("duplicate", text, rows.t_s[doubled[0]]))
+        rows.findings.append(RunFinding("duplicate", text, rows.t_s[doubled[0]]))
         _drop(rows, set(doubled))
     rows.interval_s = float(interval)
     say_gaps(recording, rows)
 
 
 def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -> bool:
-    """True when the row repeats the one before it word for word."""
+    """True when the row repeats the row before it word for word."""
     now, before, where = rows.t_s[index], rows.t_s[index - 1], rows.where[index]
     step = now - before
     if step == 0:
@@ -282,19 +301,17 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -
         )
         if same:
             return True
-        raise recording.bad(where, f"t_s = {now:g}", "was there before with other figures", "Two runs were mixed: keep one.", DOC)
+        hint = "Two runs were mixed: keep one."
+        raise recording.bad(where, f"t_s = {now:g}", "was there before with other figures", hint, DOC)
     if step < 0:
         if now <= rows.t_s[0] + interval:
-            raise recording.bad(
-                where, f"t_s starts over at {now:g}", "one run per file", "The benchmark was started again: cut the file there.", DOC
-            )
-        raise recording.bad(
-            where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", "Lines are in disorder, or runs were mixed.", DOC
-        )
+            hint = "The benchmark was started again: cut the file there."
+            raise recording.bad(where, f"t_s starts over at {now:g}", "one run per file", hint, DOC)
+        hint = "Lines are in disorder, or runs were mixed."
+        raise recording.bad(where, f"t_s = {now:g}", f"lies {-step:g} s before the row above it", hint, DOC)
     if step < 0.5 * interval and index < len(rows.t_s) - 1:
-        raise recording.bad(
-            where, f"{step:g} s after the row above", f"the others are {interval:g} s apart", "Keep one report interval per file.", DOC
-        )
+        hint = "Keep one report interval per file."
+        raise recording.bad(where, f"{step:g} s after the row above", f"the others are {interval:g} s apart", hint, DOC)
     return False
 
 
@@ -319,10 +336,14 @@ def say_gaps(recording: Recording, rows: Rows) -> None:
     missing, longest = sum(gap[1] for gap in gaps), max(gaps, key=lambda gap: gap[1])
     share = missing / (missing + interval * len(rows.t_s))
     if share > MAX_MISSING_SHARE:
-        raise recording.bad(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", f"{share:.0%} of the run is missing, at most "
-                            f"{MAX_MISSING_SHARE:.0%} may be", "Copy the file again, or cut it there.", DOC)  # fmt: skip
-    text = f"{len(gaps)} gaps, {missing:,.0f} s ({share:.1%}) in all; the longest, {longest[1]:,.0f} s, begins at {longest[0]:,.0f} s. Nothing was filled in."
-    rows.findings.append(Finding("gap", text, longest[0]))
+        rule = f"{share:.0%} of the run is missing, at most {MAX_MISSING_SHARE:.0%} may be"
+        hint = "Copy the file again, or cut it there."
+        raise recording.bad(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", rule, hint, DOC)
+    text = (
+        f"{len(gaps)} gaps, {missing:,.0f} s ({share:.1%}) in all; the longest, "
+        f"{longest[1]:,.0f} s, begins at {longest[0]:,.0f} s. Nothing was filled in."
+    )
+    rows.findings.append(RunFinding("gap", text, longest[0]))
 
 
 # Printed times are whole seconds, and a report can be written late under load.
@@ -330,7 +351,7 @@ CLOCK_SLACK_S = 3.0
 
 
 def _clock(recording: Recording, rows: Rows) -> None:
-    """When t_s was 0, from the times beside the rows; says where that clock jumped."""
+    """When t_s was 0, from the times printed with the rows; says where that clock jumped."""
     if not rows.stamps:
         return
     stamps = rows.stamps if isinstance(rows.stamps[0], Stamp) else parse_stamps(recording, rows.stamps)
@@ -340,5 +361,8 @@ def _clock(recording: Recording, rows: Rows) -> None:
     if jumps:
         by = offsets[jumps[0]] - offsets[jumps[0] - 1]
         way = "forward" if by > 0 else "back"
-        text = f"{recording.name}: the clock was set {len(jumps)} times, first {way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
-        rows.findings.append(Finding("clock", text + " t_s was believed, not the clock.", rows.t_s[jumps[0]]))
+        text = (
+            f"{recording.name}: the clock was set {len(jumps)} times, first "
+            f"{way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
+        )
+        rows.findings.append(RunFinding("clock", text + " t_s was believed, not the clock.", rows.t_s[jumps[0]]))

@@ -31,7 +31,10 @@ for line in sys.stdin.buffer:
         sys.stdout.buffer.write(b"-1\\n" + " ".join(str(error).split())[:300].encode() + b"\\n")
     sys.stdout.buffer.flush()
 """
-HINT = "Raise the limit on memory (ulimit -v: the renderer reserves far more addresses than it uses memory), or leave the chart out."
+HINT = (
+    "Raise the limit on memory (ulimit -v: the renderer reserves far more addresses than it uses memory), "
+    "or leave the chart out."
+)
 
 
 class _Renderer:

@@ -22,7 +22,7 @@ from headrace.report.charts.builders import (
     stacked,
 )
 from headrace.report.charts.rows import shortened
-from headrace.workload.describe import with_totals
+from headrace.workload.points import with_totals
 
 # Latencies of a volume that keeps up and of one that never recovers are eight powers of ten apart:
 # ticks people read.

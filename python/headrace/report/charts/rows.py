@@ -14,7 +14,7 @@ STEPS_S = (
     0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 3, 5, 10, 15, 20, 30, 60, 120, 180, 300, 600, 900, 1_200, 1_800,
     3_600, 7_200, 10_800, 14_400, 21_600, 28_800, 43_200, 86_400, 172_800, 604_800, 1_209_600, 2_592_000,
 )  # fmt: skip
-# A moment is a floating point number: half a millisecond is no part of a row.
+# A moment is a floating point number: half a millisecond does not make a row.
 ROUNDING_S = 5e-4
 
 

@@ -1,8 +1,10 @@
-"""gp2 running dry under OLTP: throughput, latency, queue and balance of one run on one time axis."""
+"""gp2 running dry under OLTP: throughput, latency, queue and balance of one run on one time
+axis."""
 
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -13,11 +15,12 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import gp2_burst as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, error_percent
+from headrace.studies.base import ChartData, ChartSeries, Figure, StudyResult, StudyTable, Verdict, agree, compare, held
 from headrace.studies.measured import tables
 from headrace.studies.measured.session import LabOptions, Session
 
 STUDY = model.STUDY
+SOURCE = STUDY.sources[1]
 DAY = model.AS_OF
 ENGINES = ("innodb",)
 FILES_ONLY = False
@@ -37,6 +40,9 @@ SECONDS = (60, 600)  # least and most (guesses)
 EDGE_S, FIRST_S = 5, 10
 # The balance is known to a millionth; whole seconds are what a row knows.
 ROW_S = 1.0
+SAVED_S = 1.2  # a rested volume's second of tokens, and a fifth
+# Guesses: a ratio that is clear, and what seconds scatter by.
+CLEAR, SCATTER = 1.5, 1.15
 MOSTLY_DRY = 1e-3  # of the balance at the start
 
 
@@ -56,7 +62,7 @@ def sizes(options: LabOptions) -> tuple[int, int, int]:
 
 
 def data_gib(options: LabOptions) -> float:
-    """Of the tables."""
+    """Size of the tables, GiB."""
     return TABLES * sizes(options)[0] * 250 / GIB
 
 
@@ -65,15 +71,19 @@ def cells(options: LabOptions) -> list[Cell]:
     rows, pool, redo = sizes(options)
     load = SysbenchOltp(tables=TABLES, rows=rows, distribution="uniform")
     most = 240.0 if options.minutes is None and not options.quick else 1e9
-    seconds = int(max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S)))
+    seconds = int(
+        max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S))
+    )
     of = model.limits(GIB_OF_VOLUME)
-    spent = (of["io_burst"]["iops"] - of["iops"]) * BURST_SHARE * seconds
+    spent = (model.bucket(GIB_OF_VOLUME)["iops"] - of["iops"]) * BURST_SHARE * seconds
     settings = {
         "innodb_buffer_pool_size": f"{pool}M",
         "innodb_log_file_size": f"{redo}M",
         "innodb_buffer_pool_load_at_startup": "OFF",
     }
-    place = OnServer(DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4))
+    place = OnServer(
+        DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4)
+    )
     return [
         Cell(
             ("dry",),
@@ -88,40 +98,65 @@ def cells(options: LabOptions) -> list[Cell]:
     ]
 
 
-def dry_at(balances: list[float | None], times: list[float]) -> float | None:
-    """When a balance (percent) first was as good as nothing, s."""
-    return next(
-        (
-            t
-            for t, balance in zip(times, balances, strict=True)
-            if balance is not None and balance <= MOSTLY_DRY * max(b for b in balances if b is not None)
-        ),
-        None,
+def dry_at(rows: pl.DataFrame) -> float | None:
+    """When the balance first was as good as nothing, s."""
+    if "balance_percent" not in rows.columns or not rows["balance_percent"].drop_nulls().len():
+        return None
+    least = MOSTLY_DRY * max(rows["balance_percent"].drop_nulls())
+    empty = rows.filter(pl.col("balance_percent") <= least)["t_s"]
+    return float(empty[0]) if empty.len() else None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The burst, or what followed: means, and the p95 of the median second. `queue`: not
+    simulated."""
+
+    seconds: int
+    tps: float
+    p95_ms: float
+    iops: float
+    queue: float | None
+
+
+def phases(rows: pl.DataFrame, dry: float | None) -> tuple[Phase | None, Phase | None]:
+    """The burst and the baseline, the edges left out; None where there is nothing of one."""
+    if dry is None:
+        return _phase(rows), None
+    before = (pl.col("t_s") >= FIRST_S) & (pl.col("t_s") < dry - 1)
+    return _phase(rows.filter(before)), _phase(rows.filter(pl.col("t_s") >= dry + EDGE_S))
+
+
+def _phase(part: pl.DataFrame) -> Phase | None:
+    if not part.height:
+        return None
+    queue = statistics.fmean(part["queue"].drop_nulls()) if "queue" in part.columns else None
+    p95_ms = float(statistics.median(part["p95_ms"].drop_nulls().to_list()))
+    return Phase(
+        part.height,
+        statistics.fmean(part["tps"].drop_nulls()),
+        p95_ms,
+        statistics.fmean(_iops(part).drop_nulls()),
+        queue,
     )
 
 
-def phases(rows: pl.DataFrame, dry: float) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Rows of the burst and of the baseline, the edges left out."""
-    return rows.filter((pl.col("t_s") >= FIRST_S) & (pl.col("t_s") < dry - 1)), rows.filter(pl.col("t_s") >= dry + EDGE_S)
+def _iops(part: pl.DataFrame) -> pl.Series:
+    return part["iops"] if "iops" in part.columns else part["read_iops"] + part["write_iops"]
 
 
 def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """When it ran dry, what was left of throughput, latency and IOPS, and the four curves."""
     one, ours = found["dry",], simulated["dry",]
     series = one.measured()
-    balance = series["balance_percent"].to_list() if "balance_percent" in series.columns else [None] * series.height
-    dry, theirs = (
-        dry_at(balance, series["t_s"].to_list()),
-        dry_at(ours.rows["balance_percent"].to_list(), ours.rows["t_s"].to_list()),
-    )
-    made = _verdicts(one, series, ours, dry, theirs)
+    dry, theirs = dry_at(series), dry_at(ours.rows)
     rows, pool, redo = sizes(session.options)
     scale = tables.scale(
         "burst_oltp",
         storage=STORAGE,
         iops=model.limits(GIB_OF_VOLUME)["iops"],
         all_credits=CREDITS,
-        credits=CREDITS * (one.cell.place.balance_percent or 0) / 100,
+        credits=_credits(one),
         threads=THREADS,
         tables=TABLES,
         rows=rows,
@@ -129,170 +164,120 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         redo_mib=redo,
         scale=scale_of(session.options),
     )
-    notes = [*base.texts("burst_oltp")]
-    return session.result(
-        STUDY,
-        made,
-        [scale, _table(series, ours, dry, theirs), tables.runs(found, simulated)],
-        [_chart(one, series, ours)],
-        notes,
-        found,
-    )
+    parts = phases(series, dry), phases(ours.rows, theirs)
+    burst, after = parts[0]
+    if dry is None or burst is None or after is None or burst.seconds < 2 or after.seconds < 2:
+        made = [_never_dry(series, dry)]
+    else:
+        made = [_when_dry(one, series, dry, theirs), *_falls(burst, after, *parts[1])]
+    shown = [scale, _table(*parts), tables.runs(found, simulated)]
+    return session.result(STUDY, made, shown, [_chart(one, series, ours)], [*base.texts("burst_oltp")], found)
+
+
+def _credits(one: MeasuredCell) -> float:
+    return CREDITS * (one.cell.place.balance_percent or 0.0) / 100.0
 
 
 def _formula(one: MeasuredCell) -> float:
-    of = model.limits(GIB_OF_VOLUME)
-    return CREDITS * (one.cell.place.balance_percent or 0.0) / 100.0 / (of["io_burst"]["iops"] - of["iops"])
+    return _credits(one) / (model.bucket(GIB_OF_VOLUME)["iops"] - model.limits(GIB_OF_VOLUME)["iops"])
 
 
-def _verdicts(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None) -> list[Verdict]:
-    source = STUDY.sources[1]
-    if dry is None or dry + EDGE_S + 2 >= series["t_s"][-1] or dry < FIRST_S + 3:
-        why = "no row without credits" if dry is None else f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
-        return [
-            agree(
-                "the volume runs dry in the run",
-                "it does",
-                why,
-                source,
-                False,
-                "the load took too few I/Os, or too many: give it other --minutes",
-            )
-        ]
-    of = model.limits(GIB_OF_VOLUME)
-    burst, base = phases(series, dry)
-    sim_burst, sim_base = phases(ours.rows, theirs) if theirs is not None else (None, None)
-    iops = (burst["read_iops"] + burst["write_iops"]).mean()
+def _never_dry(series: pl.DataFrame, dry: float | None) -> Verdict:
+    said = "no row without credits"
+    if dry is not None:
+        said = f"dry at {dry:.0f} s of {series['t_s'][-1]:.0f}: too little on one side"
+    note = "the load took too few I/Os, or too many: give it other --minutes"
+    return agree("the volume runs dry in the run", "it does", said, SOURCE, False, note)
+
+
+def _when_dry(one: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float | None) -> Verdict:
+    """A load that takes less than 3,000 IOPS lasts longer, never shorter but for the saved
+    second."""
+    spent = statistics.fmean(_iops(series.filter(pl.col("t_s") < dry)).drop_nulls())
     formula = _formula(one)
-    # A load that takes less than 3,000 lasts longer, never shorter but for the second of tokens a
-    # rested volume has saved.
-    latest = (
-        CREDITS
-        * one.cell.place.balance_percent
-        / 100.0
-        / max(
-            1.0,
-            (series.filter(pl.col("t_s") < dry)["read_iops"] + series.filter(pl.col("t_s") < dry)["write_iops"]).mean() - of["iops"],
-        )
+    latest = _credits(one) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
+    low, high = formula - SAVED_S - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
+    note = (
+        f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS "
+        "measured until then take"
     )
-    low, high = formula - 1.2 - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
-    made = [
-        Verdict(
-            "the balance is gone after",
-            formula,
-            dry,
-            "s",
-            error_percent(dry, formula),
-            low <= dry <= high,
-            None,
-            source,
-            (f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {iops:,.0f} IOPS measured in the burst take"),
-            theirs,
-        )
-    ]
-    caps = of["io_burst"]["iops"] / of["iops"]
-    fall, sim_fall = (
-        burst["tps"].mean() / base["tps"].mean(),
-        None if sim_burst is None else sim_burst["tps"].mean() / sim_base["tps"].mean(),
-    )
+    return held("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, theirs)
+
+
+def _falls(burst: Phase, after: Phase, sim_burst: Phase | None, sim_after: Phase | None) -> list[Verdict]:
+    """What is left of throughput, IOPS and latency without credits."""
+    of = model.limits(GIB_OF_VOLUME)
+    caps = model.bucket(GIB_OF_VOLUME)["iops"] / of["iops"]
+    fall, sim_fall, sim_left, sim_slower = burst.tps / after.tps, None, None, None
+    if sim_burst is not None and sim_after is not None:
+        sim_fall, sim_left = sim_burst.tps / sim_after.tps, sim_after.iops
+        sim_slower = sim_after.p95_ms / sim_burst.p95_ms
     # A database that writes pages back whatever its load falls further than its IOPS; the
     # simulation knows by how much.
-    deepest = 1.15 * max(caps, sim_fall or 0.0)
-    made.append(
-        Verdict(
-            ("throughput in the burst over that without credits"),
+    deepest = SCATTER * max(caps, sim_fall or 0.0)
+    why = f"the ratio of the caps or what is simulated, and 15 % for the seconds' scatter at {after.tps:.0f} tps"
+    merging = "the lab holds its cap to 0.5 %; requests that merge on the way count once there and more often here"
+    left = compare("IOPS without credits", Figure(float(of["iops"]), "IOPS", SOURCE), after.iops, 10.0, merging)
+    slower = after.p95_ms / burst.p95_ms
+    return [
+        held(
+            "throughput in the burst over that without credits",
             caps,
             fall,
             "times",
-            error_percent(fall, caps),
-            1.5 <= fall <= deepest,
-            None,
-            source,
-            (
-                f"allowed 1.5 to {deepest:.1f}: the ratio of the caps or what is simulated, and 15 % "
-                f"for the seconds' scatter at {base['tps'].mean():.0f} tps"
-            ),
+            CLEAR <= fall <= deepest,
+            SOURCE,
+            f"allowed {CLEAR:g} to {deepest:.1f}: {why}",
             sim_fall,
-        )
-    )
-    left = (base["read_iops"] + base["write_iops"]).mean()
-    sim_left = None if sim_base is None else sim_base["iops"].mean()
-    off = abs(error_percent(left, of["iops"]))
-    made.append(
-        Verdict(
-            "IOPS without credits",
-            float(of["iops"]),
-            left,
-            "IOPS",
-            error_percent(left, of["iops"]),
-            off <= 10.0,
-            10.0,
-            source,
-            ("the lab holds its cap to 0.5 %; requests that merge on the way count once there and more often here"),
-            sim_left,
-        )
-    )
-    slower = _middle(base["p95_ms"]) / _middle(burst["p95_ms"])
-    sim_slower = None if sim_burst is None else _middle(sim_base["p95_ms"]) / _middle(sim_burst["p95_ms"])
-    made.append(
-        Verdict(
+        ),
+        replace(left, simulated=sim_left),
+        held(
             "p95 of a transaction without credits over that in the burst",
             "higher",
             slower,
             "times",
-            None,
-            slower > 1.5,
-            None,
-            source,
+            slower > CLEAR,
+            SOURCE,
             "median over seconds",
             sim_slower,
-        )
-    )
-    queues = burst["queue"].mean(), base["queue"].mean()
-    made.append(
+        ),
         agree(
             "the queue of the volume grows",
             "requests wait",
-            f"{queues[0]:.1f} in the burst, {queues[1]:.1f} after",
-            source,
+            f"{burst.queue or 0.0:.1f} in the burst, {after.queue or 0.0:.1f} after",
+            SOURCE,
             None,
             f"never more than {THREADS} clients and the server's own writers make",
+        ),
+    ]
+
+
+def _table(*both: tuple[Phase | None, Phase | None]) -> StudyTable:
+    rows = [
+        (
+            name,
+            words,
+            part.seconds,
+            round(part.tps, 1),
+            round(part.p95_ms, 1),
+            round(part.iops),
+            part.queue and round(part.queue, 1),
         )
-    )
-    return made
-
-
-def _middle(values: pl.Series) -> float:
-    return float(statistics.median(values.drop_nulls().to_list()))
-
-
-def _table(series: pl.DataFrame, ours: SimulatedCell, dry: float | None, theirs: float | None) -> StudyTable:
-    rows = []
-    for name, frame, at in (("measured", series, dry), ("simulated", ours.rows, theirs)):
-        for phase, part in zip(("burst", "no credits"), phases(frame, at) if at is not None else (frame, frame[:0]), strict=True):
-            if not part.height:
-                continue
-            iops = part["iops"].mean() if "iops" in part.columns else (part["read_iops"] + part["write_iops"]).mean()
-            queue = round(part["queue"].mean(), 1) if "queue" in part.columns else None
-            rows.append(
-                (
-                    name,
-                    phase,
-                    part.height,
-                    round(part["tps"].mean(), 1),
-                    round(_middle(part["p95_ms"]), 1),
-                    round(iops),
-                    queue,
-                )
-            )
-    return StudyTable("Before and after", ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue"), tuple(rows))
+        for name, parts in zip(("measured", "simulated"), both, strict=True)
+        for words, part in zip(("burst", "no credits"), parts, strict=True)
+        if part is not None
+    ]
+    columns = ("", "phase", "n (s)", "tps", "p95 ms (median second)", "IOPS", "queue")
+    return StudyTable("Before and after", columns, tuple(rows))
 
 
 def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> ChartData:
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = one.cell.place.balance_percent or 0.0, _formula(one)
 
-    def panel(title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()) -> ChartData:
+    def panel(
+        title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()
+    ) -> ChartData:
         lines = [*more]
         if simulated is not None:
             lines.append(ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))

@@ -49,7 +49,7 @@ TURNS = {"quick": ("plain", "encrypted"), "usual": ("plain", "encrypted", "encry
 
 
 def rows_of(options: LabOptions) -> int:
-    """Of the one table."""
+    """Rows of the one table."""
     return max(10_000, round(PUBLISHED_ROWS * (options.scale or AUTO_SCALE)))
 
 
@@ -64,7 +64,9 @@ def cells(options: LabOptions) -> list[Cell]:
     rows = rows_of(options)
     load = SysbenchOltp(tables=1, rows=rows, distribution="uniform")
     pool = max(8, round(POOL_SHARE * rows * 250 / 2**20))
-    seconds = seconds_each(options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(
+        options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS
+    )
     made = []
     for turn, kind in enumerate(turns):
         data = DataSet(f"sbtest, {kind}", load, data_gib(options) / 2.0, settings=KINDS[kind])
@@ -100,7 +102,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             "not measured: the lab does not encrypt volumes",
             model.PAPER,
             None,
-            ("EBS encrypts on the host, beside the instance's processors; nothing of it is in the model or on the lab"),
+            ("EBS encrypts on the host, not on the instance's processors; nothing of it is in the model or on the lab"),
         ),
         agree(
             ("InnoDB's own encryption of tables and redo against none"),
@@ -115,7 +117,9 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         ),
     ]
     made.append(
-        verdicts.against_model("the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER)
+        verdicts.against_model(
+            "the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER
+        )
     )
     repeats = StudyTable(
         "Turn and turn about",
@@ -136,7 +140,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         published_rows=PUBLISHED_ROWS,
         rows=rows_of(session.options),
         scale=rows_of(session.options) / PUBLISHED_ROWS,
-        pool=next(iter(found.values())).cell.place.settings["innodb_buffer_pool_size"],
+        pool=next(iter(found.values())).cell.server.settings["innodb_buffer_pool_size"],
         storage=STORAGE,
         threads=THREADS,
     )
@@ -146,7 +150,9 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             f"Repetitions of the plain server differ by {_spread(plain):.1%}, of the encrypted one by "
             f"{_spread(hidden):.1%} (largest over smallest)."
         )
-    return session.result(STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found)
+    return session.result(
+        STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found
+    )
 
 
 def _spread(runs: list[MeasuredCell]) -> float:

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import statistics
 
+import numpy as np
 import polars as pl
 
 from headrace.base.units import GIB
 from headrace.bench.drivers.tpcc import Tpcc
-from headrace.calibration.standard import TPCC_BYTES
+from headrace.calibration.prior import TPCC_BYTES
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts, seconds_each
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.experiment.simulate import simulate as simulate_cell
 from headrace.studies import base
 from headrace.studies import scaling_2018 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, columns
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 from headrace.studies.tpcc_runs import DAY as RUNS_DAY
@@ -81,7 +81,9 @@ def cells(options: LabOptions) -> list[Cell]:
     points = IOPS["quick" if options.quick else "usual"]
     load = Tpcc(warehouses=warehouses(options))
     cache, redo = cache_mib(options), max(LEAST_REDO_MIB, round(REDO_GIB * 1024 * warehouses(options) / WAREHOUSES))
-    seconds = seconds_each(options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(
+        options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS
+    )
     made = []
     for engine in ENGINES:
         data = DataSet(
@@ -116,6 +118,7 @@ def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, S
     """The databases calibrated on the published hours, grown down to this size, on this machine's
     processors."""
     found = {}
+    assert session.here is not None  # its servers' processors are measured first
     share = warehouses(session.options) / WAREHOUSES
     for cell in asked:
         with parts.part(SIMULATE_S, f"simulating {cell.words}"):
@@ -213,7 +216,10 @@ def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
         for engine, iops in known
         if ("myrocks", iops) in known and ("innodb", iops) in known
     }
-    said = ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items())) or "more tps at the same IOPS"
+    said = (
+        ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items()))
+        or "more tps at the same IOPS"
+    )
     pairs = [
         verdicts.pair(
             f"{iops:,} IOPS",
@@ -236,7 +242,8 @@ def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
 
 def width(values: pl.Series) -> float:
     """From the 5th to the 95th percentile, over the mean."""
-    return float((values.quantile(0.95, "linear") - values.quantile(0.05, "linear")) / values.mean())
+    low, high = np.quantile(values.to_numpy(), (0.05, 0.95))
+    return float((high - low) / values.to_numpy().mean())
 
 
 def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
@@ -283,36 +290,29 @@ def _scale(options: LabOptions):
     )
 
 
-def _densities(found: dict[tuple, MeasuredCell]):
-    from headrace.studies.base import StudyTable
-
+def _densities(found: dict[tuple, MeasuredCell]) -> StudyTable:
     rows = []
     for (engine, iops), one in found.items():
-        values = one.measured()["tps"]
-        quantiles = [round(float(values.quantile(q, "linear")), 1) for q in (0.05, 0.5, 0.95)]
-        rows.append(
-            (
-                NAMES[engine],
-                iops,
-                values.len(),
-                round(float(values.mean()), 1),
-                *quantiles,
-                round(CENT * width(values)),
-                round(CENT * statistics.stdev(values) / values.mean()),
-            )
-        )
-    return StudyTable(
-        "One-second tps",
-        ("engine", "IOPS", "n (s)", "mean", "p5", "p50", "p95", "p5 to p95, % of the mean", "sd, % of the mean"),
-        tuple(rows),
-    )
+        values = one.measured()["tps"].to_numpy()
+        mean = float(values.mean())
+        shown = [round(float(value), 1) for value in (mean, *np.quantile(values, (0.05, 0.5, 0.95)))]
+        spread = round(CENT * width(one.measured()["tps"])), round(CENT * float(values.std(ddof=1)) / mean)
+        rows.append((NAMES[engine], iops, len(values), *shown, *spread))
+    names = columns("engine | IOPS | n (s) | mean | p5 | p50 | p95 | p5 to p95, % of the mean | sd, % of the mean")
+    return StudyTable("One-second tps", names, tuple(rows))
 
 
 def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
     series, known = [], _published()
     for engine, name in NAMES.items():
-        series.append(ChartSeries(f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)))
-        series.append(ChartSeries(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points)))
+        series.append(
+            ChartSeries(
+                f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)
+            )
+        )
+        series.append(
+            ChartSeries(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points))
+        )
         # Beyond the points measured here the axis would be theirs.
         there = tuple(sorted(iops for of, iops in known if of == engine and iops <= points[-1]))
         if there:
@@ -355,13 +355,16 @@ def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Chart
                 for of, at, quantiles in _spreads()
                 if (of, at) == (engine, iops)
             ]
-        title = f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
+        title = (
+            f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
+        )
         charts.append(ChartData(title, "ridge", "one-second tps", "", tuple(rows)))
     top = points[-1]
-    seconds = tuple(
-        ChartSeries(f"{name}, {role}", role, tuple(rows["t_s"] - rows["t_s"][0]), tuple(rows["tps"]))
-        for engine, name in NAMES.items()
-        for role, rows in (("simulated", simulated[engine, top].rows), ("measured", found[engine, top].measured()))
-    )
-    charts.append(ChartData(f"Second by second at {top:,} IOPS", "curves", "time (s)", "tps", seconds))
+    seconds = []
+    for engine, name in NAMES.items():
+        ours, theirs = simulated[engine, top].rows, found[engine, top].measured()
+        seconds.append(ChartSeries(f"{name}, simulated", "simulated", tuple(ours["t_s"]), tuple(ours["tps"])))
+        t_s = tuple(theirs["t_s"] - theirs["t_s"][0])
+        seconds.append(ChartSeries(f"{name}, measured", "measured", t_s, tuple(theirs["tps"])))
+    charts.append(ChartData(f"Second by second at {top:,} IOPS", "curves", "time (s)", "tps", tuple(seconds)))
     return charts

@@ -121,9 +121,16 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         )
         # A pool that still fills gives the faster volume twice: it reads more now, and has more in
         # memory for what comes next.
-        most = max(CAPS, pairs[-1].simulated)
-        why = f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a pool that still fills"
-        made.append(verdicts.ratio(f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads", pairs[-1], 1.0, most, model.ARTICLE, why))
+        most = max(CAPS, pairs[-1].simulated or 0.0)
+        why = (
+            f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a "
+            "pool that still fills"
+        )
+        made.append(
+            verdicts.ratio(
+                f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads", pairs[-1], 1.0, most, model.ARTICLE, why
+            )
+        )
     published = {key: theirs[key] for key in found}
     ours = {key: one.tps for key, one in simulated.items()}
     made.append(
@@ -189,11 +196,18 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
                     tuple(simulated[load, iops, n].tps for n in threads),
                 )
             )
-            series.append(ChartSeries(f"measured, {iops:,} IOPS", "measured", threads, tuple(found[load, iops, n].tps for n in threads)))
+            series.append(
+                ChartSeries(
+                    f"measured, {iops:,} IOPS", "measured", threads, tuple(found[load, iops, n].tps for n in threads)
+                )
+            )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(
             ChartData(
-                (f"{load} ({model.LOADS[load]}): published on 8 vCPUs and full size, simulated and measured at the scale of this machine"),
+                (
+                    f"{load} ({model.LOADS[load]}): published on 8 vCPUs and full size, simulated and measured at "
+                    "the scale of this machine"
+                ),
                 "line",
                 "threads",
                 unit,

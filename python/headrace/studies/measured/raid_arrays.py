@@ -37,7 +37,7 @@ MODES = {mode: "seqrewr" if mode == "seqwr" else mode for mode in model.MODES}
 
 
 def size_gib(options: LabOptions) -> float:
-    """Of the files."""
+    """Size of the files, GiB."""
     return max(LEAST_GIB, model.FILE_GIB * (options.scale or AUTO_SCALE))
 
 
@@ -100,14 +100,18 @@ def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, S
                 form="events",
                 options={"saved_second": False},
             )
-        found[cell.key] = SimulatedCell(run.summary["delivered_ios"] / cell.seconds, run.summary["p95_ms"], pl.DataFrame())
+        found[cell.key] = SimulatedCell(
+            run.summary["delivered_ios"] / cell.seconds, run.summary["p95_ms"], pl.DataFrame()
+        )
     return found
 
 
 def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """Every published direction, held against both."""
     modes = tuple(dict.fromkeys(key[1] for key in found))
-    made = [verdict for row in published("raid_2009") if (verdict := _direction(row, found, simulated, modes)) is not None]
+    made = [
+        verdict for row in published("raid_2009") if (verdict := _direction(row, found, simulated, modes)) is not None
+    ]
     made.append(
         verdicts.against_model(
             "the simulation against what was measured",
@@ -167,7 +171,10 @@ def _direction(
             (excused if c.tps / d.tps < least else failing).append(mode)
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     if excused:
-        note += f"; does not come out for {', '.join(excused)}, on the model neither: {model.WHY_NOT.get(row['claim'], 'not explained')}"
+        note += (
+            f"; does not come out for {', '.join(excused)}, on the model neither: "
+            f"{model.WHY_NOT.get(row['claim'], 'not explained')}"
+        )
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])
@@ -192,13 +199,19 @@ def _key(name: str) -> tuple[str, int]:
     return array, int(threads or MOST_THREADS)
 
 
-def _charts(found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]) -> list[ChartData]:
+def _charts(
+    found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
+) -> list[ChartData]:
     arrays = tuple(model.ARRAYS)
     charts = []
     for mode in modes:
         series = (
-            ChartSeries("simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)),
-            ChartSeries("measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)),
+            ChartSeries(
+                "simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)
+            ),
+            ChartSeries(
+                "measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)
+            ),
         )
         charts.append(
             ChartData(

@@ -53,10 +53,7 @@ class LabOptions:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        for what, value, (low, high) in (
-            ("--scale", self.scale, SCALES),
-            ("--minutes", self.minutes, MINUTES),
-        ):
+        for what, value, (low, high) in (("--scale", self.scale, SCALES), ("--minutes", self.minutes, MINUTES)):
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (number and low <= value <= high):
                 raise InputError(f"{what} {value}", f"must be {low:g} to {high:g}", DOC)
@@ -110,7 +107,8 @@ class Session:
 
 
 def at_rest(found: Mapping[tuple, MeasuredCell]) -> Verdict:
-    """Whether the machine had nothing else to do: what was measured during other work says little."""
+    """Whether the machine had nothing else to do: what was measured during other work says
+    little."""
     shares = [float(one.record.document["environment"]["before"]["busy_share"]) for one in found.values()]
     busy = [share for share in shares if share > BUSY_SHARE]
     began = min(str(one.record.document["began_at"])[:10] for one in found.values())
@@ -150,10 +148,11 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
         parts.done_s += LAB_S
         if probes:
             runs = CellRunner("processors", lab, store, session.facts, parts, say).run(probes, probed)
-            session.here = simulation.processor_speed(*runs.values(), module.DAY)
+            session.here = simulation.processor_speed(runs[probes[0].key], runs[probes[1].key], module.DAY)
         if hasattr(module, "simulate"):
             simulated = module.simulate(session, cells, parts)
         else:
+            assert session.here is not None  # only studies of files have no processors measured
             simulated = simulation.simulate_all(cells, session.here, module.DAY, parts)
         for data in sets.values():
             with parts.part(LOAD_S_PER_GIB * data.gib, f"loading {data.name}"):

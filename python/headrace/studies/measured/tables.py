@@ -10,51 +10,34 @@ from headrace.experiment import machine
 from headrace.experiment.cell import OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
-from headrace.studies.base import StudyTable, scale_rows
+from headrace.studies.base import StudyTable, columns, scale_rows
 
 
-def runs(found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps") -> StudyTable:
+def runs(
+    found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps"
+) -> StudyTable:
     """Every cell: simulated, measured, its doubt, what bound, the run's id."""
     rows = []
     for key, one in found.items():
-        summary, ours = one.record.summary, (simulated or {}).get(key)
-        error = None if ours is None or not one.tps else round(100.0 * (ours.tps / one.tps - 1.0), 1)
+        cell, ours = one.cell, (simulated or {}).get(key)
+        error = None if ours is None or not one.tps else 100.0 * (ours.tps / one.tps - 1.0)
+        summary = one.record.summary
+        measured = (None if ours is None else ours.tps, one.tps, 100 * one.relative, error, summary.get("p95_ms"))
+        rates = (summary.get("read_iops"), summary.get("write_iops"))
+        shown = (*(_rounded(value, 1) for value in measured), *(_rounded(value, 0) for value in rates))
+        run = one.record.id + (" (earlier)" if one.reused else "")
         rows.append(
-            (
-                one.cell.words,
-                _storage(one),
-                one.cell.threads,
-                None if ours is None else round(ours.tps, 1),
-                round(one.tps, 1),
-                round(100 * one.relative, 1),
-                error,
-                *(
-                    None if summary.get(name) is None else round(summary[name], digits)
-                    for name, digits in (("p95_ms", 2), ("read_iops", 0), ("write_iops", 0))
-                ),
-                binds(one),
-                one.measured().height,
-                one.cell.seed,
-                one.record.id + (" (earlier)" if one.reused else ""),
-            )
+            (cell.words, _storage(one), cell.threads, *shown, binds(one), one.measured().height, cell.seed, run)
         )
-    columns = (
-        "cell",
-        "storage",
-        "threads",
-        f"simulated {unit}",
-        f"measured {unit}",
-        "± % (1 s.e.)",
-        "simulated over measured %",
-        "p95 ms",
-        "reads/s",
-        "writes/s",
-        "bound by",
-        "n (s)",
-        "seed",
-        "run",
+    names = columns(
+        f"cell | storage | threads | simulated {unit} | measured {unit} | ± % (1 s.e.) | simulated over measured % | "
+        "p95 ms | reads/s | writes/s | bound by | n (s) | seed | run"
     )
-    return StudyTable("Every cell: run ids are those of `headrace bench show`", columns, tuple(rows))
+    return StudyTable("Every cell: run ids are those of `headrace bench show`", names, tuple(rows))
+
+
+def _rounded(value: float | None, digits: int) -> float | None:
+    return None if value is None else round(value, digits)
 
 
 def _storage(one: MeasuredCell) -> str:
@@ -86,7 +69,7 @@ def scale(name: str, **values: object) -> StudyTable:
     return StudyTable("The scale", ("what", "published", "here", "scaled?"), scale_rows(name, **values))
 
 
-def processors(here: ProcessorSpeed) -> tuple:
+def processors(here: ProcessorSpeed) -> str:
     """A row of the scale table's kind for notes."""
     ids = " and ".join(one.record.id for one in here.runs)
     return (
@@ -104,7 +87,8 @@ def of_machine(facts: Mapping[str, object], found: Mapping[tuple, MeasuredCell])
             kind = words.split(":")[0]
             told[kind] = told.get(kind, 0) + 1
     notes += [
-        f"In {count} of {len(found)} runs: {kind.rstrip('.')}." for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
+        f"In {count} of {len(found)} runs: {kind.rstrip('.')}."
+        for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
     ]
     if any(one.reused for one in found.values()):
         notes.append(

@@ -14,7 +14,7 @@ from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
 from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, figures
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, by_role, figures
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -32,7 +32,7 @@ LEAST_POOL_MIB, LEAST_REDO_MIB = 6, 4
 # load.
 THREADS = 64
 SECONDS, WARMUP_S = (15, 120), 8  # guesses
-# Table 3 beside pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine
+# Table 3 without pool and redo, as MariaDB knows it. O_DIRECT in both: the memory of this machine
 # would otherwise be the default server's cache.
 COMMON = {
     "innodb_flush_method": "O_DIRECT",
@@ -55,12 +55,12 @@ def scale_of(options: LabOptions) -> float:
 
 
 def rows_of(options: LabOptions) -> int:
-    """Of the one table."""
+    """Rows of the one table."""
     return max(10_000, round(PUBLISHED_ROWS * scale_of(options)))
 
 
 def data_gib(options: LabOptions) -> float:
-    """Of the table."""
+    """Size of the table, GiB."""
     return rows_of(options) * 250 / GIB
 
 
@@ -68,10 +68,14 @@ def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str
     """Of `default`, `tuned` or `advice`, scaled."""
     scale = scale_of(options)
     # 193 GiB hold the table many times over; so does this, without taking the machine's memory.
-    all_of_it = max(LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64)))
+    all_of_it = max(
+        LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64))
+    )
     if server == "advice":
         program = find_program("mariadb")
-        advised = tuned_settings(storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version)
+        advised = tuned_settings(
+            storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version
+        )
         # The same pool as the paper's tuned server, so that the rest is what differs.
         return dict(advised) | COMMON | {"innodb_buffer_pool_size": f"{all_of_it}M"}
     pool, redo = model.SERVERS[server]
@@ -107,7 +111,9 @@ def cells(options: LabOptions) -> list[Cell]:
             # The tuned pool is full after a minute of the paper's hour; here it is read in
             # beforehand.
             place = OnServer(data, storage, settings_of(server, storage, options), scan=server != "default")
-            made.append(Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed))
+            made.append(
+                Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed)
+            )
     return made
 
 
@@ -130,7 +136,9 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
                 None,
                 (simulated["advice", storage], ours[1]),
             )
-            made.append(verdicts.wins(f"Headrace's advice beats default on {storage}", "not published", [advised], model.PAPER))
+            made.append(
+                verdicts.wins(f"Headrace's advice beats default on {storage}", "not published", [advised], model.PAPER)
+            )
     made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.PAPER))
     return session.result(
         STUDY,
@@ -146,6 +154,7 @@ def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
     """Within the simulation's own doubt; from below only where the tuned server ended at its
     storage: processors, this machine's or taken by others, give it any less."""
     ends = {server: tables.binds(found[server, storage]) for server in ("tuned", "default")}
+    assert pair.simulated is not None, pair.words
     low, high = pair.simulated / SPREAD, pair.simulated * SPREAD
     why = (
         f"the simulation of this scale, a factor of {SPREAD:.1f} either way for the flushing rate the "
@@ -183,7 +192,7 @@ def _settings(found: dict[tuple, MeasuredCell]):
             (
                 SERVERS[server],
                 storage,
-                ", ".join(f"{name}={value}" for name, value in sorted(one.cell.place.settings.items())),
+                ", ".join(f"{name}={value}" for name, value in sorted(one.cell.server.settings.items())),
             )
         )
     return StudyTable("Settings", ("server", "storage", "settings"), tuple(rows))
@@ -209,13 +218,11 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
                 series,
             )
         )
-        ratios = tuple(
-            ChartSeries(role, role, ("tuned over default",), (value,))
-            for role, value in (
-                ("published", theirs["tuned_tps"].value / theirs["default_tps"].value),
-                ("simulated", simulated["tuned", storage].tps / simulated["default", storage].tps),
-                ("measured", found["tuned", storage].tps / found["default", storage].tps),
-            )
+        ratios = by_role(
+            ("tuned over default",),
+            published=(theirs["tuned_tps"].value / theirs["default_tps"].value,),
+            simulated=(simulated["tuned", storage].tps / simulated["default", storage].tps,),
+            measured=(found["tuned", storage].tps / found["default", storage].tps,),
         )
         charts.append(ChartData(f"{storage}: the ratio", "bar", "", "times", ratios))
     return charts

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
@@ -21,7 +22,9 @@ from headrace.studies.base import Source, Verdict, error_percent
 # `encrypted-vs-not` shows those of its own turns.
 REPEAT = 0.03
 DEVIATIONS = 2.0  # 95 % of a normal variable
-UNCALIBRATED = "the standard database with this machine's processor time; `headrace prove` calibrates first and promises a figure"
+UNCALIBRATED = (
+    "the standard database with this machine's processor time; `headrace prove` calibrates first and promises a figure"
+)
 
 
 @dataclass(frozen=True)
@@ -103,16 +106,18 @@ def ratio(what: str, found: Pair, low: float, high: float, source: Source, why: 
 
 def order(
     what: str,
-    published: Mapping[object, float],
-    simulated: Mapping[object, float] | None,
-    measured: Mapping[object, MeasuredCell],
+    published: Mapping[tuple, float],
+    simulated: Mapping[tuple, float] | None,
+    measured: Mapping[tuple, MeasuredCell],
     source: Source,
     least: float,
     why: str,
 ) -> Verdict:
     """Is the order the same: the share of pairs of cells that stand to each other as published, of
     those that doubt lets one tell. Held from `least` on."""
-    same, told = concordant(published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b]))
+    same, told = concordant(
+        published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b])
+    )
     ours = None
     if simulated is not None:
         agree, of = concordant(published, simulated, lambda a, b: 0.0)
@@ -132,7 +137,7 @@ def order(
     )
 
 
-def concordant(published: Mapping[object, float], ours: Mapping[object, float], apart) -> tuple[int, int]:
+def concordant(published: Mapping[Any, float], ours: Mapping[Any, float], apart) -> tuple[int, int]:
     """(pairs of keys in the published order, pairs that can be told apart in both). `apart(a, b)`:
     by what share two of ours must differ."""
     same = told = 0
@@ -156,6 +161,10 @@ def against_model(
 ) -> Verdict:
     """How far the simulation was from what was then measured; nothing is promised of a database
     that was not calibrated."""
-    off = sorted(abs(error_percent(one.tps, measured[key].tps)) for key, one in simulated.items() if key in measured and measured[key].tps)
+    off = sorted(
+        abs(error_percent(one.tps, measured[key].tps))
+        for key, one in simulated.items()
+        if key in measured and measured[key].tps
+    )
     said = f"median {off[len(off) // 2]:.0f} %, worst {off[-1]:.0f} %" if off else "nothing measured"
     return Verdict(what, "", "measured", "", None, None, None, source, f"nothing is promised: {why}", said)

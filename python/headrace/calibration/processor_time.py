@@ -1,4 +1,5 @@
-"""Processor time of a transaction, from runs beside which vmstat or iostat was running: virtual CPUs at work over transactions a second.
+"""Processor time of a transaction, from runs during which vmstat or iostat was running: virtual
+CPUs at work over transactions a second.
 
 cpu_ms = share of processors at work x virtual CPUs x 1,000 / tps
 """
@@ -12,26 +13,28 @@ import numpy as np
 
 from headrace.calibration.runs import Run
 
-# How far a busy share is off as a measure of what processors can do, relative standard deviation. Guess: two virtual CPUs share a core, so that the second half of them gives less than
-# the first; clients on the same machine, the kernel and background threads work beside the transactions.
+# How far a busy share is off as a measure of what processors can do, relative standard deviation.
+# Guess: two virtual CPUs share a core, so that the second half of them gives less than the first;
+# clients on the same machine, the kernel and background threads work besides the transactions.
 SYSTEMATIC = 0.15
 # Parts of a run whose scatter tells how far its mean is off; fewer rows than this tell no mean.
 PARTS = 8
-LEAST_ROWS = 16
+LEAST_ROWS = 16  # a guess
 # Below this share of the processors at work, their background decides the figure.
 LEAST_BUSY = 0.01
 
 
 @dataclass(frozen=True)
-class Processors:
-    """Processor time of a transaction, ms of one virtual CPU, and its relative standard deviation; the `runs` that tell it."""
+class ProcessorTime:
+    """Processor time of a transaction, ms of one virtual CPU, and its relative standard deviation;
+    the `runs` that tell it."""
 
     cpu_ms: float
     spread: float
     runs: tuple[str, ...]
 
 
-def processors(runs: list[Run]) -> Processors | None:
+def processor_time(runs: list[Run]) -> ProcessorTime | None:
     """What the runs say together; None where none has both a busy share and virtual CPUs."""
     told = [(run.name, one) for run in runs if (one := _of_run(run)) is not None]
     if not told:
@@ -41,13 +44,16 @@ def processors(runs: list[Run]) -> Processors | None:
     mean = float((logs * weights).sum() / weights.sum())
     # By their own scatter, or by how far they lie apart, whichever is more.
     apart = float(np.std(logs, ddof=1) / math.sqrt(len(logs))) if len(logs) > 1 else 0.0
-    return Processors(
-        math.exp(mean), math.hypot(SYSTEMATIC, max(apart, 1.0 / math.sqrt(float(weights.sum())))), tuple(name for name, _ in told)
+    return ProcessorTime(
+        math.exp(mean),
+        math.hypot(SYSTEMATIC, max(apart, 1.0 / math.sqrt(float(weights.sum())))),
+        tuple(name for name, _ in told),
     )
 
 
 def _of_run(run: Run) -> tuple[float, float] | None:
-    """Processor time and the relative standard deviation of its mean, by the scatter of parts of the run."""
+    """Processor time and the relative standard deviation of its mean, by the scatter of parts of
+    the run."""
     if run.vcpus is None:
         return None
     busy, tps = (run.series[name].cast(float).to_numpy() for name in ("busy_share", "tps"))

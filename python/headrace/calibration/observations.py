@@ -1,4 +1,6 @@
-"""A measured run as a fit sees it: windows of a few seconds with their state, and the same run as the core would simulate it."""
+"""A measured run as a fit sees it: windows of a few seconds with their state, and the same run as
+the core would simulate it.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +8,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from headrace.base import core
+from headrace.base.units import GIB
 from headrace.calibration.runs import Run
 
-GIB = 1024.0**3
-WINDOW_S = 5.0
-# Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the hour after it.
+WINDOW_S = 5.0  # five seconds of a run: a window scatters by some 3 %
+# Bins of like width in the logarithm of transactions: the fill of the cache counts as much as the
+# hour after it.
 BINS = 90
-# A window below this share of the model's tps is a stall, as in run descriptions: it says nothing of I/Os per transaction.
+# A window below this share of the model's tps is a stall, as in run descriptions: it says nothing
+# of I/Os per transaction.
 STALL_SHARE = 0.1
-# Volumes that are seen to do less than this of what the model has them do did not hold the run: tps then does not tell the I/Os per transaction, their count does.
-# At a cap both do what the cap allows, whatever a transaction asks. Over so many windows: one alone scatters by some 3 % of itself.
+# Volumes that are seen to do less than this of what the model has them do did not hold the run: tps
+# then does not tell the I/Os per transaction, their count does.
+# At a cap both do what the cap allows, whatever a transaction asks. Over so many windows: one alone
+# scatters by some 3 % of itself.
 AS_MODELLED, TOGETHER = 0.95, 9
-# Below this share of the median a window stood still: however long that took, it is no throughput to fit.
+# Below this share of the median a window stood still: however long that took, it is no throughput
+# to fit.
 STANDSTILL_SHARE = 0.02
 
 
 @dataclass(frozen=True)
 class Observation:
-    """`tps`, `tx` (transactions by the middle of each window) and what else was measured, one value per window; nan where not."""
+    """`tps`, `tx` (transactions by the middle of each window) and what else was measured, one value
+    per window; nan where not."""
 
     run: Run
     step_s: float
@@ -43,7 +52,8 @@ class Observation:
 
     @property
     def moving_tps(self) -> np.ndarray:
-        """tps, nan in windows that stood still: a cold cache is some tenfold slower than a full one, not fiftyfold."""
+        """tps, nan in windows that stood still: a cold cache is some tenfold slower than a full
+        one, not fiftyfold."""
         moving = self.tps[self.tps > 0]
         return np.where(self.tps > STANDSTILL_SHARE * np.median(moving), self.tps, np.nan) if len(moving) else self.tps
 
@@ -75,7 +85,10 @@ def core_run(run: Run, seconds: float, step_s: float, **changes: object) -> dict
 
 
 def observe(run: Run) -> Observation:
-    """Cuts a run into windows. Stalled and suspect seconds stay: they are part of what was delivered."""
+    """Cuts a run into windows.
+
+    Stalled and suspect seconds stay: they are part of what was delivered.
+    """
     series = run.series
     step_s = max(WINDOW_S, run.interval_s)
     per = max(1, int(round(step_s / run.interval_s)))
@@ -96,12 +109,15 @@ def observe(run: Run) -> Observation:
     reads, writes = mean(column("read_iops")), mean(column("write_iops"))
     mib = mean(column("read_mib_s")) + mean(column("write_mib_s"))
     edges = np.geomspace(max(tx[0], tx[-1] * 1e-4, 1.0), tx[-1] * (1 + 1e-9), BINS)
-    return Observation(run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx))
+    return Observation(
+        run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx)
+    )
 
 
-def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
-    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell it: as counted where they were, else modelled over measured tps, which is the
-    same at a cap that is used whole (a second in which the machine did something else is no second of more I/Os).
+def modelled_over_measured(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
+    """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell
+    it: as counted where they were, else modelled over measured tps, which is the same at a cap that
+    is used whole (a second in which the machine did something else is no second of more I/Os).
 
     Stalled ones do not; their values are bridged from their neighbours.
     """
@@ -116,23 +132,30 @@ def modelled_over_measured(columns: dict, observation: Observation) -> tuple[np.
     return np.interp(at, at[good], value[good]), good
 
 
-def underused(columns: dict, observation: Observation) -> np.ndarray:
-    """Windows in which I/Os were counted and the volumes did less than the model has them do: something it does not know held the run."""
+def underused(columns: core.DatabaseRows, observation: Observation) -> np.ndarray:
+    """Windows in which I/Os were counted and the volumes did less than the model has them do:
+    something it does not know held the run."""
     known = observation.iops > 0
     if not known.any():
         return known
     share = _around(observation.iops / np.maximum(columns["iops"], 1e-9), known)
     bytes_known = known & np.isfinite(observation.mib_s)
-    of_bytes = _around(observation.mib_s / np.maximum(columns["mib_s"], 1e-9), bytes_known) if bytes_known.any() else np.zeros(len(known))
+    of_bytes = (
+        _around(observation.mib_s / np.maximum(columns["mib_s"], 1e-9), bytes_known)
+        if bytes_known.any()
+        else np.zeros(len(known))
+    )
     return known & (share < AS_MODELLED) & (of_bytes < AS_MODELLED)
 
 
 def _around(values: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Means of what is known over the windows around each."""
     window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
-    return np.convolve(np.where(known, values, 0.0), window, "same") / np.maximum(np.convolve(known, window, "same"), 1.0)
+    return np.convolve(np.where(known, values, 0.0), window, "same") / np.maximum(
+        np.convolve(known, window, "same"), 1.0
+    )
 
 
-def held_by_clients(columns: dict) -> np.ndarray:
+def held_by_clients(columns: core.DatabaseRows) -> np.ndarray:
     """Windows of a modelled run in which clients or processors bind, not the storage."""
     return np.isin(columns["cap"], ("clients", "cpu"))

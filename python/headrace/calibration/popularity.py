@@ -1,19 +1,27 @@
-"""What the physics leaves unexplained: I/Os per transaction, measured over modelled, along the life of the cache.
+"""What the physics leaves unexplained: I/Os per transaction, measured over modelled, along the life
+of the cache.
 
-While the cache fills it belongs to transactions (the same pages are touched whatever the cache holds), afterwards to turnovers of the cache: a smaller
-cache lives through the same in fewer transactions. It is bounded, and it is an average over runs, so that one run's accidents do not become a law; and over as many
-windows as it takes to tell it from their scatter, so that neither does a checkpoint in a short run.
+While the cache fills it belongs to transactions (the same pages are touched whatever the cache
+holds), afterwards to turnovers of the cache: a smaller cache lives through the same in fewer
+transactions. It is bounded, and it is an average over runs, so that one run's accidents do not
+become a law; and over as many windows as it takes to tell it from their scatter, so that neither
+does a checkpoint in a short run.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from headrace.base import core
-from headrace.calibration.observe import Observation, held_by_clients, modelled_over_measured
+from headrace.calibration.observations import Observation, held_by_clients, modelled_over_measured
 
+# How far the scale may lie from the physics: a guess, so that a run's accidents do not become a
+# law.
 LEAST, MOST = 0.6, 1.7
-# A part's mean is known so well by itself, as a relative standard deviation, or parts are put together until it is: as well as the fit takes a bin to be.
+# A part's mean is known so well by itself, as a relative standard deviation, or parts are put
+# together until it is: as well as the fit takes a bin to be.
 TOLD_TO = 0.05
 NONE: dict = {"filling": [], "full": []}
 # Twelve parts of the fill; tenths of a turnover while the first pages leave, then ever wider.
@@ -21,8 +29,9 @@ FILLING_PARTS = np.concatenate([[0.0], np.geomspace(0.01, 1.0, 14)])
 FULL_PARTS = np.concatenate([np.arange(0.0, 2.0, 0.1), np.geomspace(2.0, 256.0, 26)])
 
 
-def unexplained(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
-    """The shape that observations ask for beyond `database`, whose own shape and compaction profile are left as they are. `period_tx`: smooth over it."""
+def popularity_scale(database: dict, observations: list[Observation], period_tx: float | None) -> dict:
+    """The shape that observations ask for beyond `database`, whose own shape and compaction profile
+    are left as they are. `period_tx`: smooth over it."""
     filling: list[tuple[np.ndarray, np.ndarray, float]] = []
     full: list[tuple[np.ndarray, np.ndarray, float]] = []
     fill_tx = 0.0
@@ -43,7 +52,8 @@ def unexplained(database: dict, observations: list[Observation], period_tx: floa
 
 
 def _scatter(ratio: np.ndarray) -> float:
-    """Variance of a window by chance: what neighbours differ by. 3.29 standard deviations lie from the 5th to the 95th percentile; one absurd window does not count."""
+    """Variance of a window by chance: what neighbours differ by. 3.29 standard deviations lie from
+    the 5th to the 95th percentile; one absurd window does not count."""
     if len(ratio) < 3:
         return np.inf
     low, high = np.percentile(np.diff(ratio), [5, 95])
@@ -71,19 +81,24 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
     low = np.searchsorted(tx, tx - period_tx / 2)
     high = np.searchsorted(tx, tx + period_tx / 2)
     smooth = (sums[high] - sums[low]) / np.maximum(high - low, 1)
-    return np.where((tx > period_tx / 2) & (tx < tx[-1] - period_tx / 2), smooth, np.where(tx <= period_tx / 2, values, smooth))
+    return np.where(
+        (tx > period_tx / 2) & (tx < tx[-1] - period_tx / 2), smooth, np.where(tx <= period_tx / 2, values, smooth)
+    )
 
 
 def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
-    """Means over runs of means over windows, at the middle of each part; neighbouring parts together where one alone does not tell it."""
+    """Means over runs of means over windows, at the middle of each part; neighbouring parts
+    together where one alone does not tell it."""
     points, begin = [], edges[0]
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         told = [(ratio[(x >= begin) & (x < high)], scatter) for x, ratio, scatter in parts]
         told = [(windows.mean(), scatter / len(windows)) for windows, scatter in told if len(windows) >= 2]
         if told and np.sqrt(np.mean([chance for _, chance in told]) / len(told)) > TOLD_TO:
             continue
         if told:
-            points.append((float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in told])), LEAST, MOST))))
-        # A part nobody has windows in stays empty.
+            points.append(
+                (float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in told])), LEAST, MOST)))
+            )
+        # A part in which no run has windows stays empty.
         begin = high if told or begin == low else begin
     return points

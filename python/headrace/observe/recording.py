@@ -1,7 +1,8 @@
 """A recording as text, and the numbers in it.
 
-Everything a file can do to a reader is met here once: it is empty, binary, huge, in another encoding, has Windows line ends,
-a byte-order mark, decimal commas, or a NaN where a number should be.
+Everything a file can do to a reader is met here once: it is empty, binary, huge, in another
+encoding, has Windows line ends, a byte-order mark, decimal commas, or a NaN where a number should
+be.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from headrace.base.files import path_of, read_bytes
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/import-formats.md"
-MAX_BYTES = 512 * 1024 * 1024
+MAX_BYTES = 512 * 1024 * 1024  # a month of seconds of iostat; ours
+MAX_NOTES = 20  # a reader takes in no more; ours
 
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]{1,2})?\Z")
 _NOT_A_NUMBER = re.compile(r"[+-]?(nan|inf|infinity)\Z", re.IGNORECASE)
@@ -37,7 +39,10 @@ _MAGIC = (
 
 @dataclass
 class Recording:
-    """The text of a recording. `lines` are without line ends; line numbers in errors count from 1."""
+    """The text of a recording.
+
+    `lines` are without line ends; line numbers in errors count from 1.
+    """
 
     name: str
     text: str
@@ -49,10 +54,20 @@ class Recording:
     def lines(self) -> list[str]:
         return self.text.split("\n")
 
+    def note(self, text: str) -> None:
+        """Something the reader of the figures must know, said once; the first MAX_NOTES are kept."""
+        if text not in self.notes and len(self.notes) < MAX_NOTES:
+            self.notes.append(text)
+
     def bad(self, where: int | str, value: str, rule: str, hint: str = "", source: str = DOC) -> InputError:
-        """An InputError naming file, place (a line number or a path in JSON) and value. The caller raises it."""
+        """An InputError naming file, place (a line number or a path in JSON) and value.
+
+        The caller raises it.
+        """
         place = f"line {where}" if isinstance(where, int) else where
-        return InputError(f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint)
+        return InputError(
+            f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint
+        )
 
     def number(self, where: int | str, what: str, token: object) -> float:
         """A finite number >= 0 from a word of text or a JSON value."""
@@ -64,23 +79,23 @@ class Recording:
                 self._same_decimal(where, what, text)
             return self._in_range(where, what, float(text.replace(",", ".")))
         if _NOT_A_NUMBER.match(text):
-            raise self.bad(where, f"{what} = {text}", "must be a finite number", "Take the report out, or record again.")
+            hint = "Take the report out, or record again."
+            raise self.bad(where, f"{what} = {text}", "must be a finite number", hint)
         if text.startswith("-") and _NUMBER.match(text[1:]):
-            raise self.bad(
-                where, f"{what} = {text}", "cannot be negative", "A counter wrapped or the clock went back: take the report out."
-            )
+            hint = "A counter wrapped or the clock went back: take the report out."
+            raise self.bad(where, f"{what} = {text}", "cannot be negative", hint)
         if _HUMAN.match(text):
             raise self.bad(where, f"{what} = {text}", "must be a plain number", "Record without -h and --human.")
-        raise self.bad(where, f"{what} = {text!r}", "must be a number", "The line is damaged: take its report out, or copy the file again.")
+        hint = "The line is damaged: take its report out, or copy the file again."
+        raise self.bad(where, f"{what} = {text!r}", "must be a number", hint)
 
     def _in_range(self, where: int | str, what: str, value: float) -> float:
         if not -_ABSURD <= value <= _ABSURD:  # also catches NaN
             shown = "NaN or infinite" if isinstance(value, float) and not abs(value) <= 1e308 else "beyond 1e15"
             raise self.bad(where, f"{what} is {shown}", "no disk does that", "Take the report out, or record again.")
         if value < 0:
-            raise self.bad(
-                where, f"{what} = {value:g}", "cannot be negative", "A counter wrapped or the clock went back: take the report out."
-            )
+            hint = "A counter wrapped or the clock went back: take the report out."
+            raise self.bad(where, f"{what} = {value:g}", "cannot be negative", hint)
         return float(value) + 0.0  # -0.0 becomes 0.0
 
     def _same_decimal(self, where: int | str, what: str, text: str) -> None:
@@ -88,12 +103,9 @@ class Recording:
         if self.decimal is None:
             self.decimal = mark
         elif self.decimal != mark:
-            raise self.bad(
-                where,
-                f"{what} = {text}",
-                f"the numbers before it use {self.decimal!r} as decimal mark",
-                "Two recordings were joined, or the file was edited: import them one by one.",
-            )
+            rule = f"the numbers before it use {self.decimal!r} as decimal mark"
+            hint = "Two recordings were joined, or the file was edited: import them one by one."
+            raise self.bad(where, f"{what} = {text}", rule, hint)
 
 
 def clip(text: str, limit: int = 100) -> str:
@@ -103,7 +115,10 @@ def clip(text: str, limit: int = 100) -> str:
 
 
 def open_recording(path) -> Recording:
-    """Read a recording whole; "-" is standard input. Raises InputError when it is not text, CouldNotRun when it cannot be read."""
+    """Read a recording whole; "-" is standard input.
+
+    Raises InputError when it is not text, CouldNotRun when it cannot be read.
+    """
     if str(path) == "-":
         name, content = "standard input", _standard_input()
     else:
@@ -122,19 +137,28 @@ def _standard_input() -> bytes:
     try:
         content = sys.stdin.buffer.read(MAX_BYTES + 1)
     except (OSError, ValueError, AttributeError) as error:  # closed, or none at all
-        raise CouldNotRun("standard input", f"cannot be read: {error}", "operating system", "Name a file instead of -.") from None
+        hint = "Name a file instead of -."
+        raise CouldNotRun("standard input", f"cannot be read: {error}", "operating system", hint) from None
     if len(content) > MAX_BYTES:
         raise InputError("standard input", f"at most {MAX_BYTES / 2**20:,.0f} MiB are read", DOC, "Cut it into parts.")
     return content
 
 
 def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, begun: Callable[[], object]) -> None:
-    """`handle(number, line)` for each of `numbered`; a bad last one is left out with a note once a report has `begun`.
+    """`handle(number, line)` for each of `numbered`; a bad last one is left out with a note once a
+    report has `begun`.
 
-    A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not the day. Whatever is bad before
-    the last line is refused.
+    A tool that is stopped, or a copy that ends early, leaves half a line: it costs that report, not
+    the day. Whatever is bad before the last line is refused.
     """
-    last = max((number for number, line in numbered if line and line != "^C" and not (isinstance(line, str) and line.isspace())), default=0)
+    last = max(
+        (
+            number
+            for number, line in numbered
+            if line and line != "^C" and not (isinstance(line, str) and line.isspace())
+        ),
+        default=0,
+    )
     for number, line in numbered:
         try:
             handle(number, line)
@@ -147,7 +171,10 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
 
 def cut_note(error: InputError) -> str:
     """What is said of a recording whose end was left out."""
-    return f"The recording is cut off or damaged at its end; a last report that is not whole was left out ({error.value}: {error.rule})."
+    return (
+        "The recording is cut off or damaged at its end; a last report "
+        f"that is not whole was left out ({error.value}: {error.rule})."
+    )
 
 
 def _decode(name: str, content: bytes) -> str:
@@ -155,21 +182,18 @@ def _decode(name: str, content: bytes) -> str:
         try:
             return content.decode("utf-16")
         except UnicodeDecodeError as error:
-            raise InputError(f"{name}, byte {error.start}", "is not valid UTF-16", DOC, "Save the recording as UTF-8.") from None
+            hint = "Save the recording as UTF-8."
+            raise InputError(f"{name}, byte {error.start}", "is not valid UTF-16", DOC, hint) from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{name}, line {line}: byte 0x{content[error.start]:02x}",
-            "is not UTF-8 text",
-            DOC,
-            "The file is binary, damaged, or in an old encoding: save it as UTF-8.",
-        ) from None
+        rule = "is not UTF-8 text"
+        hint = "The file is binary, damaged, or in an old encoding: save it as UTF-8."
+        raise InputError(f"{name}, line {line}: byte 0x{content[error.start]:02x}", rule, DOC, hint) from None
     zero = text.find("\0")
     if zero >= 0:
         line = text.count("\n", 0, zero) + 1
-        raise InputError(
-            f"{name}, line {line}: a zero byte", "text is needed", DOC, "A crash leaves such blocks: cut them out, or copy the file again."
-        )
+        hint = "A crash leaves such blocks: cut them out, or copy the file again."
+        raise InputError(f"{name}, line {line}: a zero byte", "text is needed", DOC, hint)
     return text

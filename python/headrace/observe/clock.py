@@ -1,16 +1,19 @@
 """Times as the tools print them.
 
-`iostat`, `sar` and `vmstat` print dates as the locale has them. Month and day are told apart by looking at all dates of a
-file at once; what stays ambiguous is taken as month/day, as sysstat prints without a locale, and said so.
+`iostat`, `sar` and `vmstat` print dates as the locale has them. Month and day are told apart by
+looking at all dates of a file at once; what stays ambiguous is taken as month/day, as sysstat
+prints without a locale, and said so.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from headrace.observe.formats.reading import Recording
+from headrace.base.units import HOUR_S
+from headrace.observe.recording import Recording
 
 DATE = r"(?P<a>\d{4}|\d{1,2})[-/.] ?(?P<b>\d{1,2})[-/.] ?(?P<c>\d{4}|\d{1,2})"
 TIME = r"(?P<hour>\d{1,2}):(?P<minute>\d{2}):(?P<second>\d{2})(?:[.,]\d+)?"
@@ -20,11 +23,15 @@ STAMP = re.compile(rf"{DATE}\.?,?[ T]+{TIME}{HALF}{ZONE}\Z", re.ASCII)
 DAY = re.compile(rf"{DATE}\.?\Z", re.ASCII)
 TIME_OF_DAY = re.compile(rf"{TIME}{HALF}\Z", re.ASCII)
 EPOCH = datetime(1970, 1, 1)
+# A recording is from these years (a guess: no tool read here is older): anything else is a wrong
+# clock.
+FIRST_YEAR, LAST_YEAR = 1990, 2100
 
 
 @dataclass(frozen=True)
 class Stamp:
-    """A moment: `epoch_s` for differences (UTC when the zone is known, else as printed), `local` as printed.
+    """A moment: `epoch_s` for differences (UTC when the zone is known, else as printed), `local` as
+    printed.
 
     `zone`: "UTC", or "UTC+01:00", when it was printed with it.
     """
@@ -39,43 +46,41 @@ def looks_like_stamp(text: str) -> bool:
     return STAMP.match(text) is not None
 
 
-def parse_stamps(recording: Recording, texts: list[tuple[int | str, str]]) -> list[Stamp]:
+def parse_stamps(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[Stamp]:
     """Dates with times, all of one file, as (place, text). Raises InputError."""
     matches = []
     for where, text in texts:
         match = STAMP.match(text.strip())
         if not match:
-            raise recording.bad(where, text, "is not a date and time this reader knows", "Record with S_TIME_FORMAT=ISO, or LC_ALL=C.")
+            hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
+            raise recording.bad(where, text, "is not a date and time this reader knows", hint)
         matches.append((where, text, match))
     zones = {match["zone"] is not None and match["zone"][0] in "+-ZUG" for _, _, match in matches}
     if len(zones) > 1:
-        raise recording.bad(
-            matches[0][0],
-            matches[0][1],
-            "some times of this file have a zone, others do not",
-            "Two recordings were joined: import them one by one.",
-        )
+        hint = "Two recordings were joined: import them one by one."
+        raise recording.bad(matches[0][0], matches[0][1], "some times of this file have a zone, others do not", hint)
     order = _day_order(recording, matches)
     return [_stamp(recording, where, text, match, order) for where, text, match in matches]
 
 
-def parse_days(recording: Recording, texts: list[tuple[int | str, str]]) -> list[date]:
+def parse_days(recording: Recording, texts: Sequence[tuple[int | str, str]]) -> list[date]:
     """Dates without times, all of one file. Raises InputError."""
     matches = [(where, text, DAY.match(text.strip())) for where, text in texts]
     for where, text, match in matches:
         if not match:
-            raise recording.bad(where, text, "is not a date this reader knows", "Record with S_TIME_FORMAT=ISO, or LC_ALL=C.")
+            hint = "Record with S_TIME_FORMAT=ISO, or LC_ALL=C."
+            raise recording.bad(where, text, "is not a date this reader knows", hint)
     order = _day_order(recording, matches)
     return [_date(recording, where, text, match, order) for where, text, match in matches]
 
 
 def seconds_of_day(text: str) -> int | None:
-    """`00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is no time."""
+    """`00:10:01` or `12:10:01 AM` as seconds after midnight, None when it is not a time."""
     match = TIME_OF_DAY.match(text)
     hour = _hour(match) if match else None
-    if hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
+    if match is None or hour is None or int(match["minute"]) > 59 or int(match["second"]) > 60:
         return None
-    return hour * 3_600 + int(match["minute"]) * 60 + int(match["second"])
+    return hour * HOUR_S + int(match["minute"]) * 60 + int(match["second"])
 
 
 def parse_iso(text: str) -> Stamp | None:
@@ -83,7 +88,7 @@ def parse_iso(text: str) -> Stamp | None:
     text = text.strip()
     if re.fullmatch(r"\d{9,10}(\.\d+)?", text, re.ASCII):
         moment = EPOCH + timedelta(seconds=float(text))
-        if not 1990 <= moment.year <= 2100:
+        if not FIRST_YEAR <= moment.year <= LAST_YEAR:
             return None
         return Stamp(float(text), moment, "UTC")
     if not re.match(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}[ T]\d{1,2}:\d{2}", text, re.ASCII):
@@ -91,7 +96,7 @@ def parse_iso(text: str) -> Stamp | None:
     text = text.replace("/", "-").replace(" UTC", "+00:00")
     try:
         moment = datetime.fromisoformat(text)
-        return from_datetime(moment) if 1990 <= moment.year <= 2100 else None
+        return from_datetime(moment) if FIRST_YEAR <= moment.year <= LAST_YEAR else None
     except (ValueError, OverflowError):
         return None
 
@@ -105,8 +110,8 @@ def from_datetime(moment: datetime) -> Stamp:
 
 
 def zone_name(offset_s: int) -> str:
-    """ "UTC" or "UTC+01:00" for a clock that is so many seconds ahead of UTC."""
-    hours, rest = divmod(abs(offset_s), 3_600)
+    """ "UTC" or "UTC+01:00" for a clock that is `offset_s` ahead of UTC."""
+    hours, rest = divmod(abs(offset_s), HOUR_S)
     return f"UTC{'-' if offset_s < 0 else '+'}{hours:02d}:{rest // 60:02d}" if offset_s else "UTC"
 
 
@@ -117,12 +122,8 @@ def _day_order(recording: Recording, matches: list) -> str:
     first_over, second_over = any(a > 12 for a, _ in pairs), any(b > 12 for _, b in pairs)
     if first_over and second_over:
         where, text, _ = matches[0]
-        raise recording.bad(
-            where,
-            text,
-            "dates of this file are neither all month/day nor all day/month",
-            "Two recordings were joined: import them one by one.",
-        )
+        hint = "Two recordings were joined: import them one by one."
+        raise recording.bad(where, text, "dates of this file are neither all month/day nor all day/month", hint)
     if first_over or dotted:  # a date with dots is day first wherever it is in use
         return "dmy"
     if second_over or not pairs:
@@ -132,9 +133,11 @@ def _day_order(recording: Recording, matches: list) -> str:
         return "dmy"
     if all(a == b for a, b in pairs):
         return "mdy"
-    note = "The dates can be read as month/day or day/month; month/day was taken. Record with S_TIME_FORMAT=ISO to be sure."
-    if note not in recording.notes:
-        recording.notes.append(note)
+    note = (
+        "The dates can be read as month/day or day/month; month/day "
+        "was taken. Record with S_TIME_FORMAT=ISO to be sure."
+    )
+    recording.note(note)
     return "mdy"
 
 
@@ -148,9 +151,11 @@ def _date(recording: Recording, where, text: str, match, order: str) -> date:
     try:
         found = date(year, month, day)
     except ValueError:
-        raise recording.bad(where, text, "is not a day of the calendar", "The line is damaged, or two recordings were joined.") from None
-    if not 1990 <= year <= 2100:
-        raise recording.bad(where, text, "a recording is from the years 1990 to 2100", "The clock of that host was wrong.")
+        hint = "The line is damaged, or two recordings were joined."
+        raise recording.bad(where, text, "is not a day of the calendar", hint) from None
+    if not FIRST_YEAR <= year <= LAST_YEAR:
+        hint = "The clock of that host was wrong."
+        raise recording.bad(where, text, f"a recording is from the years {FIRST_YEAR} to {LAST_YEAR}", hint)
     return found
 
 
@@ -172,7 +177,7 @@ def _stamp(recording: Recording, where, text: str, match, order: str) -> Stamp:
     offset, zone, name = 0, match["zone"], None
     if zone and zone[0] in "+-":
         digits = zone[1:].replace(":", "")
-        offset = (1 if zone[0] == "+" else -1) * (int(digits[:2]) * 3_600 + int(digits[2:]) * 60)
+        offset = (1 if zone[0] == "+" else -1) * (int(digits[:2]) * HOUR_S + int(digits[2:]) * 60)
         name = zone_name(offset)
     elif zone in ("Z", "UTC", "GMT"):
         name = "UTC"

@@ -1,0 +1,218 @@
+"""TOML documents as msgspec structs, and what is wrong with a document as an InputError.
+
+A document is described by structs, one for each table; the types carry the ranges and the words:
+
+    class Benchmark(Table):                                     # unknown keys are refused
+        name: Literal["sysbench-tpcc", "sysbench-oltp", "own"]  # one of several words
+        tables: Annotated[int, between(1, 1_000_000)] | None = None
+        wait: Annotated[float, between(0.0, 1e7, "ms")] = 0.0   # finite, from 0 to 1e7
+        path: Annotated[str, said_as("must be the path of a file")] | None = None
+
+    RUN_FILE = DocumentKind("a run description", "headrace-run", 1, DOC, begin="...", other="...")
+    document = parse_toml(path.name, content, RUN_FILE)         # a dict, its head checked
+    benchmark = convert(document["benchmark"], Benchmark, source=DOC, at="benchmark")
+
+The InputError of `convert` has the key and its value, the rule, the source and a hint ("Did you
+mean tables?"). msgspec checks the document; only where it refuses one are its fields tried one by
+one, to find the first that is wrong. Rules about several keys are the caller's, after `convert`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from datetime import date
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, overload
+
+import msgspec
+
+from headrace.base.checks import did_you_mean, shown
+from headrace.base.file_kinds import OWN_FILE, guess
+from headrace.errors import InputError
+
+T = TypeVar("T")
+
+LONGEST_KEY = 60  # characters of an unknown key that an error repeats
+LONGEST_COMPLAINT = 120  # characters of the TOML reader's own message that an error repeats
+
+
+# For Annotated: a number, but neither NaN nor infinity (1e300: no figure comes near it).
+FINITE = msgspec.Meta(ge=-1e300, le=1e300, extra={"rule": "must be a finite number"})
+
+
+class Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A table of a document. Subclass it; keys that are not its fields are refused.
+
+    A subclass with needed keys after optional ones says so: `class Run(Table, kw_only=True)`.
+    """
+
+
+def between(low: float, high: float, unit: str = "") -> msgspec.Meta:
+    """For Annotated: a number from `low` to `high`. NaN and infinity are refused too."""
+    return msgspec.Meta(ge=low, le=high, extra={"unit": f" {unit}" if unit else ""})
+
+
+def said_as(
+    rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None
+) -> msgspec.Meta:
+    """For Annotated: the words of the rule, and `least` and `most` length or a pattern of a text.
+    """
+    return msgspec.Meta(min_length=least, max_length=most, pattern=pattern, extra={"rule": rule, "hint": hint})
+
+
+@dataclass(frozen=True)
+class DocumentKind:
+    """A kind of file: what an error calls it, its format and newest version, and where it is
+    described.
+
+    `begin`: how to get such a file, a hint for an empty one. `other`: what to do with another
+    tool's output, given in place of such a file. `again`: what to do about a damaged one.
+    """
+
+    name: str
+    format: str
+    version: int
+    source: str
+    begin: str
+    other: str
+    again: str = "Correct the line that is named."
+
+
+def parse_toml(name: str, content: bytes, kind: DocumentKind) -> dict:
+    """The document in `content`, with its format and version checked. Raises InputError."""
+    if not content.strip():
+        raise InputError(name, "the file is empty", kind.source, kind.begin)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: byte {error.start}", f"{kind.name} is UTF-8 text", kind.source, kind.other) from None
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        tool = guess(text)
+        hint = f"It looks like {tool}. {kind.other}" if tool and tool != OWN_FILE else kind.again
+        complaint = " ".join(str(error)[:LONGEST_COMPLAINT].split())
+        raise InputError(f"{name}: {complaint}", "is not valid TOML", "toml.io, v1.0", hint) from None
+    found, version = document.get("format"), document.get("version")
+    if found != kind.format:
+        rule = f'the file must begin with format = "{kind.format}"'
+        raise InputError(f"format = {shown(found)}", rule, kind.source, kind.begin)
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise InputError(f"version = {shown(version)}", f"must be a whole number from 1 to {kind.version}", kind.source)
+    if version > kind.version:
+        rule = f"was written by a newer Headrace; this one reads up to version {kind.version}"
+        raise InputError(
+            f"version = {shown(version)}",
+            rule,
+            kind.source,
+            "Use a newer Headrace, or make the file again with this one.",
+        )
+    return document
+
+
+@overload
+def convert(value: object, kind: type[T], *, source: str, at: str = "", where: str = "") -> T: ...
+
+
+@overload
+def convert(value: object, kind: Any, *, source: str, at: str = "", where: str = "") -> Any: ...
+
+
+def convert(value: object, kind: Any, *, source: str, at: str = "", where: str = "") -> Any:
+    """`value`, as it was read, as a `kind` (a Table, or any type of msgspec). Raises InputError.
+
+    `at`: the key in the document; "" for the document as a whole, which `where` then names.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        _refuse(value, kind, at, where or f"[{at}]", source)
+        raise
+
+
+def known_keys(table: dict, known, where: str, source: str, at: str = "") -> None:
+    """Refuses a key that is not known, with the nearest that is."""
+    for key in table:
+        if key not in known:
+            hint = did_you_mean(key, known) or f"Known: {', '.join(known)}."
+            raise InputError(f"{_below(at, key)}", f"is not a key of {where}", source, hint)
+
+
+def needed_keys(table: dict, needed: tuple[str, ...], source: str, at: str = "", hint: str = "") -> None:
+    """Refuses a table that lacks a key."""
+    for key in needed:
+        if key not in table:
+            raise InputError(f"{_below(at, key)} is missing", "this key is needed", source, hint)
+
+
+def _below(at: str, key: str) -> str:
+    return f"{at}.{key[:LONGEST_KEY]}" if at else key[:LONGEST_KEY]
+
+
+def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
+    """Raises for the first thing in `value` that is not as `kind` says; returns where it is right.
+    """
+    try:
+        msgspec.convert(value, kind)
+        return
+    except msgspec.ValidationError:
+        base, told = _bare(kind)
+    args = get_args(base)
+    if get_origin(base) in (Union, UnionType):  # of a number and a list of numbers: what was meant
+        listed = [one for one in args if get_origin(one) is list]
+        _refuse(value, listed[0] if listed and isinstance(value, list) else args[0], at, where, source)
+    if isinstance(base, type) and issubclass(base, msgspec.Struct) and isinstance(value, dict):
+        fields = msgspec.structs.fields(base)
+        known_keys(value, [field.encode_name for field in fields], where, source, at)
+        needed_keys(value, tuple(field.encode_name for field in fields if field.required), source, at)
+        for field in fields:
+            if field.encode_name in value:
+                below = _below(at, field.encode_name)
+                _refuse(value[field.encode_name], field.type, below, f"[{below}]", source)
+    elif get_origin(base) in (list, tuple) and isinstance(value, list) and "rule" not in told:
+        for index, item in enumerate(value):
+            _refuse(item, args[0], f"{at}[{index}]", where, source)
+    elif get_origin(base) is dict and isinstance(value, dict) and "rule" not in told:
+        for key, item in value.items():
+            _refuse(item, args[1], _below(at, key), f"[{_below(at, key)}]", source)
+    rule, hint = _rule(value, base, told)
+    unit = told.get("unit", "") if isinstance(value, (int, float)) and not isinstance(value, bool) else ""
+    raise InputError(f"{at} = {shown(value)}{unit}", rule, source, told.get("hint") or hint)
+
+
+def _bare(kind: Any) -> tuple[Any, dict]:
+    """A type without None and without its annotations, and what these say."""
+    told: dict = {}
+    while True:
+        if get_origin(kind) is Annotated:
+            kind, *metas = get_args(kind)
+            for meta in metas:
+                told |= {"ge": meta.ge, "le": meta.le, **(meta.extra or {})}
+        elif get_origin(kind) in (Union, UnionType) and NoneType in get_args(kind):
+            kind = Union[tuple(one for one in get_args(kind) if one is not NoneType)]  # noqa: UP007
+        else:
+            return kind, told
+
+
+def _rule(value: object, kind: Any, told: dict) -> tuple[str, str]:
+    """The rule that a value breaks, and a hint."""
+    if get_origin(kind) is Literal:
+        words = get_args(kind)
+        return told.get("rule") or f"must be one of {', '.join(words)}", did_you_mean(value, words)
+    if "rule" in told:
+        return told["rule"], ""
+    if kind in (int, float):
+        number = "a whole number" if kind is int else "a number"
+        wrong = (
+            isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
+        )
+        if wrong or told.get("ge") is None:
+            return f"must be {number}", ""
+        span = f"{told['ge']:,.10g} to {told['le']:,.10g}{told.get('unit', '')}"
+        return f"must be {'a whole number ' if kind is int else ''}{span}", ""
+    words = {str: "text", bool: "true or false", date: "a day like 2018-08-15"}
+    origin = get_origin(kind) or kind
+    if origin in (list, tuple):
+        return "must be a list", ""
+    return f"must be {words.get(kind, 'a table')}", ""

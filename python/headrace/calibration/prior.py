@@ -1,0 +1,244 @@
+"""Where a calibration begins: the standard benchmark that the run names, under the run's settings
+and with what its server counted.
+
+The counters (bytes of redo and WAL, compaction, pages of the pool in use) are of the whole server,
+so they are taken over the transactions of the run, which no other load may share:
+`checks.check_commits` refuses runs in which another load ran.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import GIB
+from headrace.calibration.runs import Run
+from headrace.errors import InputError
+
+DOC = "docs/reference/run-description.md"
+# Bytes of a warehouse on disk: 471 GB and 100 GB over 5,000 of them (published runs of 2018;
+# MyRocks with LZ4).
+TPCC_BYTES = {"innodb": 94.2e6, "myrocks": 20e6}
+# sysbench's options of a distribution, as the core names them.
+DISTRIBUTION_OPTIONS = {
+    "rand_spec_pct": "percent",
+    "rand_spec_res": "share",
+    "rand_spec_iter": "iterations",
+    "rand_pareto_h": "h",
+    "rand_zipfian_exp": "exponent",
+}
+# Settings of a run that decide something of its database outright, as the core names them.
+SETTINGS_OF_DATABASE = {
+    "flush_log_at_trx_commit": "flush_log_at_trx_commit",
+    "binlog": "log_bin",
+    "sync_binlog": "sync_binlog",
+    "doublewrite": "doublewrite",
+    "io_capacity": "io_capacity",
+    "io_capacity_max": "io_capacity_max",
+}
+# Server's defaults that count where a run does not say; its io_capacity does not: the standard's
+# background writes are measured.
+BY_DEFAULT = ("log_bin", "sync_binlog")
+
+
+def prior(run: Run) -> dict:
+    """The core's database for a run's benchmark, size and settings.
+
+    Raises InputError for a benchmark no standard is known of.
+    """
+    benchmark = run.benchmark
+    if benchmark.name == "sysbench-tpcc":
+        return _unhurried(with_settings(tpcc(run.engine, (benchmark.tables or 1) * (benchmark.scale or 1)), run), run)
+    if benchmark.name == "sysbench-oltp":
+        return with_counters(_unhurried(dict(oltp(_options(run))["database"]), run), run)
+    if benchmark.data_gib is None:
+        hint = "Give data_gib."
+        raise InputError("benchmark.data_gib is missing", "a load of your own needs the size of its data", DOC, hint)
+    return with_counters(_unhurried(with_settings(own(run), run), run), run)
+
+
+def own(run: Run) -> dict:
+    """A load of the user's own: TPC-C's spread of popularity over its data. Weakly founded; the
+    runs decide."""
+    per_warehouse = TPCC_BYTES[run.engine] / GIB
+    return tpcc(run.engine, max(1.0, (run.benchmark.data_gib or 0.0) / per_warehouse))
+
+
+def oltp(options: dict) -> core.SysbenchAnswer:
+    """A sysbench OLTP script: `database`, `size_gib`, `spreads`. Raises InputError."""
+    with core_errors():
+        return core.mysql_sysbench(options)
+
+
+def _options(run: Run) -> dict:
+    benchmark, settings = run.benchmark, run.settings
+    kind = {"type": benchmark.distribution or "special"}
+    kind |= {
+        DISTRIBUTION_OPTIONS[name]: value
+        for name, value in benchmark.parameters.items()
+        if name in DISTRIBUTION_OPTIONS
+    }
+    known = {
+        name: settings[name]
+        for name in ("redo_gib", "flush_log_at_trx_commit", "sync_binlog", "io_capacity", "doublewrite", "memtable_mib")
+        if name in settings
+    }
+    known = _usual(run) | known
+    if "binlog" in settings:
+        known["log_bin"] = bool(settings["binlog"])
+    return {
+        "script": benchmark.script,
+        "distribution": kind,
+        "engine": run.engine,
+        "tables": benchmark.tables,
+        "table_size": benchmark.scale,
+        "threads": run.threads,
+        "cache_gib": run.cache_gib,
+    } | known
+
+
+def writes_in_background(run: Run) -> bool:
+    """Whether pages are written at a rate of their own (innodb_io_capacity) while clients work.
+
+    Not by MariaDB since its page cleaner of 10.5: with innodb_max_dirty_pages_pct_lwm = 0, its
+    default, it does that only when idle. Under oltp_read_write MariaDB 10.11 wrote 2.8 to 3.3 pages
+    a transaction at 300, 600, 1,000 and 3,000 IOPS alike, with innodb_io_capacity = 500 (a lab,
+    2026-11-21).
+    """
+    return run.flavor != "mariadb" or () < _version(run) < (10, 5)
+
+
+def _unhurried(database: dict, run: Run) -> dict:
+    """Without writes in the background where the server makes none."""
+    return (
+        database
+        if writes_in_background(run)
+        else database | {"writes": {**database["writes"], "background_per_s": 0.0}}
+    )
+
+
+# MySQL 8.0 was ready for general use on 2018-04-19 (its release notes, 8.0.11). A run of before a
+# year after it that does not say its version is taken for a 5.7, which is a guess: that one writes
+# no binary log unless told to.
+TAKEN_FOR_8_0_FROM = "2019-04-19"
+
+
+def _version(run: Run) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", run.engine_version or "")[:3])
+
+
+def _usual(run: Run) -> dict:
+    """Defaults of the server that are not those of MySQL 8.0, by flavor and version (their
+    manuals); for what a description leaves out."""
+    version = _version(run)
+    if run.flavor == "mariadb":
+        return {"log_bin": False, "sync_binlog": 0}
+    if version and version < (8, 0):
+        # sync_binlog = 1 came with 5.7.7; a 5.7 without a patch level is taken for one in general
+        # use (5.7.9 on).
+        return {"log_bin": False, "sync_binlog": 0 if version < (5, 7) or (5, 7, 0) <= version < (5, 7, 7) else 1}
+    if not version and str(run.as_of) < TAKEN_FOR_8_0_FROM:
+        # Nothing is synced of a log that is not there; whether it was, and so its few bytes, nobody
+        # said: they stay the standard's.
+        return {"sync_binlog": 0}
+    return {"io_capacity": 10_000} if version >= (8, 4) else {}
+
+
+def tpcc(engine: str, warehouses: float) -> dict:
+    """sysbench-tpcc over `warehouses`. Raises InputError."""
+    with core_errors():
+        return dict(core.mysql_tpcc(engine, float(warehouses)))
+
+
+def with_settings(database: dict, run: Run) -> dict:
+    """A database under the settings of a run: what they decide outright (docs/decisions/0006).
+
+    Raises InputError.
+    """
+    given = {name: run.settings[key] for key, name in SETTINGS_OF_DATABASE.items() if key in run.settings}
+    usual = {"sync_binlog": 1} | {name: value for name, value in _usual(run).items() if name in BY_DEFAULT}
+    with core_errors():
+        return dict(core.database_under(database, usual | given))
+
+
+# --- what the server counted ----------------------------------------------------------------------
+
+PAGE_KIB = 16.0  # InnoDB's default page
+# A pool with more of its pages free than this was not full: its free list says nothing. A guess,
+# above what innodb_lru_scan_depth keeps free in the smallest pools.
+FULL_FREE_SHARE = 0.12
+# Shares that are believed: control blocks take a twentieth or less, so anything outside is another
+# pool. Guesses.
+LEAST_SHARE, MOST_SHARE = 0.5, 0.995
+# Fewer samples than this tell no usual state of the pool. A guess.
+FEWEST_SAMPLES = 4
+
+
+def per_transaction(run: Run, *names: str) -> float | None:
+    """Sum of counters over transactions; None where one was not counted, or nothing of them."""
+    if run.status is None or run.transactions <= 0:
+        return None
+    total = 0.0
+    for name in names:
+        column = f"{name}_per_s"
+        if column not in run.status.columns or run.status[column].drop_nulls().is_empty():
+            return None
+        known = run.status.select(column, "duration_s").drop_nulls()
+        total += (
+            float((known[column] * known["duration_s"]).sum())
+            / float(known["duration_s"].sum())
+            * run.span_s
+            / run.transactions
+        )
+    return total if np.isfinite(total) and total > 0 else None
+
+
+def usable_share(run: Run) -> float | None:
+    """Share of the pool that holds pages once it is full: what is not control blocks, and not kept
+    free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
+    if run.status is None or not {"innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total"} <= set(
+        run.status.columns
+    ):
+        return None
+    known = run.status.select("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total").drop_nulls()
+    if known.height < FEWEST_SAMPLES:
+        return None
+    last = known[-max(FEWEST_SAMPLES, known.height // 4) :]
+    free, total = (float(np.median(last[f"innodb_buffer_pool_pages_{what}"])) for what in ("free", "total"))
+    if not 0 <= free < FULL_FREE_SHARE * total:
+        return None
+    page_bytes = 1024.0 * float(run.settings.get("page_kib", PAGE_KIB))
+    return float(np.clip((total - free) * page_bytes / (run.cache_gib * GIB), LEAST_SHARE, MOST_SHARE))
+
+
+def with_counters(database: dict, run: Run) -> dict:
+    """The database with what was counted in place."""
+    changed = dict(database)
+    if run.engine == "innodb":
+        share, redo = usable_share(run), per_transaction(run, "innodb_os_log_written")
+        if share is not None:
+            changed["usable_share"] = share
+        if redo is not None:
+            changed["log"] = {**changed["log"], "redo_bytes_per_tx": redo}
+        return changed
+    wal = per_transaction(run, "rocksdb_wal_bytes")
+    if wal is not None:
+        factor = changed["log"]["redo_bytes_per_tx"] / wal if changed["log"]["redo_bytes_per_tx"] > 0 else 1.0
+        changed["log"] = {**changed["log"], "redo_bytes_per_tx": wal}
+        if changed["compaction"] is not None:
+            compaction = changed["compaction"]
+            changed["compaction"] = {
+                **compaction,
+                "period_tx": compaction["period_tx"] * factor,
+                "first_tx": compaction["first_tx"] * factor,
+            }
+    read, written = (
+        per_transaction(run, "rocksdb_compact_read_bytes"),
+        per_transaction(run, "rocksdb_compact_write_bytes", "rocksdb_flush_write_bytes"),
+    )
+    if changed["compaction"] is not None and read is not None and written is not None:
+        changed["compaction"] = {**changed["compaction"], "read_bytes_per_tx": read, "write_bytes_per_tx": written}
+    return changed

@@ -1,0 +1,498 @@
+"""From the reports of a tool to the series of one device, and from that to a workload without gaps.
+
+Every importer hands over the same thing: for each device, one sample a report. A report stamped T
+covers the interval that ends at T (sysstat, vmstat) or begins there (CloudWatch).
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import NamedTuple
+
+import polars as pl
+
+from headrace.base.checks import check_choice, check_name, check_number
+from headrace.base.units import HOUR_S
+from headrace.errors import InputError
+from headrace.observe.clock import EPOCH, Stamp, parse_iso
+from headrace.observe.recording import DOC, Recording, clip
+from headrace.observe.series import TimeSeries
+from headrace.workload.model import OpenWorkload
+from headrace.workload.points import (
+    LOCAL_ZONE,
+    MAX_IO_KIB,
+    MAX_OPS_PER_S,
+    MAX_POINTS,
+    MAX_RECORDED_POINT_S,
+    MIN_IO_KIB,
+    MIN_POINT_S,
+    OBSERVED_COLUMNS,
+    POINT_COLUMNS,
+    make_points,
+)
+
+GAPS = ("refuse", "hold", "zero")
+RATES = ("reads_per_s", "writes_per_s", "read_kib_s", "write_kib_s")
+# Up to this share may be missing before a recording is refused: less changes the mean by less than
+# the day-to-day spread.
+MAX_MISSING_SHARE = 0.10
+# Printed times are whole seconds, so two stamps can be off by one second together; tools also wake
+# late under load.
+STAMP_SLACK_S = 1.0
+STAMP_SLACK_SHARE = 0.10  # of the interval; a guess
+# Figures besides the rates that are left out: they are not measurements. Older kernels count
+# requests in flight wrongly and print %util of thousands or queues of millions; a little above 100
+# % comes from the interval being measured twice.
+MOST_UTIL_PERCENT = 110.0
+MOST_QUEUE = 1e6  # outstanding: Linux queues 1,023 a device
+MOST_AWAIT_MS = 1e7  # almost three hours; Linux gives up after 30 s
+ABSURD_NOTE = (
+    "Some latencies, queues or utilisations were left out: they are "
+    "beyond what a device can do (some kernels count requests in "
+    "flight wrongly). The rates are not touched by that."
+)
+# A device is taken unasked only when it does at least this many times the I/O of the next one.
+CLEAR_WINNER = 2.0
+
+
+class Observed(NamedTuple):
+    """What a tool says of a device besides its rates, in the order of OBSERVED_COLUMNS; None where
+    it does not."""
+
+    read_await_ms: float | None = None
+    write_await_ms: float | None = None
+    await_ms: float | None = None
+    queue: float | None = None
+    util_percent: float | None = None
+    balance_percent: float | None = None
+
+
+NOTHING_OBSERVED = Observed()
+
+
+class Sample(NamedTuple):
+    """One device in one report: rates over the interval, and where it stands in the file."""
+
+    where: int | str
+    reads_per_s: float
+    writes_per_s: float
+    read_kib_s: float
+    write_kib_s: float
+    observed: Observed = NOTHING_OBSERVED
+
+
+@dataclass
+class DeviceReport:
+    """All devices at one moment.
+
+    `stamp` None when the tool printed no time; `restarted` after a new start of the tool.
+    """
+
+    where: int | str
+    stamp: Stamp | None
+    devices: dict[str, Sample] = field(default_factory=dict)
+    restarted: bool = False
+
+    def add(self, recording: Recording, where: int | str, device: object, sample: Sample) -> None:
+        """One more device, or an InputError for one without a name or listed before."""
+        if not isinstance(device, str) or not device:
+            raise recording.bad(where, f"device {device!r}", "each device has a name", "The file is damaged.")
+        if device in self.devices:
+            hint = "Two recordings were mixed: import them one by one."
+            raise recording.bad(where, device, "is listed twice in one report", hint)
+        self.devices[device] = sample
+
+
+@dataclass
+class Readings:
+    """What a parser found.
+
+    `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
+
+    `zone`: of times that carry none themselves, where the tool is known to have one (CloudWatch:
+    UTC).
+    """
+
+    tool: str
+    reports: list[DeviceReport]
+    stamped_at: str = "end"
+    interval_s: float | None = None
+    zone: str | None = None
+
+
+@dataclass(frozen=True)
+class ImportOptions:
+    """What the user may say besides the file."""
+
+    device: str | None = None
+    interval_s: float | None = None
+    start: str | datetime | None = None
+    gaps: str = "refuse"
+    name: str | None = None
+
+
+def make_sample(
+    recording: Recording,
+    where,
+    reads: float,
+    writes: float,
+    read_kib: float,
+    write_kib: float,
+    observed: Observed = NOTHING_OBSERVED,
+) -> Sample:
+    """A sample from I/Os and KiB a second, or an InputError for figures that cannot belong
+    together."""
+    for what, rate in (("reads", reads), ("writes", writes)):
+        if rate > MAX_OPS_PER_S:
+            rule = f"at most {MAX_OPS_PER_S:,.0f} are believed"
+            hint = "A counter wrapped or the line is damaged: take the report out."
+            raise recording.bad(where, f"{rate:,.0f} {what} a second", rule, hint)
+    reads, read_kib = _belong_together(recording, where, "read", reads, read_kib)
+    writes, write_kib = _belong_together(recording, where, "write", writes, write_kib)
+    return Sample(where, reads, writes, read_kib, write_kib, _believed(recording, observed, reads, writes))
+
+
+def _believed(recording: Recording, observed: Observed, reads: float, writes: float) -> Observed:
+    """The figures besides the rates, without those that are not a measurement: latencies of no I/O
+    (printed as 0) and absurd ones."""
+    read_await, write_await, both, queue, util, balance = observed
+    if util is not None and 100.0 < util <= MOST_UTIL_PERCENT:
+        util = 100.0
+    kept = Observed(
+        read_await if reads > 0 else None,
+        write_await if writes > 0 else None,
+        both if reads + writes > 0 else None,
+        queue,
+        util,
+        balance,
+    )
+    absurd = [
+        value is not None and value > most
+        for value, most in zip(
+            kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True
+        )
+    ]
+    if not any(absurd):
+        return kept
+    recording.note(ABSURD_NOTE)
+    return Observed(*(None if wrong else value for value, wrong in zip(kept, absurd, strict=True)))
+
+
+def _belong_together(recording: Recording, where, what: str, ops: float, kib: float) -> tuple[float, float]:
+    if ops == 0.0:
+        # Below 0.005 I/Os a second sysstat prints 0.00; even then no more than this many KiB/s can
+        # have moved.
+        if kib > 0.005 * MAX_IO_KIB:
+            hint = "The line is damaged or its units are mixed."
+            raise recording.bad(where, f"{kib:g} KiB/s but 0 {what}s", "bytes need I/Os", hint)
+        return 0.0, 0.0
+    if kib == 0.0:
+        return 0.0, 0.0  # flushes: older kernels count them among the writes
+    size = kib / ops
+    # Under ten a second, two printed decimals (and flushes) can push the quotient past any limit.
+    if MIN_IO_KIB <= size <= MAX_IO_KIB or (ops < 10 and kib < 10 * MAX_IO_KIB):
+        return ops, min(max(size, MIN_IO_KIB), MAX_IO_KIB) * ops
+    rule = f"an I/O is {MIN_IO_KIB:g} to {MAX_IO_KIB:g} KiB"
+    hint = "The units are mixed, or the line is damaged."
+    raise recording.bad(where, f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each", rule, hint)
+
+
+def device_series(
+    recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None
+) -> tuple[str, float, TimeSeries]:
+    """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
+
+    Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS.
+    Intervals without a report are left out. Raises InputError.
+    """
+    device, samples = _choose(recording, readings, wanted)
+    interval_s = _interval(recording, readings, interval_s)
+    starts = [slot * interval_s for slot in _slots(recording, readings, interval_s)]
+    columns: dict[str, list[float | None]] = {rate: [getattr(sample, rate) for sample in samples] for rate in RATES}
+    columns |= {name: [getattr(sample.observed, name) for sample in samples] for name in OBSERVED_COLUMNS}
+    first, back = readings.reports[0].stamp, _stamped_late_s(readings, interval_s)
+    begin_s = None if first is None else first.epoch_s - back
+    local_s = None if first is None else (first.local - EPOCH).total_seconds() - back
+    series = TimeSeries(recording.name, recording.sha256, starts, [interval_s] * len(starts), columns, begin_s, local_s)
+    return device, interval_s, series
+
+
+def build(recording: Recording, readings: Readings, options: ImportOptions) -> OpenWorkload:
+    """The workload of one device of a recording. Raises InputError."""
+    check_choice("gaps", options.gaps, GAPS)
+    if not readings.reports:
+        raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
+    device, interval_s, series = device_series(recording, readings, options.device, options.interval_s)
+    points = _points(
+        series, _filled(recording, readings, series, options.gaps, interval_s), interval_s, options.gaps == "zero"
+    )
+    source = {
+        "tool": readings.tool,
+        "file": recording.name,
+        "sha256": recording.sha256,
+        "period_s": interval_s,
+        "device": device,
+    }
+    start, zone = _clock_start(readings, interval_s, options.start)
+    if start:
+        source["clock_start"] = start
+    name = (
+        clip(recording.name.rsplit(".", 1)[0].strip() or "recording")
+        if options.name is None
+        else check_name(options.name)
+    )
+    try:
+        return OpenWorkload(
+            name=name,
+            kind="recorded",
+            points=points,
+            source=source,
+            caveats=tuple(recording.notes),
+            clock_zone=zone or LOCAL_ZONE,
+        )
+    except InputError as error:
+        raise InputError(f"{recording.name}: {error.value}", error.rule, error.source, error.hint) from None
+
+
+def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float, idle: bool) -> pl.DataFrame:
+    """The points of a workload: for each interval a row of the series, and whether it was filled in
+    (`idle`: with zeros)."""
+    taken, filled = [row for row, _ in rows], pl.Series([missing for _, missing in rows])
+    frame = pl.DataFrame({name: pl.Series(column, dtype=pl.Float64) for name, column in series.columns.items()})[taken]
+    if idle:
+        frame = frame.with_columns(pl.when(filled).then(0.0).otherwise(pl.col(rate)).alias(rate) for rate in RATES)
+    # A report that is held repeats the rates; what else was observed belongs to its own
+    # interval only.
+    frame = frame.with_columns(
+        pl.when(filled).then(None).otherwise(pl.col(name)).alias(name) for name in OBSERVED_COLUMNS
+    )
+    sizes = [
+        (pl.col(f"{way}_kib_s") / pl.col(f"{way}s_per_s")).fill_nan(0.0).alias(f"{way}_kib")
+        for way in ("read", "write")
+    ]
+    frame = frame.with_columns(sizes)
+    points = make_points(
+        [interval_s * i for i in range(len(rows))],
+        [interval_s] * len(rows),
+        *(frame[name] for name in POINT_COLUMNS[2:]),
+    )
+    return points.with_columns(frame[name] for name in OBSERVED_COLUMNS)
+
+
+# --- device ---------------------------------------------------------------------------------------
+
+
+def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample]]:
+    weight: dict[str, float] = {}
+    for report in readings.reports:
+        for device, sample in report.devices.items():
+            weight[device] = weight.get(device, 0.0) + sample.reads_per_s + sample.writes_per_s
+    if not weight:
+        hint = "Record without -z, or name the device to the tool."
+        raise recording.bad("", "no devices", f"{readings.tool} listed none", hint)
+    ranked = sorted(weight, key=lambda device: (-weight[device], device))
+    count = len(readings.reports)
+    listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in ranked[:12])
+    if wanted is not None:
+        members = [_listed(member.strip(), weight) for member in wanted.split("+")]
+        for member in members:
+            if member not in weight:
+                hint = f"There are: {listing}."
+                raise InputError(f"device {clip(member)!r}", f"is not in {recording.name}", DOC, hint)
+        if len(set(members)) != len(members):
+            raise InputError(f"device {clip(wanted)!r}", "names a device twice", DOC, f"There are: {listing}.")
+        return "+".join(members), _column(recording, readings, members)
+    if len(ranked) > 1:
+        if weight[ranked[0]] < CLEAR_WINNER * weight[ranked[1]] or weight[ranked[0]] == 0.0:
+            rule = "none does clearly more than the others"
+            hint = f"Name one, or several with + between them: {listing}."
+            raise InputError(f"{recording.name}: {len(ranked)} devices", rule, DOC, hint)
+        recording.notes.append(f"{ranked[0]} was taken as the busiest of: {listing}.")
+    return ranked[0], _column(recording, readings, ranked[:1])
+
+
+def _listed(member: str, listed: dict) -> str:
+    """A device as the tool lists it: /dev/nvme1n1 is nvme1n1 there."""
+    short = [member.removeprefix(folder) for folder in ("/dev/mapper/", "/dev/") if member.startswith(folder)]
+    return next((name for name in (member, *short) if name in listed), member)
+
+
+def _column(recording: Recording, readings: Readings, members: list[str]) -> list[Sample]:
+    """The samples of the members added up, one a report; a member the report leaves out was idle
+    (iostat -z)."""
+    whole = [all(member in report.devices for member in members) for report in readings.reports[-2:]]
+    if whole == [True, False]:
+        readings.reports.pop()
+        recording.notes.append("The last report was left out: it ends before the device.")
+    samples, absent = [], 0
+    for report in readings.reports:
+        present = [report.devices[member] for member in members if member in report.devices]
+        absent += len(present) < len(members)
+        where = present[0].where if present else report.where
+        samples.append(_together(where, present) if present else Sample(where, 0.0, 0.0, 0.0, 0.0))
+    if absent:
+        recording.notes.append(
+            f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints."
+        )
+    return samples
+
+
+def _together(where: int | str, members: list[Sample]) -> Sample:
+    """The members of an array as one device: rates and queues add up, latency is the mean of an
+    I/O, the fullest member counts."""
+    if len(members) == 1:
+        return members[0]
+    rates = {name: sum(getattr(member, name) for member in members) for name in RATES}
+    reads, writes = [member.reads_per_s for member in members], [member.writes_per_s for member in members]
+    read_await, write_await, both, queue, util, balance = zip(*(member.observed for member in members), strict=True)
+    observed = Observed(
+        _mean(read_await, reads),
+        _mean(write_await, writes),
+        _mean(both, [sum(pair) for pair in zip(reads, writes, strict=True)]),
+        None if None in queue else sum(queue),
+        None if None in util else max(util),
+        None if None in balance else min(balance),
+    )
+    return Sample(where, **rates, observed=observed)
+
+
+def _mean(values: tuple, weights: list[float]) -> float | None:
+    """The mean weighted by rates; None when a member that did I/O has no figure."""
+    used = [(value, weight) for value, weight in zip(values, weights, strict=True) if weight > 0]
+    if not used or any(value is None for value, _ in used):
+        return None
+    return sum(value * weight for value, weight in used) / sum(weight for _, weight in used)
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+def _interval(recording: Recording, readings: Readings, asked: float | None) -> float:
+    if asked is not None:
+        asked = check_number("interval_s", asked, MIN_POINT_S, MAX_RECORDED_POINT_S, "s")
+    stamps = [report.stamp for report in readings.reports if report.stamp is not None]
+    if len(stamps) < len(readings.reports):
+        found = readings.interval_s
+    else:
+        _check_order(recording, readings, stamps)
+        steps = [b.epoch_s - a.epoch_s for a, b in pairwise(stamps)]
+        found = readings.interval_s or (statistics.median_low(steps) if steps else None)
+    if found is None and asked is None:
+        rule = f"this {readings.tool} file does not say how many seconds lie between its reports"
+        hint = "Give the interval (--interval), or record with times: iostat -xt 1, vmstat -t 1."
+        raise recording.bad("", "no interval", rule, hint)
+    if (
+        found is not None
+        and asked is not None
+        and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2)
+    ):
+        hint = "Leave the interval out."
+        raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", hint)
+    interval_s = asked or found or 0.0
+    if not MIN_POINT_S <= interval_s <= MAX_RECORDED_POINT_S:
+        rule = f"{MIN_POINT_S:g} to {MAX_RECORDED_POINT_S:g} s are taken"
+        hint = "Longer means hide every burst: record again, at a minute or less."
+        raise recording.bad("", f"interval {interval_s:g} s", rule, hint)
+    return float(interval_s)
+
+
+def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) -> None:
+    for before, after, report in zip(stamps, stamps[1:], readings.reports[1:], strict=False):
+        step = after.epoch_s - before.epoch_s
+        if step == 0:
+            hint = "Two recordings were joined, or one was copied twice: keep one."
+            raise recording.bad(report.where, str(after.local), "this time was there before", hint)
+        if step < 0:
+            hint = (
+                "The clock was set, or recordings were joined in the "
+                "wrong order: cut the file there and import the parts."
+            )
+            if abs(abs(step) - HOUR_S) <= 600:
+                hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
+            rule = f"lies {-step:g} s before the report above it"
+            raise recording.bad(report.where, str(after.local), rule, hint)
+
+
+def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[int]:
+    """Which interval of the grid each report fills.
+
+    Rounded step by step, so slow drift makes no gaps.
+    """
+    reports = readings.reports
+    stamps = [report.stamp for report in reports if report.stamp is not None]
+    if len(stamps) < len(reports):
+        for report in reports[1:]:
+            if report.restarted:
+                rule = "without times, the gap before it is unknown"
+                hint = "Import the parts one by one, or record with times (-t)."
+                raise recording.bad(report.where, f"{readings.tool} was started again", rule, hint)
+        return list(range(len(reports)))
+    slots, slack = [0], max(STAMP_SLACK_S, STAMP_SLACK_SHARE * interval_s)
+    for before, at, after in zip(stamps, stamps[1:], reports[1:], strict=False):
+        step = at.epoch_s - before.epoch_s
+        if step < interval_s - slack and not after.restarted:
+            rule = f"the others are {interval_s:g} s apart"
+            hint = "The interval was changed: cut the file there and import the parts."
+            raise recording.bad(after.where, f"{step:g} s after the report above", rule, hint)
+        slots.append(slots[-1] + max(1, round(step / interval_s)))
+    if slots[-1] >= MAX_POINTS:
+        rule = f"at most {MAX_POINTS:,} are taken"
+        hint = "A time is wrong, or the recording needs cutting."
+        raise recording.bad(reports[-1].where, f"{slots[-1] + 1:,} intervals", rule, hint)
+    return slots
+
+
+def _filled(
+    recording: Recording, readings: Readings, series: TimeSeries, gaps: str, interval_s: float
+) -> list[tuple[int, bool]]:
+    """For each interval of an even grid the report that stands for it, and whether it stands for a
+    missing one."""
+    slots = [round(start / interval_s) for start in series.start_s]
+    total, missing = slots[-1] + 1, slots[-1] + 1 - len(slots)
+    if missing:
+        longest, width_s = series.longest_gap()
+        where = readings.reports[longest].where
+        if missing > MAX_MISSING_SHARE * total and gaps == "refuse":
+            value = f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing"
+            hint = (
+                "Say what to do: --gaps hold repeats the report before, "
+                "--gaps zero takes it as idle. Or cut the file there."
+            )
+            raise recording.bad(where, value, f"at most {MAX_MISSING_SHARE:.0%} may be", hint)
+        how = "taken as idle" if gaps == "zero" else "filled with the report before"
+        summer = (
+            " It may be the start of summer time." if abs(width_s - HOUR_S) <= interval_s and len(slots) > 1 else ""
+        )
+        place = f"line {where}" if isinstance(where, int) else where
+        recording.notes.append(
+            f"{missing} of {total} intervals are missing ({missing / total:.1%}) and were {how}; "
+            f"the longest gap, {width_s:g} s, ends at {place}.{summer}"
+        )
+    rows: list[tuple[int, bool]] = []
+    for index, slot in enumerate(slots):
+        rows += [(index - 1, True)] * (slot - len(rows))
+        rows.append((index, False))
+    return rows
+
+
+def _stamped_late_s(readings: Readings, interval_s: float) -> float:
+    """How long after the beginning of its interval a report is stamped, seconds."""
+    return interval_s if readings.stamped_at == "end" else 0.0
+
+
+def _clock_start(readings: Readings, interval_s: float, asked: str | datetime | None) -> tuple[str | None, str | None]:
+    """When the recording began, and the zone of that clock; None for what is not known."""
+    if asked is not None:
+        text = asked.isoformat() if isinstance(asked, datetime) else str(asked)
+        stamp = parse_iso(text)
+        if stamp is None:
+            raise InputError(f"start = {clip(text)!r}", "must be a date and time like 2025-11-21T10:00:00", "ISO 8601")
+        return stamp.local.isoformat(timespec="seconds"), stamp.zone
+    first = readings.reports[0].stamp
+    if first is None:
+        return None, None
+    back = timedelta(seconds=_stamped_late_s(readings, interval_s))
+    return (first.local - back).isoformat(timespec="seconds"), first.zone or readings.zone

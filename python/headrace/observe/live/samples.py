@@ -1,0 +1,192 @@
+"""What was sampled: cumulative counters and levels, and their differences as one frame of
+per-second figures.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from headrace.base.units import MIB
+from headrace.observe.live import host
+from headrace.observe.live.store import write_csv
+from headrace.observe.run_files.counters import hands_on_parts
+
+# Status variables that are levels, not counters (MySQL 9 and MariaDB 11 manuals, "Server Status
+# Variables"; InnoDB and RocksDB alike).
+LEVELS = re.compile(
+    r"threads_(running|connected|cached)|max_used_connections"
+    r"|open_(files|streams|tables|table_definitions)|slave_open_temp_tables"
+    r"|replica_open_temp_tables|slow_launch_time|prepared_stmt_count|memory_used(_initial)?"
+    r"|max_memory_used|connection_memory.*|global_connection_memory"
+    r"|innodb_buffer_pool_pages_(data|dirty|free|misc|total|old|latched|made_not_young_rate)"
+    r"|innodb_buffer_pool_bytes_(data|dirty)|innodb_page_size"
+    r"|innodb_(data_pending|os_log_pending|row_lock_current_waits|row_lock_time_(avg|max))\w*"
+    r"|innodb_(history_list_length|max_trx_id|num_open_files|checkpoint_(age|max_age|target_age))\w*"
+    r"|innodb_mem_\w+|innodb_ibuf_(size|free_list|segment_size)|innodb_available_undo_logs"
+    r"|innodb_undo_tablespaces_\w+|innodb_redo_log_(capacity_resized|logical_size|physical_size)"
+    r"|innodb_(background_log_sync|master_thread)_(?!.*loops)\w*|innodb_bp_\w*|key_blocks_\w+"
+    r"|qcache_(free_blocks|free_memory|queries_in_cache|total_blocks)|aria_pagecache_blocks_\w+"
+    r"|rocksdb_(memtable_(total|unflushed)|.*_size|.*pending.*|.*running.*|num_\w+|estimate\w*|live_\w+)"
+    r"|wsrep_.*|tc_log_(max_pages_used|page_size)|performance_schema_\w+_lost"
+    r"|ssl_(ctx_verify_depth|ctx_verify_mode|session_cache_size|default_timeout|verify_mode)"
+    r"|ssl_(verify_depth|session_cache_timeout)|last_query_cost|.*_(hit|fill)_(rate|ratio)"
+)
+
+
+def is_level(variable: str) -> bool:
+    """True for a status variable that goes up and down; what is not known is taken to be a counter."""
+    return LEVELS.fullmatch(variable) is not None
+
+
+@dataclass
+class Samples:
+    """What was sampled, source by source, in order of time.
+
+    `t_unix`: seconds since 1970, the middle of the reading.
+
+    `status`: a column per numeric status variable, lower case, as the server has it (cumulative
+    counters and levels). `disk`: t_unix, device, and the counters of /proc/diskstats (`*_bytes`
+    bytes, `*_ms` milliseconds, `in_flight` a level). `host`: seconds of all processors together,
+    load1, bytes. `notes`: what a reader must know. A source that was not asked for, or never
+    answered, is an empty frame.
+    """
+
+    status: pl.DataFrame
+    disk: pl.DataFrame
+    host: pl.DataFrame
+    interval_s: float = 1.0
+    notes: list[str] = field(default_factory=list)
+
+    def rates(self) -> pl.DataFrame:
+        """One row per interval between two samples, on one time line.
+
+        Null where a sample is missing, or a counter started over.
+
+        `t_s` (start of the row, from the first sample of any source), `t_unix`, `duration_s`
+        (nominal). Of the server `NAME_per_s` for counters and `NAME` (end of the row) for levels.
+        Of the disks, all together, and with several also each (`read_iops:loop3`): read_iops,
+        write_iops (as a volume counts them: runs/counters.py), flush_iops, read_mib_s, write_mib_s,
+        queue (mean requests under way), busy (share of the time), read_wait_ms, write_wait_ms (mean
+        of requests). Of the host user_cpus, system_cpus, iowait_cpus, idle_cpus, steal_cpus
+        (processors' worth), load1, memory_available_bytes.
+        """
+        step = self.interval_s
+        parts = [
+            _differences(self.status, step, is_level),
+            _differences(self.host, step, lambda name: not name.endswith("_s")),
+        ]
+        parts[1] = parts[1].rename(
+            {name: name.replace("_s_per_s", "_cpus") for name in parts[1].columns if name.endswith("_s_per_s")}
+        )
+        names = sorted(self.disk["device"].unique().to_list()) if self.disk.height else []
+        each = {name: _disk(name, self.disk.filter(pl.col("device") == name).drop("device"), step) for name in names}
+        if each:
+            parts.append(_together(list(each.values())))
+        if len(each) > 1:
+            parts += [
+                frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"})
+                for name, frame in each.items()
+            ]
+        known = [frame["tick"] for frame in parts if frame.height]
+        if not known:
+            return pl.DataFrame(schema={"t_s": pl.Float64, "t_unix": pl.Float64, "duration_s": pl.Float64})
+        ticks = pl.concat(known).to_list()
+        first = min(ticks)
+        line = pl.DataFrame({"tick": pl.int_range(first, max(ticks) + 1, eager=True)})
+        for frame in parts:
+            line = line.join(frame, on="tick", how="left", maintain_order="left")
+        head = [
+            ((pl.col("tick") - first) * step).cast(pl.Float64).alias("t_s"),
+            (pl.col("tick") * step).cast(pl.Float64).alias("t_unix"),
+            pl.lit(step).alias("duration_s"),
+        ]
+        return line.select(*head, pl.exclude("tick"))
+
+
+def write_status_csv(samples: Samples, path) -> None:
+    """The samples of the server as RUN.toml's files.status takes them: a column per variable, and
+    `time`. Raises CouldNotRun."""
+    write_csv(samples.status.rename({"t_unix": "time"}), path)
+
+
+def write_disk_csv(samples: Samples, path) -> None:
+    """The counters of the disks as RUN.toml's files.disk takes them: `time`, `device`, counters.
+    Raises CouldNotRun."""
+    write_csv(samples.disk.rename({"t_unix": "time"}), path)
+
+
+def _differences(frame: pl.DataFrame, step: float, level) -> pl.DataFrame:
+    """A row per interval between neighbours of the grid, `tick` its beginning."""
+    if frame.height < 2:
+        return pl.DataFrame(schema={"tick": pl.Int64})
+    frame = frame.with_columns((pl.col("t_unix") / step).round().cast(pl.Int64).alias("tick")).unique(
+        "tick", keep="first", maintain_order=True
+    )
+    took = pl.col("t_unix").diff()
+    neighbours = pl.col("tick").diff() == 1
+    columns = []
+    for name in frame.columns:
+        if name in ("tick", "t_unix"):
+            continue
+        if level(name):
+            columns.append(pl.col(name))
+            continue
+        change = pl.col(name).diff()
+        if name in host.WRAPPING:
+            change = pl.when(change < 0).then(change + host.WRAP).otherwise(change)
+        columns.append(pl.when(neighbours & (change >= 0)).then(change / took).alias(f"{name}_per_s"))
+    return frame.select((pl.col("tick") - 1).alias("tick"), *columns).slice(1)
+
+
+def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
+
+    found = _differences(frame, step, lambda column: column == "in_flight")
+    if not found.height:
+        return found
+    per = {column: pl.col(f"{column}_per_s") for column in host.FIELDS}
+    parts = 1.0 if hands_on_parts(name) else 0.0
+    return found.select(
+        "tick",
+        (per["reads"] + parts * per["reads_merged"].fill_null(0.0)).alias("read_iops"),
+        (
+            per["writes"]
+            - pl.min_horizontal(per["writes"], per["flushes"].fill_null(0.0))
+            + parts * per["writes_merged"].fill_null(0.0)
+        ).alias("write_iops"),
+        per["flushes"].alias("flush_iops"),
+        (per["read_bytes"] / MIB).alias("read_mib_s"),
+        (per["write_bytes"] / MIB).alias("write_mib_s"),
+        (per["weighted_ms"] / 1e3).alias("queue"),
+        (per["io_ms"] / 1e3).clip(0, 1).alias("busy"),
+        pl.when(per["reads"] > 0).then(per["read_ms"] / per["reads"]).alias("read_wait_ms"),
+        pl.when(per["writes"] > 0).then(per["write_ms"] / per["writes"]).alias("write_wait_ms"),
+    )
+
+
+def _together(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """All devices as one: sums, `busy` the busiest, waits weighted by requests.
+
+    A row that one of them lacks is left out.
+    """
+    if len(frames) == 1 or not all(frame.height for frame in frames):
+        return frames[0] if len(frames) == 1 else pl.DataFrame(schema={"tick": pl.Int64})
+    weighted = [
+        frame.with_columns(pl.col(f"{way}_wait_ms").fill_null(0.0) * pl.col(f"{way}_iops") for way in ("read", "write"))
+        for frame in frames
+    ]
+    total = (
+        pl.concat(weighted)
+        .group_by("tick")
+        .agg(pl.exclude("busy").sum(), pl.col("busy").max(), pl.len().alias("devices"))
+    )
+    total = total.filter(pl.col("devices") == len(frames)).sort("tick").drop("devices")
+    waits = [
+        pl.when(pl.col(f"{way}_iops") > 0)
+        .then(pl.col(f"{way}_wait_ms") / pl.col(f"{way}_iops"))
+        .alias(f"{way}_wait_ms")
+        for way in ("read", "write")
+    ]
+    return total.with_columns(waits)

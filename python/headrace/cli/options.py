@@ -154,17 +154,19 @@ SeedOption = Annotated[int, option("N", "Seed for all random draws: same seed, s
 StartBalanceOption = Annotated[
     float | None, option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance")
 ]
+StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
+InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html).")]
 PageOrChartOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 NameOption = Annotated[str | None, option("NAME", "Name it.")]
-WORKLOAD_HELP = (
-    "A workload file; demo:day or demo:hour (the recorded example); a closed load in fio's words: "
-    "fio:rw=randread,bs=16k,iodepth=16,numjobs=1; or a standard benchmark: "
-    "sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
-)
-WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD_HELP)]
+FILE = "A workload file"
+DEMAND = "demo:day or demo:hour (the recorded example); a closed load in fio's words: fio:rw=randread,bs=16k,iodepth=16,numjobs=1"
+DATABASE = "a standard benchmark: sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
+WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=f"{FILE}; {DEMAND}; or {DATABASE}.")]
+DemandArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=f"{FILE}; {DEMAND}.")]
+DatabaseArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=f"{FILE} (`headrace calibrate` writes it); or {DATABASE}.")]
 VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name.", autocompletion=complete_volume)]
 MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
 

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.inputs import read_database
-from headrace.cli.model.simulate import InstanceOption, StorageOption
 from headrace.cli.options import (
     AsOfOption,
+    DatabaseArgument,
     GrowthOption,
+    InstanceOption,
     Output,
     OutputOption,
     PageOrChartOption,
     SeedOption,
     StartBalanceOption,
-    WorkloadArgument,
+    StorageOption,
     choice,
     option,
     storage_option,
@@ -61,7 +62,7 @@ class RunSettings:
 
 
 def predict(
-    workload: WorkloadArgument,
+    workload: DatabaseArgument,
     storage: StorageOption,
     settings: RunSettings,
     output: OutputOption = "table",

@@ -10,18 +10,18 @@ from headrace.cli.former import still_works
 from headrace.cli.inputs import read_workload
 from headrace.cli.options import (
     AsOfOption,
+    DemandArgument,
     GrowthOption,
+    InstanceOption,
     Output,
     OutputOption,
     PageOrChartOption,
     SeedOption,
     StartBalanceOption,
-    WorkloadArgument,
+    StorageOption,
     choice,
     flag,
-    instance_option,
     option,
-    storage_option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
@@ -47,9 +47,6 @@ for: volume-iops, volume-throughput, volume-credits (gone), instance-iops, insta
 # run of 2018): 2.5 % more, in thousandths.
 XEN_RATE_PER_MILLE = 1_025
 DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
-
-StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
-InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +107,7 @@ class DemandOptions:
 
 
 def simulate(
-    workload: WorkloadArgument,
+    workload: DemandArgument,
     storage: StorageOption,
     of_demand: DemandOptions,
     instance: InstanceOption = None,

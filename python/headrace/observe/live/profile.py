@@ -179,7 +179,7 @@ def data_gib(connection, engine: str, account: str) -> float | None:
             continue
         return float(size) / GIB if size else None
     if denied:
-        hint = f"GRANT PROCESS ON *.* TO {account}; or give --data GIB."
+        hint = f"GRANT PROCESS ON *.* TO {account}; or give --size-gib GIB."
         raise InputError(f"account {account}", "may not see how large the data are", f"{DOC}, Privileges", hint)
     return None
 

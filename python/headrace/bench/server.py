@@ -29,8 +29,13 @@ def cursor_on(target: Target, database: bool = True):
         with connection, connection.cursor() as cursor:
             yield cursor
     except pymysql.err.MySQLError as error:
-        words = "".join(character if character.isprintable() else "?" for character in str(error.args[-1] if error.args else error)[:200])
-        raise CouldNotRun(target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", "") from None
+        words = "".join(
+            character if character.isprintable() else "?"
+            for character in str(error.args[-1] if error.args else error)[:200]
+        )
+        raise CouldNotRun(
+            target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", ""
+        ) from None
 
 
 def require_database(name: str, target: Target) -> None:
@@ -69,7 +74,9 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
     """Tables of the database whose whole name matches: name to engine."""
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
-            ("SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"),
+            (
+                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
+            ),
             (target.database,),
         )
         return {str(name): str(engine) for name, engine in cursor.fetchall() if re.fullmatch(pattern, str(name))}
@@ -110,6 +117,8 @@ def data_gib(target: Target) -> float | None:
                     return float(size) / GIB
             except pymysql.err.MySQLError:
                 continue
-        cursor.execute("SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,))
+        cursor.execute(
+            "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,)
+        )
         size = cursor.fetchone()[0]
     return None if not size else float(size) / GIB

@@ -72,7 +72,9 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     rows = _in_intervals(prediction.rows, run.interval_s)
     predicted = summarise(rows)
     pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
-    pairs += [(f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)]
+    pairs += [
+        (f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)
+    ]
     pairs += [
         (f"one-second tps, {name}", "tps", measured[key], predicted[key])
         for name, key in (("p5", "tps_p5"), ("p50", "tps_p50"), ("p95", "tps_p95"))
@@ -107,7 +109,9 @@ def _figure(what: str, unit: str, measured: float | None, predicted: float | Non
     return {"what": what, "unit": unit, "measured": measured, "predicted": predicted, "error_percent": error}
 
 
-def leave_out(runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None) -> list[dict]:
+def leave_out(
+    runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None
+) -> list[dict]:
     """Scores calibrations on runs they have not seen: every run predicted from all others, or
     (`from_one`) every run from each single other one.
 

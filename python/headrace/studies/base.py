@@ -202,7 +202,10 @@ def published(name: str) -> list[dict[str, str]]:
 def figures(name: str) -> dict[str, Figure]:
     """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their
     name."""
-    return {row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"])) for row in published(name)}
+    return {
+        row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
+        for row in published(name)
+    }
 
 
 def study(name: str) -> Study:

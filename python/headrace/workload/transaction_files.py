@@ -180,7 +180,8 @@ def _type_like(value: Any, name: str) -> Any:
     """The type of a value of the core: tables with the same keys, numbers as finite floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key)) for key, item in value.items()
+            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key))
+            for key, item in value.items()
         ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
     if isinstance(value, (list, tuple)):

@@ -85,7 +85,10 @@ class Mysqlslap(Benchmark):
                 f"VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}"
             )
             for first in range(1, self.rows + 1, BATCH):
-                batch = [(number, chance.randrange(self.rows), _text(chance)) for number in range(first, min(first + BATCH, self.rows + 1))]
+                batch = [
+                    (number, chance.randrange(self.rows), _text(chance))
+                    for number in range(first, min(first + BATCH, self.rows + 1))
+                ]
                 cursor.executemany(f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
@@ -108,13 +111,19 @@ class Mysqlslap(Benchmark):
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         return ToolOutcome(
-            notes=(("mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements."),)
+            notes=(
+                (
+                    "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements."
+                ),
+            )
         )
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
         """Statements a second, each a transaction of its own."""
         known = [
-            name for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s") if name in series.columns
+            name
+            for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s")
+            if name in series.columns
         ]
         if not known:
             return series

@@ -75,7 +75,9 @@ class Tpcc(Benchmark):
         if not found:
             return False
         wrong = [f"tpcc_{name} is missing" for name in TABLES if f"tpcc_{name}" not in found]
-        wrong += [f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]]
+        wrong += [
+            f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]
+        ]
         wrong = wrong or self._sizes(target)
         if wrong:
             hint = "Prepare them anew (--fresh drops tpcc_warehouse and so on), or name another database."
@@ -99,7 +101,11 @@ class Tpcc(Benchmark):
             ):
                 cursor.execute(query)
                 found[what] = cursor.fetchone()[0] or 0
-        return [f"with {found[what]:,} {what}, not {value:,}" for what, value in self.options().items() if found[what] != value]
+        return [
+            f"with {found[what]:,} {what}, not {value:,}"
+            for what, value in self.options().items()
+            if found[what] != value
+        ]
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
         tool = self.tool()
@@ -174,7 +180,9 @@ class Tpcc(Benchmark):
 
 def _script(folder: Path) -> str:
     path = folder / SCRIPT
-    path.write_text(files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8")
+    path.write_text(
+        files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8"
+    )
     return str(path)
 
 
@@ -182,7 +190,9 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
     """Latencies by kind of transaction: what the clients wrote at their ends, added up."""
     found: dict[str, list[Histogram]] = {}
     for kind, text in COUNTED.findall(raw):
-        pairs = sorted((int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair))
+        pairs = sorted(
+            (int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair)
+        )
         if pairs:
             values = tuple(round(2.718281828459045 ** (BUCKET * bucket), 9) for bucket, _ in pairs)
             found.setdefault(kind, []).append(

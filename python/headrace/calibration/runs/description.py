@@ -80,7 +80,9 @@ class FilesTable(Table):
     device: _Text | None = None
     columns: _Columns = msgspec.field(default_factory=_Columns)
     status_relative: bool | None = None
-    transactions: Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None = None
+    transactions: (
+        Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None
+    ) = None
     clock_start: object = None
     interval_s: _Interval | None = None
     iostat_interval_s: _Interval | None = None
@@ -137,7 +139,9 @@ class Files:
     device: str | None
     columns: dict[str, str]
     status_relative: bool | None
-    transactions: tuple[str, ...] | None  # counters of the server that are the transactions, in a run without the benchmark's reports
+    transactions: (
+        tuple[str, ...] | None
+    )  # counters of the server that are the transactions, in a run without the benchmark's reports
     clock_start: Stamp | None
     intervals: dict[str, float]  # by file key
 
@@ -232,7 +236,9 @@ def _against_instance(instance: str | None, host: dict | None, cache_gib: float,
 def _benchmark(table: dict) -> BenchmarkLoad:
     """[benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
     of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
-    read = convert({key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark")
+    read = convert(
+        {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
+    )
     ranges: dict[str, tuple[float, float, float]] = {}
     script = distribution = None
     known = ["name", "tables", "scale", "data_gib", "data_gb"]
@@ -240,7 +246,9 @@ def _benchmark(table: dict) -> BenchmarkLoad:
         hint = "sysbench 1.0 takes --rand-type=special unless told otherwise."
         needed_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
         script = convert(read.script, Literal[SCRIPTS], source=DOC, at="benchmark.script")
-        distribution = convert(read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution")
+        distribution = convert(
+            read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution"
+        )
         ranges = DISTRIBUTIONS[distribution]
         known += ["script", "distribution", *ranges]
     known_keys(table, known, f"[benchmark] of {read.name}", DOC, "benchmark")
@@ -288,7 +296,9 @@ def _files(read: FilesTable, folder: Path) -> Files:
 def _clock_start(value: object) -> Stamp | None:
     if value is None:
         return None
-    stamp = from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
+    stamp = (
+        from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
+    )
     if stamp is None or not FIRST_YEAR <= stamp.local.year <= LAST_YEAR:
         rule = "must be a date and time like 2018-08-15T10:00:00"
         raise InputError(f"files.clock_start = {shown(value)}", rule, "ISO 8601")

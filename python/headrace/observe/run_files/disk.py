@@ -51,13 +51,20 @@ def read_disk(
     _, interval_s, series = device_series(recording, readings, device, interval_s)
     _say_gaps(recording, readings, series, interval_s)
     told = series.columns
-    series.columns = {f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]] for way in ("read", "write")}
+    series.columns = {
+        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]]
+        for way in ("read", "write")
+    }
     if key == "iostat":
         series.columns = {"read_iops": told["reads_per_s"], "write_iops": told["writes_per_s"]} | series.columns
     shares = busy_shares(recording, key, len(series.start_s))
     if shares is not None:
         series.columns["busy_share"] = list(shares)
-    findings += [RunFinding("disk", f"{recording.name}: {note}") for note in recording.notes if not note.startswith("vmstat counts KiB")]
+    findings += [
+        RunFinding("disk", f"{recording.name}: {note}")
+        for note in recording.notes
+        if not note.startswith("vmstat counts KiB")
+    ]
     if key == "vmstat":
         text = "vmstat counts KiB of all disks of the host, and no I/Os: read_iops and write_iops are null."
         findings.append(RunFinding("disk", f"{recording.name}: {text}"))

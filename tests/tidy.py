@@ -28,7 +28,7 @@ PHRASES = {
     r"\bwhoever\b": "name who it is",
     r"\bof the moment\b": "temporary, or current",
     r"\bso many\b": "say how many",
-    r"\b(is|are) no (?!longer\b|more\b|smaller\b|larger\b|such\b|better\b|worse\b|different\b)[a-z]+": "is not a ...",
+    r"(?<!\b[Tt]here )\b(is|are) no (?!longer\b|more\b|smaller\b|larger\b|such\b|better\b|worse\b|different\b)[a-z]+": "is not a ...",
     r"\bbeside\b": "with, next to, or compared with",
     r"\b[Kk]ind(ly|ness)\b": "say which signal, and for how long",
     r"^Of (the|those|these) [a-z ]+\.": "a sentence with a verb",

@@ -34,7 +34,8 @@ class RunComparison:
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
     def to_document(self, workload: TransactionWorkload) -> dict:
-        """What `headrace compare-run --output json` prints. `workload`: what was compared with the run."""
+        """What `headrace compare-run --output json` prints. `workload`: what was compared with the
+        run."""
         figures, warnings = list(self.figures), list(self.prediction.warnings)
         return {
             "schema": "headrace-comparison/1",

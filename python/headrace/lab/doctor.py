@@ -76,13 +76,14 @@ def examine(
     where, machine = place(data_dir, socket), machine or Machine()
     folder = where.data_dir
     return [
-        kernel(machine), root(machine), fuse(machine), loop_control(machine), loop_devices(machine), daemon_binary(),
+        *(check(machine) for check in (kernel, root, fuse, loop_control, loop_devices)),
+        daemon_binary(),
         *([] if folder is None else [space(folder)]),
         *(program(machine, *tool) for tool in TOOLS),
         running(where),
         *leftovers(machine, where),
         *(Check(name, OK, f"{found}: {meaning}") for name, found, meaning in settings.in_words()),
-    ]  # fmt: skip
+    ]
 
 
 def lacks(checks: list[Check]) -> bool:
@@ -154,10 +155,9 @@ def loop_devices(machine: Machine) -> Check:
             OK,
             f"{found}, more are made as needed" if _grows(machine) else f"{found}, {len(shown)} free in /dev",
         )
-    return Check(
-        "loop devices", MISSING, f"{found}, none free in /dev, and /dev is not the kernel's own (devtmpfs)",
-        "Make nodes: for n in $(seq 0 63); do mknod -m 660 /dev/loop$n b 7 $n; done. In a container: --privileged -v /dev:/dev.",
-    )  # fmt: skip
+    lack = f"{found}, none free in /dev, and /dev is not the kernel's own (devtmpfs)"
+    nodes = "Make nodes: for n in $(seq 0 63); do mknod -m 660 /dev/loop$n b 7 $n; done."
+    return Check("loop devices", MISSING, lack, f"{nodes} In a container: --privileged -v /dev:/dev.")
 
 
 def _grows(machine: Machine) -> bool:
@@ -206,7 +206,7 @@ TOOLS = (("mkfs.xfs", "filesystems on volumes", "xfsprogs"), ("fio", "headrace l
 
 
 def program(machine: Machine, name: str, purpose: str, package: str) -> Check:
-    """A program that most users want beside the lab."""
+    """A program that most users want next to the lab."""
     found = machine.program(name)
     if found is None:
         return Check(

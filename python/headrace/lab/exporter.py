@@ -1,6 +1,6 @@
 """The metrics of a lab for Prometheus: `GET /metrics` on the loopback, by a process without rights.
 
-`headrace.lab.launch` starts it beside the daemon. It makes one connection to the daemon while it
+`headrace.lab.launch` starts it with the daemon. It makes one connection to the daemon while it
 still has the rights to, becomes the user nobody, and ends when the daemon's process does.
 
 Bounds: 8 connections at once (a ninth is told 503), 8 KiB for the head of a request (431), 2

@@ -56,7 +56,7 @@ class Settings:
 
 
 def find_headraced() -> Path:
-    """$HEADRACED, else beside this Python, else in PATH. Raises InputError, CouldNotRun."""
+    """$HEADRACED, else next to this Python, else in PATH. Raises InputError, CouldNotRun."""
     named = variables.given("HEADRACED")
     if named:
         if not (os.path.isfile(named) and os.access(named, os.X_OK)):
@@ -183,8 +183,8 @@ def up(
 def foreground(
     data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None
 ) -> None:
-    """Becomes the daemon: for systemd, containers and debuggers. It returns only when that fails, and
-    raises as `up`.
+    """Becomes the daemon: for systemd, containers and debuggers. It returns only when that fails,
+    and raises as `up`.
     """
     where = place(data_dir, socket)
     refuse_second(where)

@@ -50,7 +50,7 @@ def place(data_dir: str | Path | None = None, socket: str | Path | None = None) 
         elif named:
             data_dir = named
     folder = _absolute(data_dir, "the data directory") if data_dir is not None else None
-    # os.path: a directory that may not be looked into is no error here.
+    # os.path: a directory that may not be looked into is not an error here.
     if folder is not None and os.path.exists(folder) and not os.path.isdir(folder):
         raise InputError(
             str(folder), "the data directory is not a directory", "", "Name a directory, or one that can be made."

@@ -21,8 +21,8 @@ Until = Literal["optimizing", "completed"]
 
 @dataclass(frozen=True)
 class Reading:
-    """A reading of one second. `credits` and `capacity` of the member with the least left, None without credits;
-    `empty_in_s` at the present rate.
+    """A reading of one second. `credits` and `capacity` of the member with the least left, None
+    without credits; `empty_in_s` at the present rate.
     """
 
     rates: Rates
@@ -32,7 +32,8 @@ class Reading:
 
 
 def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Reading]:
-    """A reading for each second that has ended, until `seconds` of wall time have passed (None: for ever).
+    """A reading for each second that has ended, until `seconds` of wall time have passed (None: for
+    ever).
 
     The first comes as soon as a second has ended. Raises as Lab.
     """

@@ -22,12 +22,13 @@ MAX_LINE_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 64 << 20
 # Read at once.
 CHUNK_BYTES = 1 << 16
-# The kind of refusals that are no fault of the caller.
+# The kind of refusals that the caller did not cause.
 UNAVAILABLE = "unavailable"
 
 
 class LabRefused(InputError):
-    """The lab did not do what was asked; `kind` as in docs/reference/lab-protocol.md. Exit code 2."""
+    """The lab did not do what was asked; `kind` as in docs/reference/lab-protocol.md. Exit code 2.
+    """
 
     def __init__(self, kind: str, value: str, rule: str, source: str = "", hint: str = "") -> None:
         super().__init__(value, rule, source, hint, kind=kind)

@@ -99,7 +99,7 @@ class TransactionWorkload(Shown):
         return {
             "schema": "headrace-calibration/1", "name": self.name, "engine": self.engine, "parameters": list(self.parameters),
             "runs": list(self.runs), "caveats": list(self.caveats), "database": self.database,
-        }  # fmt: skip
+        }
 
     def grown(self, factor: float) -> TransactionWorkload:
         """The same over `factor` times the data.

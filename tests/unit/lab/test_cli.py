@@ -123,7 +123,7 @@ def test_a_file_that_is_no_balance(tmp_path):
     for text in ("", "{}", '{"format": "other"}', "[" * 100_000, "\x00", "x" * (2 << 20)):
         (tmp_path / "b.json").write_text(text)
         code, _, err = call("volume", "balance", "db", "--load", "b.json")
-        assert code == 2 and "no saved balance" in err
+        assert code == 2 and "not a saved balance" in err
 
 
 def test_balances_go_through_a_file(tmp_path):

@@ -146,11 +146,11 @@ def checked_memory(memory_gib: float | None) -> float | None:
         return None
     if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
         rule = f"memory is {SMALLEST_MEMORY_GIB:g} to {LARGEST_MEMORY_GIB:,.0f} GiB"
-        raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "For example --memory 2.")
-    here = memory_bytes("MemTotal") / GIB
+        raise InputError(f"--memory-gib {memory_gib:g}", rule, GUIDE, "For example --memory-gib 2.")
+    here = memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
-        raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "Take less, and scale the data with it.")
+        raise InputError(f"--memory-gib {memory_gib:g}", rule, GUIDE, "Take less, and scale the data with it.")
     return float(memory_gib)
 
 
@@ -168,7 +168,7 @@ def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
     if kind == "tuned":
         if memory_gib is None:
             rule = "needs to know the memory"
-            raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory GIB.")
+            raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory-gib GIB.")
         from headrace.advice import tuned_settings
 
         tuned = tuned_settings(

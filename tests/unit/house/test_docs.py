@@ -101,7 +101,7 @@ def test_example_runs_and_gives_what_is_shown(page, command, shown, folder):
 
 def test_only_what_follows_from_a_fit_is_compared_with_a_tolerance():
     kinds = [command.split()[1] for _, command, _ in examples() if command in from_a_fit()]
-    assert set(kinds) == {"calibrate", "simulate", "plan"}
+    assert set(kinds) == {"calibrate", "predict", "plan"}
     exact = [command for _, command, _ in examples() if command not in from_a_fit()]
     assert any("examples/innodb-tpcc-day.toml" in command for command in exact) and any(
         "workload new" in command for command in exact

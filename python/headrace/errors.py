@@ -21,7 +21,9 @@ class HeadraceError(Exception):
 
     default_exit_code = 2
 
-    def __init__(self, value: str, rule: str, source: str = "", hint: str = "", exit_code: int | None = None, kind: str = "") -> None:
+    def __init__(
+        self, value: str, rule: str, source: str = "", hint: str = "", exit_code: int | None = None, kind: str = ""
+    ) -> None:
         super().__init__(value, rule, source, hint)
         self.value = value
         self.rule = rule

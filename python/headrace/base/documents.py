@@ -56,8 +56,8 @@ def between(low: float, high: float, unit: str = "") -> msgspec.Meta:
 def said_as(
     rule: str, hint: str = "", *, least: int | None = None, most: int | None = None, pattern: str | None = None
 ) -> msgspec.Meta:
-    """For Annotated: the words of the rule, and `least` and `most` length or a pattern of a text.
-    """
+    """For Annotated: the words of the rule, and `least` and `most` length or a pattern of a
+    text."""
     return msgspec.Meta(min_length=least, max_length=most, pattern=pattern, extra={"rule": rule, "hint": hint})
 
 
@@ -151,8 +151,8 @@ def _below(at: str, key: str) -> str:
 
 
 def _refuse(value: object, kind: Any, at: str, where: str, source: str) -> None:
-    """Raises for the first thing in `value` that is not as `kind` says; returns where it is right.
-    """
+    """Raises for the first thing in `value` that is not as `kind` says; returns where it is
+    right."""
     try:
         msgspec.convert(value, kind)
         return

@@ -81,8 +81,7 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
             (
-                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = "
-                "'BASE TABLE'"
+                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
             ),
             (target.database,),
         )

@@ -81,7 +81,7 @@ def _mean(tx: np.ndarray, value: np.ndarray, low: np.ndarray, high: np.ndarray) 
 
 
 def _begins(tx: np.ndarray, value: np.ndarray, period: float) -> np.ndarray:
-    """Transactions at which I/Os per transaction climb: the merged files have just come, uncached."""
+    """Transactions at which I/Os per transaction rise: merged files have just come, uncached."""
     if len(tx) < 2 * PARTS:
         return np.array([])
     climb = _mean(tx, value, tx, tx + EDGE * period) - _mean(tx, value, tx - EDGE * period, tx)

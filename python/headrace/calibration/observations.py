@@ -21,11 +21,11 @@ BINS = 90
 STALL_SHARE = 0.1
 # Volumes that are seen to do less than this of what the model has them do did not hold the run: tps
 # then does not tell the I/Os per transaction, their count does.
-# At a cap both do what the cap allows, whatever a transaction asks. Over so many windows: one alone
-# scatters by some 3 % of itself.
+# At a cap both do what the cap allows, whatever a transaction asks. Over TOGETHER windows: one
+# alone scatters by some 3 % of itself.
 AS_MODELLED, TOGETHER = 0.95, 9
-# Below this share of the median a window stood still: however long that took, it is no throughput
-# to fit.
+# Below this share of the median a window stood still: however long that took, it is not a
+# throughput to fit.
 STANDSTILL_SHARE = 0.02
 
 
@@ -117,7 +117,7 @@ def observe(run: Run) -> Observation:
 def modelled_over_measured(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
     """Logarithm of measured over modelled I/Os per transaction per window, and which windows tell
     it: as counted where they were, else modelled over measured tps, which is the same at a cap that
-    is used whole (a second in which the machine did something else is no second of more I/Os).
+    is used whole (a second in which the machine did something else does not mean more I/Os).
 
     Stalled ones do not; their values are bridged from their neighbours.
     """

@@ -133,10 +133,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
         return _no_mysql(address, _words(error))
     if code in DENIED:
         used = "with the password given" if address.password else "without a password"
-        hint = (
-            f"Set {PASSWORD_VARIABLE} or --defaults-file; is the account "
-            "allowed from this host (SELECT user, host FROM mysql.user)?"
-        )
+        hint = f"Set {PASSWORD_VARIABLE} or --defaults-file; is the account allowed from this host (SELECT user, host FROM mysql.user)?"
         if (
             address.socket is None and address.ssl_mode == "DISABLED"
         ):  # MariaDB says no more than this under require_secure_transport
@@ -146,7 +143,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
         hint = "Leave the database out, or GRANT it."
         return InputError(label, f"{user} may not use database {address.database}", source, hint)
     if code == UNKNOWN_DATABASE:
-        return InputError(label, f"there is no database {address.database}", source, "See SHOW DATABASES.")
+        return InputError(label, f"the server has no database {address.database}", source, "See SHOW DATABASES.")
     if code in FULL:
         hint = "Try again when clients have left, or raise max_connections (the account's MAX_USER_CONNECTIONS)."
         return CouldNotRun(label, "takes no more connections", source, hint)

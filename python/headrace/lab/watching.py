@@ -41,7 +41,9 @@ def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Read
     while True:
         balance = lab.balance(volume)
         emptying.add(time.monotonic(), balance)
-        lowest = min((member for member in balance["members"] if member), key=lambda member: member["percent"], default=None)
+        lowest = min(
+            (member for member in balance["members"] if member), key=lambda member: member["percent"], default=None
+        )
         answer = lab.metrics(volume, last=LAST_ROWS)
         fresh = [rates(answer["columns"], row) for row in answer["rows"]]
         # At the start the newest alone: what was before is `headrace volume metrics`.
@@ -58,7 +60,11 @@ def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Read
 
 
 def wait_for_modification(
-    lab: Lab, volume: str, modification: str, progress: Callable[[float], None] = lambda share: None, until: Until = "completed"
+    lab: Lab,
+    volume: str,
+    modification: str,
+    progress: Callable[[float], None] = lambda share: None,
+    until: Until = "completed",
 ) -> Modification:
     """Returns the modification of that id once it is in the state `until`, or a later one, or has
     failed.

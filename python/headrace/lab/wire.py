@@ -96,10 +96,14 @@ class Wire:
             made.connect(path)
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
             made.close()
-            raise NoLab(path, "no lab answers at this socket", "", f"Start one: headrace lab up{self.place.flags()}") from None
+            raise NoLab(
+                path, "no lab answers at this socket", "", f"Start one: headrace lab up{self.place.flags()}"
+            ) from None
         except PermissionError:
             made.close()
-            raise NoLab(path, "you may not use this lab", PROTOCOL, "Run it as root (sudo), or start the lab with --group.") from None
+            raise NoLab(
+                path, "you may not use this lab", PROTOCOL, "Run it as root (sudo), or start the lab with --group."
+            ) from None
         except OSError:
             made.close()
             raise
@@ -159,11 +163,15 @@ class Wire:
 
     def _late(self, name: str, timeout_s: float) -> CouldNotRun:
         rule = f"the lab did not answer within {timeout_s:g} s; whether it was done is not known"
-        return CouldNotRun(f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log.")
+        return CouldNotRun(
+            f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
+        )
 
     def _lost(self, name: str, why: str) -> CouldNotRun:
         rule = f"the connection was lost before the answer came ({why}); whether it was done is not known"
-        return CouldNotRun(f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log.")
+        return CouldNotRun(
+            f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
+        )
 
 
 def _left_until(deadline: float) -> float:
@@ -182,7 +190,12 @@ def _line(call: dict, name: str) -> bytes:
             name, f"an argument cannot be written as JSON: {str(error)[:100]}", PROTOCOL, "Use text and finite numbers."
         ) from None
     if len(line) > MAX_LINE_BYTES:
-        raise InputError(f"{name}: {len(line):,} bytes", f"a call has at most {MAX_LINE_BYTES:,} bytes", PROTOCOL, "Send less at once.")
+        raise InputError(
+            f"{name}: {len(line):,} bytes",
+            f"a call has at most {MAX_LINE_BYTES:,} bytes",
+            PROTOCOL,
+            "Send less at once.",
+        )
     return line
 
 

@@ -55,7 +55,7 @@ class Recording:
         return self.text.split("\n")
 
     def note(self, text: str) -> None:
-        """Something the reader of the figures must know, said once; the first MAX_NOTES are kept."""
+        """What a reader of the figures must know, said once; the first MAX_NOTES are kept."""
         if text not in self.notes and len(self.notes) < MAX_NOTES:
             self.notes.append(text)
 
@@ -171,10 +171,7 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
 
 def cut_note(error: InputError) -> str:
     """What is said of a recording whose end was left out."""
-    return (
-        "The recording is cut off or damaged at its end; a last report "
-        f"that is not whole was left out ({error.value}: {error.rule})."
-    )
+    return f"The recording is cut off or damaged at its end; a last report that is not whole was left out ({error.value}: {error.rule})."
 
 
 def _decode(name: str, content: bytes) -> str:

@@ -184,8 +184,7 @@ def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
     names = columns(
-        "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | "
-        "refill s, computed | refill simulated"
+        "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | refill s, computed | refill simulated"
     )
     table = StudyTable(
         "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows)

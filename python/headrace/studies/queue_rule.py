@@ -139,14 +139,8 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     implied = Figure(1e3 / rule.value, "ms", rule.source)
     wait_ms = known(example.summary["mean_ms"])
     at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
-    disks = (
-        "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the "
-        "rule's length is a full one"
-    )
-    what = (
-        f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length "
-        f"{theirs['example_queue_length'].value:g}"
-    )
+    disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
+    what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
     return [
         compare(
             what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
@@ -178,10 +172,7 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     one_each = (
         "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
     )
-    less = (
-        "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in "
-        "larger requests"
-    )
+    less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
         compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
         compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
@@ -210,14 +201,8 @@ def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]
     shallow = _iops(at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4))
     steps.step()
     limit = member_limits("gp2:1000", BYTE_CAP_DAY)
-    effort = (
-        "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests "
-        "that wait together"
-    )
-    shallow_note = (
-        "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure "
-        "is over-delivery on Xen"
-    )
+    effort = "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests that wait together"
+    shallow_note = "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure is over-delivery on Xen"
     binds = f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds"
     merged = deep["read"] / deep["randread"]
     unit, per_io = theirs["unit_kib"], theirs["contiguous_per_io"]

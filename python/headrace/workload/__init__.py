@@ -3,11 +3,14 @@ from.
 
     model      OpenWorkload, ClosedWorkload
     points     the frame of points of an open workload: limits and figures
-    observed   what a recording says besides its rates; censored finds where they are a limit, not a demand
+    observed   what a recording says besides its rates
+    censored   where these rates are a limit, not a demand
     describe   words for their figures
-    daily      from what a DBA knows             demo   the recorded hour and the day made from it
+    daily      from what a DBA knows
+    demo       the recorded hour and the day made from it
     files      load and save
-    transactions, parameters, transaction_files    databases: their values, what a calibration identifies, files
+    transactions, parameters, transaction_files
+               databases: their values, what a calibration identifies, their files
 
 >>> from headrace.workload import new_constant
 >>> round(new_constant(700, 300).summary()["mean_iops"])

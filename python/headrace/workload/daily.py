@@ -36,7 +36,7 @@ SIZES_SOURCE = "AWS whitepaper 'Optimizing MySQL Running on Amazon EC2 Using Ama
 # guide, "I/O size").
 BACKUP_READ_KIB = 256.0
 
-MINUTES_OF_DAY = 1_440
+MINUTES_OF_DAY = 1_440  # a point of a daily workload is a minute
 # Beyond what one volume reads (io2: 4,000 MiB/s), for an array of them. Ours.
 MAX_BACKUP_MIB_S = 100_000.0
 MAX_DAYS, MAX_CONSTANT_DAYS = 366, 30  # ours: a year of days, a month of one rate
@@ -252,32 +252,7 @@ class Question:
 
 def questions() -> tuple[Question, ...]:
     """What to ask for a daily workload, in order. Answers go to `from_answers`."""
-    rate, size = (0, MAX_OPS_PER_S), (MIN_IO_KIB, MAX_IO_KIB)
-    return (
-        Question("name", "A name for this workload", "", "daily", str.strip),
-        Question("reads_per_s", "Reads a second in the busy hour (iostat -x: r/s)", "I/Os a second", None,
-                 _number("reads_per_s", *rate), required=True),
-        Question("writes_per_s", "Writes a second in the busy hour (iostat -x: w/s)", "I/Os a second", None,
-                 _number("writes_per_s", *rate), required=True),
-        Question("read_kib", "Mean size of a read (iostat -x: rareq-sz)", "KiB", DEFAULT_READ_KIB,
-                 _number("read_kib", *size)),
-        Question("write_kib", "Mean size of a write (iostat -x: wareq-sz)", "KiB", DEFAULT_WRITE_KIB,
-                 _number("write_kib", *size)),
-        Question("shape", f"Shape of the day: {', '.join(SHAPES)}, or 24 numbers from midnight", "", "office",
-                 parse_shape),
-        Question("night_floor", "The quietest hour, as a share of the busiest", "0 to 1", 0.1,
-                 _number("night_floor", 0, 1)),
-        Question("backup_start_hour", "Hour the nightly backup starts (empty: none)", "hour 0-24", None,
-                 _number("backup_start_hour", 0, 24)),
-        Question("backup_minutes", "How long the backup runs", "minutes", 60,
-                 _whole("backup_minutes", 1, MINUTES_OF_DAY), only_if="backup_start_hour"),
-        Question("backup_mib_s", "How fast the backup reads", "MiB/s", 50.0,
-                 _number("backup_mib_s", 0, MAX_BACKUP_MIB_S), only_if="backup_start_hour"),
-        Question("size_gib", "Data the volume must hold (empty: not known)", "GiB", None,
-                 _number("size_gib", 1e-9, MAX_SIZE_GIB)),
-        Question("growth_per_year", "Growth a year (0.3 is 30 %)", "share", 0.0,
-                 _number("growth_per_year", -0.9, MAX_GROWTH)),
-    )  # fmt: skip  # a table of data
+    return QUESTIONS
 
 
 def from_answers(answers: dict) -> OpenWorkload:
@@ -336,3 +311,31 @@ def _whole(what: str, low: int, high: int) -> Callable[[str], int]:
         return check_whole(what, value, low, high)
 
     return validate
+
+
+_RATE, _SIZE = (0, MAX_OPS_PER_S), (MIN_IO_KIB, MAX_IO_KIB)
+QUESTIONS = (
+    Question("name", "A name for this workload", "", "daily", str.strip),
+    Question("reads_per_s", "Reads a second in the busy hour (iostat -x: r/s)", "I/Os a second", None,
+             _number("reads_per_s", *_RATE), required=True),
+    Question("writes_per_s", "Writes a second in the busy hour (iostat -x: w/s)", "I/Os a second", None,
+             _number("writes_per_s", *_RATE), required=True),
+    Question("read_kib", "Mean size of a read (iostat -x: rareq-sz)", "KiB", DEFAULT_READ_KIB,
+             _number("read_kib", *_SIZE)),
+    Question("write_kib", "Mean size of a write (iostat -x: wareq-sz)", "KiB", DEFAULT_WRITE_KIB,
+             _number("write_kib", *_SIZE)),
+    Question("shape", f"Shape of the day: {', '.join(SHAPES)}, or 24 numbers from midnight", "", "office",
+             parse_shape),
+    Question("night_floor", "The quietest hour, as a share of the busiest", "0 to 1", 0.1,
+             _number("night_floor", 0, 1)),
+    Question("backup_start_hour", "Hour the nightly backup starts (empty: none)", "hour 0-24", None,
+             _number("backup_start_hour", 0, 24)),
+    Question("backup_minutes", "How long the backup runs", "minutes", 60,
+             _whole("backup_minutes", 1, MINUTES_OF_DAY), only_if="backup_start_hour"),
+    Question("backup_mib_s", "How fast the backup reads", "MiB/s", 50.0,
+             _number("backup_mib_s", 0, MAX_BACKUP_MIB_S), only_if="backup_start_hour"),
+    Question("size_gib", "Data the volume must hold (empty: not known)", "GiB", None,
+             _number("size_gib", 1e-9, MAX_SIZE_GIB)),
+    Question("growth_per_year", "Growth a year (0.3 is 30 %)", "share", 0.0,
+             _number("growth_per_year", -0.9, MAX_GROWTH)),
+)  # fmt: skip

@@ -29,7 +29,7 @@ from headrace.workload.points import LOCAL_ZONE, MAX_POINTS, OBSERVED_COLUMNS, P
 from headrace.workload.transactions import TransactionWorkload
 
 FORMAT = "headrace-workload"
-VERSION = 1
+VERSION = 1  # of the format; no other has been written yet
 HEAD = ("format", "version", "model")
 DOC = "docs/reference/workload-file.md"
 
@@ -145,7 +145,9 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
         write_whole(path, tomli_w.dumps(_closed_document(workload)).encode())
         return
     if not isinstance(workload, OpenWorkload):
-        raise InputError(type(workload).__name__, "is no workload", "docs/reference/python.md", "Load or make one: headrace.load.")
+        raise InputError(
+            type(workload).__name__, "is not a workload", "docs/reference/python.md", "Load or make one: headrace.load."
+        )
     document = _open_head(workload)
     answers = workload.source.get("answers")
     if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):

@@ -122,7 +122,7 @@ class TransactionWorkload(Shown):
         GiB: grows with the distance from those of the runs."""
         if self.covered.cache_gib is None:
             return UNEXPLAINED
-        # A cache larger than the data is no further away than the data.
+        # A cache larger than the data counts as one of their size.
         low, high, cache = (min(size, self.size_gib or math.inf) for size in (*self.covered.cache_gib, cache_gib))
         return math.hypot(UNEXPLAINED, UNEXPLAINED_PER_CACHE * max(0.0, math.log(low / cache), math.log(cache / high)))
 
@@ -167,8 +167,7 @@ class TransactionWorkload(Shown):
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
             said.append(
-                f"{threads} {'client is' if threads == 1 else 'clients are'} "
-                f"far from the {_range(few, many)} of the runs."
+                f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs."
             )
         if (
             vcpus is not None
@@ -180,8 +179,7 @@ class TransactionWorkload(Shown):
             )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
             said.append(
-                f"It goes on for {transactions:,.0f} transactions; the "
-                f"longest run ended after {covered.transactions:,.0f}."
+                f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}."
             )
         return said
 

@@ -113,8 +113,7 @@ class Mysqlslap(Benchmark):
         return ToolOutcome(
             notes=(
                 (
-                    "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of "
-                    "all its statements."
+                    "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements."
                 ),
             )
         )

@@ -147,8 +147,7 @@ class Tpcc(Benchmark):
         notes = list(found.notes)
         if not self.standard:
             notes.append(
-                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of "
-                "a district (of 3,000)."
+                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of a district (of 3,000)."
             )
         return ToolOutcome(found.histogram, (), figures, tuple(notes))
 
@@ -216,7 +215,6 @@ def consistency(cursor, warehouses: int) -> list[str]:
         cursor.execute(query, (most,) * query.count("%s"))
         if broken := int(first_value(cursor) or 0):
             wrong.append(
-                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the "
-                f"first {most} warehouses"
+                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the first {most} warehouses"
             )
     return wrong

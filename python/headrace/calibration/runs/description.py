@@ -16,16 +16,16 @@ from headrace.base.checks import check_name, shown
 from headrace.base.documents import DocumentKind, Table, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
 from headrace.calibration.runs.model import BenchmarkLoad
-from headrace.catalog.run_storage import Caps, check_storage
 from headrace.errors import InputError
 from headrace.observe.clock import FIRST_YEAR, LAST_YEAR, Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
+from headrace.observe.run_storage import Caps, check_storage
 from headrace.observe.series import DOC
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS, check_settings, check_version
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S
 
 FORMAT = "headrace-run"
-VERSION = 1
+VERSION = 1  # of the format; no other has been written yet
 MAX_TOML_BYTES = 1024 * 1024  # a description has a few KB; ours
 GIB_PER_GB = 1e9 / GIB  # decimal gigabytes
 EXACTLY_ONE = "exactly one of {0}_gib (2^30 bytes) and {0}_gb (10^9 bytes) is needed"
@@ -234,7 +234,7 @@ def _against_instance(instance: str | None, host: dict | None, cache_gib: float,
 
 
 def _benchmark(table: dict) -> BenchmarkLoad:
-    """[benchmark]: which keys it has depends on the benchmark, and on the distribution of its rows."""
+    """[benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
     of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
     read = convert(
         {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"

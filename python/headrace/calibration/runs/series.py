@@ -56,7 +56,7 @@ def marked(series: pl.DataFrame) -> pl.DataFrame:
 
 
 def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
-    """Say what `marked` found, fold outliers into `suspect`, and drop the columns of the working."""
+    """Say what `marked` found, fold outliers into `suspect`, and drop the working columns."""
     _say_stalls(series, findings)
     outliers = series.filter(pl.col("_outlier"))
     if outliers.height:
@@ -172,14 +172,14 @@ def _fall(good: pl.DataFrame, described: Description, length_s: float) -> tuple[
             return 1 - after / before, words
     before, after = _mean(head, "tps"), _mean(tail, "tps")
     if not before or not after:
-        return None, "there are no transactions at the beginning or the end."
+        return None, "transactions are missing at the beginning or the end."
     fall = 1 - before / after
     caps = described.caps
     if caps.iops_burst > 1.01 * caps.iops:
-        return None, "there are no disk figures, and the volumes have burst credits, so the cap changes during the run."
+        return None, "disk figures are missing, and the volumes have burst credits, so the cap changes during the run."
     if not math.isfinite(caps.iops) or caps.iops / after > MOST_IOS_PER_TRANSACTION:
-        return None, f"there are no disk figures, and at {after:,.0f} tps the volumes need not be at their cap."
-    return fall, f"cap over tps (there are no disk figures; {caps.iops:,.0f} IOPS)"
+        return None, f"disk figures are missing, and at {after:,.0f} tps the volumes need not be at their cap."
+    return fall, f"cap over tps (disk figures are missing; {caps.iops:,.0f} IOPS)"
 
 
 def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:
@@ -248,8 +248,7 @@ def _disk(run: Run) -> list[str]:
     each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
     per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
     return [
-        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a "
-        f"second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
+        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
     ]
 
 
@@ -272,10 +271,7 @@ def _measured(run: Run) -> list[str]:
 
 def _doubts(run: Run) -> list[str]:
     stalls, suspect = stall_runs(run.series), int(run.series["suspect"].sum())
-    first = (
-        f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} "
-        f"s), {suspect} suspect rows of {run.series.height}."
-    )
+    first = f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} s), {suspect} suspect rows of {run.series.height}."
     return [first, *(finding.text for finding in run.findings if finding.kind not in ("stall", "outlier"))]
 
 

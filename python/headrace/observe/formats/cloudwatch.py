@@ -338,7 +338,7 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
             raise recording.bad(number, f"{len(cells)} columns", f"the first line of figures has {width}", hint)
         stamp = parse_iso(cells[0])
         for at, metric, volume in named:
-            if cells[at]:  # the console leaves a cell empty where there is no figure
+            if cells[at]:  # the console leaves a cell without a figure empty
                 _put(recording, series, number, volume, metric, stamp, cells[0], cells[at])
 
     read_lines(recording, rows[first:], line, lambda: series)

@@ -11,17 +11,14 @@ from dataclasses import dataclass, field
 
 from headrace.observe.live.profile import NO_PRIVILEGE, ask
 
-PICOSECONDS_PER_MS = 1e9
+PICOSECONDS_PER_MS = 1e9  # performance_schema counts in picoseconds
 TRANSACTIONS = (
     "SELECT COUNT_STAR, SUM_TIMER_WAIT FROM "
     "performance_schema.events_transactions_summary_global_by_event_name WHERE EVENT_NAME = 'transaction'"
 )
 # Buckets are closed above (MySQL 8.0 manual, "Statement Histogram Summary Tables"): a percentile is
 # the upper end of its bucket, at most 4.7 % too high.
-STATEMENTS = (
-    "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM "
-    "performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
-)
+STATEMENTS = "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)  # as reports of benchmarks have them
 # A histogram of fewer statements tells no 95th percentile.
 FEWEST = 200

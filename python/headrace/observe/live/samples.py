@@ -37,7 +37,7 @@ LEVELS = re.compile(
 
 
 def is_level(variable: str) -> bool:
-    """True for a status variable that goes up and down; what is not known is taken to be a counter."""
+    """True for a status variable that goes up and down; an unknown one is taken for a counter."""
     return LEVELS.fullmatch(variable) is not None
 
 

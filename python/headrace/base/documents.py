@@ -204,7 +204,9 @@ def _rule(value: object, kind: Any, told: dict) -> tuple[str, str]:
         return told["rule"], ""
     if kind in (int, float):
         number = "a whole number" if kind is int else "a number"
-        wrong = isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
+        wrong = (
+            isinstance(value, bool) or not isinstance(value, (int, float)) or (kind is int and isinstance(value, float))
+        )
         if wrong or told.get("ge") is None:
             return f"must be {number}", ""
         span = f"{told['ge']:,.10g} to {told['le']:,.10g}{told.get('unit', '')}"

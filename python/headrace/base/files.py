@@ -62,7 +62,9 @@ def write_whole(path: Path, content: bytes) -> None:
             path = path.resolve(strict=False)
         # Renaming would put a file in the place of /dev/null.
         if path.exists() and not path.is_file():
-            raise CouldNotRun(str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file.")
+            raise CouldNotRun(
+                str(path), f"is {'a folder' if path.is_dir() else 'a device or pipe'}, not a file", "", "Name a file."
+            )
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", dir=path.parent)
         with os.fdopen(handle, "wb") as file:
             file.write(content)

@@ -74,7 +74,9 @@ def find_tool(name: str) -> Tool:
     install = f"apt-get install {kind.package}"
     if path is None:
         raise NotInstalled(name, "is not installed", "", install)
-    asked = run_to_end(Command((path, "--version"), what=f"{path} --version"), VERSION_S, f"Install it again: {install}")
+    asked = run_to_end(
+        Command((path, "--version"), what=f"{path} --version"), VERSION_S, f"Install it again: {install}"
+    )
     match = re.search(kind.version, asked.output + asked.errors)
     if match is None:
         first = (asked.output + asked.errors).strip().partition("\n")[0][:80] or "nothing"

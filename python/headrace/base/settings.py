@@ -29,7 +29,9 @@ class Variable:
 VARIABLES = {
     variable.name: variable
     for variable in (
-        Variable("HEADRACE_LAB", "/var/lib/headrace", "data directory of the lab, or its socket (a path that ends in .sock)"),
+        Variable(
+            "HEADRACE_LAB", "/var/lib/headrace", "data directory of the lab, or its socket (a path that ends in .sock)"
+        ),
         Variable("HEADRACED", "", "the daemon's program; else headraced in the folder of this Python, or in PATH"),
         Variable("HEADRACE_SERVERS", "/opt/headrace/servers", "where `headrace mysql install` unpacks servers"),
         Variable("HEADRACE_DEBIAN_MIRROR", "http://deb.debian.org/debian", "where MySQL's packages are fetched from"),

@@ -86,7 +86,9 @@ def _latencies() -> list[Metric]:
     ]
 
 
-COST = Metric("cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included", 10.0, "cost", "monthly cost")
+COST = Metric(
+    "cost_usd_month", "<=", "USD", "monthly cost, instance and log volumes included", 10.0, "cost", "monthly cost"
+)
 HEADROOM = Metric(
     "headroom_percent", ">=", "%", "growth of demand before another goal fails; none while anything is throttled", 10.0, "headroom",
     "head-room",

@@ -57,7 +57,9 @@ def _presentation_of(result: object) -> Presentation:
     ours = type(result).__module__.startswith("headrace.")
     shown = KINDS.get(type(result).__name__) if ours else None
     if shown is None:
-        raise InputError(type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}.")
+        raise InputError(
+            type(result).__name__, "is not a result that can be shown", SOURCE, f"Known: {', '.join(KINDS)}."
+        )
     return shown
 
 
@@ -155,7 +157,9 @@ KINDS = {
     "Simulation": Presentation(
         _simulation, lambda path, result: simulation.write_simulation(path, result, result.workload, []), CHART_FORMATS
     ),
-    "Prediction": Presentation(_prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS),
+    "Prediction": Presentation(
+        _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
+    ),
     "Comparison": Presentation(
         _comparison,
         lambda path, result: databases.write_comparison(path, result, result.prediction.workload),

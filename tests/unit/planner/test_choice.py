@@ -191,7 +191,9 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
         for name, value in terraform.items()
         if name != "count"
     } == bought(target)
-    assert found[-1]["lines"] == [f"headrace advise --config my.cnf --storage {target} --memory-gib MEMORY_GIB --output diff"]
+    assert found[-1]["lines"] == [
+        f"headrace advise --config my.cnf --storage {target} --memory-gib MEMORY_GIB --output diff"
+    ]
 
 
 def _with_way(choice, today):

@@ -215,7 +215,7 @@ def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled
     """What each storage costs, infinite where it misses a limit: everything simulated, nothing
     pruned, judged one by one."""
     run = core.evaluate(
-        core_load(workload), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled"
+        workload.to_core(), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled"
     )
     costs = core.monthly_totals(storages, "us-east-1")
     columns = zip(costs, run["status"], run["worst_p99_ms"], run["throttled_s"], strict=True)

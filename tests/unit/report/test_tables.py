@@ -28,7 +28,9 @@ def shown(made: tables.Table, width: int) -> list[str]:
 
 
 def made(**more) -> tables.Table:
-    return tables.table(COLUMNS, ROWS, right=("#", "USD/month"), keep=("storage", "instance"), prose=("bottleneck",), **more)
+    return tables.table(
+        COLUMNS, ROWS, right=("#", "USD/month"), keep=("storage", "instance"), prose=("bottleneck",), **more
+    )
 
 
 @pytest.mark.parametrize("width", range(30, 161, 7))
@@ -56,7 +58,9 @@ def test_specifications_numbers_and_units_are_whole_at_every_width(width):
 def test_sentences_go_under_their_row_and_columns_of_drop_are_left_out_in_order():
     wide, narrow = shown(made(drop=("x", "goal")), 150), shown(made(drop=("x", "goal")), 58)
     assert "bottleneck" in wide[0] and wide[1].endswith("ok")
-    assert "bottleneck" not in narrow[0] and any(line.startswith("    bottleneck: the volume's MiB/s") for line in narrow)
+    assert "bottleneck" not in narrow[0] and any(
+        line.startswith("    bottleneck: the volume's MiB/s") for line in narrow
+    )
     assert "goal" not in narrow[0] and narrow[-1] == "Left out at 58 columns: x, goal."
     assert "raid10:4xgp3:700:12000:1000" in narrow[1]
 

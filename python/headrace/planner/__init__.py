@@ -142,8 +142,7 @@ DRAWN = 3
 def simulations_of(
     made: Plan, demand: OpenWorkload, start_balance: float | None = None
 ) -> list[tuple[str, Simulation]]:
-    """Names and simulations of the choices worth drawing: the best, one with credits, and today's.
-    """
+    """Names and simulations of the choices to draw: the best, one with credits, and today's."""
     from headrace.simulation.demand import simulate
 
     known = [choice for choice in (made.recommended, *made.winners, *made.closest) if choice is not None]

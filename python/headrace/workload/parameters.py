@@ -34,9 +34,7 @@ CPU_SPREAD = 0.35
 INNODB = (
     ModelParameter("pages_touched", ("popularity",), 0.25, "distinct pages that transactions touch"),
     ModelParameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
-    ModelParameter(
-        "old_share", ("old_share",), 0.15, "effective share of the LRU list's old sublist", 1.0, 0.05
-    ),
+    ModelParameter("old_share", ("old_share",), 0.15, "effective share of the LRU list's old sublist", 1.0, 0.05),
     ModelParameter(
         "flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages flushed from the flush list per transaction", 1e5
     ),

@@ -15,7 +15,7 @@ from headrace.workload.transactions import TransactionWorkload
 
 
 @dataclass(frozen=True)
-class RunComparison:
+class ComparedRun:
     """A run and its prediction.
 
     `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes
@@ -34,8 +34,10 @@ class RunComparison:
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
     def to_document(self, workload: TransactionWorkload) -> dict:
-        """What `headrace compare-run --output json` prints. `workload`: what was compared with the
-        run."""
+        """What `headrace compare-run --output json` prints.
+
+        `workload`: what was compared with the run.
+        """
         figures, warnings = list(self.figures), list(self.prediction.warnings)
         return {
             "schema": "headrace-comparison/1",
@@ -46,7 +48,7 @@ class RunComparison:
         }
 
 
-def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> RunComparison:
+def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> ComparedRun:
     """Predicts the run's storage, cache, clients and start with `workload` and sets the figures
     side by side. Raises InputError."""
     if run.engine != workload.engine:
@@ -85,7 +87,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     else:
         pairs.append(("p95 response, run", "ms", run.p95_ms, _whole_p95_ms(rows)))
     pairs += [("stalled", "s", measured["stalls_s"], predicted["stalls_s"])]
-    return RunComparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
+    return ComparedRun(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
 
 
 def _whole_p95_ms(rows: pl.DataFrame) -> float | None:
@@ -134,7 +136,7 @@ def leave_out(
     return rows
 
 
-def _score(comparison: RunComparison, known: Sequence[Run]) -> dict:
+def _score(comparison: ComparedRun, known: Sequence[Run]) -> dict:
     error = comparison.error_percent
     return {
         "predicted": comparison.run.name,

@@ -19,7 +19,7 @@ import polars as pl
 import tomli_w
 
 from headrace.base.checks import check_choice, shown
-from headrace.base.documents import DocumentKind, Table, convert, known_keys, needed_keys, parse_toml, said_as
+from headrace.base.documents import DocumentKind, DocumentTable, convert, known_keys, needed_keys, parse_toml, said_as
 from headrace.base.files import path_of, read_bytes, write_whole
 from headrace.errors import HeadraceError, InputError
 from headrace.workload import transaction_files
@@ -51,7 +51,7 @@ KIND = DocumentKind(
 )
 
 
-class _Head(Table):
+class _Head(DocumentTable):
     """What every file of I/Os says.
 
     The workload itself checks the values: what is `object` here.
@@ -92,7 +92,7 @@ class OpenFile(_Head, kw_only=True):
 _Column = float | list[float]
 
 
-class PointsTable(Table):
+class PointsTable(DocumentTable):
     reads_per_s: _Column
     writes_per_s: _Column
     read_kib: _Column

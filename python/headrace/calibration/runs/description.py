@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from headrace.base import core
 from headrace.base.checks import check_name, shown
-from headrace.base.documents import DocumentKind, Table, between, convert, known_keys, needed_keys, said_as
+from headrace.base.documents import DocumentKind, DocumentTable, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
 from headrace.calibration.runs.model import BenchmarkLoad
 from headrace.errors import InputError
@@ -58,7 +59,7 @@ _ColumnName = Annotated[str, said_as("must be a name in the header of the CSV", 
 _Counter = Literal[(*COMMITS, *WRITES, *READS)]
 
 
-class _Columns(Table):
+class _Columns(DocumentTable):
     """What the columns of the benchmark's CSV are called."""
 
     t_s: _ColumnName | None = None
@@ -69,7 +70,7 @@ class _Columns(Table):
     lat_p95_ms: _ColumnName | None = None
 
 
-class FilesTable(Table):
+class FilesTable(DocumentTable):
     """[files] as it is written."""
 
     sysbench: _Path | None = None
@@ -90,7 +91,7 @@ class FilesTable(Table):
     status_interval_s: _Interval | None = None
 
 
-class _Benchmark(Table):
+class _Benchmark(DocumentTable):
     """[benchmark] as it is written, but for the parameters of a distribution."""
 
     name: Literal["sysbench-tpcc", "sysbench-oltp", "own"]
@@ -102,7 +103,7 @@ class _Benchmark(Table):
     distribution: object = None
 
 
-class RunFile(Table, kw_only=True):
+class RunFile(DocumentTable, kw_only=True):
     """A run description as it is written."""
 
     format: str
@@ -219,7 +220,7 @@ def check_description(document: dict, folder: Path) -> Description:
     )
 
 
-def _against_instance(instance: str | None, host: dict | None, cache_gib: float, settings: dict) -> None:
+def _against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:
     if host is None:
         return
     memory_gib = None if host["memory_mib"] is None else host["memory_mib"] / 1024

@@ -78,11 +78,15 @@ class Captured:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def to_document(self) -> dict:
-        """What `headrace workload capture --output json` prints, but for what is read back from the
-        run."""
+        """What `headrace workload capture --output json` prints of the capture itself."""
         return {
-            "schema": "headrace-capture/1", "description": str(self.description), "state": self.state, "seconds": self.seconds,
-            "threads": self.threads, "latencies": self.latencies, "notes": list(self.notes),
+            "schema": "headrace-capture/1",
+            "description": str(self.description),
+            "state": self.state,
+            "seconds": self.seconds,
+            "threads": self.threads,
+            "latencies": self.latencies,
+            "notes": list(self.notes),
         }
 
 

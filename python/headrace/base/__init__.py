@@ -2,12 +2,10 @@
 
 core        the compiled core and its refusals
 storage     the notation of storages, and their limits
-units       units of bytes and time
+units       units of bytes and time; days, moments and spans of time in words
 caps        the names of the limits, and the words for them
 checks      single values that a user gives
-files       read with a limit of size, written as a whole
-clocks      days, moments and spans of time, and their words
-file_kinds  which tool a file comes from
+files       read with a limit of size, written as a whole; which tool a file comes from
 processes   programs of others: run, watched, ended
 machine     programs and memory of this machine
 settings    the environment variables that are read

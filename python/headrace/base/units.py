@@ -1,10 +1,16 @@
-"""Units, as factors: bytes in a KiB, MiB and GiB, seconds in an hour and a day, hours in a month of
-the bill.
+"""Units as factors, and days, moments and spans of time in words.
 
 size_gib * GIB            bytes
 throughput_mib_s * MIB    bytes a second
 usd_hour * HOURS_PER_MONTH
 """
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta
+
+from headrace.base.checks import shown
+from headrace.errors import InputError
 
 # IEC 80000-13.
 KIB = 1024
@@ -24,3 +30,42 @@ HOURS_PER_MONTH = 730.0
 MS_PER_S = 1e3
 US_PER_S = 1e6
 US_PER_MS = 1e3
+
+
+# A day as the public functions take it: ISO text or a date; None is the newest known.
+Day = str | date | None
+
+
+def day_of(as_of: object) -> str | None:
+    """A day as ISO text, from text, a date or a moment; None stays None (the newest known). Whether
+    the catalog knows the day is the core's question. Raises InputError for anything else."""
+    if isinstance(as_of, date):
+        return as_of.strftime("%Y-%m-%d")
+    if as_of is None or isinstance(as_of, str):
+        return as_of
+    raise InputError(f"as_of = {shown(as_of)}", "must be a day", "docs/reference/python.md", "For example 2018-08-15.")
+
+
+def clock_text(clock_start: str | None, t_s: float, dated: bool = True, seconds: bool = False) -> str | None:
+    """`t_s` seconds after a `clock_start` as HH:MM[:SS], with its date where that is known and
+    `dated`; None without a clock."""
+    if clock_start is None:
+        return None
+    known = len(clock_start) > 8
+    moment = datetime.fromisoformat(clock_start if known else f"2000-01-01T{clock_start}") + timedelta(seconds=t_s)
+    time = "%H:%M:%S" if seconds else "%H:%M"
+    return moment.strftime(f"%Y-%m-%d {time}" if known and dated else time)
+
+
+def span_in_words(seconds: float) -> str:
+    """`45 s`, `20 min`, `6 h 30 min`, `2 days`."""
+    if seconds < 120:
+        return f"{seconds:g} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+    days, hours = divmod(hours, 24)
+    return f"{days} days {hours} h" if hours else f"{days} days"

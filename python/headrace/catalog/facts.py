@@ -17,9 +17,8 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.checks import check_text, did_you_mean
-from headrace.base.clocks import Day, day_of
 from headrace.base.core import core_errors
-from headrace.base.units import MIB
+from headrace.base.units import MIB, Day, day_of
 from headrace.errors import InputError
 
 NOT_RULES = ("facts", "evidence")

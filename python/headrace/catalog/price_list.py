@@ -17,10 +17,9 @@ from pathlib import Path
 
 from headrace.base import core
 from headrace.base.checks import check_number, check_text, check_whole, did_you_mean, shown
-from headrace.base.clocks import Day, day_of
 from headrace.base.core import core_errors
 from headrace.base.files import read_bytes
-from headrace.base.units import HOURS_PER_MONTH
+from headrace.base.units import HOURS_PER_MONTH, Day, day_of
 from headrace.catalog.facts import check_region, no_ebs_prices
 from headrace.errors import InputError
 

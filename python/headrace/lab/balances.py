@@ -36,6 +36,9 @@ def load(path: str | Path) -> dict:
         state = None
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise InputError(
-            str(path), f"is not a saved balance ({FORMAT})", "headrace volume balance --save", "Is it the file you meant?"
+            str(path),
+            f"is not a saved balance ({FORMAT})",
+            "headrace volume balance --save",
+            "Is it the file you meant?",
         )
     return state

@@ -4,9 +4,9 @@ what to watch afterwards."""
 from __future__ import annotations
 
 from headrace.base import core
-from headrace.base.clocks import span_in_words
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage, Volume
+from headrace.base.units import span_in_words
 from headrace.planner.result import Choice
 
 VOLUME_ID = "vol-0123456789abcdef0"  # stands for the user's own

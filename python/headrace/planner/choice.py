@@ -13,9 +13,8 @@ import numpy as np
 import polars as pl
 
 from headrace.base import caps, core
-from headrace.base.clocks import clock_text, span_in_words
 from headrace.base.core import core_errors
-from headrace.base.units import MIB
+from headrace.base.units import MIB, clock_text, span_in_words
 from headrace.planner.candidates import (
     LOCAL,
     Candidate,

@@ -310,7 +310,7 @@ def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float)
 
 def miss_in_words(goal: Goal, value: float | None) -> str:
     """`I/O p99 of the worst 5 min 240 ms against 20 ms`."""
-    from headrace.base.clocks import span_in_words
+    from headrace.base.units import span_in_words
 
     seconds_in = {"ms": 1e-3, "s": 1.0, "min": 60.0}.get(goal.about.unit)
     unit = {"tps": "", "requests": ""}.get(goal.about.unit, f" {goal.about.unit}")

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from headrace.base import core
 from headrace.base.checks import check_number, check_whole
-from headrace.base.clocks import Day
 from headrace.base.core import core_errors
 from headrace.base.storage import Placement, parse_placement
-from headrace.base.units import DAY_S
+from headrace.base.units import DAY_S, Day
 from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner.candidates import (

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 import polars as pl
 
 from headrace.base import caps, core
-from headrace.base.clocks import span_in_words
-from headrace.base.units import MIB
+from headrace.base.units import MIB, span_in_words
 from headrace.planner.actions import migration
 from headrace.planner.candidates import Candidate, Family
 from headrace.planner.choice import DatabaseChooser, DemandChooser

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from headrace.base.clocks import span_in_words
+from headrace.base.units import span_in_words
 
 # The blank between a number and its unit: a line must not be broken there.
 UNIT = re.compile(r"(?<=\d) (?=(?:[KMGT]i?B(?:/s)?|IOPS|[mµu]?s|min|h|days?|months?|years?|%|USD|tps|vCPUs?)(?![\w/]))")

@@ -18,10 +18,9 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.checks import check_number, check_whole, shown
-from headrace.base.clocks import Day, day_of, span_in_words
 from headrace.base.core import core_errors
 from headrace.base.shown import Shown
-from headrace.base.units import GIB
+from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.clocks import span_in_words
-from headrace.base.units import HOUR_S
+from headrace.base.units import HOUR_S, span_in_words
 
 
 def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, ...]) -> str:

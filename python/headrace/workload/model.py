@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from headrace.base.checks import check_choice, check_name, check_number, check_whole, shown
-from headrace.base.clocks import span_in_words
 from headrace.base.shown import Shown
-from headrace.base.units import GIB, KIB
+from headrace.base.units import GIB, KIB, span_in_words
 from headrace.errors import InputError
 from headrace.workload import describe
 from headrace.workload.observed import limits_met, recorded_latency, short_note, zone_note

@@ -11,8 +11,7 @@ from typing import Literal
 
 import polars as pl
 
-from headrace.base.clocks import clock_text, span_in_words
-from headrace.base.units import DAY_S
+from headrace.base.units import DAY_S, clock_text, span_in_words
 
 Unit = Literal["IOPS", "MiB/s"]
 

@@ -13,8 +13,7 @@ from datetime import datetime
 import polars as pl
 
 from headrace.base.checks import check_number, shown
-from headrace.base.clocks import clock_text
-from headrace.base.units import HOUR_S
+from headrace.base.units import HOUR_S, clock_text
 from headrace.errors import InputError
 
 POINT_COLUMNS = ("t_s", "duration_s", "reads_per_s", "writes_per_s", "read_kib", "write_kib")

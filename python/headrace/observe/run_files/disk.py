@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.base.file_kinds import detect
+from headrace.base.files import detect
 from headrace.observe.formats import iostat, vmstat
 from headrace.observe.formats.devices import MAX_MISSING_SHARE, Readings, device_series
 from headrace.observe.recording import Recording

@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from headrace.base.file_kinds import guess
+from headrace.base.files import guess
 from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso
 from headrace.observe.recording import Recording, clip

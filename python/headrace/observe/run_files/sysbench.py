@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from headrace.base.checks import did_you_mean
-from headrace.base.file_kinds import guess
+from headrace.base.files import guess
 from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso, parse_stamps
 from headrace.observe.formats.devices import MAX_MISSING_SHARE

@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import msgspec
 
 from headrace.base.checks import did_you_mean, shown
-from headrace.base.file_kinds import OWN_FILE, guess
+from headrace.base.files import OWN_FILE, guess
 from headrace.errors import InputError
 
 T = TypeVar("T")

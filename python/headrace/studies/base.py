@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, cast
 
-from headrace.base.shown import Shown
+from headrace.base.checks import Shown
 
 Role = Literal["published", "simulated", "measured"]
 ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves", "panels"]
@@ -202,7 +202,10 @@ def published(name: str) -> list[dict[str, str]]:
 def figures(name: str) -> dict[str, Figure]:
     """`published/NAME.csv` of columns figure, value, unit, source, date, note: numbers by their
     name."""
-    return {row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"])) for row in published(name)}
+    return {
+        row["figure"]: Figure(float(row["value"]), row["unit"], Source(row["source"], row["date"]))
+        for row in published(name)
+    }
 
 
 def study(name: str) -> Study:

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from headrace.base.checks import check_choice, check_name, check_number, check_whole, shown
+from headrace.base.checks import Shown, check_choice, check_name, check_number, check_whole, shown
 from headrace.base.clocks import span_in_words
-from headrace.base.shown import Shown
 from headrace.base.units import GIB, KIB
 from headrace.errors import InputError
 from headrace.workload import describe
@@ -149,7 +148,11 @@ class OpenWorkload(Shown):
             _factor("data_growth", growth if data_growth is None else data_growth),
         )
         if factor == 1.0:
-            return self if data_factor == 1.0 or self.size_gib is None else replace(self, size_gib=self.size_gib * data_factor)
+            return (
+                self
+                if data_factor == 1.0 or self.size_gib is None
+                else replace(self, size_gib=self.size_gib * data_factor)
+            )
         points = self.points.with_columns(pl.col("reads_per_s") * factor, pl.col("writes_per_s") * factor)
         # The answers a daily workload was made from no longer give these points.
         source = {key: value for key, value in self.source.items() if key != "answers"}
@@ -194,7 +197,10 @@ class OpenWorkload(Shown):
         if found.at_least_factor is None or found.censored is None:
             return self
         factor = found.at_least_factor * pl.select(pl.when(found.censored).then(margin).otherwise(1.0))[:, 0]
-        rates = [(pl.col(name) * factor).clip(upper_bound=MAX_OPS_PER_S).alias(name) for name in ("reads_per_s", "writes_per_s")]
+        rates = [
+            (pl.col(name) * factor).clip(upper_bound=MAX_OPS_PER_S).alias(name)
+            for name in ("reads_per_s", "writes_per_s")
+        ]
         points = self.points.with_columns(rates)
         latency = self.recorded_latency()
         if latency is not None and not {"await_ms", "read_await_ms"} & set(points.columns):
@@ -220,7 +226,9 @@ class OpenWorkload(Shown):
         found = list(self.limits_met())
         if "uncensored_by" in self.source:
             margin = self.source["uncensored_by"]
-            found.append(f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess.")
+            found.append(
+                f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess."
+            )
         start = self.source.get("clock_start")
         # A time of day without a date was laid out by hand, as the demonstration's day is.
         if start is None or len(start) > 8 or self.clock_zone != LOCAL_ZONE:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
-from headrace.base.shown import Shown
+from headrace.base.checks import Shown
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 
@@ -138,9 +138,14 @@ class TransactionWorkload(Shown):
         spread = chance.multivariate_normal(np.zeros(len(names)), np.array(self.covariance), size=count, method="eigh")
         known = {parameter.name: parameter.spread for parameter in of_engine(self.engine)}
         limits = np.array([3.0 * known[name] for name in names])
-        return [applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True))) for row in spread]
+        return [
+            applied(self.database, self.engine, dict(zip(names, np.clip(row, -limits, limits), strict=True)))
+            for row in spread
+        ]
 
-    def outside(self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None) -> list[str]:
+    def outside(
+        self, *, cache_gib: float, threads: int, transactions: float | None = None, vcpus: int | None = None
+    ) -> list[str]:
         """What a prediction asks beyond the runs, in sentences; empty inside their range.
 
         `vcpus`: None where no processor binds.
@@ -161,11 +166,21 @@ class TransactionWorkload(Shown):
                 said.append(f"A cache of {share}, which had {runs}: far from them.")
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
-            said.append(f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs.")
-        if vcpus is not None and covered.vcpus is not None and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS:
-            said.append(f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs.")
+            said.append(
+                f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs."
+            )
+        if (
+            vcpus is not None
+            and covered.vcpus is not None
+            and not covered.vcpus[0] / FAR_VCPUS <= vcpus <= covered.vcpus[1] * FAR_VCPUS
+        ):
+            said.append(
+                f"{vcpus:,} virtual CPUs are more than twice away from the {_range(*covered.vcpus)} of the runs."
+            )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
-            said.append(f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}.")
+            said.append(
+                f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}."
+            )
         return said
 
 

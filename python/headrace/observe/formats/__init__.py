@@ -10,7 +10,7 @@ import os
 from datetime import datetime
 
 from headrace.base.checks import check_choice
-from headrace.base.file_kinds import OWN_FILE, detect
+from headrace.base.files import OWN_FILE, detect
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch, iostat, sar, vmstat
 from headrace.observe.formats.devices import ImportOptions, build

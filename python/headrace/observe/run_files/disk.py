@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.base.file_kinds import detect
+from headrace.base.files import detect
 from headrace.observe.formats import iostat, vmstat
 from headrace.observe.formats.devices import MAX_MISSING_SHARE, Readings, device_series
 from headrace.observe.recording import Recording
@@ -51,13 +51,20 @@ def read_disk(
     _, interval_s, series = device_series(recording, readings, device, interval_s)
     _say_gaps(recording, readings, series, interval_s)
     told = series.columns
-    series.columns = {f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]] for way in ("read", "write")}
+    series.columns = {
+        f"{way}_mib_s": [None if kib is None else kib / 1024 for kib in told[f"{way}_kib_s"]]
+        for way in ("read", "write")
+    }
     if key == "iostat":
         series.columns = {"read_iops": told["reads_per_s"], "write_iops": told["writes_per_s"]} | series.columns
     shares = busy_shares(recording, key, len(series.start_s))
     if shares is not None:
         series.columns["busy_share"] = list(shares)
-    findings += [RunFinding("disk", f"{recording.name}: {note}") for note in recording.notes if not note.startswith("vmstat counts KiB")]
+    findings += [
+        RunFinding("disk", f"{recording.name}: {note}")
+        for note in recording.notes
+        if not note.startswith("vmstat counts KiB")
+    ]
     if key == "vmstat":
         text = "vmstat counts KiB of all disks of the host, and no I/Os: read_iops and write_iops are null."
         findings.append(RunFinding("disk", f"{recording.name}: {text}"))

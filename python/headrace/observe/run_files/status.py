@@ -16,7 +16,7 @@ from itertools import pairwise
 
 import polars as pl
 
-from headrace.base.file_kinds import guess
+from headrace.base.files import guess
 from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso
 from headrace.observe.recording import Recording, clip
@@ -150,7 +150,11 @@ def parse(
     if relative is None:
         relative = _looks_relative(samples)
         if relative:
-            findings.append(RunFinding("status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."))
+            findings.append(
+                RunFinding(
+                    "status", f"{recording.name}: the figures are differences (mysqladmin -r) and were added up."
+                )
+            )
     levels_known = _add_up(samples) if relative else True
     _cumulative_or_refused(recording, samples)
     starts, durations, begin = _times(recording, samples, relative, interval_s, span_s, row_s, findings)
@@ -252,7 +256,9 @@ def _read_csv(recording: Recording, findings: list[RunFinding]) -> StatusSamples
             if len(set(header)) != len(header):
                 hint = "The header is damaged."
                 raise recording.bad(number, "a column is there twice", "each may be there once", hint, DOC)
-            samples.engines = {prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)}
+            samples.engines = {
+                prefix for prefix in ("innodb", "rocksdb") if any(name.startswith(prefix + "_") for name in header)
+            }
             continue
         row = dict(zip(header, cells, strict=True))
         stamp = None
@@ -343,7 +349,8 @@ def _times(
         findings.append(
             RunFinding(
                 "status",
-                f"{recording.name}: times are those of Uptime" + ("." if fits else ", whole seconds, as it was not even."),
+                f"{recording.name}: times are those of Uptime"
+                + ("." if fits else ", whole seconds, as it was not even."),
             )
         )
     elif span_s is None:
@@ -442,7 +449,9 @@ def _status(samples: StatusSamples, series: TimeSeries, durations: list[float], 
 def frame(series: TimeSeries, offset_s: float) -> pl.DataFrame:
     """The intervals as `Run.status`, on the run's time."""
     columns = {"t_s": [start + offset_s for start in series.start_s], "duration_s": series.duration_s}
-    return pl.DataFrame(columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)})
+    return pl.DataFrame(
+        columns | series.columns, schema_overrides={name: pl.Float64 for name in (*columns, *series.columns)}
+    )
 
 
 def check_engine(status: Status, engine: str, name: str) -> None:

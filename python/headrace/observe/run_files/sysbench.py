@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from headrace.base.checks import did_you_mean
-from headrace.base.file_kinds import guess
+from headrace.base.files import guess
 from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso, parse_stamps
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
@@ -128,7 +128,9 @@ def _raw(recording: Recording, lines: list[str]) -> Rows:
         raise recording.bad("", "no report of sysbench", "is in the file", hint, DOC)
     if percentiles - {95.0}:
         said = ", ".join(f"{value:g}" for value in sorted(percentiles))
-        rows.findings.append(RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there."))
+        rows.findings.append(
+            RunFinding("percentile", f"{recording.name} has the {said} % latency, not the 95 %: p95_ms is null there.")
+        )
     _against_total(recording, rows, totals)
     return rows
 
@@ -182,9 +184,7 @@ def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, flo
         step = statistics.median_low([b - a for a, b in pairwise(rows.t_s)])
         summed, total = sum(rows.tps) * step, totals[0][1]
         if step > 0 and abs(summed - total) > TOTAL_SLACK * max(total, summed):
-            text = (
-                f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
-            )
+            text = f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
             rows.findings.append(RunFinding("totals", text))
 
 
@@ -205,7 +205,9 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
             hint = "Say how long each row is: files.interval_s."
             raise recording.bad(number, "no column t_s", "the time of each row is needed", hint, DOC)
     if not recording.text.endswith("\n"):
-        rows.findings.append(RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off."))
+        rows.findings.append(
+            RunFinding("cut", f"{recording.name} has no line end at its end: the last figure may be cut off.")
+        )
     return rows
 
 
@@ -230,7 +232,9 @@ def _csv_columns(recording: Recording, line: int, header: list[str], columns: di
     return place
 
 
-def _csv_row(recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None) -> None:
+def _csv_row(
+    recording: Recording, rows: Rows, number: int, cells: list[str], place: dict[str, int], interval_s: float | None
+) -> None:
     values = {}
     for ours, what in CSV_NAMES.items():
         text = cells[place[ours]].strip() if ours in place else ""

@@ -129,7 +129,9 @@ class Beside:
     """A process beside the run, from before it until after it."""
 
     def __init__(self, *words: str) -> None:
-        self.process = subprocess.Popen([sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [sys.executable, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
 
     def stop(self) -> None:
         self.process.terminate()

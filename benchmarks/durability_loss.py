@@ -137,7 +137,9 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
     flavor, engine = SERVERS[name]
     found = []
     for case in cases:
-        server = servers.up(lab, name=name, flavor=flavor, engine=engine, storage=STORAGE, settings=settings_of(engine, *case))
+        server = servers.up(
+            lab, name=name, flavor=flavor, engine=engine, storage=STORAGE, settings=settings_of(engine, *case)
+        )
         try:
             ledger = Ledger(server.address(), CLIENTS)
             ledger.create()
@@ -209,7 +211,11 @@ def spread(values: list[int], sign: str = "") -> str:
 
 def machine() -> str:
     model = next(
-        (line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
         platform.machine(),
     )
     memory_gib = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
@@ -255,7 +261,9 @@ def main() -> int:
     options.add_argument("--seconds", type=float, default=5.0, help="of commits before a crash, give or take a quarter")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--raw", type=Path, help="every crash, as JSON")
-    options.add_argument("--tables", type=Path, nargs="+", metavar="FILE", help="measure nothing: the tables of these files")
+    options.add_argument(
+        "--tables", type=Path, nargs="+", metavar="FILE", help="measure nothing: the tables of these files"
+    )
     chosen = options.parse_args()
     try:
         results = [json.loads(path.read_text()) for path in chosen.tables] if chosen.tables else [measured(chosen)]

@@ -201,7 +201,9 @@ def caps(lab: Lab, folder: Path) -> list[dict]:
     with raw_loop(folder) as device, blkio(device, CAPS_IOPS[0]) as limited:
         if limited:
             runs = [fio_once(load("randread", 16, 16, ramp_s=3.0), device) for _ in range(REPETITIONS)]
-            rows.append(cap_row("kernel blkio throttle", f"{CAPS_IOPS[0]} IOPS", CAPS_IOPS[0], [run.iops for run in runs], runs))
+            rows.append(
+                cap_row("kernel blkio throttle", f"{CAPS_IOPS[0]} IOPS", CAPS_IOPS[0], [run.iops for run in runs], runs)
+            )
     return rows
 
 
@@ -335,12 +337,16 @@ def show(console: Console, found: dict) -> None:
         if "missing" in figures:
             paths.add_row(name, f"not here: {figures['missing']}")
             continue
-        paths.add_row(name, *(spread(figures[key]) for key in ("read_iops_16k_qd32", "write_iops_16k_qd32", "read_us_4k_qd1")))
+        paths.add_row(
+            name, *(spread(figures[key]) for key in ("read_iops_16k_qd32", "write_iops_16k_qd32", "read_us_4k_qd1"))
+        )
     console.print(paths)
     console.print(f"CPU of the daemon: {found['ceilings']['headrace, unpaced']['cpu_us_per_io'][0]:.1f} us a request")
     limits = Table("who", "cap", "error of the mean, %", "CV of latency", "p99, ms", title="At the cap, depth 16")
     for row in found["caps"]:
-        limits.add_row(row["who"], row["cap"], spread(row["error_percent"], 2), spread(row["cv"], 2), spread(row["p99_ms"]))
+        limits.add_row(
+            row["who"], row["cap"], spread(row["error_percent"], 2), spread(row["cv"], 2), spread(row["p99_ms"])
+        )
     console.print(limits)
     console.print(f"gp2 that runs dry: I/Os beside the formula {spread(found['depletion']['error_percent'], 3)} %")
     all_of = found["many"]

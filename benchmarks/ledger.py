@@ -73,7 +73,9 @@ class Ledger:
 
     def start(self) -> None:
         """Every client begins. One that finds no server ends at once, and says so in `error`."""
-        self._threads = [threading.Thread(target=self._commit_on, args=(client,), daemon=True) for client in self.clients]
+        self._threads = [
+            threading.Thread(target=self._commit_on, args=(client,), daemon=True) for client in self.clients
+        ]
         for thread in self._threads:
             thread.start()
 
@@ -128,7 +130,9 @@ class Ledger:
         acknowledged = there = lost = 0
         oldest, torn = None, []
         for client in self.clients:
-            until = len(client.acknowledged) if crashed_at is None else bisect.bisect_right(client.acknowledged, crashed_at)
+            until = (
+                len(client.acknowledged) if crashed_at is None else bisect.bisect_right(client.acknowledged, crashed_at)
+            )
             count, highest, counter = found.get(client.number, (0, 0, 0))
             if not count == highest == counter:
                 torn.append(f"client {client.number}: {count} rows, the highest {highest}, counter {counter}")

@@ -109,7 +109,10 @@ def score(runs: dict) -> list[dict]:
                         "set": name,
                         "run": other,
                         "period_tx": compaction and compaction["period_tx"],
-                        **{what: [found.error_percent(figure) for figure in figures] for what, figures in FIGURES.items()},
+                        **{
+                            what: [found.error_percent(figure) for figure in figures]
+                            for what, figures in FIGURES.items()
+                        },
                     }
                 )
     return rows

@@ -85,7 +85,9 @@ def question(seed: int) -> Question:
     points = headrace.make_points(
         [60.0 * m for m in range(minutes)], [60.0] * minutes, reads, writes, [read_kib] * minutes, [write_kib] * minutes
     )
-    day = OpenWorkload(name=f"day {seed}", kind="daily", points=points, size_gib=round(10 ** dice.uniform(0.8, 3.6), 1), source={})
+    day = OpenWorkload(
+        name=f"day {seed}", kind="daily", points=points, size_gib=round(10 ** dice.uniform(0.8, 3.6), 1), source={}
+    )
     return Question(seed, day, dice.choice(GOALS), dice.choice(DATES), dice.choice((1, 1, 2, 4, 8)))
 
 
@@ -138,7 +140,11 @@ def grid(asked: Question, plan) -> list[str]:
     needed = plan.needed_gib
     eras = {era["volume_type"]: era for era in core.volume_eras(asked.as_of)}
     found: dict[str, None] = {}
-    counts = [("", 1)] + [("", n) for n in range(2, asked.max_volumes + 1)] + [("raid10:", n) for n in range(4, asked.max_volumes + 1, 2)]
+    counts = (
+        [("", 1)]
+        + [("", n) for n in range(2, asked.max_volumes + 1)]
+        + [("raid10:", n) for n in range(4, asked.max_volumes + 1, 2)]
+    )
     for front, members in counts:
         share = 2 if front else 1
         head = front + (f"{members}x" if members > 1 else "")
@@ -159,7 +165,9 @@ def neighbours(asked: Question, plan) -> list[str]:
     winner = headrace.Storage.parse(plan.winner.storage)
     volume, found = winner.members[0], {}
     least_gib = math.ceil(plan.needed_gib * (2 if winner.level == "raid10" else 1) / len(winner.members))
-    for members in {len(winner.members), *range(2, asked.max_volumes + 1)} if winner.level == "raid0" else {len(winner.members)}:
+    for members in (
+        {len(winner.members), *range(2, asked.max_volumes + 1)} if winner.level == "raid0" else {len(winner.members)}
+    ):
         by = len(winner.members) / members
         for step in range(250):
             share = (1.01 - 0.002 * step) * by
@@ -200,7 +208,9 @@ def _volumes(kind: str, era: dict, gib: int, asked: Question, members: int, shar
     if kind in ("gp2", "st1", "sc1"):
         return [
             f"{kind}:{size}"
-            for size in sorted({max(gib, min(int(era["size_gib"]["max"]["value"]), round(peak * step / 3))) for step in steps} | {gib})
+            for size in sorted(
+                {max(gib, min(int(era["size_gib"]["max"]["value"]), round(peak * step / 3))) for step in steps} | {gib}
+            )
         ]
     most = int(era["iops"]["max"]["value"])
     if kind != "gp3":
@@ -251,7 +261,9 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
             for goal in goals:
                 if goal.metric == "headroom_percent" or not fine[i]:
                     continue
-                value = answer["throttled_s"][i] / 60 if goal.metric == "throttled_min" else answer[names[goal.metric]][i]
+                value = (
+                    answer["throttled_s"][i] / 60 if goal.metric == "throttled_min" else answer[names[goal.metric]][i]
+                )
                 value = 100.0 if goal.metric == "lowest_balance_percent" and value is None else value
                 fine[i] &= bool(goal.met(value))
     return fine
@@ -269,7 +281,9 @@ def days(day: OpenWorkload, count: int) -> OpenWorkload:
 def holds(asked: Question, plan) -> list[str]:
     """Goals that the winner misses on the third of three days in a row, in words; the credits of
     the first are full."""
-    run = headrace.simulate(days(asked.day, 3), plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0)
+    run = headrace.simulate(
+        days(asked.day, 3), plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0
+    )
     last = run.rows.filter(pl.col("t_s") >= 2 * asked.day.span_s - 1e-6)
     missed = []
     for goal in plan.goals:
@@ -291,7 +305,9 @@ def holds_per_io(asked: Question, plan) -> list[str]:
     worst = int(points["iops"].rolling_mean(20).arg_max() or 19)
     part = points[max(0, worst - 19) : worst + 1].drop("iops")
     part = part.with_columns(pl.col("t_s") - part["t_s"][0])
-    settled = headrace.simulate(asked.day, plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0, cycle="settled").rows
+    settled = headrace.simulate(
+        asked.day, plan.winner.storage, as_of=asked.as_of, form="interval", interval_s=60.0, cycle="settled"
+    ).rows
     balance = settled["balance_percent"][max(0, worst - 20)]
     run = headrace.simulate(
         replace(asked.day, points=part, kind="daily"),
@@ -308,7 +324,10 @@ def holds_per_io(asked: Question, plan) -> list[str]:
         for goal in plan.goals
         if goal.metric == "p99_ms" and not goal.met(run.summary["worst_p99_ms"])
     ]
-    if any(goal.metric == "throttled_min" and goal.limit == 0 for goal in plan.goals) and run.summary["throttled_s"] > 1.0:
+    if (
+        any(goal.metric == "throttled_min" and goal.limit == 0 for goal in plan.goals)
+        and run.summary["throttled_s"] > 1.0
+    ):
         missed.append(f"throttled {run.summary['throttled_s']:.1f} s of 1,200")
     return missed
 
@@ -322,12 +341,16 @@ def run(questions: int, seed: int, events: int, say=lambda text: None) -> dict:
     for index in range(questions):
         asked = question(seed * 1_000_000 + index)
         start = time.perf_counter()
-        plan = headrace.plan(asked.day, goals=asked.goals, as_of=asked.as_of, max_volumes=asked.max_volumes, exclude=["standard"], top=1)
+        plan = headrace.plan(
+            asked.day, goals=asked.goals, as_of=asked.as_of, max_volumes=asked.max_volumes, exclude=["standard"], top=1
+        )
         seconds.append(time.perf_counter() - start)
         better = cheaper_that_passes(asked, plan)
         if better is not None:
             own = plan.winner.cost_usd_month if plan.winner else math.inf
-            dearer.append((asked.seed, asked.as_of, asked.goals, plan.winner.storage if plan.winner else "nothing", own, better))
+            dearer.append(
+                (asked.seed, asked.as_of, asked.goals, plan.winner.storage if plan.winner else "nothing", own, better)
+            )
             say(f"seed {asked.seed}: {dearer[-1]}")
         if plan.winner is None:
             none += 1
@@ -368,7 +391,11 @@ def main() -> int:
         print(f"{name}: {len(value) if isinstance(value, list) else value}")
         for row in value if isinstance(value, list) else ():
             print(f"    {row}")
-    return 1 if found["dearer than brute force by more than 0.5 %"] or found["missed on the third day, per interval"] else 0
+    return (
+        1
+        if found["dearer than brute force by more than 0.5 %"] or found["missed on the third day, per interval"]
+        else 0
+    )
 
 
 if __name__ == "__main__":

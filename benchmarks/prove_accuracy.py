@@ -268,7 +268,9 @@ class Set:
                 )
                 when = datetime.now(UTC).isoformat(timespec="seconds")
                 record = self.measured(made, self.plan.each_s)
-                rows.append(row(made.name, made, one, experiment.measured(record), when, record.document.get("began_at")))
+                rows.append(
+                    row(made.name, made, one, experiment.measured(record), when, record.document.get("began_at"))
+                )
                 keep(rows)
                 print(table(self.title, rows[-1:], {}).splitlines()[-1], flush=True)
         return rows
@@ -276,7 +278,11 @@ class Set:
     def measured(self, configuration: Configuration, seconds: int) -> bench.RunRecord:
         """The run of the store, or a new one."""
         for record in self.store.runs():
-            if record.state == "complete" and same(record, configuration, seconds) and not experiment.measured(record).processors_bound:
+            if (
+                record.state == "complete"
+                and same(record, configuration, seconds)
+                and not experiment.measured(record).processors_bound
+            ):
                 return record
         if self.lab is None:
             self.ends.callback(self.quiet.free)

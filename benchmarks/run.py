@@ -45,9 +45,15 @@ SERVERS = (
 
 def configuration() -> dict:
     """What the numbers belong to."""
-    commit = subprocess.run(["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(
+        ["git", "-C", str(HERE), "rev-parse", "--short", "HEAD"], capture_output=True, text=True
+    ).stdout.strip()
     model = next(
-        (line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")),
+        (
+            line.split(":")[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
         "?",
     )
     return {
@@ -86,9 +92,15 @@ def beside_simpy() -> dict:
     theirs, their_count = timed(lambda: simpy_gp2.run(seconds, seed=SEED))
     options = {"saved_second": False, "holds": False, "merge": False}
     long = 40 * seconds
-    ours, run = timed(lambda: headrace.simulate(load, "gp2:500", seconds=long, seed=SEED, form="events", interval_s=60, options=options))
+    ours, run = timed(
+        lambda: headrace.simulate(
+            load, "gp2:500", seconds=long, seed=SEED, form="events", interval_s=60, options=options
+        )
+    )
     our_count = run.summary["delivered_ios"]
-    short = headrace.simulate(load, "gp2:500", seconds=seconds, seed=SEED, form="events", options=options).summary["delivered_ios"]
+    short = headrace.simulate(load, "gp2:500", seconds=seconds, seed=SEED, form="events", options=options).summary[
+        "delivered_ios"
+    ]
     return {
         "simpy_requests_per_s": [their_count / s for s in theirs],
         "ours_requests_per_s": [our_count / s for s in ours],
@@ -101,7 +113,12 @@ def many_candidates() -> dict:
     """100,000 storages against a day at one-minute points, none left out by a bound."""
     day = headrace.demo_day()
     sizes = range(120, 120 + CANDIDATES // 20)
-    storages = [f"gp3:{size}:{iops}:{mib_s}" for size in sizes for iops in (3000, 3500, 4000, 5000, 6000) for mib_s in (125, 160, 200, 250)]
+    storages = [
+        f"gp3:{size}:{iops}:{mib_s}"
+        for size in sizes
+        for iops in (3000, 3500, 4000, 5000, 6000)
+        for mib_s in (125, 160, 200, 250)
+    ]
     load = day.to_core()
     index = [None] * len(storages)
     seconds, columns = timed(lambda: core.evaluate(load, storages, index, [], prune_above=1e9), 3)
@@ -190,7 +207,9 @@ def show(console: Console, results: dict) -> None:
         per_unit = {"days/s": "day", "hours/s": "hour", "caches/s": "cache"}.get(row["unit"])
         per = f"  = {1e6 / row['median']:.1f} us a {per_unit}" if per_unit else ""
         bar = {"requests/s": "10 M", "days/s": "50 us", "hours/s": "1 ms"}.get(row["unit"], "")
-        speed.add_row(name, f"{row['median']:,.0f} ({row['worst']:,.0f}-{row['best']:,.0f}, n={row['repetitions']}){per}", bar)
+        speed.add_row(
+            name, f"{row['median']:,.0f} ({row['worst']:,.0f}-{row['best']:,.0f}, n={row['repetitions']}){per}", bar
+        )
     simpy = results["simpy"]
     speed.add_row("SimPy program: requests/s", spread(simpy["simpy_requests_per_s"]), "")
     speed.add_row(
@@ -205,7 +224,9 @@ def show(console: Console, results: dict) -> None:
         spread(many["seconds"]),
         "10 s",
     )
-    speed.add_row(f"the demo's plan, {results['plan']['considered']:,} candidates: s", spread(results["plan"]["seconds"]), "2 s")
+    speed.add_row(
+        f"the demo's plan, {results['plan']['considered']:,} candidates: s", spread(results["plan"]["seconds"]), "2 s"
+    )
     speed.add_row("the same on every r6i instance: s", spread(results["plan"]["on_instances"]), "2 s")
     databases = results["database_plan"]
     speed.add_row(
@@ -254,7 +275,9 @@ def show_databases(console: Console, found: dict) -> None:
     console.print(runs)
     sizes = Table("calibrated on", "figure", "n", "median %", "p90 %", "worst %", title="Sizes of those errors")
     for row in found["summary"]:
-        sizes.add_row(row["set"], row["figure"], str(row["n"]), f"{row['median']:.1f}", f"{row['p90']:.1f}", f"{row['worst']:.1f}")
+        sizes.add_row(
+            row["set"], row["figure"], str(row["n"]), f"{row['median']:.1f}", f"{row['p90']:.1f}", f"{row['worst']:.1f}"
+        )
     console.print(sizes)
 
 

@@ -5,7 +5,7 @@ from .calibration.from_runs import calibrate as calibrate
 from .calibration.from_runs import sysbench_oltp as sysbench_oltp
 from .calibration.from_runs import sysbench_tpcc as sysbench_tpcc
 from .calibration.runs import load_run as load_run
-from .calibration.score import RunComparison as RunComparison
+from .calibration.score import ComparedRun as ComparedRun
 from .calibration.score import compare_run as compare_run
 from .calibration.score import leave_out as leave_out
 from .catalog.facts import instances as instances

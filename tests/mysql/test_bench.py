@@ -89,7 +89,9 @@ def measured(target, store):
 def test_a_run_has_all_sources_on_one_line(measured, target):
     record, seconds = measured
     series = record.series()
-    assert record.state == "complete" and series["phase"].to_list() == ["warmup"] * 2 + ["measure"] * (series.height - 2)
+    assert record.state == "complete" and series["phase"].to_list() == ["warmup"] * 2 + ["measure"] * (
+        series.height - 2
+    )
     # sysbench may end before its last line is printed.
     assert series.height in (6, 7) and len(seconds) == series.height and seconds[-1].phase == "measure"
     for column in (
@@ -143,7 +145,9 @@ def test_no_password_is_kept_or_shown(measured, target, tmp_path):
     if password is not None:
         assert password.reveal().encode() not in kept
         command = SysbenchOltp(**SMALL).command(target, RunLoad(1, 0, 1, 1), tmp_path)
-        assert all(password.reveal() not in word for word in command.words) and password.reveal() not in str(command.environment)
+        assert all(password.reveal() not in word for word in command.words) and password.reveal() not in str(
+            command.environment
+        )
 
 
 def test_preparing_twice_does_nothing(target):
@@ -166,7 +170,9 @@ def short(benchmark, target, tmp_path, threads: int = 2):
 # Those that leave other rows behind come last.
 @pytest.mark.parametrize(
     "script",
-    sorted((name for name in SCRIPTS if name != "bulk_insert"), key=lambda name: name in ("oltp_insert", "oltp_delete")),
+    sorted(
+        (name for name in SCRIPTS if name != "bulk_insert"), key=lambda name: name in ("oltp_insert", "oltp_delete")
+    ),
 )
 def test_every_script_runs(target, tmp_path, script):
     outcome = short(SysbenchOltp(script, **SMALL), target, tmp_path)
@@ -206,7 +212,10 @@ def test_zipfs_law_is_zipfs_law(tmp_path):
         text=True,
         check=True,
     )
-    drawn = Counter(int(text) - 10 for text in next(line for line in done.stdout.splitlines() if line.startswith("drawn ")).split()[1:])
+    drawn = Counter(
+        int(text) - 10
+        for text in next(line for line in done.stdout.splitlines() if line.startswith("drawn ")).split()[1:]
+    )
     assert sum(drawn.values()) == 40_000 and set(drawn) <= set(range(1, 51))
     weight = sum(k**-0.9 for k in range(1, 51))
     wanted = {k: 40_000 * k**-0.9 / weight for k in range(1, 51)}
@@ -220,7 +229,9 @@ def test_tpcc_is_consistent_and_its_checks_find_what_is_not(server, tmp_path):
     try:
         assert load.verify(target) == []
         figures = short(load, target, tmp_path, threads=4).figures
-        counted = sum(figures[f"{kind}_count"] for kind in ("new_order", "payment", "order_status", "delivery", "stock_level"))
+        counted = sum(
+            figures[f"{kind}_count"] for kind in ("new_order", "payment", "order_status", "delivery", "stock_level")
+        )
         assert counted == figures["transactions"]
         # Decks of 100: exactly 45 new orders in each whole one, and at most 45 in the one begun, of each of four clients.
         assert abs(figures["new_order_count"] - 0.45 * counted) <= 4 * 25
@@ -334,7 +345,9 @@ def test_a_server_that_dies_keeps_what_was_measured(lab, store):
         record = broken.value.record
         assert broken.value.exit_code == 3 and record.id in broken.value.hint
         assert record.state == "broken" and record.series().height >= 3 and record.summary["tps"] > 0
-        assert any("Ended early" in text for text in record.findings) and any("status: ended" in text for text in record.findings)
+        assert any("Ended early" in text for text in record.findings) and any(
+            "status: ended" in text for text in record.findings
+        )
         assert load_run(record.run_toml).series.height == record.series().height
     finally:
         with contextlib.suppress(CouldNotRun, InputError):
@@ -386,6 +399,9 @@ def test_mysql_too(lab, mysql_program, tmp_path):
     try:
         target = target_of(server)
         prepare(SysbenchOltp(tables=1, rows=500), target, threads=1)
-        assert short(SysbenchOltp(tables=1, rows=500), target, tmp_path, threads=1).figures["transactions"] > 0 and target.flavor == "mysql"
+        assert (
+            short(SysbenchOltp(tables=1, rows=500), target, tmp_path, threads=1).figures["transactions"] > 0
+            and target.flavor == "mysql"
+        )
     finally:
         servers.destroy(server)

@@ -24,15 +24,17 @@ STORAGES = ("io1:200:900",)
 
 def small_request():
     """A uniform load that an io1 of a few hundred IOPS holds: of little processor time, so that a machine in use does not decide."""
-    workload = headrace.sysbench_oltp(cache_gib=10.0, threads=16, tables=16, table_size=10_000_000, distribution={"type": "uniform"})
+    workload = headrace.sysbench_oltp(
+        cache_gib=10.0, threads=16, tables=16, table_size=10_000_000, distribution={"type": "uniform"}
+    )
     return from_workload(workload, list(STORAGES), "small").with_current("io1:200:1500")
 
 
 def left(folder: Path) -> list[str]:
     mounts = Path("/proc/self/mountinfo").read_text()
-    return [str(path) for path in (*folder.glob("hr-lab-*"), *scratch.MEMORY.glob(f"{scratch.PREFIX}*")) if path.exists()] + [
-        line for line in mounts.splitlines() if str(folder) in line
-    ]
+    return [
+        str(path) for path in (*folder.glob("hr-lab-*"), *scratch.MEMORY.glob(f"{scratch.PREFIX}*")) if path.exists()
+    ] + [line for line in mounts.splitlines() if str(folder) in line]
 
 
 def test_a_proof_from_plan_to_verdict(tmp_path, monkeypatch):
@@ -70,10 +72,14 @@ except InterruptedProof as stopped:
 """
 
 
-@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "soak", reason="two minutes of loading and measuring: in `make soak`")
+@pytest.mark.skipif(
+    os.environ.get("HYPOTHESIS_PROFILE") != "soak", reason="two minutes of loading and measuring: in `make soak`"
+)
 def test_ctrl_c_keeps_what_was_measured(tmp_path):
     words = [sys.executable, "-c", INTERRUPTED, str(tmp_path), str(Path(__file__).parent)]
-    run = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    run = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
     lines = []
     try:
         for line in run.stdout:

@@ -156,7 +156,10 @@ def tuned_settings(
     return {
         item.parameter: item.value
         for item in advised_settings(situation)
-        if item.active and item.risk == SAFE and item.applies_to in ("server", "sources") and parameters()[item.id].kind != "path"
+        if item.active
+        and item.risk == SAFE
+        and item.applies_to in ("server", "sources")
+        and parameters()[item.id].kind != "path"
     }
 
 

@@ -60,7 +60,9 @@ def todays(
         flavor = "mariadb" if _looks_like_mariadb(config, version) else "mysql"
     if version is None:
         version = ASSUMED.get(flavor, "")
-        notes.append(f"no --server-version: names and defaults are those of {server_of(flavor, version or '8.4').label}")
+        notes.append(
+            f"no --server-version: names and defaults are those of {server_of(flavor, version or '8.4').label}"
+        )
     server = server_of(flavor, version)
     if not server.patch_known and version not in ASSUMED.values():
         notes.append(f"{version} without a patch number: the newest of that series is meant")
@@ -85,7 +87,7 @@ def read_server(address: Address) -> CurrentSettings:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT VERSION(), @@GLOBAL.version_comment")
-            version, comment = (str(part) for part in cursor.fetchone())
+            version, comment = (str(part) for part in cursor.fetchone() or ("", ""))
             cursor.execute("SHOW GLOBAL VARIABLES")
             values = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
     except (pymysql.err.MySQLError, OSError) as error:
@@ -188,7 +190,9 @@ def _finding(setting: Setting, current: CurrentSettings) -> ConfigFinding | None
         if not unknown(setting):
             return None
         rule = f"{label} does not start with an option it does not know"
-        text = f"is not an option of MySQL or MariaDB known here: {rule} {place}. {did_you_mean(setting.name, _options())}"
+        text = (
+            f"is not an option of MySQL or MariaDB known here: {rule} {place}. {did_you_mean(setting.name, _options())}"
+        )
         return ConfigFinding(setting.name, text.removesuffix(". "), SOURCE)
     if setting.loose and row["then"] == "refused":
         return None  # passed over, as its writer wanted
@@ -215,4 +219,6 @@ def _lossy(values: dict[str, str]) -> Iterator[ConfigFinding]:
         yield ConfigFinding("sync_binlog", text, manual)
     doublewrite = values.get("innodb_doublewrite")
     if doublewrite is not None and not is_on(doublewrite):
-        yield ConfigFinding("innodb_doublewrite", f"is {doublewrite}: a page torn by a crash cannot be repaired", manual)
+        yield ConfigFinding(
+            "innodb_doublewrite", f"is {doublewrite}: a page torn by a crash cannot be repaired", manual
+        )

@@ -160,7 +160,9 @@ ALTERNATIVES: dict[str, Callable[[ModelSettings, Situation], Alternative | None]
 # --- words ----------------------------------------------------------------------------------------
 
 
-def _sentence(label: str, old: ModelSettings, new: ModelSettings, situation: Situation, note: str, first_hour: bool = False) -> str:
+def _sentence(
+    label: str, old: ModelSettings, new: ModelSettings, situation: Situation, note: str, first_hour: bool = False
+) -> str:
     """`A to B: 210 to 254 tps, +21 % (80 %: +15 to +27)`."""
     workload = situation.workload
     assert workload is not None  # the caller looked

@@ -48,7 +48,9 @@ def _entry(parameter: ServerParameter) -> list[str]:
 
 def _effect(effect: str) -> str:
     kind, _, reason = effect.partition(":")
-    return {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}[kind]
+    return {"simulated": "simulated", "arithmetic": "worked out", "none": f"cannot be estimated ({reason.strip()})"}[
+        kind
+    ]
 
 
 def _names(parameter: ServerParameter) -> list[str]:
@@ -62,7 +64,13 @@ def _names(parameter: ServerParameter) -> list[str]:
 
 
 def _span(name: ParameterName, parameter: ServerParameter) -> str:
-    versions = f"{name.first} on" if not name.last else name.first if name.first == name.last else f"{name.first} to {name.last}"
+    versions = (
+        f"{name.first} on"
+        if not name.last
+        else name.first
+        if name.first == name.last
+        else f"{name.first} to {name.last}"
+    )
     called = f" `{name.name}`" if name.name != parameter.id else ""
     return f"{versions}{called}" + (f" (default {_readable(parameter, name.default)})" if name.default else "")
 

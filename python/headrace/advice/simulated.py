@@ -122,7 +122,9 @@ def throughput(
     return _mean(rows["tps"], whole=first_hour)
 
 
-def _run(situation: Situation, workload: TransactionWorkload, cache_gib: float, log_storage: str | None, start: str) -> dict:
+def _run(
+    situation: Situation, workload: TransactionWorkload, cache_gib: float, log_storage: str | None, start: str
+) -> dict:
     bursts = situation.storage.burst_iops > situation.storage.iops
     return {
         "storage": situation.storage.text,

@@ -72,7 +72,9 @@ def storage_rates(text: object, as_of: str | None = None, instance: str | None =
         cost = core.storage_cost(text)["ios_per_write"]
     iops = float(sum(member["iops"] for member in limits))
     burst = float(sum((member["io_burst"] or {}).get("iops", member["iops"]) for member in limits))
-    rate = float(sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in limits))
+    rate = float(
+        sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in limits)
+    )
     types = tuple(dict.fromkeys(member["spec"]["volume_type"] for member in limits))
     local = "instance-store" in types
     if host is not None and not local:
@@ -80,7 +82,9 @@ def storage_rates(text: object, as_of: str | None = None, instance: str | None =
             iops, burst = min(iops, cap), min(burst, host["max_iops"] or cap)
         if cap := host["baseline_bytes_s"]:
             rate = min(rate, cap)
-    return StorageRates(text, types, len(limits), parsed["raid"], iops, burst, rate, cost, float(parsed["usable_gib"]), local)
+    return StorageRates(
+        text, types, len(limits), parsed["raid"], iops, burst, rate, cost, float(parsed["usable_gib"]), local
+    )
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 A document is described by structs, one for each table; the types carry the ranges and the words:
 
-    class Benchmark(Table):                                     # unknown keys are refused
+    class Benchmark(DocumentTable):                             # unknown keys are refused
         name: Literal["sysbench-tpcc", "sysbench-oltp", "own"]  # one of several words
         tables: Annotated[int, between(1, 1_000_000)] | None = None
         wait: Annotated[float, between(0.0, 1e7, "ms")] = 0.0   # finite, from 0 to 1e7
@@ -41,10 +41,10 @@ LONGEST_COMPLAINT = 120  # characters of the TOML reader's own message that an e
 FINITE = msgspec.Meta(ge=-1e300, le=1e300, extra={"rule": "must be a finite number"})
 
 
-class Table(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class DocumentTable(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """A table of a document. Subclass it; keys that are not its fields are refused.
 
-    A subclass with needed keys after optional ones says so: `class Run(Table, kw_only=True)`.
+    A subclass with needed keys after optional ones says `kw_only=True` too.
     """
 
 
@@ -120,7 +120,7 @@ def convert(value: object, kind: Any, *, source: str, at: str = "", where: str =
 
 
 def convert(value: object, kind: Any, *, source: str, at: str = "", where: str = "") -> Any:
-    """`value`, as it was read, as a `kind` (a Table, or any type of msgspec). Raises InputError.
+    """`value` as a `kind`: a DocumentTable, or any type of msgspec. Raises InputError.
 
     `at`: the key in the document; "" for the document as a whole, which `where` then names.
     """

@@ -29,8 +29,19 @@ def cursor_on(target: Target, database: bool = True):
         with connection, connection.cursor() as cursor:
             yield cursor
     except pymysql.err.MySQLError as error:
-        words = "".join(character if character.isprintable() else "?" for character in str(error.args[-1] if error.args else error)[:200])
-        raise CouldNotRun(target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", "") from None
+        words = "".join(
+            character if character.isprintable() else "?"
+            for character in str(error.args[-1] if error.args else error)[:200]
+        )
+        raise CouldNotRun(
+            target.label, f"the server refused: {words}", f"error {error.args[0] if error.args else ''}", ""
+        ) from None
+
+
+def first_value(cursor):
+    """The first column of the first row of the answer; None where there is no row."""
+    row = cursor.fetchone()
+    return None if row is None else row[0]
 
 
 def require_database(name: str, target: Target) -> None:
@@ -69,7 +80,9 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
     """Tables of the database whose whole name matches: name to engine."""
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
-            ("SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"),
+            (
+                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
+            ),
             (target.database,),
         )
         return {str(name): str(engine) for name, engine in cursor.fetchall() if re.fullmatch(pattern, str(name))}
@@ -79,7 +92,7 @@ def table_rows(target: Target, table: str, exact: bool = False) -> int:
     """The highest id of a table (0: none), or its rows counted one by one."""
     with cursor_on(target) as cursor:
         cursor.execute(f"SELECT {'COUNT(*)' if exact else 'MAX(id)'} FROM `{table}`")
-        return int(cursor.fetchone()[0] or 0)
+        return int(first_value(cursor) or 0)
 
 
 # File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name
@@ -106,10 +119,12 @@ def data_gib(target: Target) -> float | None:
             try:
                 # Not LIKE's wildcards: every _ in a name would match any letter.
                 cursor.execute(query, (re.sub(r"([%_\\])", r"\\\1", database) + "/%",))
-                if size := cursor.fetchone()[0]:
+                if size := first_value(cursor):
                     return float(size) / GIB
             except pymysql.err.MySQLError:
                 continue
-        cursor.execute("SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,))
-        size = cursor.fetchone()[0]
+        cursor.execute(
+            "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,)
+        )
+        size = first_value(cursor)
     return None if not size else float(size) / GIB

@@ -112,7 +112,10 @@ def server_target(
         check_storage(spec)
     with connect(address.with_database(None)) as connection, connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES")
-        config = {str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value) for name, value in cursor.fetchall()}
+        config = {
+            str(name).lower(): "***" if SECRET.search(str(name).lower()) else str(value)
+            for name, value in cursor.fetchall()
+        }
     engine = engine or ("myrocks" if config.get("default_storage_engine", "").lower() == "rocksdb" else "innodb")
     if engine not in ("innodb", "myrocks"):
         raise InputError(f"engine {engine[:40]}", "must be innodb or myrocks", DOC)
@@ -147,7 +150,9 @@ def file_target(
     check_storage(storage)
     path = Path(folder).absolute()
     if not path.is_dir() and not path.is_block_device():
-        raise InputError(str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it.")
+        raise InputError(
+            str(folder), "is neither a folder nor a block device", DOC, "Mount a volume and name a folder on it."
+        )
     found = (os.path.realpath(path),) if path.is_block_device() else device_below(path)
     return Target(
         folder=path,

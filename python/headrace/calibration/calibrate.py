@@ -54,7 +54,9 @@ class Calibrated:
     processors: ProcessorTime | None = None
 
 
-def calibrate(runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS) -> Calibrated:
+def calibrate(
+    runs: list[Run], progress: Callable[[float], None] = lambda done: None, least_seconds: float = LEAST_SECONDS
+) -> Calibrated:
     """Fits one database to runs of the same benchmark, data and engine.
 
     Raises InputError where they cannot belong together or are too short (`least_seconds`).
@@ -115,7 +117,9 @@ def _stated(found: Any, before: Any) -> Any:
     """What was found, its numbers to STATED_DIGITS; those that are as before (sizes, limits,
     settings) stay whole."""
     if isinstance(found, dict):
-        return {key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in found.items()}
+        return {
+            key: _stated(item, before.get(key) if isinstance(before, dict) else None) for key, item in found.items()
+        }
     if isinstance(found, (list, tuple)):
         known = before if isinstance(before, (list, tuple)) and len(before) == len(found) else [None] * len(found)
         return [_stated(item, old) for item, old in zip(found, known, strict=True)]
@@ -198,7 +202,9 @@ def _narrowed(found: Fit, engine: str, name: str) -> float:
     return math.sqrt(max(0.0, float(found.covariance[index, index]))) / of_engine(engine)[index].spread
 
 
-def _notes(runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: ProcessorTime | None) -> list[str]:
+def _notes(
+    runs: list[Run], observations: list[Observation], database: dict, found: Fit, busy: ProcessorTime | None
+) -> list[str]:
     notes = []
     if busy is None:
         ms = database["clients"]["cpu_ms"]
@@ -219,7 +225,9 @@ def _notes(runs: list[Run], observations: list[Observation], database: dict, fou
                 f"about {more / 60:,.0f} minutes more would show it."
             )
         if run.start == "warm":
-            notes.append(f"{run.name}: a warm run shows the end of the warm-up only; its beginning is the standard benchmark's.")
+            notes.append(
+                f"{run.name}: a warm run shows the end of the warm-up only; its beginning is the standard benchmark's."
+            )
         if not np.isfinite(observation.iops).any():
             notes.append(
                 f"{run.name}: no disk figures with the transactions: I/Os per transaction "

@@ -58,7 +58,9 @@ def find(database: dict, observations: list[Observation], expected_tx: float) ->
         return None
     period = float(np.median(intervals))
     shape = np.exp(np.mean(profiles, axis=0))
-    return CompactionCycle(period, float(first % period + period), tuple(float(x) for x in shape / shape.mean()), len(intervals))
+    return CompactionCycle(
+        period, float(first % period + period), tuple(float(x) for x in shape / shape.mean()), len(intervals)
+    )
 
 
 def _wave(database: dict, observation: Observation, period: float) -> tuple[np.ndarray, np.ndarray]:

@@ -105,7 +105,9 @@ def fit(
 def _steady_without_bytes(observation: Observation, full_at_tx: float | None) -> bool:
     """No bytes were measured, and the end of the run lies well behind the fill, during which an I/O
     is mostly a page read."""
-    settled = full_at_tx is not None and (observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx)
+    settled = full_at_tx is not None and (
+        observation.run.start == "warm" or observation.tx[-1] > SETTLED_AFTER * full_at_tx
+    )
     return settled and not np.isfinite(observation.mib_s).any()
 
 

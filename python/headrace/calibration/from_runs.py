@@ -135,7 +135,9 @@ def _standard(
         }
         for parameter in of_engine(engine)
     ]
-    covariance = tuple(tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows))
+    covariance = tuple(
+        tuple(row["spread"] ** 2 if i == j else 0.0 for j in range(len(rows))) for i, row in enumerate(rows)
+    )
     return TransactionWorkload(
         name, engine, database, cache_gib, threads, size_gib, benchmark, parameters=tuple(rows), covariance=covariance
     )

@@ -109,7 +109,9 @@ def observe(run: Run) -> Observation:
     reads, writes = mean(column("read_iops")), mean(column("write_iops"))
     mib = mean(column("read_mib_s")) + mean(column("write_mib_s"))
     edges = np.geomspace(max(tx[0], tx[-1] * 1e-4, 1.0), tx[-1] * (1 + 1e-9), BINS)
-    return Observation(run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx))
+    return Observation(
+        run, step_s, tps, tx, reads + writes, reads, mib, seconds, column("p95_ms"), np.searchsorted(edges, tx)
+    )
 
 
 def modelled_over_measured(columns: core.DatabaseRows, observation: Observation) -> tuple[np.ndarray, np.ndarray]:
@@ -138,14 +140,20 @@ def underused(columns: core.DatabaseRows, observation: Observation) -> np.ndarra
         return known
     share = _around(observation.iops / np.maximum(columns["iops"], 1e-9), known)
     bytes_known = known & np.isfinite(observation.mib_s)
-    of_bytes = _around(observation.mib_s / np.maximum(columns["mib_s"], 1e-9), bytes_known) if bytes_known.any() else np.zeros(len(known))
+    of_bytes = (
+        _around(observation.mib_s / np.maximum(columns["mib_s"], 1e-9), bytes_known)
+        if bytes_known.any()
+        else np.zeros(len(known))
+    )
     return known & (share < AS_MODELLED) & (of_bytes < AS_MODELLED)
 
 
 def _around(values: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Means of what is known over the windows around each."""
     window = np.ones(min(TOGETHER, len(values)))  # "same" is as long as the longer of the two
-    return np.convolve(np.where(known, values, 0.0), window, "same") / np.maximum(np.convolve(known, window, "same"), 1.0)
+    return np.convolve(np.where(known, values, 0.0), window, "same") / np.maximum(
+        np.convolve(known, window, "same"), 1.0
+    )
 
 
 def held_by_clients(columns: core.DatabaseRows) -> np.ndarray:

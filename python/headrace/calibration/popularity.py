@@ -81,7 +81,9 @@ def _smooth(values: np.ndarray, tx: np.ndarray, period_tx: float | None) -> np.n
     low = np.searchsorted(tx, tx - period_tx / 2)
     high = np.searchsorted(tx, tx + period_tx / 2)
     smooth = (sums[high] - sums[low]) / np.maximum(high - low, 1)
-    return np.where((tx > period_tx / 2) & (tx < tx[-1] - period_tx / 2), smooth, np.where(tx <= period_tx / 2, values, smooth))
+    return np.where(
+        (tx > period_tx / 2) & (tx < tx[-1] - period_tx / 2), smooth, np.where(tx <= period_tx / 2, values, smooth)
+    )
 
 
 def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray) -> list[tuple[float, float]]:
@@ -94,7 +96,9 @@ def _means(parts: list[tuple[np.ndarray, np.ndarray, float]], edges: np.ndarray)
         if told and np.sqrt(np.mean([chance for _, chance in told]) / len(told)) > TOLD_TO:
             continue
         if told:
-            points.append((float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in told])), LEAST, MOST))))
+            points.append(
+                (float((begin + high) / 2), float(np.clip(np.exp(np.mean([mean for mean, _ in told])), LEAST, MOST)))
+            )
         # A part in which no run has windows stays empty.
         begin = high if told or begin == low else begin
     return points

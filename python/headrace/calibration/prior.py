@@ -76,7 +76,11 @@ def oltp(options: dict) -> core.SysbenchAnswer:
 def _options(run: Run) -> dict:
     benchmark, settings = run.benchmark, run.settings
     kind = {"type": benchmark.distribution or "special"}
-    kind |= {DISTRIBUTION_OPTIONS[name]: value for name, value in benchmark.parameters.items() if name in DISTRIBUTION_OPTIONS}
+    kind |= {
+        DISTRIBUTION_OPTIONS[name]: value
+        for name, value in benchmark.parameters.items()
+        if name in DISTRIBUTION_OPTIONS
+    }
     known = {
         name: settings[name]
         for name in ("redo_gib", "flush_log_at_trx_commit", "sync_binlog", "io_capacity", "doublewrite", "memtable_mib")
@@ -109,7 +113,11 @@ def writes_in_background(run: Run) -> bool:
 
 def _unhurried(database: dict, run: Run) -> dict:
     """Without writes in the background where the server makes none."""
-    return database if writes_in_background(run) else database | {"writes": {**database["writes"], "background_per_s": 0.0}}
+    return (
+        database
+        if writes_in_background(run)
+        else database | {"writes": {**database["writes"], "background_per_s": 0.0}}
+    )
 
 
 # MySQL 8.0 was ready for general use on 2018-04-19 (its release notes, 8.0.11). A run of before a
@@ -179,14 +187,21 @@ def per_transaction(run: Run, *names: str) -> float | None:
         if column not in run.status.columns or run.status[column].drop_nulls().is_empty():
             return None
         known = run.status.select(column, "duration_s").drop_nulls()
-        total += float((known[column] * known["duration_s"]).sum()) / float(known["duration_s"].sum()) * run.span_s / run.transactions
+        total += (
+            float((known[column] * known["duration_s"]).sum())
+            / float(known["duration_s"].sum())
+            * run.span_s
+            / run.transactions
+        )
     return total if np.isfinite(total) and total > 0 else None
 
 
 def usable_share(run: Run) -> float | None:
     """Share of the pool that holds pages once it is full: what is not control blocks, and not kept
     free for reads to come (innodb_lru_scan_depth). None where that was not seen."""
-    if run.status is None or not {"innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total"} <= set(run.status.columns):
+    if run.status is None or not {"innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total"} <= set(
+        run.status.columns
+    ):
         return None
     known = run.status.select("innodb_buffer_pool_pages_free", "innodb_buffer_pool_pages_total").drop_nulls()
     if known.height < FEWEST_SAMPLES:

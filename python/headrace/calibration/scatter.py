@@ -35,7 +35,10 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         mean = float(np.nanmean(observation.seconds_tps[half]))
         relative, cycle = _variance(ratio), 0.0
         if compaction:
-            cycle = _variance(np.repeat(core.mysql_runs(database, [observation.core_run])[0]["tps"], per)[half][good] / model[half][good])
+            cycle = _variance(
+                np.repeat(core.mysql_runs(database, [observation.core_run])[0]["tps"], per)[half][good]
+                / model[half][good]
+            )
         if mean <= 0 or relative < NO_SCATTER**2:
             continue
         means.append(mean)
@@ -46,7 +49,10 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
         return dict(noise)
     # Relative to each variance, so that a fast run does not count for more; the standard values
     # weigh as much as a third of a run.
-    rows = [[before[0] * mean / variance, before[1] * mean**2 / variance] for mean, variance in zip(means, variances, strict=True)]
+    rows = [
+        [before[0] * mean / variance, before[1] * mean**2 / variance]
+        for mean, variance in zip(means, variances, strict=True)
+    ]
     mean_scale = float(np.mean([1.0 / sum(row) for row in rows]))
     found, _ = nnls(np.array([*rows, [0.33, 0.0], [0.0, 0.33]]), np.array([1.0] * len(rows) + [0.33 * mean_scale] * 2))
     return {"fano": float(before[0] * found[0]), "cv": float(np.sqrt(before[1] * found[1]))}

@@ -15,7 +15,7 @@ from headrace.workload.transactions import TransactionWorkload
 
 
 @dataclass(frozen=True)
-class RunComparison:
+class ComparedRun:
     """A run and its prediction.
 
     `figures`: rows of `what`, `unit`, `measured`, `predicted`, `error_percent` (None where it makes
@@ -34,7 +34,10 @@ class RunComparison:
         return next(row["error_percent"] for row in self.figures if row["what"] == what)
 
     def to_document(self, workload: TransactionWorkload) -> dict:
-        """What `headrace compare-run --output json` prints. `workload`: what was compared with the run."""
+        """What `headrace compare-run --output json` prints.
+
+        `workload`: what was compared with the run.
+        """
         figures, warnings = list(self.figures), list(self.prediction.warnings)
         return {
             "schema": "headrace-comparison/1",
@@ -45,7 +48,7 @@ class RunComparison:
         }
 
 
-def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> RunComparison:
+def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws: int = 24) -> ComparedRun:
     """Predicts the run's storage, cache, clients and start with `workload` and sets the figures
     side by side. Raises InputError."""
     if run.engine != workload.engine:
@@ -72,7 +75,9 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     rows = _in_intervals(prediction.rows, run.interval_s)
     predicted = summarise(rows)
     pairs = [("mean tps, second half", "tps", measured["tps"], predicted["tps"])]
-    pairs += [(f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)]
+    pairs += [
+        (f"mean tps, quarter {i + 1}", "tps", measured["quarters"][i], predicted["quarters"][i]) for i in range(4)
+    ]
     pairs += [
         (f"one-second tps, {name}", "tps", measured[key], predicted[key])
         for name, key in (("p5", "tps_p5"), ("p50", "tps_p50"), ("p95", "tps_p95"))
@@ -82,7 +87,7 @@ def compare_run(run: Run, workload: TransactionWorkload, *, seed: int = 1, draws
     else:
         pairs.append(("p95 response, run", "ms", run.p95_ms, _whole_p95_ms(rows)))
     pairs += [("stalled", "s", measured["stalls_s"], predicted["stalls_s"])]
-    return RunComparison(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
+    return ComparedRun(run, prediction, measured, tuple(_figure(*pair) for pair in pairs), rows)
 
 
 def _whole_p95_ms(rows: pl.DataFrame) -> float | None:
@@ -107,7 +112,9 @@ def _figure(what: str, unit: str, measured: float | None, predicted: float | Non
     return {"what": what, "unit": unit, "measured": measured, "predicted": predicted, "error_percent": error}
 
 
-def leave_out(runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None) -> list[dict]:
+def leave_out(
+    runs: Sequence[Run], *, from_one: bool = False, progress: Callable[[float], None] = lambda done: None
+) -> list[dict]:
     """Scores calibrations on runs they have not seen: every run predicted from all others, or
     (`from_one`) every run from each single other one.
 
@@ -129,7 +136,7 @@ def leave_out(runs: Sequence[Run], *, from_one: bool = False, progress: Callable
     return rows
 
 
-def _score(comparison: RunComparison, known: Sequence[Run]) -> dict:
+def _score(comparison: ComparedRun, known: Sequence[Run]) -> dict:
     error = comparison.error_percent
     return {
         "predicted": comparison.run.name,

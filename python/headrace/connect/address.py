@@ -208,12 +208,16 @@ def _checked(text: str, values: dict, password: Secret | None) -> Address:
         raise InputError(text, "names a host and a socket", DOC, f"One of them: {FORM}")
     if host is not None and (len(host) > MAX_HOST or not HOST.match(host)):
         raise InputError(text, "the host is a name or an IP address", "RFC 1123")
-    if socket is not None and (not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket):
+    if socket is not None and (
+        not socket.startswith("/") or len(os.fsencode(socket)) > MAX_SOCKET_BYTES or "\0" in socket
+    ):
         raise InputError(socket[:200], f"a socket is an absolute path of at most {MAX_SOCKET_BYTES} bytes", "unix(7)")
     database = values["database"]
     mode, authority = _ssl(text, values["ssl-mode"], values["ssl-ca"])
     port = None if host is None else int(port or DEFAULT_PORT)
-    return Address(user, host, port, socket, None if database is None else _database(database), password, mode, authority)
+    return Address(
+        user, host, port, socket, None if database is None else _database(database), password, mode, authority
+    )
 
 
 def _database(name: str) -> str:

@@ -134,7 +134,9 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
     if code in DENIED:
         used = "with the password given" if address.password else "without a password"
         hint = f"Set {PASSWORD_VARIABLE} or --defaults-file; is the account allowed from this host (SELECT user, host FROM mysql.user)?"
-        if address.socket is None and address.ssl_mode == "DISABLED":  # MariaDB says no more than this under require_secure_transport
+        if (
+            address.socket is None and address.ssl_mode == "DISABLED"
+        ):  # MariaDB says no more than this under require_secure_transport
             hint += " The server or the account may want TLS: ?ssl-mode=REQUIRED."
         return InputError(label, f"access denied for {user} {used}", source, hint)
     if code == DENIED_DATABASE:

@@ -132,7 +132,9 @@ class _Reader:
     def read(self, path: Path, depth: int) -> None:
         self.read_files += 1
         if self.read_files > MAX_FILES:
-            raise InputError(str(path), f"more than {MAX_FILES} files are included", SOURCE, "Do files include each other?")
+            raise InputError(
+                str(path), f"more than {MAX_FILES} files are included", SOURCE, "Do files include each other?"
+            )
         text = _text(path)
         self.texts[path] = text
         group = None
@@ -213,7 +215,9 @@ def _text(path: Path) -> str:
         raise InputError(str(path), "is a folder, not an option file", SOURCE, "Name a my.cnf.")
     content = read_bytes(path, MAX_BYTES)
     if os.stat(path).st_mode & stat.S_IWOTH and path.is_file():
-        raise InputError(str(path), "can be written by everybody: servers ignore such a file", SOURCE, f"chmod o-w {path}")
+        raise InputError(
+            str(path), "can be written by everybody: servers ignore such a file", SOURCE, f"chmod o-w {path}"
+        )
     if b"\0" in content:
         raise InputError(str(path), "is not text: it holds zero bytes", SOURCE, "Is it a my.cnf?")
     try:
@@ -234,7 +238,9 @@ def _text(path: Path) -> str:
 def _group(line: str, path: Path, number: int) -> str:
     end = line.find("]")
     if end < 0:
-        raise InputError(f"{path}, line {number}", "a group's name ends with ]: servers read no further", SOURCE, "Correct the line.")
+        raise InputError(
+            f"{path}, line {number}", "a group's name ends with ]: servers read no further", SOURCE, "Correct the line."
+        )
     return line[1:end].rstrip(SPACE)
 
 

@@ -132,7 +132,9 @@ class ExperimentLab:
         )
         try:
             target = self._target(server)
-            prepare(data.benchmark, target, threads=LOADING_THREADS, seed=data.seed, say=lambda text: progress(0.1, text))
+            prepare(
+                data.benchmark, target, threads=LOADING_THREADS, seed=data.seed, say=lambda text: progress(0.1, text)
+            )
             if data.settle_s >= LEAST_SETTLE_S:
                 progress(0.6, "settling the data")
                 seed = data.seed + SETTLING_SEED
@@ -246,7 +248,10 @@ class ExperimentLab:
 
         The path differs from lab to lab, and does not belong to a configuration.
         """
-        return {name: value.replace(KEYS, str(self._keys())) if value and KEYS in value else value for name, value in settings.items()}
+        return {
+            name: value.replace(KEYS, str(self._keys())) if value and KEYS in value else value
+            for name, value in settings.items()
+        }
 
     def _keys(self) -> Path:
         """A file with one random key of 256 bits for file_key_management; removed with the lab."""

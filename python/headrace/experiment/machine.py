@@ -20,7 +20,9 @@ from headrace.experiment.data import SPARE_GIB
 from headrace.lab import doctor
 
 
-def missing(flavor: str = "mariadb", engines: Sequence[str] = ("innodb",), *, folder: Path | None = None, gib: float = 0.0) -> list[str]:
+def missing(
+    flavor: str = "mariadb", engines: Sequence[str] = ("innodb",), *, folder: Path | None = None, gib: float = 0.0
+) -> list[str]:
     """What this machine lacks, in sentences that say what to do; empty where an experiment can run.
 
     `engines`: of the server, none: no server is needed. `folder`: where `gib` GiB of data will lie,

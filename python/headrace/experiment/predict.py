@@ -169,7 +169,9 @@ def predicted(
     )
 
 
-def with_cache(workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None) -> TransactionWorkload:
+def with_cache(
+    workload: TransactionWorkload, cache_gib: float, changed: Sequence[float] | None = None
+) -> TransactionWorkload:
     """The workload with another cache.
 
     `changed`: per class of pages the share of touches that change one, by which the pages that

@@ -289,7 +289,9 @@ class _ProofRun:
     def _measure(self, lab: ExperimentLab, data: DataSet, index: int, seconds: int) -> bench.RunRecord:
         self.running = index
         configuration = self.proof.steps[index].configuration
-        cell = cell_of(configuration, data, seconds=seconds, warmup_s=self.planned.timing.warmup_s, seed=self.proof.seed)
+        cell = cell_of(
+            configuration, data, seconds=seconds, warmup_s=self.planned.timing.warmup_s, seed=self.proof.seed
+        )
         of = f"{configuration.name} ({configuration.place}): "
         with self.parts.part(seconds, of + "starting") as inside:
             record = measure(

@@ -117,7 +117,9 @@ def read_plan(text: str) -> dict | None:
     try:
         document = json.loads(read_bytes(Path(text), MOST_PLAN_BYTES))
     except (ValueError, RecursionError):
-        raise InputError(text, "is not JSON", DOC, "Write it with: headrace plan WORKLOAD --output json > plan.json") from None
+        raise InputError(
+            text, "is not JSON", DOC, "Write it with: headrace plan WORKLOAD --output json > plan.json"
+        ) from None
     if not isinstance(document, dict) or document.get("schema") != PLAN_SCHEMA or document.get("subject") != "database":
         found = f"schema {document.get('schema')!r}" if isinstance(document, dict) else type(document).__name__
         raise InputError(
@@ -158,12 +160,18 @@ def from_plan(document: dict, text: str, workload: TransactionWorkload | None = 
             f"{text}: {error}", f"is missing or of another kind in a plan ({PLAN_SCHEMA})", DOC, "Write the plan anew."
         ) from None
     if not document["threads"]:
-        raise InputError(text, "plans for arrivals, and a proof drives a closed load of clients", DOC, "Plan it with --threads.")
+        raise InputError(
+            text, "plans for arrivals, and a proof drives a closed load of clients", DOC, "Plan it with --threads."
+        )
     if engine not in ("innodb", "myrocks") or not size > 0:
-        raise InputError(f"{text}: engine {engine!r}, {size:g} GiB", "must be innodb or myrocks, and more than 0 GiB", DOC)
+        raise InputError(
+            f"{text}: engine {engine!r}, {size:g} GiB", "must be innodb or myrocks, and more than 0 GiB", DOC
+        )
     if workload is not None and workload.engine != engine:
         raise InputError(f"--workload of {workload.engine}", f"the plan is for {engine}", DOC)
-    database = _assumed(engine, size) if workload is None else (workload.grown(growth) if growth != 1.0 else workload).database
+    database = (
+        _assumed(engine, size) if workload is None else (workload.grown(growth) if growth != 1.0 else workload).database
+    )
     miss = {configuration.name: settled_miss(database, configuration.cache_gib) for _, configuration in configurations}
     return Request(
         f"{document['workload']['name']} (plan {Path(text).name})",
@@ -202,7 +210,9 @@ def _choices(document: dict) -> list[tuple[str, dict]]:
     found = [(WINNER, ranked[0])]
     same = ("storage", "log_storage", "cache_gib")
     # The runner-up: the next choice that is another; else the best of the families that cost more.
-    losers = [family["best"] for family in document["families"] if family.get("best") and family["outcome"] != "impossible"]
+    losers = [
+        family["best"] for family in document["families"] if family.get("best") and family["outcome"] != "impossible"
+    ]
     losers.sort(key=lambda choice: (not choice["meets_goals"], choice["cost_usd_month"]))
     others = [choice for choice in [*ranked[1:], *losers] if any(choice[key] != ranked[0][key] for key in same)]
     found += [(RUNNER_UP, others[0])] if others else []
@@ -228,11 +238,15 @@ def from_workload(workload: TransactionWorkload, storages: list[str], text: str)
     if len(storages) > MOST_CONFIGURATIONS:
         raise InputError(f"{len(storages)} storages", f"at most {MOST_CONFIGURATIONS}", DOC)
     if workload.size_gib is None:
-        raise InputError(workload.name, "does not say how large its data are", DOC, "Give size_gib in the workload file.")
+        raise InputError(
+            workload.name, "does not say how large its data are", DOC, "Give size_gib in the workload file."
+        )
     configurations = []
     for placement in dict.fromkeys(map(placed, storages)):
         log = placement.log and str(placement.log)
-        configurations.append((GIVEN, Configuration(str(placement), str(placement.data), workload.cache_gib, workload.threads, log)))
+        configurations.append(
+            (GIVEN, Configuration(str(placement), str(placement.data), workload.cache_gib, workload.threads, log))
+        )
     miss = settled_miss(workload.database, workload.cache_gib)
     return Request(
         workload.name,

@@ -97,7 +97,9 @@ def _run(cell: Cell, target: Target, store: Store, name: str, progress: Progress
     )
 
 
-def reusable(experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]) -> dict[tuple, MeasuredCell]:
+def reusable(
+    experiment: str, cells: Sequence[Cell], store: Store, machine: Mapping[str, object]
+) -> dict[tuple, MeasuredCell]:
     """Cells with a complete run of the same configuration in the store; of several the newest."""
     by_name = {cell.run_name(experiment, machine): cell for cell in cells}
     found = {}

@@ -96,7 +96,9 @@ def read_scale(text: str) -> float | None:
     except ValueError:
         value = math.nan
     if not 1e-5 <= value <= 1.0:
-        raise InputError(f"--scale {text[:40]}", "must be auto, or a number from 0.00001 to 1", DOC, "For example 0.05.")
+        raise InputError(
+            f"--scale {text[:40]}", "must be auto, or a number from 0.00001 to 1", DOC, "For example 0.05."
+        )
     return value
 
 
@@ -124,7 +126,9 @@ def choose(
         rate = max(1, math.floor(fewest * rate)) / fewest
     for configuration in configurations:
         pages = configuration.cache_gib * GIB / PAGE_BYTES
-        data = min(data, max(iops_of(configuration.storage) * rate * fill_s / pages, LEAST_CACHE_GIB / configuration.cache_gib))
+        data = min(
+            data, max(iops_of(configuration.storage) * rate * fill_s / pages, LEAST_CACHE_GIB / configuration.cache_gib)
+        )
     smallest = min(configuration.cache_gib for configuration in configurations)
     least = min(1.0, max(LEAST_CACHE_GIB / smallest, LEAST_DATA_GIB / size_gib))
     if least * size_gib > 2.0 * holds.data_gib:
@@ -135,7 +139,9 @@ def choose(
     return Scale(max(data, least), rate)
 
 
-def _expected(configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float) -> tuple[float, float, float]:
+def _expected(
+    configuration: Configuration, benchmark: SysbenchOltp, engine: str, data: float
+) -> tuple[float, float, float]:
     """Transactions a second; I/Os and processor ms of one, by the standard benchmark without a
     run."""
     kind: dict[str, object] = {"type": benchmark.distribution}
@@ -179,7 +185,9 @@ def scaled(configuration: Configuration, size_gib: float, scale: Scale) -> tuple
         balance = 0.0
         notes.append(f"{name}: burst credits are gone from the start, as in the worst hour that plans go by.")
     cache = configuration.cache_gib * scale.data
-    small = replace(configuration, storage=storage, log_storage=log, threads=threads, cache_gib=cache, balance_percent=balance)
+    small = replace(
+        configuration, storage=storage, log_storage=log, threads=threads, cache_gib=cache, balance_percent=balance
+    )
     return small, notes
 
 
@@ -195,14 +203,18 @@ def _storage(spec: str, rate: float, holds_gib: float, notes: list[str]) -> str:
         return spec
     members, kind = storage.members, storage.volume_type
     if len(set(members)) > 1:
-        raise InputError(spec, "an array of unlike members cannot be scaled", DOC, "A log volume is written DATA,log=LOG.")
+        raise InputError(
+            spec, "an array of unlike members cannot be scaled", DOC, "A log volume is written DATA,log=LOG."
+        )
     each_gib = math.ceil(holds_gib * storage.size_gib / storage.usable_gib / len(members))
 
     def of_volumes(volume: Volume) -> str:
         return str(Storage.of([volume] * len(members), storage.level, storage.chunk_kib if storage.level else None))
 
     if of["random_charges_full_unit"]:
-        raise InputError(spec, "its limit is in MiB/s and cannot be scaled", DOC, "Prove it with --scale 1, or leave it out.")
+        raise InputError(
+            spec, "its limit is in MiB/s and cannot be scaled", DOC, "Prove it with --scale 1, or leave it out."
+        )
     iops = int(of["iops"] * rate)
     if kind == "gp3" and iops >= GP3_IOPS:
         mib_s = max(GP3_MIB_S, int(of["throughput_bytes_s"] / MIB * rate))

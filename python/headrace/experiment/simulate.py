@@ -186,10 +186,14 @@ def simulate(
     columns.pop("summary", None)
     rows = pl.DataFrame(columns)[cell.warmup_s :]
     counted = rows.with_columns(pl.col("t_s") - rows["t_s"][0])
-    return SimulatedCell(statistics.fmean(rows["tps"]), float(np.median(rows["p95_ms"].drop_nulls().to_numpy())), counted)
+    return SimulatedCell(
+        statistics.fmean(rows["tps"]), float(np.median(rows["p95_ms"].drop_nulls().to_numpy())), counted
+    )
 
 
-def simulate_all(cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts) -> dict[tuple, SimulatedCell]:
+def simulate_all(
+    cells: Sequence[Cell], here: ProcessorSpeed, day: str | None, parts: Parts
+) -> dict[tuple, SimulatedCell]:
     """Every cell, all of sysbench OLTP."""
     found = {}
     for cell in cells:

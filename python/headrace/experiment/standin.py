@@ -67,7 +67,9 @@ def stand_in(engine: str, data_gib: float, cache_gib: float, threads: int, wante
     rows = int(data_gib * GIB / ROW_BYTES[engine] / TABLES)
     if rows < LEAST_ROWS:
         least = LEAST_ROWS * TABLES * ROW_BYTES[engine] / GIB
-        raise InputError(f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale.")
+        raise InputError(
+            f"{data_gib:.3f} GiB of data", f"are too few: at least {least:.2f} GiB", DOC, "Prove at a larger scale."
+        )
     low, high = MOST_SKEWED_H, UNIFORM_H
     most = miss_of(engine, rows, cache_gib, threads, None)
     if wanted_miss >= most:

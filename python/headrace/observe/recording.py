@@ -65,7 +65,9 @@ class Recording:
         The caller raises it.
         """
         place = f"line {where}" if isinstance(where, int) else where
-        return InputError(f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint)
+        return InputError(
+            f"{self.name}, {place}: {clip(value)}" if place else f"{self.name}: {clip(value)}", rule, source, hint
+        )
 
     def number(self, where: int | str, what: str, token: object) -> float:
         """A finite number >= 0 from a word of text or a JSON value."""
@@ -150,7 +152,11 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
     the day. Whatever is bad before the last line is refused.
     """
     last = max(
-        (number for number, line in numbered if line and line != "^C" and not (isinstance(line, str) and line.isspace())),
+        (
+            number
+            for number, line in numbered
+            if line and line != "^C" and not (isinstance(line, str) and line.isspace())
+        ),
         default=0,
     )
     for number, line in numbered:

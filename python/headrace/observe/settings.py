@@ -58,8 +58,14 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
         owner, meaning, kind, low, high = SETTINGS[key]
         if owner not in (None, engine):
             hint = "Take it out."
-            raise InputError(f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", SETTINGS_SOURCE, hint)
-        span = "true or false" if kind is bool else f"{'a whole number from ' if kind is int else ''}{low:,.10g} to {high:,.10g}"
+            raise InputError(
+                f"settings.{key}", f"is a setting of {owner}, and this run is of {engine}", SETTINGS_SOURCE, hint
+            )
+        span = (
+            "true or false"
+            if kind is bool
+            else f"{'a whole number from ' if kind is int else ''}{low:,.10g} to {high:,.10g}"
+        )
         rule = msgspec.Meta(extra={"rule": f"must be {span} ({meaning})"})
         checked[key] = convert(value, Annotated[kind, rule], source=SETTINGS_SOURCE, at=f"settings.{key}")
         if not low <= checked[key] <= high:
@@ -77,7 +83,9 @@ def check_settings(table: dict, engine: str) -> dict[str, float | int | bool]:
             hint,
         )
     if checked.get("page_kib", 16) not in PAGES_KIB:
-        raise InputError(f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size")
+        raise InputError(
+            f"settings.page_kib = {checked['page_kib']}", "must be 4, 8, 16, 32 or 64", "MySQL manual, innodb_page_size"
+        )
     return checked
 
 

@@ -214,7 +214,9 @@ def file_options(program: ServerProgram, path: Path) -> Options:
     return found
 
 
-def placed(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
+def placed(
+    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
+) -> Options:
     """The options that say where things are. Some depend on the others, `asked`."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
     options: Options = {
@@ -271,7 +273,9 @@ def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
     return found if "server-id" in asked else found | {"server-id": "1"}
 
 
-def whole(program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options) -> Options:
+def whole(
+    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
+) -> Options:
     """All of [mysqld]: what was asked for, then what Headrace sets."""
     places = placed(program, engine, where, log_volume, port, asked)
     return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
@@ -300,7 +304,9 @@ def write(path: Path, text: str, group: int) -> None:
 # Both flavors write time, thread and [ERROR]; MySQL also a code and a subsystem; then the text.
 ERROR_LINE = re.compile(r"\[ERROR\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>.*)")
 UNKNOWN = re.compile(r"unknown (?:variable|option) '?(?P<what>[^'\n]+)'?")
-ADJUSTED = re.compile(r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>option '.*adjusted to .*)")
+ADJUSTED = re.compile(
+    r"\[Warning\] (?:\[MY-\d+\] \[\w+\] )?(?:\S*mysqld: |mariadbd: )?(?P<words>option '.*adjusted to .*)"
+)
 FOLLOW_UPS = ("Aborting", "unknown option '----args-separator----'")
 
 

@@ -78,7 +78,9 @@ def _with_remains(error: BaseException, name: str, kept: list[str]) -> HeadraceE
     return CouldNotRun(name, f"could not be made: {error or 'interrupted'}", GUIDE, remains, code)
 
 
-def _create(lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float) -> Record:
+def _create(
+    lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float
+) -> Record:
     record, program, user = wanted.record, wanted.program, service_user()
     where.state.mkdir(mode=0o700, parents=True)
     save(where, record)

@@ -117,7 +117,9 @@ def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) ->
         write_whole(fresh / SAVED, (json.dumps({"format": FORMAT} | about, indent=2) + "\n").encode())
         os.rename(fresh, folder)
     except OSError as error:
-        raise CouldNotRun(str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?") from None
+        raise CouldNotRun(
+            str(folder), f"cannot be written: {error.strerror}", "", "Is there room for the data?"
+        ) from None
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

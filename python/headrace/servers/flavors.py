@@ -90,18 +90,26 @@ def find_program(flavor: str = "mariadb", server_path: str | os.PathLike | None 
     Raises InputError, CouldNotRun with how to install it.
     """
     if flavor not in FLAVORS:
-        raise InputError(flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path.")
+        raise InputError(
+            flavor[:60], f"a flavor is one of {', '.join(FLAVORS)}", GUIDE, "Any other server: --server-path."
+        )
     if server_path is not None:
         return _given(os.fspath(server_path))
     found = installed(flavor)
     if not found:
-        raise CouldNotRun(NAMES[flavor], "is not installed here", GUIDE, f"headrace mysql install {flavor}, or --server-path FILE.")
+        raise CouldNotRun(
+            NAMES[flavor], "is not installed here", GUIDE, f"headrace mysql install {flavor}, or --server-path FILE."
+        )
     return found[0]
 
 
 def installed(flavor: str) -> list[ServerProgram]:
     """The servers of a flavor on this machine, the newest first."""
-    found = [program for command in _commands(flavor) if (program := _ask_quietly(command)) is not None and program.flavor == flavor]
+    found = [
+        program
+        for command in _commands(flavor)
+        if (program := _ask_quietly(command)) is not None and program.flavor == flavor
+    ]
     return sorted(found, key=lambda program: program.version, reverse=True)
 
 
@@ -167,7 +175,9 @@ def _asked(command: tuple[str, ...], changed_ns: int) -> ServerProgram:
     share = _folder(_parent(defaults.get("character-sets-dir")), basedir / "share/mysql", basedir / "share")
     rocks = flavor == "mariadb" and plugins is not None and (plugins / MYROCKS_PLUGIN).is_file()
     words = " ".join(text.partition(" Ver ")[2].split())
-    return ServerProgram(flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults)
+    return ServerProgram(
+        flavor, version, words, command, basedir, share, plugins, ENGINES if rocks else ENGINES[:1], defaults
+    )
 
 
 def _base(flavor: str, path: Path) -> list[str]:
@@ -183,7 +193,9 @@ def ask(command: tuple[str, ...]) -> ServerProgram:
     try:
         changed = os.stat(command[-1]).st_mtime_ns
     except OSError as error:
-        raise InputError(command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd.") from None
+        raise InputError(
+            command[-1], f"cannot be looked at: {error.strerror}", GUIDE, "Name mysqld or mariadbd."
+        ) from None
     return _asked(command, changed)
 
 

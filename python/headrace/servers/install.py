@@ -177,7 +177,9 @@ def _command(tree: Path) -> list[str]:
     if not loaders or not server.is_file():
         rule, hint = "hold no server with its loader", "Has Debian moved it? Use --server-path."
         raise CouldNotRun("the packages of MySQL", rule, f"{_mirror()} {SUITE}", hint)
-    libraries = sorted({path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts})
+    libraries = sorted(
+        {path.parent.relative_to(tree) for path in tree.glob("usr/lib/**/lib*.so.*") if "plugin" not in path.parts}
+    )
     where = ":".join(f"{{}}/{folder}" for folder in libraries)
     # Without the system's cache of libraries: another libc's would be found in it.
     return [f"{{}}/{loaders[0].relative_to(tree)}", "--inhibit-cache", "--library-path", where, "{}/usr/sbin/mysqld"]

@@ -151,7 +151,9 @@ def load(where: ServerPaths) -> Record | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise CouldNotRun(str(where.record), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo.") from None
+        raise CouldNotRun(
+            str(where.record), f"cannot be read: {error.strerror}", "", "Servers belong to root: run it with sudo."
+        ) from None
     try:
         found = json.loads(raw)
         if found.pop("format") != FORMAT:
@@ -170,7 +172,11 @@ def load(where: ServerPaths) -> Record | None:
 def names(data_dir: Path) -> list[str]:
     """Names of the servers of this lab. Raises CouldNotRun where this user may not read them."""
     try:
-        return sorted(entry.name for entry in os.scandir(servers_of(data_dir)) if entry.is_dir() and not entry.name.startswith("."))
+        return sorted(
+            entry.name
+            for entry in os.scandir(servers_of(data_dir))
+            if entry.is_dir() and not entry.name.startswith(".")
+        )
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
@@ -187,7 +193,9 @@ def required(where: ServerPaths) -> Record:
     found = load(where)
     if found is None:
         there = ", ".join(names(where.state.parent.parent)) or "none"
-        raise InputError(where.state.name, "is not a server of this lab", GUIDE, f"There are: {there}. headrace mysql up makes one.")
+        raise InputError(
+            where.state.name, "is not a server of this lab", GUIDE, f"There are: {there}. headrace mysql up makes one."
+        )
     return found
 
 
@@ -198,7 +206,9 @@ def locked(where: ServerPaths) -> Iterator[None]:
         where.lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(where.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise CouldNotRun(str(where.lock), f"cannot be written: {error.strerror}", "", "Is the lab's directory yours to write?") from None
+        raise CouldNotRun(
+            str(where.lock), f"cannot be written: {error.strerror}", "", "Is the lab's directory yours to write?"
+        ) from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -55,7 +55,9 @@ def process_of(where: ServerPaths, record: Record) -> Process | None:
     return None
 
 
-def write_config(where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None) -> None:
+def write_config(
+    where: ServerPaths, record: Record, program: ServerProgram, user: User, path: Path | None = None
+) -> None:
     """Writes the option file (into `path` instead, where that is given) and its folder in /run."""
     try:
         where.run.mkdir(mode=0o711, parents=True, exist_ok=True)
@@ -136,7 +138,9 @@ def died(where: ServerPaths, record: Record) -> CouldNotRun:
     return CouldNotRun(record.name, f"the server ended while it started: {said}", str(where.log), hint)
 
 
-def start(lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S) -> Record:
+def start(
+    lab: Lab, where: ServerPaths, record: Record, progress: Progress = quiet, timeout_s: float = READY_S
+) -> Record:
     """Starts a server from whatever state it is in. On an error nothing runs; no data are lost."""
     program, user = program_of(record), service_user()
     running = process_of(where, record)
@@ -200,7 +204,9 @@ def check_port(record: Record) -> None:
             raise InputError(f"port {record.port} of 127.0.0.1", rule, "bind(2)", hint) from None
 
 
-def stop(lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S) -> Record:
+def stop(
+    lab: Lab, where: ServerPaths, record: Record, kill: bool, progress: Progress = quiet, timeout_s: float = STOP_S
+) -> Record:
     """Shuts it down, or kills it, and unmounts its filesystems; the volumes stay attached."""
     running = process_of(where, record)
     clean = record.clean and running is None

@@ -123,7 +123,9 @@ def max_volume_iops(volume_type: str, day: str) -> int:
 def _cheapest(specs: dict[str, str | None], day: str) -> TypeAnswer:
     """Types by monthly cost, with the figures."""
     priced = sorted((_monthly_usd(spec, day), name, spec) for name, spec in specs.items() if spec is not None)
-    return TypeAnswer(tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced))
+    return TypeAnswer(
+        tuple(name for _, name, _ in priced), "; ".join(f"{spec} {usd:.2f} USD/month" for usd, _, spec in priced)
+    )
 
 
 def random_io(day: str) -> TypeAnswer:
@@ -213,10 +215,13 @@ def over_80k(day: str) -> TypeAnswer:
     if single and most >= MANY_IOPS:
         return TypeAnswer(
             tuple(single),
-            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items()) + f"; an instance passes up to {most:,}",
+            ", ".join(f"{name} {top:,} IOPS a volume" for name, top in single.items())
+            + f"; an instance passes up to {most:,}",
         )
     if most >= MANY_IOPS:
-        return TypeAnswer(("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS")
+        return TypeAnswer(
+            ("striped io1", "instance-store"), f"no volume reaches it, but a few instances pass up to {most:,} EBS IOPS"
+        )
     return TypeAnswer(("instance-store",), f"no instance passes more than {most:,} EBS IOPS; {_cheapest_local(day)}")
 
 
@@ -233,7 +238,9 @@ def _cheapest_local(day: str) -> str:
             documented = any(caveat["field"] == "iops.documented" for caveat in of["caveats"])
             if documented and of["iops"] * disks >= MANY_IOPS and (best is None or price["usd"] < best[0]):
                 best = (price["usd"], name, of["iops"] * disks)
-    return "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
+    return (
+        "local disks" if best is None else f"{best[1]} has {best[2]:,} local write IOPS for {best[0]:.3f} USD an hour"
+    )
 
 
 def _yearly_failures(era: core.Era) -> float:
@@ -247,14 +254,21 @@ def consistent(day: str) -> TypeAnswer:
     """SSD types with the highest promised consistency; the cheapest first, among equals the more
     durable."""
     promised = {
-        name: known["value"]["of_time_percent"] for name, era in _eras(day).items() if (known := era.get("consistency")) is not None
+        name: known["value"]["of_time_percent"]
+        for name, era in _eras(day).items()
+        if (known := era.get("consistency")) is not None
     }
     best = max(promised.values())
     durable = {name: _yearly_failures(era) for name, era in _eras(day).items() if name in promised}
-    names = sorted((name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name))
+    names = sorted(
+        (name for name, of_time in promised.items() if of_time == best), key=lambda name: (durable[name], name)
+    )
     return TypeAnswer(
         tuple(names),
-        "; ".join(f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %" for name in names),
+        "; ".join(
+            f"{name} within 10 % for {promised[name]} % of the time, yearly failures up to {durable[name]} %"
+            for name in names
+        ),
     )
 
 

@@ -68,7 +68,9 @@ def at(run: Prediction, iops: int, millions: float) -> float | None:
 
 def published_run(engine: str, iops: int) -> TpccRun:
     """The hour of an engine on io1 with `iops`."""
-    return next(run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72)
+    return next(
+        run for run in measured() if run.engine == engine and run.storage == f"io1:1024:{iops}" and run.threads == 72
+    )
 
 
 def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
@@ -133,8 +135,13 @@ def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction])
 def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
     name, unit = ENGINES[engine], "tps per 1,000 IOPS"
     minutes = tuple(minute + 0.5 for minute in range(SECONDS // 60))
-    by_clock = [ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS]
-    by_ios = [ChartSeries(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops)) for iops in IOPS]
+    by_clock = [
+        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", minutes, per_iops(cold[iops], iops)) for iops in IOPS
+    ]
+    by_ios = [
+        ChartSeries(f"{iops:,} IOPS, simulated", "simulated", done_millions(cold[iops]), per_iops(cold[iops], iops))
+        for iops in IOPS
+    ]
     for iops in (FEW, MANY):
         quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
@@ -169,7 +176,9 @@ def run(progress: Progress | None = None) -> StudyResult:
         tables.append(table)
         rows += of_warm
         charts += _charts(engine, *runs)
-    names = columns("engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm")
+    names = columns(
+        "engine | IOPS | cold tps | per 1,000 IOPS | reads/tx | warm tps | per 1,000 IOPS, warm | reads/tx, warm"
+    )
     tables.append(StudyTable("Second half of the hour", names, tuple(rows)))
     notes = base.texts("first_hour")
     return StudyResult(STUDY, tuple(verdicts), tuple(tables), tuple(charts), notes, time.monotonic() - started)

@@ -79,7 +79,9 @@ def computed_burst_s(size_gib: int, as_of: str = AS_OF) -> float | None:
 def burst(size_gib: int, seconds: float, *, as_of: str = AS_OF, form: Form = "interval", **options) -> Simulation:
     """A full bucket under a load that takes all it can get."""
     interval_s = 1.0
-    return simulate(BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options)
+    return simulate(
+        BURST_LOAD, f"gp2:{size_gib}", as_of=as_of, seconds=seconds, interval_s=interval_s, form=form, options=options
+    )
 
 
 def refill(size_gib: int, as_of: str = AS_OF) -> Simulation:
@@ -107,7 +109,9 @@ def drain_with_fio(size_gib: int, rate_per_mille: int) -> Simulation:
     load = ClosedWorkload(name="fio", rw="randread", bs_kib=fio["fio_block_kib"].value, iodepth=1, numjobs=threads)
     options = {"rate_per_mille": rate_per_mille}
     seconds = fio["fio_seconds"].value
-    return simulate(load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options)
+    return simulate(
+        load, f"gp2:{size_gib}", as_of=AS_OF, seconds=seconds, interval_s=60.0, form="events", options=options
+    )
 
 
 def device_gib() -> float:
@@ -146,7 +150,9 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
     delivered = xen.summary["delivered_ios"]
     return [
         compare("I/Os in the fio run, Xen over-delivery (1.025)", ios, delivered, FIO_TOLERANCE_PERCENT, over),
-        compare("I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over),
+        compare(
+            "I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over
+        ),
         compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
         compare(
             "mean read latency of the fio run", device_ms, known(xen.summary["mean_ms"]), FIO_TOLERANCE_PERCENT, by_iops
@@ -177,8 +183,12 @@ def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
         rows.append((size, baseline, *(None if cell is None else round(cell, 1) for cell in cells)))
     per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
-    names = columns("GiB | baseline IOPS | burst s, computed | simulated | with the saved second | refill s, computed | refill simulated")
-    table = StudyTable("Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows))
+    names = columns(
+        "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | refill s, computed | refill simulated"
+    )
+    table = StudyTable(
+        "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows)
+    )
     return _duration_verdicts(found, per_io), table
 
 
@@ -186,7 +196,9 @@ def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verd
     theirs = figures("gp2_burst")
     of = bucket(8)
     tolerance = DURATION_TOLERANCE_PERCENT
-    alone = "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    alone = (
+        "5.4 million / 3,000: the credits alone; the refill during the burst makes even the smallest volume last longer"
+    )
     plain = "simulated without the saved second, as the formula has none"
     rounded = "simulated, 33 GiB, without the saved second; the published figure is rounded to 1 s"
     half_size = theirs["burst_500_gib_s"]
@@ -214,7 +226,9 @@ def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
         balances = [100.0, *run.rows["balance_percent"].to_list()]
         # One point a minute draws the same line.
         keep = range(0, len(minutes), 60)
-        series.append(ChartSeries(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep)))
+        series.append(
+            ChartSeries(f"{size} GiB", "simulated", tuple(minutes[i] for i in keep), tuple(balances[i] for i in keep))
+        )
         steps.step()
     theirs = figures("gp2_burst")["burst_500_gib_s"]
     series.append(ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
@@ -247,4 +261,6 @@ def run(progress: Progress | None = None) -> StudyResult:
     charts = _curves(steps)
     size = device_gib()
     notes = base.texts("gp2_burst", read_gib=size * 10, device_gib=size)
-    return StudyResult(STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, (*fio_verdicts, *verdicts), (fio_table, durations), charts, notes, time.monotonic() - started
+    )

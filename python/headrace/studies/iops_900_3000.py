@@ -89,7 +89,9 @@ Cell = tuple[str, int, int]
 def table() -> dict[Cell, float]:
     """The published cells: statements a second; of `oltp`, transactions a second (see the
     notes)."""
-    return {(row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")}
+    return {
+        (row["load"], int(row["iops"]), int(row["threads"])): float(row["qps"]) for row in published("iops_900_3000")
+    }
 
 
 @cache
@@ -108,7 +110,9 @@ def with_log_writes(load: str, log_writes: float) -> core.Database:
     return made
 
 
-def simulated(of: Mapping[str, Any], iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS) -> tuple[float, float]:
+def simulated(
+    of: Mapping[str, Any], iops: int, threads: int, start: str | float = "warm", seconds: int = SECONDS
+) -> tuple[float, float]:
     """Transactions a second of one cell, every I/O simulated, and page reads of a transaction."""
     run = {
         "storage": VOLUMES[iops],
@@ -199,7 +203,9 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
             told,
             ARTICLE,
             statistics.median(tested) <= BAR_PERCENT,
-            (f"calibrated on {len(USED)} cells; 90 % of the others within {statistics.quantiles(tested, n=10)[-1]:.0f} %"),
+            (
+                f"calibrated on {len(USED)} cells; 90 % of the others within {statistics.quantiles(tested, n=10)[-1]:.0f} %"
+            ),
         )
     ]
     for load in LOADS:
@@ -219,9 +225,17 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
     verdicts.append(agree("every cell is less with 900 IOPS", "yes", "yes" if less else "no", ARTICLE, less))
     for load in LOADS:
         for iops in VOLUMES:
-            off = [abs(error_percent(found[load, iops, n][0], table()[load, iops, n])) for n in THREADS if (load, iops, n) not in USED]
+            off = [
+                abs(error_percent(found[load, iops, n][0], table()[load, iops, n]))
+                for n in THREADS
+                if (load, iops, n) not in USED
+            ]
             told = f"{statistics.median(off):.1f} % of {len(off)} cells, worst {max(off):.0f} %"
-            verdicts.append(agree(f"{load}, {iops:,} IOPS: median error", "the table", told, ARTICLE, None, WHY.get((load, iops), "")))
+            verdicts.append(
+                agree(
+                    f"{load}, {iops:,} IOPS: median error", "the table", told, ARTICLE, None, WHY.get((load, iops), "")
+                )
+            )
     return verdicts
 
 
@@ -278,7 +292,9 @@ def _grid(found: dict[Cell, tuple[float, float]]) -> StudyTable:
                     "calibrates" if cell in USED else "",
                 ]
             rows.append(tuple(row))
-    columns = tuple(f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use"))
+    columns = tuple(
+        f"{iops:,}: {what}" for iops in VOLUMES for what in ("published", "ours", "error %", "reads/tx", "use")
+    )
     return StudyTable("The table", ("load", "threads", *columns), tuple(rows))
 
 
@@ -287,8 +303,14 @@ def _lengths(found: dict[Cell, tuple[float, float]], steps: StepProgress) -> Stu
     for seconds in sorted((*OTHER_SECONDS, SECONDS)):
         series = selects_at_900(selects_before(seconds), seconds)
         of = found | {("select", 900, threads): cell for threads, cell in series.items()}
-        selects = [abs(error_percent(series[n][0], table()["select", 900, n])) for n in THREADS if ("select", 900, n) not in USED]
-        rows.append((seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1)))
+        selects = [
+            abs(error_percent(series[n][0], table()["select", 900, n]))
+            for n in THREADS
+            if ("select", 900, n) not in USED
+        ]
+        rows.append(
+            (seconds, round(statistics.median(errors(of, tuple(USED))), 1), round(statistics.median(selects), 1))
+        )
         steps.step()
     return StudyTable(
         "If a cell of the selects at 900 IOPS ran for another time",
@@ -302,8 +324,16 @@ def _charts(found: dict[Cell, tuple[float, float]]) -> tuple[ChartData, ...]:
     for load in LOADS:
         series = []
         for iops in VOLUMES:
-            series.append(ChartSeries(f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)))
-            series.append(ChartSeries(f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)))
+            series.append(
+                ChartSeries(
+                    f"published, {iops:,} IOPS", "published", THREADS, tuple(table()[load, iops, n] for n in THREADS)
+                )
+            )
+            series.append(
+                ChartSeries(
+                    f"simulated, {iops:,} IOPS", "simulated", THREADS, tuple(found[load, iops, n][0] for n in THREADS)
+                )
+            )
         unit = "transactions/s" if load == "oltp" else "statements/s"
         charts.append(ChartData(f"{load}: {LOADS[load]}", "line", "threads", unit, tuple(series)))
     off = tuple(

@@ -223,9 +223,13 @@ def run(progress: Progress | None = None) -> StudyResult:
     return StudyResult(STUDY, _verdicts(compared), tables, _charts(compared), notes, time.monotonic() - started)
 
 
-def _shares(compared: list[Compared], family: str | None, regime: str | None, quantile: str) -> tuple[int, int, float, float]:
+def _shares(
+    compared: list[Compared], family: str | None, regime: str | None, quantile: str
+) -> tuple[int, int, float, float]:
     """(runs within tolerance, runs, median |error| %, mean error %) of a group."""
-    chosen = [c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)]
+    chosen = [
+        c for c in compared if (family is None or c.run.family == family) and (regime is None or c.regime == regime)
+    ]
     errors = [c.error[quantile] for c in chosen if quantile in c.error]
     sizes = sorted(abs(error) for error in errors)
     if not sizes:
@@ -330,7 +334,9 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
     charts = []
     for title, c in _drawn(compared):
         x = tuple(QUANTILES.values())
-        theirs = ChartSeries(str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES))
+        theirs = ChartSeries(
+            str(c.run.source), "published", x, tuple(c.run.latency_us[name] / 1e3 for name in QUANTILES)
+        )
         ours = ChartSeries("model", "simulated", x, tuple(c.ours_us[name] / 1e3 for name in QUANTILES))
         charts.append(ChartData(f"{title} ({c.regime})", "quantiles", "quantile", "latency (ms)", (theirs, ours)))
     errors = []
@@ -338,5 +344,7 @@ def _charts(compared: list[Compared]) -> tuple[ChartData, ...]:
         known = [c for c in compared if name in c.error]
         at = tuple(c.run.latency_us["p50"] / 1e3 for c in known)
         errors.append(ChartSeries(f"{name} error", "simulated", at, tuple(c.error[name] for c in known)))
-    charts.append(ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors)))
+    charts.append(
+        ChartData("Error of every run", "scatter", "published p50 (ms)", "ours / published - 1 (%)", tuple(errors))
+    )
     return tuple(charts)

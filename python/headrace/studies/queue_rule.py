@@ -73,7 +73,9 @@ ENOUGH = 0.99  # of the provisioned IOPS
 NO_SAVED_SECOND = {"saved_second": False}
 
 
-def at_depth(storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True) -> Simulation:
+def at_depth(
+    storage: str, day: str, depth: int, *, rw: str = "randread", kib: float = 16, merge: bool = True
+) -> Simulation:
     """A closed load of one job in the per-I/O form, without the saved second."""
     load = ClosedWorkload(name="fio", rw=rw, bs_kib=kib, iodepth=depth, numjobs=1)
     options = {**NO_SAVED_SECOND, "merge": merge}
@@ -120,7 +122,9 @@ def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
             at_rule = (round(_iops(ruled)), round(known(ruled.summary["mean_ms"]), 2))
             needed = depth_needed(storage, day, rw, kib)
-            rows.append((storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule))
+            rows.append(
+                (storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule)
+            )
             steps.step()
     columns = ("storage", "day", "load", "KiB", "IOPS", "own mean ms", "queue per 200 IOPS")
     columns += ("depth for 99 %", "depth by the rule", "IOPS there", "mean ms there")
@@ -150,7 +154,9 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     """The whitepaper's MySQL load: does a gp2 and an io1 volume carry it alike?"""
     reads, writes, source = theirs["reads_per_s"].value, theirs["writes_per_s"].value, theirs["writes_per_s"].source
     read_kib, write_kib = theirs["read_kib"].value, theirs["write_kib"].value
-    load = OpenWorkload(name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib]))
+    load = OpenWorkload(
+        name="sysbench", kind="constant", points=make_points([0.0], [60.0], [reads], [writes], [read_kib], [write_kib])
+    )
     runs = {}
     for storage in ("gp2:500", "io1:500:5000"):
         runs[storage] = simulate(load, storage, as_of=WHITEPAPER_DAY, interval_s=60.0, form="events")
@@ -163,7 +169,9 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     asked = Figure(reads + writes, "IOPS", source)
     bytes_asked = Figure((reads * read_kib + writes * write_kib) / 1024, "MiB/s", source)
     waits = {name: run.summary["throttled_s"] / run.summary["seconds"] for name, run in runs.items()}
-    one_each = "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
+    one_each = (
+        "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
+    )
     less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
         compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
@@ -177,7 +185,9 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
             max(waits.values()) < 0.01,
             "neither meets a limit",
         ),
-        compare("writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less),
+        compare(
+            "writes a second on each of three striped volumes", theirs["raid_writes_per_s"], writes / 3, None, less
+        ),
     ]
 
 
@@ -207,7 +217,9 @@ def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
         ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
-        verdicts.append(compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}"))
+        verdicts.append(
+            compare(f"byte cap of {name} in 2017", theirs[f"{name}_max_mib_s"], ours, 0.0, f"catalog, {storage}")
+        )
     return verdicts
 
 
@@ -230,9 +242,13 @@ def _knees(theirs: dict[str, Figure], steps: StepProgress) -> tuple[StudyTable, 
         delivered = tuple(_iops(at_depth(storage, day, 64, kib=kib)) for kib in SIZES_KIB)
         steps.step()
         series.append(ChartSeries(f"{storage}, {day}", "simulated", SIZES_KIB, delivered))
-        caps = tuple(min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB)
+        caps = tuple(
+            min(limits["iops"] / max(kib / 256, 1), limits["throughput_bytes_s"] / 1024 / kib) for kib in SIZES_KIB
+        )
         series.append(ChartSeries(f"{storage}, {day}: the caps", "published", SIZES_KIB, caps))
-    chart = ChartData("Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series))
+    chart = ChartData(
+        "Requests a second by size: IOPS cap, then byte cap", "line", "request size (KiB)", "requests/s", tuple(series)
+    )
     columns = ("storage", "day", "IOPS", "MiB/s", "knee KiB", f"{write_kib:g} KiB writes bound by")
     return StudyTable("Where IOPS cap and byte cap meet", columns, tuple(rows)), chart
 

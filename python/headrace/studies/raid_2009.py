@@ -76,7 +76,9 @@ def fileio(array: str, mode: str, threads: int, seed: int = 1) -> Point:
     """
     sequential = mode.startswith("seq")
     jobs, depth = (1, threads) if sequential else (threads, 1)
-    load = ClosedWorkload(name=mode, rw=MODES[mode], bs_kib=16, iodepth=depth, numjobs=jobs, rwmixread=READ_PERCENT, size_gib=FILE_GIB)
+    load = ClosedWorkload(
+        name=mode, rw=MODES[mode], bs_kib=16, iodepth=depth, numjobs=jobs, rwmixread=READ_PERCENT, size_gib=FILE_GIB
+    )
     options = {"saved_second": False}
     summary = simulate(
         load,
@@ -103,7 +105,10 @@ def run(progress: Progress | None = None) -> StudyResult:
                 points[array, mode, threads] = fileio(array, mode, threads)
                 steps.step()
     verdicts = tuple(_direction(row, points) for row in published("raid_2009"))
-    rows = tuple((ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2)) for (a, m, t), p in points.items())
+    rows = tuple(
+        (ARRAYS[a], m, t, round(p.requests_per_s), round(p.mean_ms, 2), round(p.p95_ms, 2))
+        for (a, m, t), p in points.items()
+    )
     columns = ("array", "mode", "threads", "requests/s", "mean ms", "95 % ms")
     notes = base.texts("raid_2009", instance=INSTANCE)
     return StudyResult(
@@ -132,7 +137,9 @@ def _direction(row: dict[str, str], points: dict[tuple[str, str, int], Point]) -
     failing = [mode for mode, held in holds.items() if not held]
     if failing:
         note += f"; does not come out for {', '.join(failing)}: {WHY_NOT.get(row['claim'], 'not explained')}"
-    return agree(row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note)
+    return agree(
+        row["claim"], row["strength"].replace("-", " "), ours, Source(row["source"], row["date"]), not failing, note
+    )
 
 
 # Why the model cannot show some directions; shown only where one fails.
@@ -157,7 +164,9 @@ WHY_NOT = {
         "have been in a "
         "cache on the other side"
     ),
-    "RAID 5 of 3 no better than RAID 10 of 4": ("reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four"),
+    "RAID 5 of 3 no better than RAID 10 of 4": (
+        "reads of RAID 5 are spread like RAID 0's over three volumes, those of RAID 10 over four"
+    ),
 }
 
 
@@ -165,9 +174,13 @@ def _charts(points: dict[tuple[str, str, int], Point]) -> tuple[ChartData, ...]:
     charts = []
     for mode in MODES:
         rates = tuple(
-            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS)) for array in ARRAYS
+            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].requests_per_s for t in THREADS))
+            for array in ARRAYS
         )
         charts.append(ChartData(f"{mode}: requests a second", "line", "threads", "requests/s", rates))
-        p95 = tuple(ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS)) for array in ARRAYS)
+        p95 = tuple(
+            ChartSeries(array, "simulated", THREADS, tuple(points[array, mode, t].p95_ms for t in THREADS))
+            for array in ARRAYS
+        )
         charts.append(ChartData(f"{mode}: 95 % response time", "line", "threads", "response time (ms)", p95))
     return tuple(charts)

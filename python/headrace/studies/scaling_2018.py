@@ -78,7 +78,9 @@ def _sweep(steps: StepProgress) -> dict[tuple[str, str], dict[int, Prediction]]:
     for engine in ENGINES:
         for kind, points in (("gp2", GP2_GIB[engine]), ("io1", IO1_IOPS)):
             # A seed for each: two runs on one would scatter in step.
-            runs[engine, kind] = {point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points}
+            runs[engine, kind] = {
+                point: simulated(engine, storage(kind, point), seed=point + len(runs)) for point in points
+            }
             steps.step()
     return runs
 
@@ -325,4 +327,6 @@ def run(progress: Progress | None = None) -> StudyResult:
         myrocks_width=_relative_width("myrocks"),
         innodb_width=_relative_width("innodb"),
     )
-    return StudyResult(STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started)
+    return StudyResult(
+        STUDY, (*verdicts, *_article(runs)), (held_out, _scaling_table(runs)), charts, notes, time.monotonic() - started
+    )

@@ -92,7 +92,9 @@ def run_again(run: TpccRun, draws: int = 0) -> Prediction:
     return simulated(run.engine, run.storage, cache_gib=run.cache_gb * GIB_PER_GB, threads=run.threads, draws=draws)
 
 
-def simulated(engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed) -> Prediction:
+def simulated(
+    engine: str, storage: str, *, start: str = "cold", seed: int | None = 1, draws: int = 0, **changed
+) -> Prediction:
     """An hour of the calibrated database on another storage; cache and clients as calibrated unless
     given."""
     return predict(
@@ -108,6 +110,8 @@ def simulated(engine: str, storage: str, *, start: str = "cold", seed: int | Non
     )
 
 
-def per_minute(values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)) -> tuple[float, ...]:
+def per_minute(
+    values: list[float], of: Callable[[list[float]], float] = lambda part: sum(part) / len(part)
+) -> tuple[float, ...]:
     """One-second values as one figure a minute: means unless told otherwise."""
     return tuple(of(values[i : i + 60]) for i in range(0, len(values) - 59, 60))

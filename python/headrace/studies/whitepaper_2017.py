@@ -116,7 +116,9 @@ def hour_of(server: str, storage: str, tables: int, selects: int) -> dict[str, A
     """tps, reads of a transaction and IOPS of the hour of table 4, from a cold start."""
     pool, redo = SERVERS[server]
     with core_errors():
-        rows = core.mysql_runs(database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")])[0]
+        rows = core.mysql_runs(
+            database(selects, pool, redo, tables), [_run(storage, pool, clients=CLIENTS, start="cold")]
+        )[0]
     return {name: statistics.fmean(rows[name]) for name in ("tps", "reads_per_tx", "iops")} | {
         "cap": max(set(rows["cap"]), key=rows["cap"].count)
     }
@@ -127,7 +129,9 @@ def asked(storage: str, redo_gib: float, tps: float, selects: int) -> dict[str, 
     rates a second, KiB of a write."""
     pool = SERVERS["tuned"][0]
     with core_errors():
-        rows = core.mysql_clients(database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS))
+        rows = core.mysql_clients(
+            database(selects, pool, redo_gib * GIB, 1), _run(storage, pool, arrivals=[tps], seconds=SECONDS)
+        )
     told = rows["summary"]
     reads = told["page_reads"] / SECONDS
     writes = (told["pages_written"] + told["doublewrite_runs"] + told["log_syncs"]) / SECONDS
@@ -279,9 +283,9 @@ def run(progress: Progress | None = None) -> StudyResult:
     redo_gib, by_redo = _redo(steps)
     more, alike_table, alike = _alike(redo_gib, steps)
     theirs = figures("whitepaper_2017")
-    free = database(round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1)["clients"][
-        "cpu_ms"
-    ]
+    free = database(
+        round(theirs["alike_selects"].value / theirs["alike_tps"].value), SERVERS["tuned"][0], redo_gib * GIB, 1
+    )["clients"]["cpu_ms"]
     notes = base.texts(
         "whitepaper_2017",
         hundred_gib=data_gib(100),

@@ -123,7 +123,9 @@ def _series(points: pl.DataFrame, source: dict) -> _Series:
     reads, writes = points["reads_per_s"].to_numpy() / scale, points["writes_per_s"].to_numpy() / scale
     mib_s = (reads * points["read_kib"].to_numpy() + writes * points["write_kib"].to_numpy()) / 1024.0
     latency = recorded_latency(points, scale)
-    latency_ms = np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
+    latency_ms = (
+        np.full(points.height, np.nan) if latency is None else latency["mean_ms"].fill_null(float("nan")).to_numpy()
+    )
     known = latency_ms[np.isfinite(latency_ms)]
     queue = column("queue")
     queue = np.where(np.isfinite(queue), queue, (reads + writes) * latency_ms / 1_000.0)
@@ -205,7 +207,8 @@ def _without_echoes(runs: list[_Run]) -> list[_Run]:
         run
         for run in runs
         if not any(
-            run.level * (1 + FLAT_SHARE) < other.level <= run.level * (1 + ECHO_SHARE) and other.last - other.first > run.last - run.first
+            run.level * (1 + FLAT_SHARE) < other.level <= run.level * (1 + ECHO_SHARE)
+            and other.last - other.first > run.last - run.first
             for other in longest.values()
         )
     ]
@@ -216,7 +219,9 @@ def _step(level: float) -> int:
     return round(math.log(level) / 0.005)
 
 
-def _judged(series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True) -> _Run | None:
+def _judged(
+    series: _Series, unit: Unit, first: int, last: int, slow: np.ndarray, mostly_flat: bool = True
+) -> _Run | None:
     """The run when its level may be a limit, else None."""
     rate, tolerance = series.rates[unit], float(_tolerance(series)[first])
     level = float(np.median(rate[first : last + 1]))
@@ -270,7 +275,12 @@ def _scattered(series: _Series, unit: Unit, slow: np.ndarray) -> _Run | None:
 def _known(unit: str, level: float, members: int, share: float) -> float | None:
     """The known limit within `share` of a level, for one volume or for all members of an array."""
     limits = KNOWN_IOPS if unit == "IOPS" else KNOWN_MIB_S
-    near = [limit * count for limit in limits for count in {1, members} if abs(level - limit * count) <= share * limit * count]
+    near = [
+        limit * count
+        for limit in limits
+        for count in {1, members}
+        if abs(level - limit * count) <= share * limit * count
+    ]
     return near[0] if near else None
 
 

@@ -129,7 +129,9 @@ def new_daily(
     busiest. `backup_start_hour`: 0..24, may be a fraction; None for no backup. It adds
     `backup_mib_s` of 256 KiB reads for `backup_minutes`. Raises InputError.
     """
-    answers = {key: list(value) if isinstance(value, tuple) else value for key, value in locals().items() if key != "name"}
+    answers = {
+        key: list(value) if isinstance(value, tuple) else value for key, value in locals().items() if key != "name"
+    }
     reads_per_s = check_number("reads_per_s", reads_per_s, 0.0, MAX_OPS_PER_S)
     writes_per_s = check_number("writes_per_s", writes_per_s, 0.0, MAX_OPS_PER_S)
     read_kib = check_number("read_kib", read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
@@ -142,13 +144,17 @@ def new_daily(
     sizes = [read_kib] * MINUTES_OF_DAY
     caveats = []
     if isinstance(shape, str) and shape != "flat":  # the user's own factors need no warning
-        caveats.append(f"The {shape!r} day is a usual form, not a measurement: record a real day before you buy close to the edge.")
+        caveats.append(
+            f"The {shape!r} day is a usual form, not a measurement: record a real day before you buy close to the edge."
+        )
     if backup_start_hour is not None:
         minutes = backup_window(backup_start_hour, backup_minutes)
         add_backup(reads, sizes, minutes, backup_mib_s)
         caveats.append(backup_caveat())
     count = MINUTES_OF_DAY * days
-    points = make_points([60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count)
+    points = make_points(
+        [60.0 * i for i in range(count)], [60.0] * count, reads * days, writes * days, sizes * days, [write_kib] * count
+    )
     return OpenWorkload(
         name=name,
         kind="daily",

@@ -22,7 +22,9 @@ def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, .
     if summary["size_gib"] is not None:
         lines.append(f"The volume must hold {summary['size_gib']:,.4g} GiB.")
     if summary["growth_per_year"]:
-        lines.append(f"Demand is expected to change by {summary['growth_per_year']:+.0%} a year (not yet in these figures).")
+        lines.append(
+            f"Demand is expected to change by {summary['growth_per_year']:+.0%} a year (not yet in these figures)."
+        )
     if "tool" in source:
         lines.append("Source: " + source_in_words(source) + ".")
     return "\n".join([*lines, *(f"Caveat: {note}" for note in notes)])

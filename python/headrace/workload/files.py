@@ -19,7 +19,7 @@ import polars as pl
 import tomli_w
 
 from headrace.base.checks import check_choice, shown
-from headrace.base.documents import DocumentKind, Table, convert, known_keys, needed_keys, parse_toml, said_as
+from headrace.base.documents import DocumentKind, DocumentTable, convert, known_keys, needed_keys, parse_toml, said_as
 from headrace.base.files import path_of, read_bytes, write_whole
 from headrace.errors import HeadraceError, InputError
 from headrace.workload import transaction_files
@@ -51,7 +51,7 @@ KIND = DocumentKind(
 )
 
 
-class _Head(Table):
+class _Head(DocumentTable):
     """What every file of I/Os says.
 
     The workload itself checks the values: what is `object` here.
@@ -92,12 +92,14 @@ class OpenFile(_Head, kw_only=True):
 _Column = float | list[float]
 
 
-class PointsTable(Table):
+class PointsTable(DocumentTable):
     reads_per_s: _Column
     writes_per_s: _Column
     read_kib: _Column
     write_kib: _Column
-    interval_s: Annotated[float, said_as("must be one number", "An array of lengths is called duration_s.")] | None = None
+    interval_s: Annotated[float, said_as("must be one number", "An array of lengths is called duration_s.")] | None = (
+        None
+    )
     t_s: _Column | None = None
     duration_s: _Column | None = None
     read_await_ms: _Column | None = None
@@ -135,13 +137,17 @@ def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> N
     """
     path = path_of(path)
     if isinstance(workload, TransactionWorkload):
-        write_whole(path, transaction_files.to_toml(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"}).encode())
+        write_whole(
+            path, transaction_files.to_toml(workload, {"format": FORMAT, "version": VERSION, "model": "mysql"}).encode()
+        )
         return
     if isinstance(workload, ClosedWorkload):
         write_whole(path, tomli_w.dumps(_closed_document(workload)).encode())
         return
     if not isinstance(workload, OpenWorkload):
-        raise InputError(type(workload).__name__, "is not a workload", "docs/reference/python.md", "Load or make one: headrace.load.")
+        raise InputError(
+            type(workload).__name__, "is not a workload", "docs/reference/python.md", "Load or make one: headrace.load."
+        )
     document = _open_head(workload)
     answers = workload.source.get("answers")
     if isinstance(answers, dict) and workload.kind in ("daily", "constant") and _made_again(workload, answers):
@@ -179,7 +185,11 @@ def _open(document: dict, path: Path) -> OpenWorkload:
         raise InputError(" and ".join(ways) or "no points", rule, DOC)
     if ways[0] in ("daily", "constant"):
         return _from_recipe(read, ways[0], {key: document[key] for key in SHARED_WITH_ANSWERS if key in document})
-    points = _inline_points(read.points) if read.points is not None else _points_file(read.points_file, read.points_sha256, path)
+    points = (
+        _inline_points(read.points)
+        if read.points is not None
+        else _points_file(read.points_file, read.points_sha256, path)
+    )
     names = ("name", "kind", *SHARED_WITH_ANSWERS, "clock_zone", "source")
     return OpenWorkload(points=points, caveats=tuple(read.caveats), **{name: getattr(read, name) for name in names})
 
@@ -210,7 +220,9 @@ def _inline_points(table: dict) -> pl.DataFrame:
     durations = columns.pop("interval_s", None) or columns["duration_s"]
     starts = columns.get("t_s") or _starts(durations, "interval_s" in table)
     points = make_points(starts, durations, *(columns[name] for name in POINT_COLUMNS[2:]))
-    return points.with_columns(pl.Series(name, columns[name], dtype=pl.Float64) for name in OBSERVED_COLUMNS if name in columns)
+    return points.with_columns(
+        pl.Series(name, columns[name], dtype=pl.Float64) for name in OBSERVED_COLUMNS if name in columns
+    )
 
 
 def _starts(durations: list[float], even: bool) -> list[float]:
@@ -292,7 +304,11 @@ def _points_table(points: pl.DataFrame) -> str:
     for column in columns:
         one_value = points[column].n_unique() == 1
         # reads_per_s stays an array, so that the number of points can always be seen.
-        lines.append(f"{column} = {_figure(points[column][0])}" if one_value and column != columns[0] else _array(column, points[column]))
+        lines.append(
+            f"{column} = {_figure(points[column][0])}"
+            if one_value and column != columns[0]
+            else _array(column, points[column])
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -58,7 +58,9 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
     """Windows of one limit at one rate, as a note: when, how it shows, what it means and what to
     do."""
     first = max(windows, key=lambda window: window.to_s - window.from_s)
-    shown = sorted(sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s)
+    shown = sorted(
+        sorted(windows, key=lambda window: window.from_s - window.to_s)[:3], key=lambda window: window.from_s
+    )
     dated = windows[-1].to_s >= DAY_S
 
     seconds = first.to_s - first.from_s < 120.0
@@ -72,18 +74,24 @@ def in_words(windows: tuple[CensoredWindow, ...], clock_start: str | None = None
     if len(windows) > len(shown):
         total_s = sum(window.to_s - window.from_s for window in windows)
         when += f" and {len(windows) - len(shown)} times more ({span_in_words(total_s)} in all)"
-    signs = [f"{when[0].upper()}{when[1:]} the device was at a flat {first.recorded:,.4g} {first.unit}".replace(",.", ",")]
+    signs = [
+        f"{when[0].upper()}{when[1:]} the device was at a flat {first.recorded:,.4g} {first.unit}".replace(",.", ",")
+    ]
     if first.util_percent is not None:
         signs.append(f"utilised {first.util_percent:.0f} %")
     if first.balance_percent is not None and first.balance_percent < 5.0:
         signs.append(f"burst balance {first.balance_percent:.0f} %")
     if first.latency_ms is not None:
         times = (
-            f"{first.latency_ms / first.usual_latency_ms:.2g} times the usual" if first.usual_latency_ms else f"{first.latency_ms:.3g} ms"
+            f"{first.latency_ms / first.usual_latency_ms:.2g} times the usual"
+            if first.usual_latency_ms
+            else f"{first.latency_ms:.3g} ms"
         )
         signs.append(f"latency {times}")
     reason = "with its credits gone this" if first.limit == "credits" else "this"
-    least = f"at least {first.at_least_iops:,.0f} IOPS" if first.at_least_iops > 1.02 * _iops_of(first) else "at least that"
+    least = (
+        f"at least {first.at_least_iops:,.0f} IOPS" if first.at_least_iops > 1.02 * _iops_of(first) else "at least that"
+    )
     return (
         f"{', '.join(signs)}: {reason} is what the volume gave, not what was asked. Demand was {least}; "
         "plan with --demand-growth 1.5 to 3, or record on a larger volume."
@@ -109,7 +117,9 @@ def recorded_latency(points: pl.DataFrame, scaled_by: float) -> pl.DataFrame | N
     ways = []
     if "read_await_ms" in points.columns and "write_await_ms" in points.columns:
         parts = [
-            pl.when(pl.col(f"{what}s_per_s") > 0).then(pl.col(f"{what}s_per_s") * pl.col(f"{what}_await_ms")).otherwise(0.0)
+            pl.when(pl.col(f"{what}s_per_s") > 0)
+            .then(pl.col(f"{what}s_per_s") * pl.col(f"{what}_await_ms"))
+            .otherwise(0.0)
             for what in ("read", "write")
         ]
         ways.append((parts[0] + parts[1]) / rate)
@@ -136,7 +146,11 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
     for window in windows:
         for group in groups:
             like = group[0]
-            if like.unit == window.unit and like.limit == window.limit and abs(like.recorded - window.recorded) <= 0.02 * like.recorded:
+            if (
+                like.unit == window.unit
+                and like.limit == window.limit
+                and abs(like.recorded - window.recorded) <= 0.02 * like.recorded
+            ):
                 group.append(window)
                 break
         else:
@@ -148,9 +162,7 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
 def short_note(span_s: float) -> str | None:
     """What a recording of less than a day, or a week, cannot show; None when it is long enough."""
     if span_s < WHOLE_SHARE * DAY_S:
-        return (
-            f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
-        )
+        return f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
     if span_s < WHOLE_SHARE * 7 * DAY_S:
         return f"The recording covers {span_in_words(span_s)}: a weekend, a month end or a weekly backup may be missing from it."
     return None

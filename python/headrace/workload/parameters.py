@@ -35,9 +35,15 @@ INNODB = (
     ModelParameter("pages_touched", ("popularity",), 0.25, "distinct pages that transactions touch"),
     ModelParameter("usable_share", ("usable_share",), 0.02, "share of the buffer pool that holds pages", 1.0),
     ModelParameter("old_share", ("old_share",), 0.15, "effective share of the LRU list's old sublist", 1.0, 0.05),
-    ModelParameter("flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages flushed from the flush list per transaction", 1e5),
-    ModelParameter("flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing reaches its full rate"),
-    ModelParameter("first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0),
+    ModelParameter(
+        "flush_per_tx", ("writes", "flush_per_tx"), 0.5, "pages flushed from the flush list per transaction", 1e5
+    ),
+    ModelParameter(
+        "flush_ramp_tx", ("writes", "flush_ramp_tx"), 0.7, "transactions until flushing reaches its full rate"
+    ),
+    ModelParameter(
+        "first_dirty", ("writes", "first_dirty"), 0.3, "dirty share of pages read while the pool fills", 2.0
+    ),
     ModelParameter("later_dirty", ("writes", "later_dirty"), 0.4, "dirty share of pages read later", 2.0),
     ModelParameter(
         "dirty_slope",
@@ -46,7 +52,9 @@ INNODB = (
         "how much likelier a rarely used page is dirty when evicted",
         2.0,
     ),
-    ModelParameter("background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6),
+    ModelParameter(
+        "background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6
+    ),
     ModelParameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
     ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
     ModelParameter(
@@ -62,7 +70,9 @@ MYROCKS = (
     ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
     ModelParameter("usable_share", ("usable_share",), 0.05, "share of the block cache that holds blocks", 1.0),
     ModelParameter("read_bytes", ("read_bytes",), 0.2, "bytes of a compressed block", 262_144.0, 512.0),
-    ModelParameter("compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"),
+    ModelParameter(
+        "compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"
+    ),
     ModelParameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
     ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
     ModelParameter(

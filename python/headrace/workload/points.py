@@ -130,7 +130,11 @@ def check_clock_start(start: object) -> None:
         return
     rule = "must be a time of day like 10:00:00, or a date and time like 2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
     try:
-        moment = datetime.fromisoformat(start if len(start) > 8 else f"2000-01-01T{start}") if isinstance(start, str) else None
+        moment = (
+            datetime.fromisoformat(start if len(start) > 8 else f"2000-01-01T{start}")
+            if isinstance(start, str)
+            else None
+        )
     except ValueError:
         moment = None
     if moment is None or not 1990 <= moment.year <= 2100:
@@ -184,7 +188,9 @@ def check_size(size_gib: object) -> float | None:
 def with_totals(points: pl.DataFrame) -> pl.DataFrame:
     """The points with `ops_per_s` (I/Os a second) and `mib_s`, of reads and writes together."""
     kib_s = pl.col("reads_per_s") * pl.col("read_kib") + pl.col("writes_per_s") * pl.col("write_kib")
-    return points.with_columns((pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / 1024.0).alias("mib_s"))
+    return points.with_columns(
+        (pl.col("reads_per_s") + pl.col("writes_per_s")).alias("ops_per_s"), (kib_s / 1024.0).alias("mib_s")
+    )
 
 
 def figures_of(points: pl.DataFrame, clock_start: str | None) -> dict:

@@ -13,7 +13,7 @@ import tomli_w
 
 from headrace.base import core
 from headrace.base.checks import check_choice, check_name, shown
-from headrace.base.documents import FINITE, Table, between, convert, said_as
+from headrace.base.documents import FINITE, DocumentTable, between, convert, said_as
 from headrace.errors import InputError
 from headrace.workload.parameters import of_engine
 from headrace.workload.points import check_size
@@ -34,7 +34,7 @@ _LeastAndMost = Annotated[list[_Number], said_as("must be the least and the most
 _Deviation = Annotated[float, msgspec.Meta(ge=0.0, le=1e300, extra={"rule": "must be a finite number, not negative"})]
 
 
-class _Parameter(Table):
+class _Parameter(DocumentTable):
     """What a calibration identified of one parameter, and from what."""
 
     name: str
@@ -56,7 +56,7 @@ class _Run(msgspec.Struct):
     transactions: _Number
 
 
-class _Covered(Table):
+class _Covered(DocumentTable):
     """What the runs cover, each the least and the most."""
 
     cache_gib: _LeastAndMost | None = None
@@ -66,7 +66,7 @@ class _Covered(Table):
     transactions: _Number = 0.0
 
 
-class _DatabaseFile(Table, kw_only=True):
+class _DatabaseFile(DocumentTable, kw_only=True):
     """The whole file."""
 
     format: str
@@ -180,7 +180,8 @@ def _type_like(value: Any, name: str) -> Any:
     """The type of a value of the core: tables with the same keys, numbers as finite floats."""
     if isinstance(value, dict):
         fields = [
-            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key)) for key, item in value.items()
+            (key, _type_like(item, key) | None, None) if key in MAY_LACK else (key, _type_like(item, key))
+            for key, item in value.items()
         ]
         return msgspec.defstruct(name, fields, forbid_unknown_fields=True, kw_only=True)
     if isinstance(value, (list, tuple)):

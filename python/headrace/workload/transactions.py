@@ -97,9 +97,14 @@ class TransactionWorkload(Shown):
     def to_document(self) -> dict:
         """What `headrace calibrate --output json` prints."""
         return {
-            "schema": "headrace-calibration/1", "name": self.name, "engine": self.engine, "parameters": list(self.parameters),
-            "runs": list(self.runs), "caveats": list(self.caveats), "database": self.database,
-        }  # fmt: skip
+            "schema": "headrace-calibration/1",
+            "name": self.name,
+            "engine": self.engine,
+            "parameters": list(self.parameters),
+            "runs": list(self.runs),
+            "caveats": list(self.caveats),
+            "database": self.database,
+        }
 
     def grown(self, factor: float) -> TransactionWorkload:
         """The same over `factor` times the data.

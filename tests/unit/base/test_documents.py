@@ -6,18 +6,18 @@ from typing import Annotated, Literal
 
 import pytest
 
-from headrace.base.documents import DocumentKind, Table, between, convert, parse_toml, said_as
+from headrace.base.documents import DocumentKind, DocumentTable, between, convert, parse_toml, said_as
 from headrace.errors import InputError
 
 KIND = DocumentKind("a test file", "headrace-test", 2, "docs", begin="Make one.", other="Import it.")
 
 
-class Inner(Table):
+class Inner(DocumentTable):
     path: Annotated[str, said_as("must be the path of a file", least=1)]
     columns: dict[str, str] = {}
 
 
-class Outer(Table):
+class Outer(DocumentTable):
     threads: Annotated[int, between(1, 64)]
     wait: Annotated[float, between(0.0, 10.0, "ms")] = 0.0
     start: Literal["cold", "warm"] = "cold"

@@ -38,7 +38,9 @@ def test_intervals_hold_the_truth_as_often_as_they_say(phi, least):
 
 def test_blocks_grow_with_the_memory_of_a_series():
     chance = np.random.default_rng(5)
-    lengths = [np.median([block_length(autoregressive(phi, 600, chance)) for _ in range(20)]) for phi in (0.0, 0.5, 0.9)]
+    lengths = [
+        np.median([block_length(autoregressive(phi, 600, chance)) for _ in range(20)]) for phi in (0.0, 0.5, 0.9)
+    ]
     assert lengths[0] <= 2 < lengths[1] < lengths[2] <= 150
     assert block_length(np.full(100, 7.0)) == 1 and block_length(np.array([1.0, 2.0])) == 1
 
@@ -52,7 +54,11 @@ def test_a_difference_is_seen_and_none_is_not(tmp_path):
     )
     tps = {difference.name: difference for difference in compare_runs(one, faster).differences}
     # 20 of 500 over 120 independent seconds: 0.37 % standard error of each mean; five of the difference are 2.6 %.
-    assert tps["tps"].verdict == "higher" and tps["tps"].better is True and tps["tps"].change_percent == pytest.approx(10.0, abs=2.6)
+    assert (
+        tps["tps"].verdict == "higher"
+        and tps["tps"].better is True
+        and tps["tps"].change_percent == pytest.approx(10.0, abs=2.6)
+    )
     assert tps["tps"].low_percent < tps["tps"].change_percent < tps["tps"].high_percent
     assert tps["run_p95_ms"].verdict == "" and tps["run_p95_ms"].low_percent is None
     quiet = {difference.name: difference for difference in compare_runs(one, same).differences}
@@ -96,7 +102,9 @@ def test_what_is_meant_to_differ_is_told(tmp_path):
     assert unlike(one, two) == []
     assert differing(one, two) == [("storage", "gp3:100", "gp3:100:6000"), ("sync_binlog", "1", "0")]
     # Another version has other variables: they are not listed one by one.
-    assert differing(one, keep(store, version="11.4.2-MariaDB", config={"new": "1"})) == [("version", "10.11.6-MariaDB", "11.4.2-MariaDB")]
+    assert differing(one, keep(store, version="11.4.2-MariaDB", config={"new": "1"})) == [
+        ("version", "10.11.6-MariaDB", "11.4.2-MariaDB")
+    ]
 
 
 def test_groups_count_repetitions(tmp_path):
@@ -107,7 +115,9 @@ def test_groups_count_repetitions(tmp_path):
     tps = next(difference for difference in compare_runs(left, right).differences if difference.name == "tps")
     logs = [np.log([record.summary["tps"] for record in side]) for side in (right, left)]
     interval = stats.ttest_ind(*logs, equal_var=False).confidence_interval(0.95)
-    assert (tps.low_percent, tps.high_percent) == pytest.approx((100 * np.expm1(interval.low), 100 * np.expm1(interval.high)))
+    assert (tps.low_percent, tps.high_percent) == pytest.approx(
+        (100 * np.expm1(interval.low), 100 * np.expm1(interval.high))
+    )
     assert tps.change_percent == pytest.approx(100 * (550 / 501.6667 - 1), rel=1e-4)
 
 

@@ -48,7 +48,12 @@ def test_what_was_not_measured_is_not_drawn():
     from headrace.report.charts.drawing import svg
 
     drawn = texts(svg(charts.time_line(frame, "x")))
-    assert "transactions a second" in drawn and "p95 (ms)" not in drawn and "MiB/s" not in drawn and "limited by" not in drawn
+    assert (
+        "transactions a second" in drawn
+        and "p95 (ms)" not in drawn
+        and "MiB/s" not in drawn
+        and "limited by" not in drawn
+    )
 
 
 def test_charts_have_few_points_however_long_the_run():
@@ -69,7 +74,9 @@ def test_two_runs_as_a_page(tmp_path):
     found = compare_runs(keep(store, series(500.0)), keep(store, series(600.0, seed=4), storage="io2:100:5000"))
     benchmarks.write_comparison(tmp_path / "x.html", found)
     page = (tmp_path / "x.html").read_text()
-    assert "Differs: storage: gp3:100 and io2:100:5000" in page and "95 % interval" in page and "higher (better)" in page
+    assert (
+        "Differs: storage: gp3:100 and io2:100:5000" in page and "95 % interval" in page and "higher (better)" in page
+    )
 
 
 # --- commands -------------------------------------------------------------------------------------------------------------
@@ -91,7 +98,11 @@ def test_list_show_compare_and_export(runs, capsys, tmp_path):
     assert capsys.readouterr().out.splitlines()[1].startswith(second.id)
     assert main(["bench", "show", first.id, "--output", "json", "--report", str(tmp_path / "r.html")]) == 0
     answer = json.loads(capsys.readouterr().out)
-    assert answer["id"] == first.id and answer["summary"]["tps"] == pytest.approx(first.summary["tps"]) and (tmp_path / "r.html").exists()
+    assert (
+        answer["id"] == first.id
+        and answer["summary"]["tps"] == pytest.approx(first.summary["tps"])
+        and (tmp_path / "r.html").exists()
+    )
     assert main(["bench", "show", "latest", "--output", "csv"]) == 0
     assert capsys.readouterr().out.splitlines()[0].startswith("t_s,duration_s,t_unix,phase")
     assert main(["bench", "compare", "latest~1", "latest", "--output", "json"]) == 0
@@ -108,7 +119,7 @@ def test_list_show_compare_and_export(runs, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["show", "nothing"], 2, "is no run of this store"), (["show", "latest", "--report", "x.pdf"], 2, "a chart is written as"), (["compare", "latest", "latest"], 2, "on both sides"),
+        (["show", "nothing"], 2, "is not a run of this store"), (["show", "latest", "--report", "x.pdf"], 2, "a chart is written as"), (["compare", "latest", "latest"], 2, "on both sides"),
         (["compare", "latest", ","], 2, "one is compared with one"), (["export", "--sql", "SELECT", "--what", "series"], 2, "say what to export twice"),
         (["export", "--sql", "SELECT x"], 2, "DuckDB SQL"), (["export", "--to", "x.xls"], 2, "runs are exported as"), (["remove", "latest"], 2, "--yes"),
         (["run", "sysbench-oltp"], 2, "name one"), (["run", "sysbench-oltp", "mysql://u:secret@h/d"], 2, "holds a password"), (["run", "sysbench-oltp", "mysql://u@h/d", "--server", "db"], 2, "name one"),

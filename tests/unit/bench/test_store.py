@@ -57,8 +57,12 @@ def test_damaged_runs_do_not_hide_the_others(tmp_path):
     good, bad, newer, short = (keep(store) for _ in range(4))
     (bad.folder / "run.json").write_text('{"format": "headrace-bench-run", ')
     (newer.folder / "run.json").write_text(json.dumps({**newer.document, "version": 99}))
-    (short.folder / "run.json").write_text(json.dumps({key: value for key, value in short.document.items() if key != "summary"}))
-    assert [record.id for record in store.runs()] == [good.id] and store.damaged() == sorted([bad.id, newer.id, short.id])
+    (short.folder / "run.json").write_text(
+        json.dumps({key: value for key, value in short.document.items() if key != "summary"})
+    )
+    assert [record.id for record in store.runs()] == [good.id] and store.damaged() == sorted(
+        [bad.id, newer.id, short.id]
+    )
     with pytest.raises(InputError, match="damaged"):
         store.open(bad.id)
     with pytest.raises(InputError, match="newer Headrace"):
@@ -131,10 +135,13 @@ def test_sql_reaches_no_further_than_the_store(tmp_path, sql):
 def test_tables_are_exported_whole_or_not_at_all(tmp_path):
     store = store_in(tmp_path)
     keep(store)
-    assert export(store, tmp_path / "x.parquet", what="series") == 130 and pl.read_parquet(tmp_path / "x.parquet").height == 130
-    assert export(store, tmp_path / "x.csv", sql="SELECT run, tps FROM runs;") == 1 and (tmp_path / "x.csv").read_text().startswith(
-        "run,tps\n"
+    assert (
+        export(store, tmp_path / "x.parquet", what="series") == 130
+        and pl.read_parquet(tmp_path / "x.parquet").height == 130
     )
+    assert export(store, tmp_path / "x.csv", sql="SELECT run, tps FROM runs;") == 1 and (
+        tmp_path / "x.csv"
+    ).read_text().startswith("run,tps\n")
     assert (
         export(store, tmp_path / "x.json", what="runs") == 1
         and json.loads((tmp_path / "x.json").read_text())[0]["benchmark"] == "sysbench-oltp"
@@ -161,7 +168,10 @@ def test_a_store_with_quotes_in_its_path(tmp_path):
 def test_an_empty_store_has_empty_tables(tmp_path):
     store = Store(tmp_path / "none")
     (tmp_path / "none").mkdir()
-    assert query(store, "SELECT count(*) FROM runs").item() == 0 and query(store, "SELECT count(*) FROM series").item() == 0
+    assert (
+        query(store, "SELECT count(*) FROM runs").item() == 0
+        and query(store, "SELECT count(*) FROM series").item() == 0
+    )
 
 
 # --- RUN.toml -------------------------------------------------------------------------------------------------------------
@@ -201,8 +211,12 @@ def test_run_toml_is_read_as_it_is(tmp_path):
         100_000,
         70.0,
     )
-    assert run.series["tps"].to_list() == pytest.approx(frame["tps"].to_list(), rel=1e-4) and run.series["t_s"][0] == 0.0
-    assert run.settings["io_capacity"] == 2000 and run.settings["doublewrite"] is True and run.settings["binlog"] is False
+    assert (
+        run.series["tps"].to_list() == pytest.approx(frame["tps"].to_list(), rel=1e-4) and run.series["t_s"][0] == 0.0
+    )
+    assert (
+        run.settings["io_capacity"] == 2000 and run.settings["doublewrite"] is True and run.settings["binlog"] is False
+    )
     assert "hush" not in (tmp_path / "RUN.toml").read_text()
 
 
@@ -226,10 +240,14 @@ def test_a_record_of_a_target_has_no_password():
 
 
 def test_figures_are_of_the_part_that_counts():
-    frame = series(500.0, 0.0).with_columns(pl.when(pl.col("phase") == "warmup").then(9e9).otherwise(pl.col("tps")).alias("tps"))
+    frame = series(500.0, 0.0).with_columns(
+        pl.when(pl.col("phase") == "warmup").then(9e9).otherwise(pl.col("tps")).alias("tps")
+    )
     found = summary.figures(frame, ToolOutcome(), SysbenchOltp())
     assert found["tps"] == pytest.approx(500.0) and found["seconds"] == 120.0 and found["stall_s"] == 0.0
-    assert found["reads_per_transaction"] == pytest.approx(2.0) and found["writes_per_transaction"] == pytest.approx(1.2)
+    assert found["reads_per_transaction"] == pytest.approx(2.0) and found["writes_per_transaction"] == pytest.approx(
+        1.2
+    )
     assert found["balance_percent_first"] == pytest.approx(49.0) and found["cap_volume_iops"] == pytest.approx(0.5)
 
 
@@ -239,7 +257,9 @@ def test_a_run_without_a_part_that_counts_has_no_figures():
     assert found["tps"] is None and found["seconds"] == 0.0
 
 
-@pytest.mark.parametrize(("held", "data_gib", "wanted"), [(0, 2.0, "cold"), (8000, 2.0, "warm"), (100, 0.003, "warm"), (100, None, "cold")])
+@pytest.mark.parametrize(
+    ("held", "data_gib", "wanted"), [(0, 2.0, "cold"), (8000, 2.0, "warm"), (100, 0.003, "warm"), (100, None, "cold")]
+)
 def test_cold_is_an_empty_cache(held, data_gib, wanted):
     """Of 8,192 pages of 16 KiB: less than half of what could be held of the data. 100 pages are half of 0.003 GiB and nothing of 2."""
     status = pl.DataFrame(

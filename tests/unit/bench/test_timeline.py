@@ -31,7 +31,9 @@ def counter(times: list[float], rate, begin: float) -> list[float]:
 
 
 def disk_of(times: list[float], **columns: list[float]) -> pl.DataFrame:
-    data = {"t_unix": times, "device": ["loop3"] * len(times)} | {name: columns.get(name, [0.0] * len(times)) for name in FIELDS}
+    data = {"t_unix": times, "device": ["loop3"] * len(times)} | {
+        name: columns.get(name, [0.0] * len(times)) for name in FIELDS
+    }
     return pl.DataFrame(data, schema_overrides={name: pl.Float64 for name in FIELDS})
 
 
@@ -45,7 +47,9 @@ def samples_of(disk=None, status=None, host=None) -> Samples:
 
 
 def test_rows_begin_where_the_one_before_ended():
-    frame = timeline.rows([IntervalReport(1.0, 10.0), IntervalReport(2.0, 20.0), IntervalReport(4.0, 40.0)], 1000.0, 1.0)
+    frame = timeline.rows(
+        [IntervalReport(1.0, 10.0), IntervalReport(2.0, 20.0), IntervalReport(4.0, 40.0)], 1000.0, 1.0
+    )
     assert frame["t_s"].to_list() == [0.0, 1.0, 3.0] and frame["duration_s"].to_list() == [1.0, 1.0, 1.0]
     assert frame["t_unix"].to_list() == [1000.0, 1001.0, 1003.0]
     assert frame["phase"].to_list() == ["warmup", "measure", "measure"]
@@ -124,7 +128,9 @@ def test_a_hole_in_the_samples_is_null():
 
 def test_beyond_the_samples_nothing_is_known():
     times = [float(second) for second in range(5)]
-    frame = timeline.joined(timeline.rows(reports(6), 0.0, 0.0), samples_of(disk_of(times, reads=[10.0 * at for at in times])))
+    frame = timeline.joined(
+        timeline.rows(reports(6), 0.0, 0.0), samples_of(disk_of(times, reads=[10.0 * at for at in times]))
+    )
     assert [value is None for value in frame["read_iops"]] == [False] * 4 + [True] * 2
 
 
@@ -161,7 +167,9 @@ def test_the_figures_of_the_lab():
         pl.lit(99.0).alias("balance_percent"),
         pl.lit(0).alias("read_p99_us"),
     )
-    frame = timeline.joined(timeline.rows(reports(4), 1000.0, 0.0), samples_of(), {"data": pl.DataFrame(rows), "log": other})
+    frame = timeline.joined(
+        timeline.rows(reports(4), 1000.0, 0.0), samples_of(), {"data": pl.DataFrame(rows), "log": other}
+    )
     assert frame["cap_volume_iops"].to_list() == pytest.approx([0.5] * 4)
     assert frame["cap_volume_throughput"].to_list() == [0.0] * 4
     # The balance is that at the end of the lab's row, and of the volume with the least.
@@ -194,4 +202,6 @@ def test_requests_are_those_a_volume_counts():
         timeline.joined(timeline.rows(reports(3), 2.0, 0.0), samples_of(disk))
         for disk in (loop, loop.with_columns(pl.lit("nvme1n1").alias("device")))
     ]
-    assert [frame["write_iops"][1] for frame in frames] == pytest.approx([75.0, 70.0]) and frames[0]["flush_iops"][1] == pytest.approx(30.0)
+    assert [frame["write_iops"][1] for frame in frames] == pytest.approx([75.0, 70.0]) and frames[0]["flush_iops"][
+        1
+    ] == pytest.approx(30.0)

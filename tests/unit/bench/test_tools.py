@@ -249,7 +249,9 @@ def test_writing_to_a_device_needs_to_be_said(tmp_path, monkeypatch):
     from headrace.bench.drivers import files
     from headrace.bench.target import Target
 
-    devices = [line.split()[3] for line in Path("/proc/partitions").read_text().splitlines()[2:] if len(line.split()) == 4]
+    devices = [
+        line.split()[3] for line in Path("/proc/partitions").read_text().splitlines()[2:] if len(line.split()) == 4
+    ]
     device = next((f"/dev/{name}" for name in devices if os.path.exists(f"/dev/{name}")), None)
     if device is None:
         pytest.skip("no block device on this machine")

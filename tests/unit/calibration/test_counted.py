@@ -21,12 +21,15 @@ SECONDS, TPS = 200, 100.0
 
 def run(engine: str = "innodb", status: dict[str, float] | None = None, **changes: object) -> Run:
     """A run whose status samples say the same in every second."""
-    series = pl.DataFrame({"t_s": [float(t) for t in range(SECONDS)], "duration_s": [1.0] * SECONDS, "tps": [TPS] * SECONDS})
+    series = pl.DataFrame(
+        {"t_s": [float(t) for t in range(SECONDS)], "duration_s": [1.0] * SECONDS, "tps": [TPS] * SECONDS}
+    )
     frame = (
         None
         if status is None
         else pl.DataFrame(
-            {"t_s": series["t_s"], "duration_s": series["duration_s"]} | {name: [value] * SECONDS for name, value in status.items()}
+            {"t_s": series["t_s"], "duration_s": series["duration_s"]}
+            | {name: [value] * SECONDS for name, value in status.items()}
         )
     )
     benchmark = BenchmarkLoad("sysbench-oltp", 8, 1_000_000, None, "oltp_read_write", "uniform", {})
@@ -72,12 +75,14 @@ def test_myrocks_says_what_compaction_moves():
         "rocksdb_flush_write_bytes_per_s": 900 * TPS,
     }
     begin, made = prior(run("myrocks")), prior(run("myrocks", status))
-    assert made["compaction"]["read_bytes_per_tx"] == pytest.approx(5_000) and made["compaction"]["write_bytes_per_tx"] == pytest.approx(
-        6_900
-    )
+    assert made["compaction"]["read_bytes_per_tx"] == pytest.approx(5_000) and made["compaction"][
+        "write_bytes_per_tx"
+    ] == pytest.approx(6_900)
     assert made["log"]["redo_bytes_per_tx"] == pytest.approx(2_000)
     # As many bytes in the memtables, so as many fewer transactions.
-    assert made["compaction"]["period_tx"] * 2_000 == pytest.approx(begin["compaction"]["period_tx"] * begin["log"]["redo_bytes_per_tx"])
+    assert made["compaction"]["period_tx"] * 2_000 == pytest.approx(
+        begin["compaction"]["period_tx"] * begin["log"]["redo_bytes_per_tx"]
+    )
 
 
 @pytest.mark.parametrize("value", [0.0, None])

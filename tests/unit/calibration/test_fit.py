@@ -235,7 +235,8 @@ def test_one_second_scatter_is_found():
 )  # fmt: skip
 def test_the_width_of_one_second_tps_is_predicted(engine, which, storage, threads, within):
     ours, true = (
-        predict(each, storage, seed=3, draws=0, threads=threads, **WHERE).summary for each in (found(engine, which), truth(engine))
+        predict(each, storage, seed=3, draws=0, threads=threads, **WHERE).summary
+        for each in (found(engine, which), truth(engine))
     )
     width, real = ((each["tps_p95"] - each["tps_p5"]) / each["tps"] for each in (ours, true))
     assert width == pytest.approx(real, rel=within)
@@ -267,7 +268,9 @@ def test_too_short_is_refused_with_what_is_missing(tmp_path):
 
 
 def test_a_run_without_transactions_is_refused(tmp_path):
-    still = record(tmp_path, truth("innodb"), seconds=300, change=lambda rows: rows.with_columns(pl.col("tps", "p95_ms") * 0))
+    still = record(
+        tmp_path, truth("innodb"), seconds=300, change=lambda rows: rows.with_columns(pl.col("tps", "p95_ms") * 0)
+    )
     with pytest.raises(InputError, match="no transaction"):
         calibrate([still])
 
@@ -283,7 +286,9 @@ def test_runs_of_other_benchmarks_are_refused(tmp_path, changes, said):
     assert f"other: {said} =" in refused.value.value and "one workload has one" in refused.value.rule
 
 
-@pytest.mark.parametrize("setting", ["io_capacity = 18446744073709551615", "io_capacity = 100\nio_capacity_max = 100", "page_kib = 64"])
+@pytest.mark.parametrize(
+    "setting", ["io_capacity = 18446744073709551615", "io_capacity = 100\nio_capacity_max = 100", "page_kib = 64"]
+)
 def test_settings_at_their_ends_are_taken(tmp_path, setting):
     run = recorded(tmp_path, truth("innodb"), seconds=200, settings=setting)
     assert answer(calibrate([run]), LONG, seconds=60).summary["tps"] > 0
@@ -341,7 +346,9 @@ def test_a_warm_run_given_as_cold_is_said(tmp_path):
 
 def zeroed(rows: pl.DataFrame) -> pl.DataFrame:
     """A stall of twenty seconds."""
-    return rows.with_columns(pl.when(pl.col("t_s").is_between(2_000, 2_019)).then(0.0).otherwise(pl.col("tps", "p95_ms")).name.keep())
+    return rows.with_columns(
+        pl.when(pl.col("t_s").is_between(2_000, 2_019)).then(0.0).otherwise(pl.col("tps", "p95_ms")).name.keep()
+    )
 
 
 def absurd(rows: pl.DataFrame) -> pl.DataFrame:
@@ -381,7 +388,9 @@ def test_a_clock_that_jumps_changes_nothing(tmp_path):
     csv = path.with_name("run.csv")
     head, *rows = csv.read_text().splitlines()
     stamps = [1_534_327_200 + second + (3_600 if second > 1_500 else 0) for second in range(1, len(rows) + 1)]
-    csv.write_text("\n".join([f"{head},time", *(f"{row},{stamp}" for row, stamp in zip(rows, stamps, strict=True))]) + "\n")
+    csv.write_text(
+        "\n".join([f"{head},time", *(f"{row},{stamp}" for row, stamp in zip(rows, stamps, strict=True))]) + "\n"
+    )
     run = load_run(path)
     assert [finding.kind for finding in run.findings if finding.kind == "clock"] == ["clock"]
     assert run.series.equals(made("innodb").series)
@@ -398,15 +407,25 @@ def test_time_that_starts_over_is_refused(tmp_path):
 def test_the_same_runs_give_the_same_and_progress_is_told():
     seen: list[float] = []
     again = calibrate([made("myrocks")], name="mine", progress=seen.append)
-    assert again.database == found("myrocks").database and again.covariance == found("myrocks").covariance and again.name == "mine"
+    assert (
+        again.database == found("myrocks").database
+        and again.covariance == found("myrocks").covariance
+        and again.name == "mine"
+    )
     assert seen == sorted(seen) and seen[-1] == 1.0 and len(seen) >= 3
 
 
 def test_what_was_measured_is_kept():
     workload = found("innodb", "three")
-    assert workload.covered.cache_gib == (50.0, 50.0) and workload.covered.threads == (16, 72) and workload.covered.iops == (5_000, 20_000)
+    assert (
+        workload.covered.cache_gib == (50.0, 50.0)
+        and workload.covered.threads == (16, 72)
+        and workload.covered.iops == (5_000, 20_000)
+    )
     assert workload.covered.transactions == max(run["transactions"] for run in workload.runs)
-    assert len(workload.runs) == 3 and all(re.search(r"sha256 [0-9a-f]{64}$", run["files"]["sysbench"]) for run in workload.runs)
+    assert len(workload.runs) == 3 and all(
+        re.search(r"sha256 [0-9a-f]{64}$", run["files"]["sysbench"]) for run in workload.runs
+    )
 
 
 # --- published runs ---------------------------------------------------------------------------------------------------------

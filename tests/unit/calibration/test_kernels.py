@@ -41,14 +41,22 @@ def calibrated(kernel: str, to: Path) -> subprocess.CompletedProcess:
 def numbers(value: object, key: str = "") -> dict[str, float]:
     """Every number of a document, by its place."""
     if isinstance(value, dict):
-        return {place: number for name, item in value.items() for place, number in numbers(item, f"{key}.{name}").items()}
+        return {
+            place: number for name, item in value.items() for place, number in numbers(item, f"{key}.{name}").items()
+        }
     if isinstance(value, list):
-        return {place: number for index, item in enumerate(value) for place, number in numbers(item, f"{key}[{index}]").items()}
+        return {
+            place: number
+            for index, item in enumerate(value)
+            for place, number in numbers(item, f"{key}[{index}]").items()
+        }
     return {key: value} if isinstance(value, float) else {}
 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="kernels of x86-64 are compared")
-@pytest.mark.skipif(not on_openblas(numpy) or not on_openblas(scipy), reason="numpy or scipy stands on another BLAS than OpenBLAS")
+@pytest.mark.skipif(
+    not on_openblas(numpy) or not on_openblas(scipy), reason="numpy or scipy stands on another BLAS than OpenBLAS"
+)
 def test_two_kernels_calibrate_alike(tmp_path):
     one, other = (calibrated(kernel, tmp_path / f"{kernel}.toml") for kernel in KERNELS)
     cores = [set(re.findall(r"^Core: (.+)$", done.stderr, re.MULTILINE)) for done in (one, other)]
@@ -88,7 +96,9 @@ def test_rounding_adds_little_to_the_spread():
     twentieth of it: neither too coarse nor too fine.
     """
     generator = numpy.random.default_rng(20261122)
-    for value, spread in zip(10.0 ** generator.uniform(-6, 9, 500), 10.0 ** generator.uniform(-2.5, -0.7, 500), strict=True):
+    for value, spread in zip(
+        10.0 ** generator.uniform(-6, 9, 500), 10.0 ** generator.uniform(-2.5, -0.7, 500), strict=True
+    ):
         text = fitted(value, spread)
         stated = float(text.replace(",", ""))
         # Half a unit of half a standard deviation; the stated value's own last binary digits.

@@ -50,7 +50,11 @@ def test_credits_begin_as_described(tmp_path):
     not one that began with all of them.
     """
     run = replace(recorded(tmp_path, truth("innodb"), "gp2:600", seconds=600), start_balance_percent=0.0)
-    assert core_run(run, 600, 5.0)["start_balance_percent"] == 0.0 and run.caps.iops == 1_800 and run.caps.iops_burst == 3_000
+    assert (
+        core_run(run, 600, 5.0)["start_balance_percent"] == 0.0
+        and run.caps.iops == 1_800
+        and run.caps.iops_burst == 3_000
+    )
     full = replace(run, start_balance_percent=None)
     empty_run, full_run = (compare_run(each, truth("innodb"), draws=0).prediction for each in (run, full))
     assert empty_run.rows["balance_percent"][0] < 1 < 99 < full_run.rows["balance_percent"][0]
@@ -72,7 +76,9 @@ def test_credits_begin_as_described(tmp_path):
         (None, None, {}, True, 3.0, 200.0),
     ],
 )
-def test_what_a_description_leaves_out_is_the_servers_default(tmp_path, flavor, version, settings, binlog, syncs, background):
+def test_what_a_description_leaves_out_is_the_servers_default(
+    tmp_path, flavor, version, settings, binlog, syncs, background
+):
     benchmark = BenchmarkLoad(
         "sysbench-oltp", 4, 1_000_000, 1.0, "oltp_read_write", "special", {"rand_spec_pct": 1.0, "rand_spec_res": 75.0}
     )

@@ -52,7 +52,11 @@ def test_samples_are_what_the_script_makes():
 def test_the_sample():
     run = load_run(DATA / "run.toml")
     assert dict(run.series.schema) == SERIES_COLUMNS and run.series.height == 180
-    assert run.series["t_s"].to_list() == [float(second) for second in range(180)] and run.interval_s == 1.0 and run.span_s == 180.0
+    assert (
+        run.series["t_s"].to_list() == [float(second) for second in range(180)]
+        and run.interval_s == 1.0
+        and run.span_s == 180.0
+    )
     assert run.series["tps"].to_list() == [make.tps_of(second) for second in range(180)]
     assert (run.engine, run.storage, run.threads, run.start, run.cache_gib) == ("innodb", "gp2:1000", 8, "cold", 4.0)
     assert run.benchmark.data_gib == pytest.approx(26e9 / 2**30) and run.benchmark.parameters == {
@@ -76,7 +80,9 @@ def test_disk_figures_lie_on_the_benchmarks_rows():
 
 
 def test_clock_moves_the_disk_file(tmp_path):
-    late = load_run(write(tmp_path, only("sysbench", "iostat", clock=True, device='"nvme1n1"'), iostat=make.iostat(late_s=20)))
+    late = load_run(
+        write(tmp_path, only("sysbench", "iostat", clock=True, device='"nvme1n1"'), iostat=make.iostat(late_s=20))
+    )
     plain = load_run(DATA / "run.toml")
     assert late.series["read_iops"][:20].null_count() == 20
     assert late.series["read_iops"][20:].to_list() == plain.series["read_iops"][:160].to_list()
@@ -106,7 +112,11 @@ def _early(seconds):
     """vmstat started before the benchmark: idle lines after the line since boot, headers only at
     the top.
     """
-    lines = [line for index, line in enumerate(make.vmstat().splitlines(keepends=True)) if index < 2 or line.startswith(" 0 ")]
+    lines = [
+        line
+        for index, line in enumerate(make.vmstat().splitlines(keepends=True))
+        if index < 2 or line.startswith(" 0 ")
+    ]
     return "".join(lines[:3]) + _idle_lines(seconds) + "".join(lines[3:])
 
 
@@ -143,17 +153,25 @@ def test_status_in_every_form_gives_the_same(tmp_path, form):
         )
     )
     status = run.status
-    assert status.height == 36 and status["duration_s"].to_list() == [5.0] * 36 and status["t_s"].to_list() == [5.0 * k for k in range(36)]
+    assert (
+        status.height == 36
+        and status["duration_s"].to_list() == [5.0] * 36
+        and status["t_s"].to_list() == [5.0 * k for k in range(36)]
+    )
     commits = [(b["Com_commit"] - a["Com_commit"]) / 5 for a, b in zip(samples, samples[1:], strict=False)]
     assert status["com_commit_per_s"].to_list() == pytest.approx(commits)
-    assert status["innodb_buffer_pool_pages_free"].to_list() == [sample["Innodb_buffer_pool_pages_free"] for sample in samples[1:]]
+    assert status["innodb_buffer_pool_pages_free"].to_list() == [
+        sample["Innodb_buffer_pool_pages_free"] for sample in samples[1:]
+    ]
     assert status["innodb_checkpoint_age"].to_list() == [sample["Innodb_checkpoint_age"] for sample in samples[1:]]
     assert any("differences" in finding.text for finding in run.findings) == (form == "relative")
 
 
 def test_status_of_differences_only_has_no_levels(tmp_path):
     samples = make.differences(make.status_samples())[1:]
-    run = load_run(write(tmp_path, only("sysbench", "status", status_relative="true"), status=make.status_table(samples)))
+    run = load_run(
+        write(tmp_path, only("sysbench", "status", status_relative="true"), status=make.status_table(samples))
+    )
     assert "com_commit_per_s" in run.status.columns and not set(LEVELS) & set(run.status.columns)
     assert any("levels" in finding.text for finding in run.found("status"))
 
@@ -187,7 +205,9 @@ def test_raw_csv_old_and_mapped_say_the_same(tmp_path):
 def test_columns_that_are_not_there_are_null(tmp_path):
     text = "tps\n" + "".join(f"{make.tps_of(second)}\n" for second in range(180))
     run = load_run(write(tmp_path, only("sysbench", interval_s=1), sysbench=text))
-    assert run.series["qps"].null_count() == run.series["p95_ms"].null_count() == 180 and run.series["threads"].unique().to_list() == [8]
+    assert run.series["qps"].null_count() == run.series["p95_ms"].null_count() == 180 and run.series[
+        "threads"
+    ].unique().to_list() == [8]
 
 
 def test_other_percentile_is_not_taken_for_p95(tmp_path):
@@ -290,7 +310,12 @@ def test_cold_and_warm_from_reads_and_from_free_pages(tmp_path):
 def test_what_cannot_be_told_is_said(tmp_path):
     toml = only("sysbench").replace("gp2:1000", "gp2:500")
     assert "burst credits" in load_run(write(tmp_path, toml)).found("start")[0].text
-    toml = only("sysbench").replace("gp2:1000", "io1:1024:30000").replace('instance = "m5.2xlarge"\n', "").replace("2018", "2018")
+    toml = (
+        only("sysbench")
+        .replace("gp2:1000", "io1:1024:30000")
+        .replace('instance = "m5.2xlarge"\n', "")
+        .replace("2018", "2018")
+    )
     slow = "t_s,tps\n" + "".join(f"{second + 1},30\n" for second in range(180))
     assert "need not be at their cap" in load_run(write(tmp_path, toml, sysbench=slow)).found("start")[0].text
 
@@ -318,7 +343,9 @@ def test_reference_has_every_key_and_its_example_is_read(tmp_path):
         *SERIES_COLUMNS,
     ):
         assert f"`{name}`" in page, f"{name} is not in the reference"
-    readers = [path for folder in ("calibration/runs", "observe") for path in (ROOT / "python/headrace" / folder).rglob("*.py")]
+    readers = [
+        path for folder in ("calibration/runs", "observe") for path in (ROOT / "python/headrace" / folder).rglob("*.py")
+    ]
     kinds = set(re.findall(r'RunFinding\(\s*"(\w+)"', "".join(path.read_text() for path in readers)))
     assert len(kinds) > 12
     for kind in kinds:
@@ -334,7 +361,9 @@ def test_reference_has_every_key_and_its_example_is_read(tmp_path):
 
 # --- published runs ---------------------------------------------------------------------------------------------------
 
-published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published calibration runs are not beside the repository")
+published = pytest.mark.skipif(
+    not PUBLISHED.is_dir(), reason="the published calibration runs are not beside the repository"
+)
 
 
 def published_toml(csv_path):

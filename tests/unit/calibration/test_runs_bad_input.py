@@ -185,7 +185,9 @@ def row(second):
 def csv_refused(folder, old, new, words, line=None):
     text = make.csv_text()
     assert old in text
-    return refused(folder, words, only("sysbench").replace("seconds = 180\n", ""), line, sysbench=text.replace(old, new, 1))
+    return refused(
+        folder, words, only("sysbench").replace("seconds = 180\n", ""), line, sysbench=text.replace(old, new, 1)
+    )
 
 
 @pytest.mark.parametrize("what", ["", " \n\n"])
@@ -245,8 +247,12 @@ def test_time_that_repeats_turns_back_or_starts_over(tmp_path):
     refused(tmp_path, "started again|second summary", only("sysbench"), sysbench=text + text)
     csv_refused(tmp_path, row(61), "60.2,8,200,4000,80", "the others are 1 s apart")
     csv_refused(tmp_path, row(180), "900,8,200,4000,80", "jumps forward by 721 s", 181)
-    run = load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text().replace(row(60), row(60) + "\n" + row(60))))
-    assert run.series.height == 180 and "twice" in run.found("duplicate")[0].text and run.found("duplicate")[0].t_s == 60.0
+    run = load_run(
+        write(tmp_path, only("sysbench"), sysbench=make.csv_text().replace(row(60), row(60) + "\n" + row(60)))
+    )
+    assert (
+        run.series.height == 180 and "twice" in run.found("duplicate")[0].text and run.found("duplicate")[0].t_s == 60.0
+    )
 
 
 def test_gaps_are_found_not_filled(tmp_path):
@@ -260,7 +266,9 @@ def test_cut_off_last_line(tmp_path):
     for text in (make.csv_text()[:-17], make.sysbench_10().split("SQL")[0][:-30]):
         run = load_run(write(tmp_path, only("sysbench"), sysbench=text))
         assert run.series.height == 179 and run.found("cut")
-    assert "last figure" in load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text()[:-1])).found("cut")[0].text
+    assert (
+        "last figure" in load_run(write(tmp_path, only("sysbench"), sysbench=make.csv_text()[:-1])).found("cut")[0].text
+    )
     lines = make.sysbench_10().split("\n")
     lines[50] = lines[50][:40]
     refused(tmp_path, "not a whole report", only("sysbench"), 51, sysbench="\n".join(lines))
@@ -333,7 +341,9 @@ def test_disk_files_that_do_not_fit_the_run(tmp_path):
 
 def test_iostat_and_vmstat_together(tmp_path):
     run = load_run(write(tmp_path, only("sysbench", "iostat", "vmstat", device='"nvme1n1"')))
-    assert run.series["read_iops"].count() == 180 and any("figures are iostat's" in finding.text for finding in run.found("disk"))
+    assert run.series["read_iops"].count() == 180 and any(
+        "figures are iostat's" in finding.text for finding in run.found("disk")
+    )
     small = re.sub(r"0    0 (\d+)\d (\d+)\d ", r"0    0 \1 \2 ", make.vmstat())
     run = load_run(write(tmp_path, only("sysbench", "iostat", "vmstat", device='"nvme1n1"'), vmstat=small))
     assert any("not of one host" in finding.text for finding in run.found("disk"))
@@ -348,10 +358,18 @@ def test_status_that_contradicts(tmp_path):
     refused(tmp_path, "counters of innodb only", rocks)
     run = load_run(write(tmp_path, rocks, status=make.status_table(make.status_samples(engine="myrocks"))))
     assert run.status["rocksdb_flush_write_bytes_per_s"].count() == 36
-    text = "".join(f"{name}\t{value}\n" for s in make.status_samples(engine="myrocks") for name, value in s.items() if "nnodb" not in name)
+    text = "".join(
+        f"{name}\t{value}\n"
+        for s in make.status_samples(engine="myrocks")
+        for name, value in s.items()
+        if "nnodb" not in name
+    )
     refused(tmp_path, "counters of rocksdb only", only("sysbench", "status"), status=text)
     busy = [sample | {"Com_commit": 3 * sample["Com_commit"]} for sample in make.status_samples()]
-    assert any("other clients" in finding.text for finding in load_run(write(tmp_path, TOML, status=make.status_table(busy))).findings)
+    assert any(
+        "other clients" in finding.text
+        for finding in load_run(write(tmp_path, TOML, status=make.status_table(busy))).findings
+    )
 
 
 def test_status_damaged(tmp_path):
@@ -438,7 +456,9 @@ def mutate(rng, text):
             case 5 | 6:
                 words = re.findall(r"[\w.]+", lines[line])
                 if words:
-                    lines[line] = lines[line].replace(rng.choice(words), rng.choice((*TOKENS, *words, "7", "0.001", "5e3")), 1)
+                    lines[line] = lines[line].replace(
+                        rng.choice(words), rng.choice((*TOKENS, *words, "7", "0.001", "5e3")), 1
+                    )
                 text = "\n".join(lines)
             case 7:
                 lines[line : line + rng.randint(1, 40)] = rng.choice(([], lines[line : line + 1] * 2))
@@ -493,7 +513,9 @@ def test_damaged_files_load_or_are_refused(tmp_path, name):
     toml = TOML if key in ("run.toml", "iostat", "status") else only(*dict.fromkeys(("sysbench", key)))
     path = write(tmp_path, toml)
 
-    @settings(max_examples=120, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=120, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     @given(st.integers(0, 2**32))
     def run(seed):
         note(f"file {name}, seed {seed}")
@@ -508,8 +530,14 @@ def test_damaged_files_load_or_are_refused(tmp_path, name):
 def test_random_bytes_load_or_are_refused(tmp_path, key):
     path = write(tmp_path, only(*dict.fromkeys(("sysbench", key))) if key != "run.toml" else TOML)
 
-    @settings(max_examples=100, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.one_of(st.binary(max_size=400), st.text(max_size=400).map(lambda text: text.encode("utf-8", "surrogatepass"))))
+    @settings(
+        max_examples=100, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
+    @given(
+        st.one_of(
+            st.binary(max_size=400), st.text(max_size=400).map(lambda text: text.encode("utf-8", "surrogatepass"))
+        )
+    )
     def run(content):
         (path if key == "run.toml" else tmp_path / f"{key}.txt").write_bytes(content)
         survives(path)
@@ -534,7 +562,9 @@ def test_damaged_published_runs_load_or_are_refused(tmp_path):
             path: "".join(originals[path].splitlines(keepends=True)[:lines]),
             beside: "".join(beside.open().readlines()[: lines + 2]),
         }
-        toml = published_toml(path).replace("seconds = 3600", "").replace(str(path), "a.csv").replace(str(beside), "b.txt")
+        toml = (
+            published_toml(path).replace("seconds = 3600", "").replace(str(path), "a.csv").replace(str(beside), "b.txt")
+        )
         (tmp_path / "run.toml").write_text(toml + "\n")
         for name, (original, text) in zip(("a.csv", "b.txt"), texts.items(), strict=True):
             (tmp_path / name).write_text(mutate(rng, text) if rng.random() < 0.7 or original == path else text)
@@ -547,6 +577,6 @@ def test_nothing_is_written(tmp_path):
     path = write(tmp_path)
     before = sorted(tmp_path.iterdir())
     load_run(path)
-    assert sorted(tmp_path.iterdir()) == before and sorted(file.name for file in DATA.iterdir() if file.is_file()) == sorted(
-        [*make.FILES, "make_runs.py"]
-    )
+    assert sorted(tmp_path.iterdir()) == before and sorted(
+        file.name for file in DATA.iterdir() if file.is_file()
+    ) == sorted([*make.FILES, "make_runs.py"])

@@ -48,7 +48,10 @@ def test_what_an_address_says():
         "w", "db.example", 3307, None, "shop", None, "REQUIRED"
     )
     assert parse_address("mysql://w@[::1]:3307").host == "::1"
-    assert parse_address("mysql://w%40x@10.0.0.1/a%2Fb".replace("a%2Fb", "a%20b")).label == "mysql://w%40x@10.0.0.1:3306/a%20b"
+    assert (
+        parse_address("mysql://w%40x@10.0.0.1/a%2Fb".replace("a%2Fb", "a%20b")).label
+        == "mysql://w%40x@10.0.0.1:3306/a%20b"
+    )
     local = parse_address("mysql://w@/shop?socket=/run/mysqld/mysqld.sock")
     assert (local.host, local.port, local.socket, local.database) == (None, None, "/run/mysqld/mysqld.sock", "shop")
     assert local.with_database("other").label == "mysql://w@/other?socket=/run/mysqld/mysqld.sock"
@@ -235,7 +238,9 @@ def test_a_secret_stays_one():
     ]
     assert not any(PASSWORD in text for text in shown)
     assert secret.reveal() == PASSWORD and copy.deepcopy(address).password.reveal() == PASSWORD
-    assert secret == Secret(PASSWORD) and secret != Secret("x") and secret != PASSWORD and bool(secret) and not Secret("")
+    assert (
+        secret == Secret(PASSWORD) and secret != Secret("x") and secret != PASSWORD and bool(secret) and not Secret("")
+    )
     for turn in (pickle.dumps, json.dumps):
         with pytest.raises(TypeError):
             turn(secret)
@@ -310,8 +315,21 @@ def test_a_server_without_tls_gets_no_password_when_tls_is_asked_for():
     heard = []
     listener = socket.create_server(("127.0.0.1", 0))
     capabilities = 0xFFFF_F7FF & ~0x0000_0800
-    greeting = b"\x0a8.0.0\0" + b"\x01\0\0\0" + b"12345678\0" + (capabilities & 0xFFFF).to_bytes(2, "little") + b"\x21" + b"\x02\0"
-    greeting += (capabilities >> 16).to_bytes(2, "little") + b"\x15" + b"\0" * 10 + b"123456789012\0" + b"mysql_clear_password\0"
+    greeting = (
+        b"\x0a8.0.0\0"
+        + b"\x01\0\0\0"
+        + b"12345678\0"
+        + (capabilities & 0xFFFF).to_bytes(2, "little")
+        + b"\x21"
+        + b"\x02\0"
+    )
+    greeting += (
+        (capabilities >> 16).to_bytes(2, "little")
+        + b"\x15"
+        + b"\0" * 10
+        + b"123456789012\0"
+        + b"mysql_clear_password\0"
+    )
 
     def serve():
         talk, _ = listener.accept()
@@ -334,8 +352,21 @@ def test_a_server_that_asks_for_the_password_in_clear_does_not_get_it():
     heard = []
     listener = socket.create_server(("127.0.0.1", 0))
     capabilities = 0xFFFF_F7FF
-    greeting = b"\x0a8.0.0\0" + b"\x01\0\0\0" + b"12345678\0" + (capabilities & 0xFFFF).to_bytes(2, "little") + b"\x21" + b"\x02\0"
-    greeting += (capabilities >> 16).to_bytes(2, "little") + b"\x15" + b"\0" * 10 + b"123456789012\0" + b"mysql_native_password\0"
+    greeting = (
+        b"\x0a8.0.0\0"
+        + b"\x01\0\0\0"
+        + b"12345678\0"
+        + (capabilities & 0xFFFF).to_bytes(2, "little")
+        + b"\x21"
+        + b"\x02\0"
+    )
+    greeting += (
+        (capabilities >> 16).to_bytes(2, "little")
+        + b"\x15"
+        + b"\0" * 10
+        + b"123456789012\0"
+        + b"mysql_native_password\0"
+    )
 
     def serve():
         talk, _ = listener.accept()
@@ -374,7 +405,9 @@ def test_what_is_used_of_pymysql_beyond_its_public_interface_is_there():
     assert all(f"self.{name}" in source for name in PRIVATE)
 
 
-@pytest.mark.parametrize("code", [*DENIED, DENIED_DATABASE, UNKNOWN_DATABASE, *FULL, BLOCKED, *EXPIRED, *PLUGIN, *SHUTTING_DOWN, 4000])
+@pytest.mark.parametrize(
+    "code", [*DENIED, DENIED_DATABASE, UNKNOWN_DATABASE, *FULL, BLOCKED, *EXPIRED, *PLUGIN, *SHUTTING_DOWN, 4000]
+)
 def test_a_refusal_is_told_by_its_number(code):
     words = b"#28000" + b"anything a translated server may say"
     with (

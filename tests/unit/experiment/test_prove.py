@@ -217,9 +217,9 @@ def test_a_scale_keeps_what_it_says():
         small, _ = scaling.scaled(configuration, size, scale)
         assert small.cache_gib / (size * scale.data) == pytest.approx(configuration.cache_gib / size), f"seed {seed}"
         members = len(core.parse_storage(configuration.storage)["members"])
-        assert scaling.iops_of(small.storage) == pytest.approx(scale.rate * scaling.iops_of(configuration.storage), abs=members), (
-            f"seed {seed}"
-        )
+        assert scaling.iops_of(small.storage) == pytest.approx(
+            scale.rate * scaling.iops_of(configuration.storage), abs=members
+        ), f"seed {seed}"
         assert abs(small.threads - scale.rate * configuration.threads) <= 0.5, f"seed {seed}"
         assert len(core.parse_storage(small.storage)["members"]) == members, f"seed {seed}"
         assert Storage.parse(small.storage).usable_gib >= size * scale.data * 1.35, f"seed {seed}"
@@ -238,7 +238,10 @@ def test_what_is_not_sold_so_small_becomes_io1_and_is_said():
 def test_credits_are_gone_as_plans_go_by():
     small, notes = scaling.scaled(Configuration("one", "gp2:300", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))
     assert small.balance_percent == 0.0 and "credits are gone" in notes[0]
-    assert scaling.scaled(Configuration("one", "gp2:1500", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))[0].balance_percent is None
+    assert (
+        scaling.scaled(Configuration("one", "gp2:1500", 20.0, 32), 100.0, scaling.Scale(0.02, 1.0))[0].balance_percent
+        is None
+    )
 
 
 def test_scales_that_cannot_be_are_refused():
@@ -344,11 +347,17 @@ def test_predictions_are_stored_with_their_hash(tmp_path):
     )
     assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
     document = json.loads(path.read_text())
-    assert document["predictions"]["a"]["tps"] == 100.0 and document["made_at"] == when and document["calibrated_on_run"] == "run-1"
+    assert (
+        document["predictions"]["a"]["tps"] == 100.0
+        and document["made_at"] == when
+        and document["calibrated_on_run"] == "run-1"
+    )
 
 
 def test_predictions_are_the_same_for_the_same_seed():
-    workload = headrace.sysbench_oltp(cache_gib=0.2, threads=8, tables=4, table_size=500_000, distribution={"type": "uniform"})
+    workload = headrace.sysbench_oltp(
+        cache_gib=0.2, threads=8, tables=4, table_size=500_000, distribution={"type": "uniform"}
+    )
     configuration = Configuration("a", "io1:20:900", 0.2, 8)
     first, second = (predict.predicted(workload, configuration, seconds=20, warmup_s=5, draws=0) for _ in range(2))
     assert first == second
@@ -412,13 +421,20 @@ def test_a_smaller_pool_loses_a_larger_share_to_free_pages():
     workload = replace(workload, database=workload.database | {"usable_share": 0.99 - 1_300 / 32_768})
     assert predict.with_cache(workload, 0.25).database["usable_share"] == pytest.approx(0.99 - 1_300 / 16_384)
     assert predict.with_cache(workload, 1.0).database["usable_share"] == pytest.approx(0.99 - 1_300 / 65_536)
-    assert predict.with_cache(workload, 0.5).database["usable_share"] == pytest.approx(workload.database["usable_share"])
+    assert predict.with_cache(workload, 0.5).database["usable_share"] == pytest.approx(
+        workload.database["usable_share"]
+    )
 
 
 def test_processors_of_the_machine_bound_what_is_predicted():
-    workload = headrace.sysbench_oltp(cache_gib=0.4, threads=64, tables=4, table_size=500_000, distribution={"type": "uniform"})
+    workload = headrace.sysbench_oltp(
+        cache_gib=0.4, threads=64, tables=4, table_size=500_000, distribution={"type": "uniform"}
+    )
     configuration = Configuration("a", "io1:400:20000", 0.4, 64)
-    free, two = (predict.predicted(workload, configuration, seconds=10, warmup_s=3, draws=0, processors=count) for count in (None, 2))
+    free, two = (
+        predict.predicted(workload, configuration, seconds=10, warmup_s=3, draws=0, processors=count)
+        for count in (None, 2)
+    )
     most = 2e3 / workload.database["clients"]["cpu_ms"]
     assert two.tps < most < free.tps
 
@@ -482,7 +498,10 @@ def test_what_leaves_a_larger_cache_is_cleaner_where_hot_pages_are_changed():
 def test_dirtiness_of_two_caches_is_consistent():
     drawn = random.Random(5)
     for _ in range(50):
-        classes = [{"pages": 10 ** drawn.uniform(1, 6), "touches_per_tx": 10 ** drawn.uniform(-7, -2)} for _ in range(drawn.randint(1, 6))]
+        classes = [
+            {"pages": 10 ** drawn.uniform(1, 6), "touches_per_tx": 10 ** drawn.uniform(-7, -2)}
+            for _ in range(drawn.randint(1, 6))
+        ]
         changed = [drawn.random() for _ in classes]
         pages = sum(item["pages"] for item in classes)
         one, other = (pages * drawn.uniform(0.05, 0.95) for _ in range(2))
@@ -534,7 +553,9 @@ def test_percentiles_come_from_reads_and_bursts():
     # 4 clients at 115 tps wait 34.8 ms, and behind a burst as long as 16 do; while the cache fills nobody waits behind one.
     frame = pl.DataFrame({"mean": [34.8, 34.8], "full": [True, False]})
     late, early = frame.select(found.p95_ms(pl.col("mean"), pl.col("full"), 3_000.0)).to_series()
-    assert late == pytest.approx(34.8 + (3.48**2 + 59.7**2) ** 0.5, abs=0.3) and early == pytest.approx(1.1 * 34.8, abs=0.1)
+    assert late == pytest.approx(34.8 + (3.48**2 + 59.7**2) ** 0.5, abs=0.3) and early == pytest.approx(
+        1.1 * 34.8, abs=0.1
+    )
     # MyRocks tells no free pages: all in proportion.
     record = SimpleNamespace(series=lambda: full.drop("innodb_buffer_pool_pages_free"), document=record.document)
     assert predict.response_spread(record, workload) == predict.ResponseSpread(pytest.approx(0.43), None)

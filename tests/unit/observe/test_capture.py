@@ -42,7 +42,9 @@ def counters(seconds=SECONDS, tps=200.0, **changes):
     """
     rates = {"com_commit": tps, "com_update": 4 * tps, "com_select": 10 * tps, "questions": 16 * tps} | changes
     times = [T0 + at + 0.002 * (at % 3) for at in range(seconds + 1)]
-    columns = {"t_unix": times} | {name: [1_000.0 + rate * at for at in range(seconds + 1)] for name, rate in rates.items()}
+    columns = {"t_unix": times} | {
+        name: [1_000.0 + rate * at for at in range(seconds + 1)] for name, rate in rates.items()
+    }
     levels = {
         "innodb_buffer_pool_pages_free": 1_024.0,
         "innodb_buffer_pool_pages_total": 32_768.0,
@@ -50,7 +52,9 @@ def counters(seconds=SECONDS, tps=200.0, **changes):
         "threads_running": 5.0,
     }
     return (
-        columns | {name: [value] * (seconds + 1) for name, value in levels.items()} | {"uptime": [50.0 + at for at in range(seconds + 1)]}
+        columns
+        | {name: [value] * (seconds + 1) for name, value in levels.items()}
+        | {"uptime": [50.0 + at for at in range(seconds + 1)]}
     )
 
 
@@ -63,7 +67,9 @@ def disks(seconds=SECONDS, **devices):
         for name, (reads, writes) in devices.items()
     ]  # fmt: skip
     frame = pl.DataFrame(rows)
-    return frame.with_columns(pl.lit(0.0).alias(name) for name in FIELDS if name not in frame.columns).select("t_unix", "device", *FIELDS)
+    return frame.with_columns(pl.lit(0.0).alias(name) for name in FIELDS if name not in frame.columns).select(
+        "t_unix", "device", *FIELDS
+    )
 
 
 def write(folder, status=None, disk=None, toml=TOML):
@@ -87,9 +93,13 @@ def test_transactions_are_what_the_server_counted(tmp_path):
     # Samples come 0, 2 and 4 ms late in turn: rates are over the time they really took, to half a
     # per cent.
     assert run.series["tps"].to_list() == pytest.approx([200.0] * SECONDS, rel=0.005)
-    assert run.series["qps"].median() == pytest.approx(3_200, rel=0.005) and run.series["p95_ms"].null_count() == SECONDS
+    assert (
+        run.series["qps"].median() == pytest.approx(3_200, rel=0.005) and run.series["p95_ms"].null_count() == SECONDS
+    )
     assert run.series["threads"].unique().to_list() == [4]
-    assert run.series["read_iops"].median() == pytest.approx(1_200) and run.series["write_mib_s"].median() == pytest.approx(600 * 20 / 1024)
+    assert run.series["read_iops"].median() == pytest.approx(1_200) and run.series[
+        "write_mib_s"
+    ].median() == pytest.approx(600 * 20 / 1024)
     assert "is a commit" in run.found("transactions")[0].text and not run.found("start") and not run.found("status")
     assert set(run.files) == {"status", "disk"} and run.status.height == SECONDS
     assert any("transactions" in line for line in describe(run))
@@ -98,7 +108,10 @@ def test_transactions_are_what_the_server_counted(tmp_path):
 def test_statements_that_commit_by_themselves_are_transactions(tmp_path):
     lonely = counters(com_commit=1.0, com_update=500.0, com_select=50.0)
     run = load_run(write(tmp_path, lonely))
-    assert run.series["tps"].median() == pytest.approx(550, rel=0.005) and "reads or writes" in run.found("transactions")[0].text
+    assert (
+        run.series["tps"].median() == pytest.approx(550, rel=0.005)
+        and "reads or writes" in run.found("transactions")[0].text
+    )
     reading = load_run(write(tmp_path, counters(com_commit=0.0, com_update=0.0, com_select=900.0)))
     assert reading.series["tps"].median() == pytest.approx(900, rel=0.005)
     asked = load_run(write(tmp_path, lonely, toml=TOML + 'transactions = ["com_update"]\n'))
@@ -143,7 +156,10 @@ def test_a_percentile_of_the_whole_run(tmp_path):
     workload = calibrate([run])
     # 70 ms over the mean of 4 clients at 200 tps, 20 ms.
     assert workload.database["clients"]["p95_over_mean"] == pytest.approx(3.5, rel=0.01)
-    assert workload.database["clients"]["p95_over_mean"] != calibrate([load_run(write(tmp_path))]).database["clients"]["p95_over_mean"]
+    assert (
+        workload.database["clients"]["p95_over_mean"]
+        != calibrate([load_run(write(tmp_path))]).database["clients"]["p95_over_mean"]
+    )
 
 
 def test_the_percentile_of_sysbenchs_summary_is_the_runs(tmp_path):
@@ -194,7 +210,9 @@ def test_requests_are_as_the_volume_had_them(tmp_path):
             (25.0 * grown).alias("writes_merged"),
         )
         run = load_run(write(tmp_path, disk=counted))
-        assert (run.series["read_iops"].median(), run.series["write_iops"].median()) == pytest.approx((reads, writes)), device
+        assert (run.series["read_iops"].median(), run.series["write_iops"].median()) == pytest.approx(
+            (reads, writes)
+        ), device
         shown = Samples(pl.DataFrame({"t_unix": []}), counted, pl.DataFrame({"t_unix": []})).rates()
         assert (shown["read_iops"].median(), shown["write_iops"].median()) == pytest.approx((reads, writes)), device
     # A second with a flush and no write is no restart.
@@ -205,7 +223,10 @@ def test_requests_are_as_the_volume_had_them(tmp_path):
 
 def test_a_device_attached_again_is_null_there(tmp_path):
     again = disks().with_columns(
-        pl.when(pl.col("t_unix") > T0 + 80).then(pl.col("reads") - 1_200.0 * 80).otherwise(pl.col("reads")).alias("reads")
+        pl.when(pl.col("t_unix") > T0 + 80)
+        .then(pl.col("reads") - 1_200.0 * 80)
+        .otherwise(pl.col("reads"))
+        .alias("reads")
     )
     run = load_run(write(tmp_path, disk=again))
     assert run.series["read_iops"].null_count() == 1 and run.found("restart")
@@ -228,7 +249,9 @@ def test_disk_counters_win_over_iostat(tmp_path):
     for name in ("sysbench.txt", "status.txt"):
         (tmp_path / name).write_text(make.FILES[name]())
     run = load_run(tmp_path / "RUN.toml")
-    assert run.series["read_iops"].median() == pytest.approx(1_000) and any("disk's" in finding.text for finding in run.found("disk"))
+    assert run.series["read_iops"].median() == pytest.approx(1_000) and any(
+        "disk's" in finding.text for finding in run.found("disk")
+    )
 
 
 DAMAGE = [

@@ -62,7 +62,9 @@ def test_settings_of_a_run_description():
         False,
         8,
     ) and mysql == check_settings(mysql, "innodb")
-    old = profile({name: value for name, value in MYSQL.items() if name != "innodb_redo_log_capacity"}).settings("innodb")
+    old = profile({name: value for name, value in MYSQL.items() if name != "innodb_redo_log_capacity"}).settings(
+        "innodb"
+    )
     assert old["redo_gib"] == 4.0  # two files
     assert profile(MARIADB).cache_gib("innodb") == 4.0 and profile(MARIADB).engines == ("innodb",)
 
@@ -70,7 +72,11 @@ def test_settings_of_a_run_description():
 def test_settings_of_myrocks():
     both = profile(MARIADB | ROCKS)
     found = both.settings("myrocks")
-    assert found == check_settings(found, "myrocks") and both.engines == ("innodb", "myrocks") and both.cache_gib("myrocks") == 1.0
+    assert (
+        found == check_settings(found, "myrocks")
+        and both.engines == ("innodb", "myrocks")
+        and both.cache_gib("myrocks") == 1.0
+    )
     assert (
         found["memtable_mib"],
         found["l0_trigger"],
@@ -86,7 +92,9 @@ def test_settings_of_myrocks():
     )
     assert "redo_gib" not in found and "io_capacity" not in found
     # RocksDB's own defaults, where the server says nothing of it.
-    plain = profile(MARIADB | ROCKS | {"rocksdb_default_cf_options": "", "rocksdb_max_total_wal_size": "0"}).settings("myrocks")
+    plain = profile(MARIADB | ROCKS | {"rocksdb_default_cf_options": "", "rocksdb_max_total_wal_size": "0"}).settings(
+        "myrocks"
+    )
     assert (plain["memtable_mib"], plain["l0_trigger"]) == (64.0, 4) and "wal_gib" not in plain
 
 
@@ -117,7 +125,10 @@ def histogram(times_ms):
 
 def test_percentiles_are_of_what_came_between():
     before = Latencies(statements=histogram([1_000.0] * 5_000), transactions=(10.0, 1_000.0))
-    later = [(edge, count + more) for (edge, count), (_, more) in zip(before.statements, histogram([0.5] * 900 + [8.0] * 100), strict=True)]
+    later = [
+        (edge, count + more)
+        for (edge, count), (_, more) in zip(before.statements, histogram([0.5] * 900 + [8.0] * 100), strict=True)
+    ]
     found = between(before, Latencies(statements=later, transactions=(110.0, 3_000.0)))
     assert found["transactions"] == 100 and found["transaction_mean_ms"] == 20.0 and found["statements"] == 1_000
     # The upper end of the bucket: at most 4.72 % above the time.

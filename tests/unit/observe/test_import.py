@@ -189,7 +189,9 @@ def test_day_and_month_order(tmp_path):
     text = text_of("iostat_12.txt")
     assert import_text(tmp_path, text.replace("11/21/25", "21/11/25")).source["clock_start"] == "2025-11-21T10:00:00"
     doubtful = import_text(tmp_path, text.replace("11/21/25", "03/04/25"))
-    assert doubtful.source["clock_start"] == "2025-03-04T10:00:00" and any("month/day" in caveat for caveat in doubtful.caveats)
+    assert doubtful.source["clock_start"] == "2025-03-04T10:00:00" and any(
+        "month/day" in caveat for caveat in doubtful.caveats
+    )
     assert import_text(tmp_path, text.replace("11/21/25", "03.04.2025")).source["clock_start"] == "2025-04-03T10:00:00"
 
 
@@ -301,7 +303,9 @@ def test_an_array_is_one_device(tmp_path):
     """
     text = text_of("iostat_12.txt").replace("    0.51    16.00    3.00", "    9.00    16.00    3.00")
     lines = [
-        line.replace("   0.51 ", "   9.00 ").replace("  1.80  88.40", "  0.20  99.00") if line.startswith("nvme0n1") else line
+        line.replace("   0.51 ", "   9.00 ").replace("  1.80  88.40", "  0.20  99.00")
+        if line.startswith("nvme0n1")
+        else line
         for line in text.split("\n")
     ]
     both = import_text(tmp_path, "\n".join(lines), device="nvme0n1+/dev/nvme1n1")
@@ -325,7 +329,9 @@ def test_absurd_figures_beside_the_rates_are_left_out(tmp_path):
     workload = import_text(tmp_path, text)
     assert workload.points["queue"].null_count() > 0 and workload.points["util_percent"].null_count() > 0
     assert sum("beyond what a device can do" in caveat for caveat in workload.caveats) == 1
-    assert import_text(tmp_path, text_of("iostat_12.txt").replace("88.40", "100.20")).points["util_percent"].max() == 100
+    assert (
+        import_text(tmp_path, text_of("iostat_12.txt").replace("88.40", "100.20")).points["util_percent"].max() == 100
+    )
 
 
 def test_devices_by_path():
@@ -375,7 +381,11 @@ def test_cloudwatch_queue_times_and_balance(tmp_path):
     assert points.columns[6:] == ["read_await_ms", "write_await_ms", "queue", "util_percent", "balance_percent"]
     assert points["read_await_ms"].to_list() == pytest.approx([45.0 / (60 * reads) * 1_000 for reads, _ in RATES])
     assert points["write_await_ms"].to_list() == pytest.approx([96.0 / (60 * writes) * 1_000 for _, writes in RATES])
-    assert set(points["queue"]) == {3.5} and set(points["util_percent"]) == {75.0} and set(points["balance_percent"]) == {62.5}
+    assert (
+        set(points["queue"]) == {3.5}
+        and set(points["util_percent"]) == {75.0}
+        and set(points["balance_percent"]) == {62.5}
+    )
     # Every five minutes beside every minute: not used, and said.
     document = with_metrics({"BurstBalance": 50.0})
     last = document["MetricDataResults"][-1]
@@ -398,7 +408,9 @@ def rds(kind):
     values |= {"ReadLatency": [0.0005] * 20, "WriteLatency": [0.0012] * 20, "DiskQueueDepth": [2.25] * 20}
     times = [f"2025-11-21T10:{minute:02d}:00Z" for minute in range(20)]
     if kind == "json":
-        results = [{"Id": f"m{i}", "Label": m, "Timestamps": times, "Values": v} for i, (m, v) in enumerate(values.items())]
+        results = [
+            {"Id": f"m{i}", "Label": m, "Timestamps": times, "Values": v} for i, (m, v) in enumerate(values.items())
+        ]
         return json.dumps({"MetricDataResults": results})
     if kind == "statistics":
         units = {
@@ -410,15 +422,22 @@ def rds(kind):
         documents = []
         for metric, figures in values.items():
             points = [
-                {"Timestamp": time, "Average": value, "Unit": units.get(metric, "None")} for time, value in zip(times, figures, strict=True)
+                {"Timestamp": time, "Average": value, "Unit": units.get(metric, "None")}
+                for time, value in zip(times, figures, strict=True)
             ]
             documents.append(json.dumps({"Label": metric, "Datapoints": points}))
         return "\n".join(documents)
     if kind == "long":
-        rows = [f"{metric},{time},{value}" for metric, figures in values.items() for time, value in zip(times, figures, strict=True)]
+        rows = [
+            f"{metric},{time},{value}"
+            for metric, figures in values.items()
+            for time, value in zip(times, figures, strict=True)
+        ]
         return "metric,timestamp,value\n" + "\n".join(rows) + "\n"
     head = "Label," + ",".join(values) + "\nStatistic" + ",Average" * 7 + "\nPeriod" + ",60" * 7 + "\n"
-    return head + "".join(f"{time}," + ",".join(str(v[at]) for v in values.values()) + "\n" for at, time in enumerate(times))
+    return head + "".join(
+        f"{time}," + ",".join(str(v[at]) for v in values.values()) + "\n" for at, time in enumerate(times)
+    )
 
 
 @pytest.mark.parametrize("kind", ["json", "statistics", "long", "console"])
@@ -427,10 +446,14 @@ def test_rds_metrics(tmp_path, kind):
     points = workload.points
     assert points["reads_per_s"].to_list() == [reads for reads, _ in RATES]
     assert points["writes_per_s"].to_list() == [writes for _, writes in RATES]
-    assert points["read_kib"].to_list() == pytest.approx([16.0] * 20) and points["write_kib"].to_list() == pytest.approx([24.0] * 20)
+    assert points["read_kib"].to_list() == pytest.approx([16.0] * 20) and points[
+        "write_kib"
+    ].to_list() == pytest.approx([24.0] * 20)
     assert points["read_await_ms"].to_list() == pytest.approx([0.5] * 20) and points["queue"].to_list() == [2.25] * 20
     assert workload.source["tool"] == "CloudWatch of RDS" and workload.clock_zone == "UTC"
-    assert workload.source["clock_start"] == "2025-11-21T10:00:00" and any("averages" in caveat for caveat in workload.caveats)
+    assert workload.source["clock_start"] == "2025-11-21T10:00:00" and any(
+        "averages" in caveat for caveat in workload.caveats
+    )
 
 
 def test_rds_mistakes(tmp_path):

@@ -26,20 +26,28 @@ from headrace.observe.live.store import PART_ROWS, SampleStore, Spill
 T0 = 1_700_000_000
 
 
-def samples(status: dict | None = None, disks: dict | None = None, host: dict | None = None, interval_s: float = 1.0) -> Samples:
+def samples(
+    status: dict | None = None, disks: dict | None = None, host: dict | None = None, interval_s: float = 1.0
+) -> Samples:
     """Of columns by name; disks: kernel name to columns."""
-    frames = [pl.DataFrame({"device": [name] * len(columns["t_unix"])} | columns) for name, columns in (disks or {}).items()]
+    frames = [
+        pl.DataFrame({"device": [name] * len(columns["t_unix"])} | columns) for name, columns in (disks or {}).items()
+    ]
     disk = (
         pl.concat(frames).select("t_unix", "device", *FIELDS)
         if frames
         else pl.DataFrame(schema={"t_unix": pl.Float64, "device": pl.String})
     )
     empty = {"t_unix": []}
-    return Samples(*(pl.DataFrame(status or empty, strict=False), disk, pl.DataFrame(host or empty, strict=False)), interval_s)
+    return Samples(
+        *(pl.DataFrame(status or empty, strict=False), disk, pl.DataFrame(host or empty, strict=False)), interval_s
+    )
 
 
 def disk_columns(times, **given) -> dict:
-    return {"t_unix": [float(t) for t in times]} | {name: [float(x) for x in given.get(name, [0] * len(times))] for name in FIELDS}
+    return {"t_unix": [float(t) for t in times]} | {
+        name: [float(x) for x in given.get(name, [0] * len(times))] for name in FIELDS
+    }
 
 
 def a_disk() -> str:
@@ -135,7 +143,9 @@ def test_rates_times_their_durations_are_the_counts(counts, jitter):
     found = samples({"t_unix": times, "questions": total}).rates()["questions_per_s"]
     took = [b - a for a, b in zip(times, times[1:], strict=False)]
     # Times near 1.7e9 hold 2.4e-7 s; of at least 0.6 s that is 4e-7.
-    assert [rate * length for rate, length in zip(found, took, strict=True)] == pytest.approx(counts[1:], rel=1e-6, abs=1e-6)
+    assert [rate * length for rate, length in zip(found, took, strict=True)] == pytest.approx(
+        counts[1:], rel=1e-6, abs=1e-6
+    )
 
 
 def test_levels_and_counters():
@@ -243,7 +253,9 @@ def test_a_device_that_goes_away_ends_its_series_alone(tmp_path):
         file.truncate(32 << 20)
     made = subprocess.run(["losetup", "--find", "--show", str(image)], capture_output=True, text=True)
     if made.returncode or shutil.which("addpart") is None:
-        pytest.skip(f"losetup: {made.stderr.strip()} (needs root, a free loop device, addpart and delpart of util-linux)")
+        pytest.skip(
+            f"losetup: {made.stderr.strip()} (needs root, a free loop device, addpart and delpart of util-linux)"
+        )
     loop = made.stdout.strip()
     try:
         subprocess.run(["addpart", loop, "1", "2048", "4096"], check=True)
@@ -271,7 +283,9 @@ def test_a_device_that_goes_away_ends_its_series_alone(tmp_path):
 
 def test_files_are_whole_or_not_there(tmp_path):
     columns = disk_columns([T0 + 0.25, T0 + 1.5], reads=[1, 2])
-    given = samples({"t_unix": [T0 + 0.123456, T0 + 1.0], "questions": [2.0**53, 2.0**60], "half": [0.5, None]}, {"a": columns})
+    given = samples(
+        {"t_unix": [T0 + 0.123456, T0 + 1.0], "questions": [2.0**53, 2.0**60], "half": [0.5, None]}, {"a": columns}
+    )
     write_status_csv(given, tmp_path / "status.csv")
     assert (tmp_path / "status.csv").read_text().splitlines() == [
         "time,questions,half", f"{T0}.123456,9007199254740992,0.500000", f"{T0 + 1}.000000,1152921504606846976,"

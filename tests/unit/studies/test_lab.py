@@ -117,7 +117,10 @@ def test_a_run_of_the_store_stands_for_a_cell_only_with_the_same_configuration()
         replace(cell, place=replace(cell.place, data=replace(cell.place.data, engine="myrocks"))),
     ]  # fmt: skip
     assert replace(cell).run_name("s", {"host": "a"}) == name
-    assert len({name, *(other.run_name("s", {"host": "a"}) for other in others), cell.run_name("s", {"host": "b"})}) == len(others) + 2
+    assert (
+        len({name, *(other.run_name("s", {"host": "a"}) for other in others), cell.run_name("s", {"host": "b"})})
+        == len(others) + 2
+    )
 
 
 def test_only_complete_runs_are_resumed_and_the_newest_counts():
@@ -159,7 +162,9 @@ def test_fewer_iops_are_simulated_slower_and_processors_bound_from_above():
     faster = replace(HERE, cpu_ms=HERE.cpu_ms / 4)
     cell = made["select", 3_000, 64]
     slow, fast = (
-        simulate.simulate(replace(cell, place=replace(cell.place, scan=True)), of.applied(simulate.database(cell)), of, "2020-07-13").tps
+        simulate.simulate(
+            replace(cell, place=replace(cell.place, scan=True)), of.applied(simulate.database(cell)), of, "2020-07-13"
+        ).tps
         for of in (HERE, faster)
     )
     assert fast > 2.0 * slow
@@ -206,7 +211,11 @@ def test_who_wins_needs_one_clear_pair_and_none_against():
 def test_a_ratio_is_held_within_its_bounds_and_doubt(measured_ratio, held):
     pair = verdicts.Pair("p", 2.5, 2.0, measured_ratio, 0.05)
     verdict = verdicts.ratio("r", pair, 1.0, 10 / 3, SOURCE, "caps")
-    assert verdict.within is held and verdict.simulated == 2.0 and verdict.error_percent == pytest.approx(100 * (measured_ratio / 2.5 - 1))
+    assert (
+        verdict.within is held
+        and verdict.simulated == 2.0
+        and verdict.error_percent == pytest.approx(100 * (measured_ratio / 2.5 - 1))
+    )
 
 
 def test_the_order_counts_pairs_that_can_be_told_apart():
@@ -222,7 +231,9 @@ def test_a_direction_of_2009_fails_where_the_model_has_it_and_the_measurement_no
     cell = raid.cells(LabOptions(quick=True))[0]
 
     def with_rates(array: float, single: float):
-        found = {(name, "rndrd", 16): run_of(cell, [rate] * 6) for name, rate in (("raid0x4", array), ("single", single))}
+        found = {
+            (name, "rndrd", 16): run_of(cell, [rate] * 6) for name, rate in (("raid0x4", array), ("single", single))
+        }
         ours = {
             key: simulate.SimulatedCell(rate, 1.0, pl.DataFrame())
             for key, rate in ((("raid0x4", "rndrd", 16), 2_500.0), (("single", "rndrd", 16), 1_100.0))
@@ -330,7 +341,9 @@ def test_everything_a_machine_lacks_is_said_at_once(monkeypatch, tmp_path):
     monkeypatch.setattr(
         machine.servers,
         "find_program",
-        lambda *_: (_ for _ in ()).throw(CouldNotRun("mariadbd", "was not found", "", "headrace mysql install mariadb")),
+        lambda *_: (_ for _ in ()).throw(
+            CouldNotRun("mariadbd", "was not found", "", "headrace mysql install mariadb")
+        ),
     )
     monkeypatch.setattr("os.geteuid", lambda: 1_000)
     with pytest.raises(CouldNotRun) as refused:
@@ -356,7 +369,9 @@ def test_studies_say_where_they_run():
         and studies.runs_on("choices") == ("model",)
         and studies.runs_on("encrypted-vs-not") == ("lab",)
     )
-    assert {study.name for study in studies.every_study()} - {study.name for study in studies.list_studies()} == {"encrypted-vs-not"}
+    assert {study.name for study in studies.every_study()} - {study.name for study in studies.list_studies()} == {
+        "encrypted-vs-not"
+    }
     with pytest.raises(InputError, match="runs on the lab alone"):
         studies.run_study("encrypted-vs-not")
     with pytest.raises(InputError, match="does not run on the lab"):

@@ -42,7 +42,11 @@ def test_the_article_s_table_is_whole():
     table = iops_900_3000.table()
     assert len(table) == 56 == 4 * 7 * 2
     # Sums of the columns as printed, added by hand from the article: 3,000 IOPS oltp, index, non-index, select; then 900.
-    sums = [sum(table[load, iops, n] for n in iops_900_3000.THREADS) for iops in (3_000, 900) for load in iops_900_3000.LOADS]
+    sums = [
+        sum(table[load, iops, n] for n in iops_900_3000.THREADS)
+        for iops in (3_000, 900)
+        for load in iops_900_3000.LOADS
+    ]
     assert sums == [5_419, 15_347, 18_755, 216_223, 1_921, 4_012, 4_683, 70_804]
 
 
@@ -53,7 +57,9 @@ def test_table_4_adds_up():
         # The default column prints 11,776,779 as the total; its parts add up to just that, the tuned ones to 189,649,652.
         assert sum(parts) == theirs[f"{server}_total"]
         # Rates are printed to 0.01; the transactions are those answered, the seconds those of the whole run: 0.02 % apart.
-        assert theirs[f"{server}_transactions"] / theirs[f"{server}_seconds"] == pytest.approx(theirs[f"{server}_tps"], rel=3e-4)
+        assert theirs[f"{server}_transactions"] / theirs[f"{server}_seconds"] == pytest.approx(
+            theirs[f"{server}_tps"], rel=3e-4
+        )
     assert round(theirs["tuned_tps"] / theirs["default_tps"]) == theirs["ratio"]
     of = whitepaper_2017.per_transaction("tuned")
     # Ten selects, four writes, BEGIN and COMMIT; retried transactions add under 0.1 %.
@@ -146,7 +152,9 @@ def test_the_56_cells_meet_the_bar_on_four_of_them():
     for row in grid.rows:
         for at in (2, 7):
             ours, theirs = row[at + 1], row[at]
-            assert row[at + 2] == pytest.approx(error_percent(ours, theirs), abs=50.0 / theirs + 0.06)  # ours is printed in whole numbers
+            assert row[at + 2] == pytest.approx(
+                error_percent(ours, theirs), abs=50.0 / theirs + 0.06
+            )  # ours is printed in whole numbers
             used += row[at + 4] == "calibrates"
             if not row[at + 4]:
                 errors.append(abs(row[at + 2]))

@@ -182,7 +182,9 @@ def test_the_fio_run_was_on_a_small_volume():
     # By hand: 5.4 million less the I/Os, plus 3 IOPS per GiB (at least 100) for 1,712.488 s.
     for (size, _), (_, _, ios, _, left_percent) in rows.items():
         by_hand = (5_400_000 - ios + max(100, 3 * size) * 1_712.488) / 54_000
-        assert left_percent == pytest.approx(by_hand, abs=0.1), size  # rounded to 0.1; ten requests in flight are 0.0002 %
+        assert left_percent == pytest.approx(by_hand, abs=0.1), (
+            size
+        )  # rounded to 0.1; ten requests in flight are 0.0002 %
 
 
 def test_littles_law_gives_the_depth_needed():
@@ -223,7 +225,9 @@ def test_results_can_be_printed_and_drawn(name):
     assert got.study.name == name and got.verdicts and got.tables and got.charts and got.notes
     for table in got.tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
-        assert all(cell is None or isinstance(cell, (str, int, float)) for row in table.rows for cell in row), table.title
+        assert all(cell is None or isinstance(cell, (str, int, float)) for row in table.rows for cell in row), (
+            table.title
+        )
     for chart in got.charts:
         assert chart.title and chart.x_title and chart.y_title and chart.series
         for series in chart.series:

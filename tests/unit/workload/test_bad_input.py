@@ -170,7 +170,11 @@ def test_cloudwatch_json_cut_off(tmp_path):
     text = text_of("cloudwatch_statistics.json")
     (tmp_path / "statistics.json").write_text(text[:-30])
     cut = import_file(tmp_path / "statistics.json")
-    assert cut.points.height == 20 and any("cut off" in note for note in cut.caveats) and any("1 periods" in note for note in cut.caveats)
+    assert (
+        cut.points.height == 20
+        and any("cut off" in note for note in cut.caveats)
+        and any("1 periods" in note for note in cut.caveats)
+    )
 
 
 @pytest.mark.parametrize("name", ["cloudwatch_data.json", "cloudwatch_statistics.json", "iostat.json", "sadf.json"])
@@ -222,7 +226,9 @@ def test_mixed_units_within_a_line(tmp_path):
     text, line = replace_nth(text_of("iostat_12.txt"), " 25600.00", "    25.00", 1)
     refused(tmp_path, text, "do not make", line)
     refused(tmp_path, text_of("iostat_12.txt").replace("rkB/s", "rMB/s").replace("wkB/s", "wMB/s"), "do not make|each")
-    refused(tmp_path, text_of("sadf_d.csv").replace("rkB/s;wkB/s", "rMB/s;wMB/s").replace("24000.00", "99000000.00"), "each")
+    refused(
+        tmp_path, text_of("sadf_d.csv").replace("rkB/s;wkB/s", "rMB/s;wMB/s").replace("24000.00", "99000000.00"), "each"
+    )
 
 
 def test_mixed_decimal_marks(tmp_path):
@@ -390,7 +396,9 @@ def mutate(rng, content):
                     text[k : k + rng.randint(1, 4)] = rng.choice(TOKENS + (b"7", b"0.001", b"5e3"))
             case 9 | 10:  # one figure of one line
                 row = rng.randrange(len(lines))
-                figures = [word for word in lines[row].replace(b";", b" ").replace(b",", b" ").split() if word[:1].isdigit()]
+                figures = [
+                    word for word in lines[row].replace(b";", b" ").replace(b",", b" ").split() if word[:1].isdigit()
+                ]
                 if figures:
                     lines[row] = lines[row].replace(
                         rng.choice(figures), rng.choice((*TOKENS, b"0", b"1", b"16.5", b"1234567", *figures)), 1
@@ -412,7 +420,9 @@ def mutate(rng, content):
 def test_damaged_files_import_or_are_refused(tmp_path, name):
     """A valid workload, or a HeadraceError with an exit code of 2 or 3: nothing else, ever."""
 
-    @settings(max_examples=500, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @settings(
+        max_examples=500, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )
     @given(st.integers(0, 2**32))
     def run(seed):
         note(f"file {name}, seed {seed}")

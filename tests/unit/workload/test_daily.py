@@ -21,7 +21,9 @@ def test_shapes_have_24_hours_and_a_largest_of_one():
 
 def test_own_factors_are_set_against_the_largest():
     points = new_daily(1000, 0, shape=[0] * 12 + [50] * 6 + [100] * 6, night_floor=0.2).points
-    assert points["reads_per_s"][0] == 200 and points["reads_per_s"][12 * 60] == 500 and points["reads_per_s"][-1] == 1000
+    assert (
+        points["reads_per_s"][0] == 200 and points["reads_per_s"][12 * 60] == 500 and points["reads_per_s"][-1] == 1000
+    )
 
 
 def test_backup_keeps_ios_and_bytes():
@@ -87,7 +89,10 @@ def test_questions_lead_to_a_workload():
     assert from_answers(answers).summary()["peak_iops"] == 200
     names = [question.name for question in questions()]
     assert len(set(names)) == len(names)
-    assert all(question.only_if is None or names.index(question.only_if) < names.index(question.name) for question in questions())
+    assert all(
+        question.only_if is None or names.index(question.only_if) < names.index(question.name)
+        for question in questions()
+    )
     for question in questions():
         if question.name not in ("name",):
             with pytest.raises(InputError):

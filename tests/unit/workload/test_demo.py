@@ -11,7 +11,9 @@ EXAMPLE = ROOT / "examples" / "innodb-tpcc-day.toml"
 
 def test_example_is_made_again_identically(tmp_path):
     save(demo_day(), tmp_path / EXAMPLE.name)
-    assert (tmp_path / EXAMPLE.name).read_bytes() == EXAMPLE.read_bytes(), f"run: python -c '...save(demo_day(), {EXAMPLE.name!r})'"
+    assert (tmp_path / EXAMPLE.name).read_bytes() == EXAMPLE.read_bytes(), (
+        f"run: python -c '...save(demo_day(), {EXAMPLE.name!r})'"
+    )
     assert load(EXAMPLE) == demo_day()
 
 

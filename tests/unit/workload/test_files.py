@@ -23,14 +23,18 @@ from headrace.workload import (
 )
 from headrace.workload.files import ClosedFile, OpenFile, PointsTable
 
-MUTATIONS = settings(max_examples=400, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MUTATIONS = settings(
+    max_examples=400, print_blob=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def recorded(rng, count):
     durations = [float(rng.choice([1, 60, 300])) for _ in range(count)]
     starts = [sum(durations[:i]) for i in range(count)]
     reads, writes = ([rng.choice([0.0, rng.uniform(0, 1e4)]) for _ in range(count)] for _ in range(2))
-    points = make_points(starts, durations, reads, writes, [rng.uniform(0.5, 256)] * count, [rng.uniform(0.5, 256) for _ in range(count)])
+    points = make_points(
+        starts, durations, reads, writes, [rng.uniform(0.5, 256)] * count, [rng.uniform(0.5, 256) for _ in range(count)]
+    )
     return OpenWorkload(
         "r",
         "recorded",
@@ -72,7 +76,9 @@ def test_round_trip_of_recorded(tmp_path, seed):
 def test_many_points_go_beside(tmp_path):
     hour = recorded_hour()
     count = 25_000
-    points = make_points(range(count), [1.0] * count, [float(i % 97) for i in range(count)], [1.5] * count, [16.0] * count, [8.0] * count)
+    points = make_points(
+        range(count), [1.0] * count, [float(i % 97) for i in range(count)], [1.5] * count, [16.0] * count, [8.0] * count
+    )
     long = replace(hour, points=points)
     save(long, tmp_path / "w.toml")
     (csv,) = [name for name in os.listdir(tmp_path) if name.endswith(".csv")]
@@ -211,7 +217,9 @@ def test_mutated_files_load_or_are_refused(tmp_path, seed):
             case 2:
                 text[at:at] = text[min(at, other) : max(at, other)]
             case 3:
-                text[at:at] = rng.choice([b"nan", b"1e400", b"-", b"[", b"{}", b'"', b"\n", b"1979-05-27", b"true", b"9" * 30])
+                text[at:at] = rng.choice(
+                    [b"nan", b"1e400", b"-", b"[", b"{}", b'"', b"\n", b"1979-05-27", b"true", b"9" * 30]
+                )
             case 4:
                 del text[min(at, other) : max(at, other)]
     (tmp_path / "w.toml").write_bytes(bytes(text))

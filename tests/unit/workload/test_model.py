@@ -72,7 +72,9 @@ def test_busiest_window_is_the_best_of_all_windows(seed):
     window = min(3600.0, span)
 
     def mean(start):
-        overlaps = [max(0.0, min(s + d, start + window) - max(s, start)) for s, d in zip(starts, durations, strict=True)]
+        overlaps = [
+            max(0.0, min(s + d, start + window) - max(s, start)) for s, d in zip(starts, durations, strict=True)
+        ]
         return sum(o * r for o, r in zip(overlaps, rates, strict=True)) / window
 
     best = max(mean(start) for start in starts if start + window <= span)

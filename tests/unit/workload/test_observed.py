@@ -75,8 +75,12 @@ def recorded_on(rates, storage, instance, seed, share=0.7, kib=(16.0, 22.0)):
     """
     demand = recording(rates, share, *kib)
     rows = simulate(demand, storage, instance=instance, interval_s=MINUTE, form="interval", seed=seed).rows
-    mean_queue = (rows["queue"] + rows["queue"].shift(1, fill_value=0.0)) / 2 + rows["iops"] * rows["mean_ms"].clip(0, 2) / 1_000
-    return recording(rows["iops"].to_list(), share, *kib, await_ms=rows["mean_ms"].to_list(), queue=mean_queue.to_list()), rows
+    mean_queue = (rows["queue"] + rows["queue"].shift(1, fill_value=0.0)) / 2 + rows["iops"] * rows["mean_ms"].clip(
+        0, 2
+    ) / 1_000
+    return recording(
+        rows["iops"].to_list(), share, *kib, await_ms=rows["mean_ms"].to_list(), queue=mean_queue.to_list()
+    ), rows
 
 
 def flags(workload):
@@ -107,7 +111,9 @@ def test_simulated_recordings(first_seed):
         workload, rows = recorded_on(rates, storage, instance, seed, share, kib)
         flagged, free = flags(workload), rows["throttled_s"] == 0.0
         full = in_runs(rows["throttled_s"] >= 0.98 * rows["duration_s"], LEAST_RUN)
-        assert not (flagged & free).any(), f"seed {seed}: {storage} {instance}, points {(flagged & free).arg_true().to_list()[:5]}"
+        assert not (flagged & free).any(), (
+            f"seed {seed}: {storage} {instance}, points {(flagged & free).arg_true().to_list()[:5]}"
+        )
         hits, throttled = hits + int((flagged & full).sum()), throttled + int(full.sum())
         for window in workload.censored:
             first, last = int(window.from_s / MINUTE), round(window.to_s / MINUTE)
@@ -255,7 +261,9 @@ def numbers_in(value):
 
 def test_credits_gone():
     """gp2 of 300 GiB: 3,000 while credits last, then 900."""
-    rates = [3_000.0 * (0.8 + 0.1 * math.sin(at)) if at < 60 else 900.0 if at < 200 else 400.0 + at % 7 for at in range(400)]
+    rates = [
+        3_000.0 * (0.8 + 0.1 * math.sin(at)) if at < 60 else 900.0 if at < 200 else 400.0 + at % 7 for at in range(400)
+    ]
     waits = [0.6 if not 60 <= at < 200 else 35.0 for at in range(400)]
     balance = [max(0.0, 100 - 1.7 * at) if at < 200 else min(100.0, (at - 200) * 0.1) for at in range(400)]
     for columns in ({"await_ms": waits}, {"balance_percent": balance}, {"await_ms": waits, "balance_percent": balance}):
@@ -278,7 +286,9 @@ def capped_txt():
     )
     text = ["Linux 5.15.0-1051-aws (db1) \t11/18/2025 \t_x86_64_\t(16 CPU)\n\n"]
     for minute in range(1_441):
-        r, w, ra, wa, util = (2250.0, 750.0, 18.0, 22.0, 100.0) if 600 < minute <= 640 else (1000.0, 450.0, 0.6, 0.8, 48.0)
+        r, w, ra, wa, util = (
+            (2250.0, 750.0, 18.0, 22.0, 100.0) if 600 < minute <= 640 else (1000.0, 450.0, 0.6, 0.8, 48.0)
+        )
         day, rest = divmod(minute, 1_440)
         text.append(f"11/{18 + day}/2025 {rest // 60:02d}:{rest % 60:02d}:00\n" + head)
         text.append(
@@ -312,7 +322,9 @@ def test_capped_day(capped):
         and "--demand-growth" in text
         for text in words
     )
-    assert window.words("2025-11-18T00:00:00") in words and window.words("2025-11-18T00:00:00") in capped.describe().replace("Caveat: ", "")
+    assert window.words("2025-11-18T00:00:00") in words and window.words(
+        "2025-11-18T00:00:00"
+    ) in capped.describe().replace("Caveat: ", "")
 
 
 def test_capped_day_as_demand(capped):
@@ -322,9 +334,13 @@ def test_capped_day_as_demand(capped):
         before, after = capped.points[name], raised.points[name]
         assert after.filter(~inside).equals(before.filter(~inside))
         assert (after.filter(inside) >= 1.25 * before.filter(inside)).all()
-        assert after.filter(inside).to_list()[1:] == pytest.approx([1.25 * rate for rate in before.filter(inside).to_list()[1:]])
+        assert after.filter(inside).to_list()[1:] == pytest.approx(
+            [1.25 * rate for rate in before.filter(inside).to_list()[1:]]
+        )
     assert raised.points["read_kib"].equals(capped.points["read_kib"])
-    assert raised.censored == () and raised.uncensored() is raised and any("is a guess" in text for text in raised.notes())
+    assert (
+        raised.censored == () and raised.uncensored() is raised and any("is a guess" in text for text in raised.notes())
+    )
     assert raised.recorded_latency().equals(capped.recorded_latency())
     assert capped.uncensored(2.0).points["reads_per_s"][620] == 2 * capped.points["reads_per_s"][620]
     quiet = recording([100.0, 200.0])
@@ -337,7 +353,9 @@ def test_capped_day_as_demand(capped):
 def test_scaling_keeps_what_was_recorded(capped):
     grown = capped.scaled(1.7)
     assert grown.censored == capped.censored  # figures of the recording
-    assert grown.recorded_latency()["mean_ms"].to_list() == pytest.approx(capped.recorded_latency()["mean_ms"].to_list())
+    assert grown.recorded_latency()["mean_ms"].to_list() == pytest.approx(
+        capped.recorded_latency()["mean_ms"].to_list()
+    )
     one, other = grown.uncensored().points, capped.uncensored().scaled(1.7).points
     for column in one.columns:
         assert one[column].to_list() == pytest.approx(other[column].to_list())
@@ -358,7 +376,9 @@ def test_recorded_latency_by_what_there_is():
     assert plain.recorded_latency() is None
     queue = recording([1_000.0, 2_000.0, 0.0], queue=[1.0, 3.0, 0.0]).recorded_latency()
     assert queue["mean_ms"].to_list() == [1.0, 1.5, None] and queue["t_s"].to_list() == [0.0, 60.0, 120.0]
-    both = recording([1_000.0, 1_000.0], share=0.25, read_await_ms=[1.0, None], write_await_ms=[2.0, 2.0], await_ms=[None, 9.0])
+    both = recording(
+        [1_000.0, 1_000.0], share=0.25, read_await_ms=[1.0, None], write_await_ms=[2.0, 2.0], await_ms=[None, 9.0]
+    )
     assert both.recorded_latency()["mean_ms"].to_list() == [1.75, 9.0]
     # No reads: their latency is not needed.
     writes = recording([1_000.0], share=0.0, read_await_ms=[None], write_await_ms=[2.0], queue=[9.0])
@@ -374,14 +394,20 @@ def test_columns_round_trip(tmp_path_factory, seed):
     rng = random.Random(seed)
     count = rng.randint(1, 40)
     columns = {
-        name: [rng.choice((None, 0.0, rng.uniform(0, 100))) for _ in range(count)] for name in OBSERVED_COLUMNS if rng.random() < 0.6
+        name: [rng.choice((None, 0.0, rng.uniform(0, 100))) for _ in range(count)]
+        for name in OBSERVED_COLUMNS
+        if rng.random() < 0.6
     }
     zone = rng.choice((LOCAL_ZONE, "UTC", "UTC-03:30"))
-    workload = replace(recording([rng.uniform(0, 5_000) for _ in range(count)], **columns), clock_zone=zone, growth_per_year=0.3)
+    workload = replace(
+        recording([rng.uniform(0, 5_000) for _ in range(count)], **columns), clock_zone=zone, growth_per_year=0.3
+    )
     path = tmp_path_factory.mktemp("w") / "w.toml"
     save(workload, path)
     assert load(path) == workload
-    assert set(workload.points.columns[6:]) == {name for name, values in columns.items() if any(v is not None for v in values)}
+    assert set(workload.points.columns[6:]) == {
+        name for name, values in columns.items() if any(v is not None for v in values)
+    }
 
 
 def test_columns_round_trip_beside(tmp_path):
@@ -404,7 +430,9 @@ def test_bad_columns_are_refused(column, value):
 def test_growth_over_months():
     workload = new_constant(100, 100, growth_per_year=0.44)
     assert (
-        workload.growth_over(12) == pytest.approx(1.44) and workload.growth_over(6) == pytest.approx(1.2) and workload.growth_over(0) == 1
+        workload.growth_over(12) == pytest.approx(1.44)
+        and workload.growth_over(6) == pytest.approx(1.2)
+        and workload.growth_over(0) == 1
     )
     for bad in (-1, math.nan, "6"):
         with pytest.raises(InputError, match="months"):
@@ -434,12 +462,18 @@ def test_the_clock_is_said():
             replace(local, clock_zone=bad)
 
 
-@pytest.mark.parametrize("start", ["9999-12-31T23:59:59", "not a date", "25:00:00", 1, "1066-10-14", "", [], "2025-13-01T00:00:00"])
+@pytest.mark.parametrize(
+    "start", ["9999-12-31T23:59:59", "not a date", "25:00:00", 1, "1066-10-14", "", [], "2025-13-01T00:00:00"]
+)
 def test_a_wrong_clock_start_is_refused(tmp_path, start):
     with pytest.raises(InputError, match="clock_start"):
         recording([1.0], source={"clock_start": start})
     save(recording([1.0], source={"clock_start": "2025-11-18T00:00:00"}), tmp_path / "w.toml")
-    text = (tmp_path / "w.toml").read_text().replace('"2025-11-18T00:00:00"', f'"{start}"' if isinstance(start, str) else f"{start}")
+    text = (
+        (tmp_path / "w.toml")
+        .read_text()
+        .replace('"2025-11-18T00:00:00"', f'"{start}"' if isinstance(start, str) else f"{start}")
+    )
     (tmp_path / "w.toml").write_text(text)
     with pytest.raises(InputError, match=r"w\.toml: clock_start"):
         load(tmp_path / "w.toml")
@@ -476,7 +510,8 @@ def test_words_of_other_windows():
     (window,) = spent.censored
     assert (window.limit, window.unit) == ("credits", "MiB/s") and window.recorded == pytest.approx(125, rel=0.001)
     assert (
-        "From 50 min after the start to 100 min after the start the device was at a flat 125 MiB/s, burst balance 0 %" in spent.notes()[0]
+        "From 50 min after the start to 100 min after the start the device was at a flat 125 MiB/s, burst balance 0 %"
+        in spent.notes()[0]
     )
     assert "with its credits gone" in spent.notes()[0]
     assert "From the start to 50 min after the start" in recording(rates[50:], await_ms=[9.0] * 50).notes()[0]
@@ -498,7 +533,9 @@ def test_seconds_of_single_ios():
     rates = [1_200.0] * 120 + [3_600.0] * 180 + [1_000.0] * 300 + [2_600.0] * 120 + [1_500.0] * 60
     demand = recording(rates, interval_s=1.0)
     rows = simulate(demand, "gp3:100", interval_s=1.0, form="events", seed=7).rows
-    queue = (rows["queue"] + rows["queue"].shift(1, fill_value=0.0)) / 2 + rows["iops"] * rows["mean_ms"].clip(0, 2) / 1_000
+    queue = (rows["queue"] + rows["queue"].shift(1, fill_value=0.0)) / 2 + rows["iops"] * rows["mean_ms"].clip(
+        0, 2
+    ) / 1_000
     seen = recording(rows["iops"].to_list(), interval_s=1.0, await_ms=rows["mean_ms"].to_list(), queue=queue.to_list())
     flagged, waiting = flags(seen), rows["queue"] > 50
     # A rested volume first gives the second it has saved: 600 a second above its limit eat it up in
@@ -528,11 +565,17 @@ def test_the_command_says_it(tmp_path):
         "db.toml",
     ]
     with (tmp_path / "capped.txt").open() as file:
-        run = subprocess.run([*command, "--output", "json"], stdin=file, cwd=tmp_path, capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [*command, "--output", "json"], stdin=file, cwd=tmp_path, capture_output=True, text=True, check=False
+        )
     assert run.returncode == 0, run.stderr
     document = json.loads(run.stdout)
-    assert [(window["from_s"], window["to_s"], window["recorded"]) for window in document["censored"]] == [(36_000.0, 38_400.0, 3_000.0)]
+    assert [(window["from_s"], window["to_s"], window["recorded"]) for window in document["censored"]] == [
+        (36_000.0, 38_400.0, 3_000.0)
+    ]
     assert document["clock_zone"] == LOCAL_ZONE and any("not what was asked" in text for text in document["caveats"])
     assert document["points"][600]["read_await_ms"] == 18.0
-    run = subprocess.run([sys.executable, "-m", "headrace", "workload", "show", "db.toml"], cwd=tmp_path, capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "headrace", "workload", "show", "db.toml"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert run.returncode == 0 and "From 10:00 to 10:40 the device was at a flat 3,000 IOPS" in run.stdout

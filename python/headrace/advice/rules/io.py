@@ -101,7 +101,9 @@ def _write_rate(s: Situation) -> str:
 
 def page_cleaners(s: Situation) -> RuleValue:
     count = s.chosen.get("innodb_buffer_pool_instances", "1")
-    return RuleValue(count, "the pool is not divided" if count == "1" else f"one for each of the {count} pool instances")
+    return RuleValue(
+        count, "the pool is not divided" if count == "1" else f"one for each of the {count} pool instances"
+    )
 
 
 def lru_scan_depth(s: Situation) -> RuleValue:
@@ -111,7 +113,9 @@ def lru_scan_depth(s: Situation) -> RuleValue:
     # 100 is the smallest value that the server takes.
     value = min(max(100, _rounded(reads / instances)), default)
     over = f"{instances} instance{'s' if instances > 1 else ''}"
-    return RuleValue(str(value), f"at most {reads:,.0f} pages a second are read, into {over}; the default is {default:,}")
+    return RuleValue(
+        str(value), f"at most {reads:,.0f} pages a second are read, into {over}; the default is {default:,}"
+    )
 
 
 def tmpdir(s: Situation) -> RuleValue | None:

@@ -59,7 +59,9 @@ def options(s: Situation) -> RuleValue:
         why += "; LZ4, which this server has"
     else:
         why += "; compression stays the server's own (name the server, and LZ4 is set where it has it)"
-    parts.append("block_based_table_factory={cache_index_and_filter_blocks=1;filter_policy=bloomfilter:10:false;whole_key_filtering=1}")
+    parts.append(
+        "block_based_table_factory={cache_index_and_filter_blocks=1;filter_policy=bloomfilter:10:false;whole_key_filtering=1}"
+    )
     return RuleValue(";".join(parts), why)
 
 
@@ -92,7 +94,9 @@ def rate_limit(s: Situation) -> RuleValue:
 def wal_size(s: Situation) -> RuleValue:
     size = min(max(s.memory_gib * GIB / 8, LEAST_WAL), WAL) // (64 * MIB) * 64 * MIB
     seconds = size / s.storage.bytes_s
-    return RuleValue(size_text(size), f"a restart reads at most this back: {seconds:,.0f} s at {s.storage.mib_s:,.0f} MiB/s")
+    return RuleValue(
+        size_text(size), f"a restart reads at most this back: {seconds:,.0f} s at {s.storage.mib_s:,.0f} MiB/s"
+    )
 
 
 MYROCKS: dict[str, Rule] = {
@@ -100,7 +104,9 @@ MYROCKS: dict[str, Rule] = {
     "rocksdb_block_size": fixed("16384", "compressed to some 7 KiB each is one I/O, as one of 4 KiB would be"),
     "rocksdb_default_cf_options": options,
     "rocksdb_use_direct_reads": fixed("ON", "blocks are cached in the block cache alone"),
-    "rocksdb_use_direct_io_for_flush_and_compaction": fixed("ON", "compaction does not push other files out of the page cache"),
+    "rocksdb_use_direct_io_for_flush_and_compaction": fixed(
+        "ON", "compaction does not push other files out of the page cache"
+    ),
     "rocksdb_max_background_jobs": jobs,
     "rocksdb_compaction_readahead_size": read_ahead,
     "rocksdb_rate_limiter_bytes_per_sec": rate_limit,

@@ -74,15 +74,23 @@ def isolation(s: Situation) -> RuleValue:
 REPLICATION: dict[str, Rule] = {
     "binlog_format": fixed("ROW", "the same rows everywhere; parallel replicas and MyRocks need it"),
     "binlog_row_image": fixed("FULL", "what every reader of the binlog understands"),
-    "binlog_transaction_dependency_tracking": fixed("WRITESET", "replicas apply transactions on different rows in parallel"),
+    "binlog_transaction_dependency_tracking": fixed(
+        "WRITESET", "replicas apply transactions on different rows in parallel"
+    ),
     "transaction_write_set_extraction": fixed("XXHASH64", "WRITESET needs it"),
-    "gtid_mode": decision("ON", "positions that hold on every server; change it in steps: OFF_PERMISSIVE, ON_PERMISSIVE, ON"),
+    "gtid_mode": decision(
+        "ON", "positions that hold on every server; change it in steps: OFF_PERMISSIVE, ON_PERMISSIVE, ON"
+    ),
     "enforce_gtid_consistency": decision("ON", "before gtid_mode; WARN shows first what it would refuse"),
     "gtid_strict_mode": decision("ON", "a replica that was written to stops instead of drifting: check before"),
-    "rpl_semi_sync": decision("ON", "where a lost primary must lose no commit; each waits for the network and a replica's sync"),
+    "rpl_semi_sync": decision(
+        "ON", "where a lost primary must lose no commit; each waits for the network and a replica's sync"
+    ),
     "log_replica_updates": log_updates,
     "replica_parallel_workers": workers,
-    "replica_parallel_type": fixed("LOGICAL_CLOCK", "what was committed together is applied together, in one database too"),
+    "replica_parallel_type": fixed(
+        "LOGICAL_CLOCK", "what was committed together is applied together, in one database too"
+    ),
     "replica_parallel_mode": parallel_mode,
     "replica_preserve_commit_order": fixed("ON", "readers of a replica see no gap"),
     "relay_log_recovery": fixed("ON", "after a crash relay logs are fetched again, so they need no sync"),

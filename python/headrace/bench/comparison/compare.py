@@ -279,7 +279,9 @@ def _made(
 
 def _groups(left: Sequence[RunRecord], right: Sequence[RunRecord]) -> list[Difference]:
     unit = left[0].document["benchmark"].get("unit", "transactions")
-    named = {name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"}
+    named = {
+        name: (words.format(unit=unit), kind, more) for name, (words, kind, more) in METRICS.items() if name != "p95_ms"
+    }
     named |= {name: (words, "", False) for name, (words, _) in RATIOS.items()} | {
         name: (words, "ms", False) for name, words in WHOLE.items()
     }

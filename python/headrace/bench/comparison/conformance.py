@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -103,13 +103,20 @@ def cases(quick: bool) -> list[Case]:
     for spec in QUICK_SPECS if quick else SPECS:
         if Storage.parse(spec).volume_type in ("st1", "sc1"):
             # Sequential: these types charge a whole MiB for any request.
-            found += [Case(spec, fio.FioLoad("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)]
+            found += [
+                Case(spec, fio.FioLoad("read", 1024, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in (1, 4)
+            ]
             continue
         for depth in QUICK_DEPTHS if quick else DEPTHS:
             # A request at a time as ioping makes them; more as the published fio runs.
-            found.append(Case(spec, fio.FioLoad("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)))
+            found.append(
+                Case(
+                    spec, fio.FioLoad("randread", 4 if depth == 1 else 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)
+                )
+            )
         found += [
-            Case(spec, fio.FioLoad("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S)) for depth in ((16,) if quick else (1, 16))
+            Case(spec, fio.FioLoad("randwrite", 16, depth, seconds, size_gib=8, ramp_s=SETTLE_S))
+            for depth in ((16,) if quick else (1, 16))
         ]
         found.append(Case(spec, fio.FioLoad("randread", 256, 16, seconds, size_gib=8, ramp_s=SETTLE_S)))
     found.append(Case(DRAINING, fio.FioLoad("randread", 16, 16, DRAIN_S, size_gib=8), DRAINING_PERCENT))
@@ -187,7 +194,7 @@ def _workload(load: fio.FioLoad) -> ClosedWorkload:
     )
 
 
-def _late_ms(rows: dict) -> tuple[float, float]:
+def _late_ms(rows: Mapping) -> tuple[float, float]:
     """How late answers left at the median and at the 99th percentile, ms: the median of the
     seconds."""
     columns = rows["columns"]
@@ -199,7 +206,9 @@ def _late_ms(rows: dict) -> tuple[float, float]:
     return middle("late_p50_us"), middle("late_p99_us")
 
 
-def _findings(case: Case, measured: fio.FioResult, late_ms: tuple[float, float], beyond: list[str]) -> Iterator[ConformanceFinding]:
+def _findings(
+    case: Case, measured: fio.FioResult, late_ms: tuple[float, float], beyond: list[str]
+) -> Iterator[ConformanceFinding]:
     load = case.load
     drained = case.balance_percent is not None
     settle = load.ramp_s

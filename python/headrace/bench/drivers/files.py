@@ -20,7 +20,9 @@ def check_folder(name: str, target: Target) -> None:
     """Raises InputError when the target is neither a folder nor a device, CouldNotRun when it may
     not be written."""
     if target.folder is None:
-        raise InputError(target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume.")
+        raise InputError(
+            target.label, f"{name} works on files", DOC, "Name a folder on the volume: --folder /mnt/volume."
+        )
     if not os.access(target.folder, os.R_OK | os.W_OK):
         raise CouldNotRun(str(target.folder), "may not be read and written by this user", "", "Run it as its owner.")
 
@@ -63,7 +65,9 @@ def file_whole(path: Path, size: int) -> bool:
     if status.st_size != size or status.st_blocks * 512 < WHOLE_SHARE * size:
         raise InputError(
             str(path),
-            (f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed"),
+            (
+                f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed"
+            ),
             f"{DOC}, Preparing",
             "Write it anew: --fresh.",
         )
@@ -72,7 +76,9 @@ def file_whole(path: Path, size: int) -> bool:
 
 def free_for(folder: Path, size: int, existing: Path | None = None) -> None:
     """Raises CouldNotRun when so much does not fit."""
-    free = shutil.disk_usage(folder).free + (existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0)
+    free = shutil.disk_usage(folder).free + (
+        existing.stat().st_blocks * 512 if existing is not None and existing.exists() else 0
+    )
     if free < size + SPARE_BYTES:
         raise CouldNotRun(
             str(folder),

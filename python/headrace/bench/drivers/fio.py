@@ -132,7 +132,9 @@ class FioJob(Benchmark):
         ended = run_lines(Command(tuple(words), folder), folder / "prepare.txt", limit_s)
         if ended.late or ended.code:
             said = "no time left" if ended.late else ended.said
-            raise CouldNotRun(f"fio in {target.files}", f"could not write the file: {said}", SOURCE, "Is the disk full?")
+            raise CouldNotRun(
+                f"fio in {target.files}", f"could not write the file: {said}", SOURCE, "Is the disk full?"
+            )
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
         path = target.files if target.files.is_block_device() else target.files / FILE
@@ -194,7 +196,9 @@ def histogram(job: dict) -> Histogram | None:
         for value, count in job[op]["clat_ns"].get("bins", {}).items():
             sums[int(value) / 1e6] = sums.get(int(value) / 1e6, 0) + int(count)
     values = sorted(sums)
-    return Histogram(tuple(values), tuple(sums[value] for value in values), "fio json+", ERROR_PERCENT) if values else None
+    return (
+        Histogram(tuple(values), tuple(sums[value] for value in values), "fio json+", ERROR_PERCENT) if values else None
+    )
 
 
 def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalReport], float | None]:
@@ -211,11 +215,22 @@ def seconds(folder: Path, load: RunLoad, bs_kib: int) -> tuple[list[IntervalRepo
     for stamp in stamps:
         ops = [sum(value for (at, op), value in iops.items() if at == stamp and op == wanted) for wanted in (0, 1)]
         # In KiB/s; sums over jobs are made by fio.
-        kib = [sum(value for (at, op), value in bandwidth.items() if abs(at - stamp) <= 2 and op == wanted) for wanted in (0, 1)]
-        p50, p95, p99 = percentiles.get(min(percentiles, key=lambda at: abs(at - stamp)), (None,) * 3) if percentiles else (None,) * 3
+        kib = [
+            sum(value for (at, op), value in bandwidth.items() if abs(at - stamp) <= 2 and op == wanted)
+            for wanted in (0, 1)
+        ]
+        p50, p95, p99 = (
+            percentiles.get(min(percentiles, key=lambda at: abs(at - stamp)), (None,) * 3)
+            if percentiles
+            else (None,) * 3
+        )
         more = {"tool_read_mib_s": kib[0] / 1024, "tool_write_mib_s": kib[1] / 1024}
         more |= {name: value for name, value in (("p50_ms", p50), ("p99_ms", p99)) if value is not None}
-        reports.append(IntervalReport(load.warmup_s + round((stamp - first) / 1000) + 1.0, sum(ops), None, p95, None, load.threads, more))
+        reports.append(
+            IntervalReport(
+                load.warmup_s + round((stamp - first) / 1000) + 1.0, sum(ops), None, p95, None, load.threads, more
+            )
+        )
     return reports, first / 1000 - 1.0 - load.warmup_s
 
 
@@ -259,7 +274,9 @@ def _percentiles(path: Path) -> dict[int, tuple[float | None, float | None, floa
             sums[stamp] = counts if before is None else [a + b for a, b in zip(before, counts, strict=True)]
     found = {}
     for stamp, counts in sums.items():
-        made = Histogram(tuple(bucket_ns(index) / 1e6 for index in range(len(counts))), tuple(counts), "fio", ERROR_PERCENT)
+        made = Histogram(
+            tuple(bucket_ns(index) / 1e6 for index in range(len(counts))), tuple(counts), "fio", ERROR_PERCENT
+        )
         found[stamp] = tuple(made.percentile(share) for share in (0.5, 0.95, 0.99))
     return found
 
@@ -338,4 +355,6 @@ def read_result(text: str) -> FioResult:
             seconds=most["runtime"] / 1e3,
         )
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise InputError("fio's report", f"cannot be read: {error!r}", SOURCE, "Give one job group with --output-format=json.") from error
+        raise InputError(
+            "fio's report", f"cannot be read: {error!r}", SOURCE, "Give one job group with --output-format=json."
+        ) from error

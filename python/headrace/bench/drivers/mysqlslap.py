@@ -16,7 +16,7 @@ import polars as pl
 from headrace.base.processes import Command
 from headrace.bench.drivers.benchmark import Benchmark, RunLoad, Say, ToolOutcome, check_numbers, check_one_of, silent
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.server import cursor_on, require_database, tables_of
+from headrace.bench.server import cursor_on, first_value, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.connect import write_client_file
 from headrace.errors import InputError
@@ -64,7 +64,7 @@ class Mysqlslap(Benchmark):
             return False
         with cursor_on(target) as cursor:
             cursor.execute(f"SELECT MAX(id) FROM {TABLE}")
-            rows = cursor.fetchone()[0] or 0
+            rows = first_value(cursor) or 0
         if found[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
             raise InputError(
                 f"table {TABLE}",
@@ -85,7 +85,10 @@ class Mysqlslap(Benchmark):
                 f"VARCHAR(128) NOT NULL, KEY k (k)) ENGINE={ENGINES[target.engine]}"
             )
             for first in range(1, self.rows + 1, BATCH):
-                batch = [(number, chance.randrange(self.rows), _text(chance)) for number in range(first, min(first + BATCH, self.rows + 1))]
+                batch = [
+                    (number, chance.randrange(self.rows), _text(chance))
+                    for number in range(first, min(first + BATCH, self.rows + 1))
+                ]
                 cursor.executemany(f"INSERT INTO {TABLE} (id, k, c) VALUES (%s, %s, %s)", batch)
 
     def command(self, target: Target, load: RunLoad, folder: Path) -> Command:
@@ -108,13 +111,19 @@ class Mysqlslap(Benchmark):
 
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         return ToolOutcome(
-            notes=(("mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements."),)
+            notes=(
+                (
+                    "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements."
+                ),
+            )
         )
 
     def completed(self, series: pl.DataFrame) -> pl.DataFrame:
         """Statements a second, each a transaction of its own."""
         known = [
-            name for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s") if name in series.columns
+            name
+            for name in ("com_select_per_s", "com_insert_per_s", "com_update_per_s", "com_delete_per_s")
+            if name in series.columns
         ]
         if not known:
             return series
@@ -124,7 +133,7 @@ class Mysqlslap(Benchmark):
     def verify(self, target: Target) -> list[str]:
         with cursor_on(target) as cursor:
             cursor.execute(f"SELECT COUNT(*) FROM {TABLE} WHERE id <= %s", (self.rows,))
-            count = int(cursor.fetchone()[0])
+            count = int(first_value(cursor) or 0)
         return [] if count == self.rows else [f"table {TABLE} has {count:,} of its first {self.rows:,} rows"]
 
     def cleanup(self, target: Target, folder: Path) -> None:

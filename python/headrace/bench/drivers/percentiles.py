@@ -45,7 +45,10 @@ class Histogram:
     def summary(self) -> dict[str, float | None]:
         """p50_ms to p999_ms; None where fewer than ten observations lie above."""
         total = self.total
-        return {name: self.percentile(share) if (1 - share) * total >= FEWEST_ABOVE else None for name, share in SHARES.items()}
+        return {
+            name: self.percentile(share) if (1 - share) * total >= FEWEST_ABOVE else None
+            for name, share in SHARES.items()
+        }
 
     def rows(self) -> Iterable[tuple[float, int, float]]:
         """(value_ms, count, share at or below) of every bucket that has any."""
@@ -64,4 +67,6 @@ def merged(parts: Sequence[Histogram]) -> Histogram:
     first = parts[0] if parts else None
     if first is None:
         raise ValueError("no histogram")
-    return Histogram(tuple(sorted(sums)), tuple(sums[value] for value in sorted(sums)), first.source, first.error_percent)
+    return Histogram(
+        tuple(sorted(sums)), tuple(sums[value] for value in sorted(sums)), first.source, first.error_percent
+    )

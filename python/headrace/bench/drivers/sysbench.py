@@ -201,5 +201,7 @@ def once(tool: Tool, words: list[str], folder: Path, what: str, limit_s: float, 
     text = raw.read_text(errors="replace")
     if ended.late or ended.code:
         said = f"took longer than {limit_s:,.0f} s" if ended.late else why(text, ended)
-        raise CouldNotRun(f"sysbench {what}", said, SOURCE, f"See {DOC}, When something fails; the server's error log may have more.")
+        raise CouldNotRun(
+            f"sysbench {what}", said, SOURCE, f"See {DOC}, When something fails; the server's error log may have more."
+        )
     return text

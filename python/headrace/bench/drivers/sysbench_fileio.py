@@ -66,7 +66,9 @@ class SysbenchFileio(Benchmark):
 
     def __post_init__(self) -> None:
         source = f"{DOC}, sysbench-fileio"
-        check_one_of(source, mode=(self.mode, MODES), io_mode=(self.io_mode, IO_MODES), fsync_mode=(self.fsync_mode, SYNCS))
+        check_one_of(
+            source, mode=(self.mode, MODES), io_mode=(self.io_mode, IO_MODES), fsync_mode=(self.fsync_mode, SYNCS)
+        )
         for flag in self.flags:
             check_one_of(source, flag=(flag, FLAGS))
         check_numbers(
@@ -90,7 +92,9 @@ class SysbenchFileio(Benchmark):
     def check_target(self, target: Target) -> None:
         check_folder(self.name, target)
         if not target.files.is_dir():
-            raise InputError(str(target.files), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio.")
+            raise InputError(
+                str(target.files), "sysbench fileio works in a folder", DOC, "Mount the device, or use fio."
+            )
 
     def prepared(self, target: Target, threads: int) -> bool:
         folder = target.files / FOLDER
@@ -98,7 +102,9 @@ class SysbenchFileio(Benchmark):
             return False
         found = len(list(folder.glob("test_file.*")))
         if found != self.files:
-            raise InputError(str(folder), f"holds {found} files, not {self.files}", f"{DOC}, Preparing", "Write them anew: --fresh.")
+            raise InputError(
+                str(folder), f"holds {found} files, not {self.files}", f"{DOC}, Preparing", "Write them anew: --fresh."
+            )
         return all(file_whole(folder / f"test_file.{number}", self._file_bytes) for number in range(self.files))
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
@@ -125,7 +131,9 @@ class SysbenchFileio(Benchmark):
         match = REPORT.match(text.strip()) if "fsyncs:" in text else None
         if match is None:
             return None
-        end, read, written, fsyncs, p95 = (float(value) if value.strip("-") not in ("nan", "inf") else 0.0 for value in match.groups())
+        end, read, written, fsyncs, p95 = (
+            float(value) if value.strip("-") not in ("nan", "inf") else 0.0 for value in match.groups()
+        )
         requests = (read + written) * 1024 / self.block_kib
         return IntervalReport(
             end,
@@ -140,7 +148,11 @@ class SysbenchFileio(Benchmark):
     def outcome(self, raw: str, load: RunLoad, folder: Path) -> ToolOutcome:
         found = sysbench.outcome(raw, load)
         last = raw[raw.rfind("File operations:") :]
-        totals = {name: float(match[1]) for name, pattern in TOTALS.items() if (match := re.search(rf"^{pattern}", last, re.MULTILINE))}
+        totals = {
+            name: float(match[1])
+            for name, pattern in TOTALS.items()
+            if (match := re.search(rf"^{pattern}", last, re.MULTILINE))
+        }
         # "events" are requests and fsyncs.
         return ToolOutcome(found.histogram, (), found.figures | totals, found.notes)
 

@@ -124,11 +124,17 @@ class SysbenchOltp(Benchmark):
         rows = 0 if self.script == BULK else self.rows
         missing = [name for name in wanted if name not in found]
         other = [
-            name for name in wanted if name in found and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
+            name
+            for name in wanted
+            if name in found and (table_rows(target, name) != 0 if rows == 0 else table_rows(target, name) < rows)
         ]
         if not missing and not other:
             return True
-        what = f"{len(missing)} of {len(wanted)} tables are missing" if missing else f"{other[0]} has other rows than {rows:,}"
+        what = (
+            f"{len(missing)} of {len(wanted)} tables are missing"
+            if missing
+            else f"{other[0]} has other rows than {rows:,}"
+        )
         hint = "Prepare them anew (--fresh drops sbtest1 and so on), or name another database."
         rule = f"holds sysbench's tables, but {what}"
         raise InputError(f"database {target.database}", rule, f"{DOC}, Preparing", hint)
@@ -181,7 +187,11 @@ class SysbenchOltp(Benchmark):
         wrong = [f"table {name} is gone" for name in wanted if name not in found]
         if not wrong and self.tables * self.rows <= COUNTED_ROWS:
             counts = {name: table_rows(target, name, exact=True) for name in wanted}
-            wrong = [f"table {name} has {count:,} rows, not {self.rows:,}" for name, count in counts.items() if count < self.rows]
+            wrong = [
+                f"table {name} has {count:,} rows, not {self.rows:,}"
+                for name, count in counts.items()
+                if count < self.rows
+            ]
         return wrong
 
     def cleanup(self, target: Target, folder: Path) -> None:
@@ -216,7 +226,9 @@ class SysbenchOltp(Benchmark):
         if self.distribution != "zipfian":
             words.append(f"--rand-type={self.distribution}")
         words += [
-            f"--{key.replace('_', '-')}={value:g}" for key, value in self.options()["parameters"].items() if key != "rand_zipfian_exp"
+            f"--{key.replace('_', '-')}={value:g}"
+            for key, value in self.options()["parameters"].items()
+            if key != "rand_zipfian_exp"
         ]
         return words
 
@@ -224,7 +236,9 @@ class SysbenchOltp(Benchmark):
 def _check_shape(script: str, key: str, value: int | bool) -> None:
     source = f"{DOC}, sysbench-oltp"
     if key not in SHAPES:
-        raise InputError(key[:60], "is not an option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES))
+        raise InputError(
+            key[:60], "is not an option of sysbench's OLTP scripts known here", source, did_you_mean(key, SHAPES)
+        )
     if script == BULK or ONLY_OF.get(key, script) != script:
         raise InputError(key, f"is not an option of {script}", source, "Leave it out.")
     span = SHAPES[key]

@@ -19,7 +19,7 @@ from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.drivers.percentiles import Histogram, merged
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.server import cursor_on, require_database, tables_of
+from headrace.bench.server import cursor_on, first_value, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
 
@@ -75,7 +75,9 @@ class Tpcc(Benchmark):
         if not found:
             return False
         wrong = [f"tpcc_{name} is missing" for name in TABLES if f"tpcc_{name}" not in found]
-        wrong += [f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]]
+        wrong += [
+            f"{name} is of {engine}" for name, engine in found.items() if engine.lower() != ENGINES[target.engine]
+        ]
         wrong = wrong or self._sizes(target)
         if wrong:
             hint = "Prepare them anew (--fresh drops tpcc_warehouse and so on), or name another database."
@@ -89,7 +91,7 @@ class Tpcc(Benchmark):
                 "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s",
                 (target.database, INDEX),
             )
-            if not cursor.fetchone()[0]:
+            if not first_value(cursor):
                 return ["the loading was not finished"]
             found = {}
             for what, query in (
@@ -98,8 +100,12 @@ class Tpcc(Benchmark):
                 ("customers", "SELECT MAX(c_id) FROM tpcc_customer WHERE c_w_id = 1 AND c_d_id = 1"),
             ):
                 cursor.execute(query)
-                found[what] = cursor.fetchone()[0] or 0
-        return [f"with {found[what]:,} {what}, not {value:,}" for what, value in self.options().items() if found[what] != value]
+                found[what] = first_value(cursor) or 0
+        return [
+            f"with {found[what]:,} {what}, not {value:,}"
+            for what, value in self.options().items()
+            if found[what] != value
+        ]
 
     def prepare(self, target: Target, folder: Path, threads: int, seed: int = 1, say: Say = silent) -> None:
         tool = self.tool()
@@ -174,7 +180,9 @@ class Tpcc(Benchmark):
 
 def _script(folder: Path) -> str:
     path = folder / SCRIPT
-    path.write_text(files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8")
+    path.write_text(
+        files("headrace.bench.drivers").joinpath("lua", SCRIPT).read_text(encoding="utf-8"), encoding="utf-8"
+    )
     return str(path)
 
 
@@ -182,7 +190,9 @@ def by_transaction(raw: str) -> dict[str, Histogram]:
     """Latencies by kind of transaction: what the clients wrote at their ends, added up."""
     found: dict[str, list[Histogram]] = {}
     for kind, text in COUNTED.findall(raw):
-        pairs = sorted((int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair))
+        pairs = sorted(
+            (int(bucket), int(count)) for bucket, count in (pair.split(":") for pair in text.split(",") if ":" in pair)
+        )
         if pairs:
             values = tuple(round(2.718281828459045 ** (BUCKET * bucket), 9) for bucket, _ in pairs)
             found.setdefault(kind, []).append(
@@ -203,7 +213,7 @@ def consistency(cursor, warehouses: int) -> list[str]:
     wrong = []
     for number, query in re.findall(r"^-- (\d+)$\n(.*?)(?=^-- |\Z)", text, re.MULTILINE | re.DOTALL):
         cursor.execute(query, (most,) * query.count("%s"))
-        if broken := int(cursor.fetchone()[0]):
+        if broken := int(first_value(cursor) or 0):
             wrong.append(
                 f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the first {most} warehouses"
             )

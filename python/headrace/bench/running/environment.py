@@ -63,7 +63,11 @@ def load_before() -> dict:
 def device_facts(devices: tuple[str, ...]) -> dict[str, dict]:
     """Scheduler, read-ahead, size and file system of each device."""
     found = {}
-    mounts = {line.split()[0]: line.split()[1:4] for line in (_text("/proc/mounts") or "").splitlines() if len(line.split()) > 3}
+    mounts = {
+        line.split()[0]: line.split()[1:4]
+        for line in (_text("/proc/mounts") or "").splitlines()
+        if len(line.split()) > 3
+    }
     for device in devices:
         name = os.path.basename(os.path.realpath(device))
         base = f"/sys/block/{name}"

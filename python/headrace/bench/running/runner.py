@@ -113,7 +113,8 @@ def run(
         "target": target.record() | {"data_gib": None if target.address is None else data_gib(target)},
         "tool": {"name": tool.name, "path": tool.path, "version": tool.version},
         "config": dict(sorted(target.config.items())),
-        "environment": environment.capture() | {"devices": environment.device_facts(target.devices), "before": environment.load_before()},
+        "environment": environment.capture()
+        | {"devices": environment.device_facts(target.devices), "before": environment.load_before()},
         "start": start,
     } | ({"name": name} if name else {})
     run_id, folder = kept.begin(name or benchmark.name)
@@ -316,7 +317,9 @@ def _verified(benchmark: Benchmark, target: Target) -> list[str]:
         return [f"The data could not be checked after the run: {error.rule}."]
 
 
-def prepare(benchmark: Benchmark, target: Target, *, threads: int = 8, seed: int = 1, fresh: bool = False, say: Say = silent) -> bool:
+def prepare(
+    benchmark: Benchmark, target: Target, *, threads: int = 8, seed: int = 1, fresh: bool = False, say: Say = silent
+) -> bool:
     """Makes the data where they are missing, and the database; whether anything was made.
 
     `threads`: clients of the run to come. `fresh`: what is there is dropped first. Raises

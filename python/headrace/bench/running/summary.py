@@ -108,7 +108,9 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
         and target.engine == "innodb"
         and {"innodb_buffer_pool_pages_data", "innodb_buffer_pool_pages_total"} <= set(status.columns)
     ):
-        page_gib = float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
+        page_gib = (
+            float((status["innodb_page_size"][0] if "innodb_page_size" in status.columns else None) or 16_384) / 2**30
+        )
         held = (status["innodb_buffer_pool_pages_data"][0] or 0) * page_gib
         most = (status["innodb_buffer_pool_pages_total"][0] or 0) * page_gib
         return "cold" if held < COLD_SHARE * min(most, data_gib or most) else "warm"
@@ -116,7 +118,9 @@ def start_of(samples: Samples, target: Target, data_gib: float | None) -> str:
     return "cold" if uptime is not None and uptime < 60 else "warm"
 
 
-def findings(document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool) -> list[str]:
+def findings(
+    document: dict, series: pl.DataFrame, samples: Samples, failure: HeadraceError | None, interrupted: bool
+) -> list[str]:
     """Sentences, the gravest first."""
     part = series.filter(pl.col("phase") == "measure")
     load = document["load"]
@@ -126,7 +130,9 @@ def findings(document: dict, series: pl.DataFrame, samples: Samples, failure: He
             f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what was measured until then."
         )
     if failure is not None:
-        found.append(f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}.")
+        found.append(
+            f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}."
+        )
     if not part.height:
         found.append("Nothing was measured after the warm-up: all figures are empty.")
     tps, errors = mean(part, "tps"), mean(part, "errors_per_s")

@@ -46,7 +46,9 @@ LONGEST_GAP_S = 3.5
 END_SLACK_S = 0.05
 
 
-def rows(reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, interval_s: float = 1.0) -> pl.DataFrame:
+def rows(
+    reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, interval_s: float = 1.0
+) -> pl.DataFrame:
     """The reports as a frame: `t_s` (start of the row since the tool's clock began), `duration_s`,
     `t_unix`, `phase` (warmup, measure), threads, tps, qps, p95_ms, errors_per_s, and what else a
     tool tells."""
@@ -60,7 +62,9 @@ def rows(reports: Sequence[IntervalReport], began_unix: float, warmup_s: float, 
             "t_s": pl.Series(starts, dtype=pl.Float64),
             "duration_s": pl.Series([end - start for start, end in zip(starts, ends, strict=True)], dtype=pl.Float64),
             "t_unix": pl.Series([began_unix + start for start in starts], dtype=pl.Float64),
-            "phase": pl.Series(["measure" if start >= warmup_s - 0.5 * interval_s else "warmup" for start in starts], dtype=pl.String),
+            "phase": pl.Series(
+                ["measure" if start >= warmup_s - 0.5 * interval_s else "warmup" for start in starts], dtype=pl.String
+            ),
             "threads": pl.Series([report.threads for report in reports], dtype=pl.Int64),
             **{
                 name: pl.Series([getattr(report, name) for report in reports], dtype=pl.Float64)
@@ -85,7 +89,9 @@ def joined(frame: pl.DataFrame, samples: Samples, lab: Mapping[str, pl.DataFrame
     columns |= _status(samples.status, edges)
     columns |= _host(samples.host, edges)
     columns |= _lab(lab or {}, edges)
-    return frame.with_columns(pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items())
+    return frame.with_columns(
+        pl.Series(name, values, dtype=pl.Float64).fill_nan(None) for name, values in columns.items()
+    )
 
 
 def _edges(frame: pl.DataFrame) -> np.ndarray:
@@ -125,7 +131,9 @@ def _anchored(times: np.ndarray, values: np.ndarray, edges: np.ndarray) -> tuple
             place = int(np.searchsorted(times, at))
             # What went on before may end at that moment too: the counter is never beyond its next
             # sample.
-            value = float(np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (at - nearest[0]), values[place - 1], values[place]))
+            value = float(
+                np.clip(nearest[1] + (v2 - v1) / (t2 - t1) * (at - nearest[0]), values[place - 1], values[place])
+            )
             times, values = np.insert(times, place, at), np.insert(values, place, value)
     return times, values
 
@@ -172,7 +180,10 @@ def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
         if name not in ("t_unix", "device", "in_flight")
     }
     with np.errstate(invalid="ignore", divide="ignore"):
-        waits = {f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan) for way in ("read", "write")}
+        waits = {
+            f"{way}_wait_ms": np.where(rate[f"{way}s"] > 0, rate[f"{way}_ms"] / rate[f"{way}s"], np.nan)
+            for way in ("read", "write")
+        }
     # Requests as a volume counts them: Linux counts a flush as a write too, and a loop device hands
     # on the parts of what was merged (workload/runs/counters.py).
     parts = 1.0 if hands_on_parts(disk["device"][0]) else 0.0
@@ -192,8 +203,12 @@ def _status(status: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     if status.height < 2:
         return {}
     times = status["t_unix"].to_numpy()
-    found = {f"{name}_per_s": _rate(times, status[name].to_numpy(), edges) for name in STATUS_RATES if name in status.columns}
-    return found | {name: _at(times, status[name].to_numpy(), edges)[:, 1] for name in STATUS_LEVELS if name in status.columns}
+    found = {
+        f"{name}_per_s": _rate(times, status[name].to_numpy(), edges) for name in STATUS_RATES if name in status.columns
+    }
+    return found | {
+        name: _at(times, status[name].to_numpy(), edges)[:, 1] for name in STATUS_LEVELS if name in status.columns
+    }
 
 
 def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
@@ -202,12 +217,16 @@ def _host(host: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
     times = host["t_unix"].to_numpy()
     # Idle time of a processor can go back by a tick.
     found = {
-        name.removesuffix("_s") + "_cpus": np.clip(_rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None)
+        name.removesuffix("_s") + "_cpus": np.clip(
+            _rate(times, np.maximum.accumulate(host[name].to_numpy()), edges), 0, None
+        )
         for name in HOST_TIMES
         if name in host.columns
     }
     return found | {
-        name: _at(times, host[name].to_numpy(), edges)[:, 1] for name in ("load1", "memory_available_bytes") if name in host.columns
+        name: _at(times, host[name].to_numpy(), edges)[:, 1]
+        for name in ("load1", "memory_available_bytes")
+        if name in host.columns
     }
 
 
@@ -232,7 +251,9 @@ def _lab(volumes: Mapping[str, pl.DataFrame], edges: np.ndarray) -> dict[str, np
                 parts.setdefault(name, []).append(_at(times, values, edges)[:, 1])
         for name in LAB_PERCENTILES:
             if name in frame.columns:
-                parts.setdefault(f"lab_{name.removesuffix('_us')}_ms", []).append(_nearest(times, frame[name], edges) / 1e3)
+                parts.setdefault(f"lab_{name.removesuffix('_us')}_ms", []).append(
+                    _nearest(times, frame[name], edges) / 1e3
+                )
     low = ("balance_percent", "instance_ios_balance_percent", "instance_bytes_balance_percent")
     with np.errstate(all="ignore"):
         return {name: (np.fmin if name in low else np.fmax).reduce(each) for name, each in parts.items()}

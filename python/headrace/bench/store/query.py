@@ -83,7 +83,8 @@ def _runs_view(records: Sequence[RunRecord]) -> str:
     figures = sorted({name for record in records for name in record.summary} - {name for name, _, _ in COLUMNS})
     columns = [f"CAST(json_extract_string(document, '{path}') AS {kind}) AS {name}" for name, path, kind in COLUMNS]
     columns += [
-        f"CAST(json_extract_string(document, {_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_name(name)}" for name in figures
+        f"CAST(json_extract_string(document, {_text('$.summary.' + json.dumps(name))}) AS DOUBLE) AS {_name(name)}"
+        for name in figures
     ]
     columns.append("CAST(json_extract_string(document, '$.findings') AS VARCHAR) AS findings")
     if not records:
@@ -152,7 +153,9 @@ def export(
     path = Path(path)
     form = FORMATS.get(path.suffix.lower())
     if form is None:
-        raise InputError(str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides.")
+        raise InputError(
+            str(path), f"runs are exported as {', '.join(FORMATS)}", DOC, "The ending of the name decides."
+        )
     if what not in TABLES:
         raise InputError(what[:40], f"must be one of {', '.join(TABLES)}", DOC)
     if not path.parent.is_dir():
@@ -168,7 +171,9 @@ def export(
         lock(connection)
         try:
             connection.execute(
-                f"CREATE TEMP TABLE answer AS {sql.rstrip().rstrip(';')}" if sql else f"CREATE TEMP TABLE answer AS FROM {what}"
+                f"CREATE TEMP TABLE answer AS {sql.rstrip().rstrip(';')}"
+                if sql
+                else f"CREATE TEMP TABLE answer AS FROM {what}"
             )
             (rows,) = connection.execute("SELECT COUNT(*) FROM answer").fetchall()[0]
             connection.execute(f"COPY answer TO {_text(made)} ({form})")

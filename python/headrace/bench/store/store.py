@@ -119,7 +119,9 @@ class Store:
             write_whole(folder / RUN_FILE, json_bytes(document))
             os.replace(folder, self.folder / name)
         except OSError as error:
-            raise CouldNotRun(str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}.") from None
+            raise CouldNotRun(
+                str(folder), f"the run cannot be kept: {error.strerror}", "", f"What was measured is in {folder}."
+            ) from None
         return self.open(name)
 
     def drop(self, folder: Path) -> None:
@@ -162,7 +164,9 @@ class Store:
         if len(found) == 1:
             return found[0]
         if found:
-            raise InputError(text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it.")
+            raise InputError(
+                text, f"{len(found)} runs have it in their id: {', '.join(found[:4])}", "", "Give more of it."
+            )
         raise InputError(
             text[:80],
             "is not a run of this store",
@@ -174,7 +178,9 @@ class Store:
         """A run by its id, or as `resolve` takes it. Raises InputError, CouldNotRun."""
         name = self.resolve(text)
         document = read_run(self.folder / name / RUN_FILE)
-        return RunRecord(name, self.folder / name, document["state"], document["summary"], tuple(document["findings"]), document)
+        return RunRecord(
+            name, self.folder / name, document["state"], document["summary"], tuple(document["findings"]), document
+        )
 
     def runs(self) -> list[RunRecord]:
         """All runs, the oldest first; a damaged one is left out (see `damaged`)."""
@@ -199,7 +205,9 @@ class Store:
             os.replace(self.folder / name, gone / name)
             shutil.rmtree(gone)
         except OSError as error:
-            raise CouldNotRun(str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?") from None
+            raise CouldNotRun(
+                str(self.folder / name), f"cannot be removed: {error.strerror}", "", "Whose is it?"
+            ) from None
         return name
 
 
@@ -231,7 +239,9 @@ def read_run(path: Path) -> dict:
     except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(str(path), f"is not a run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder.")
+        raise InputError(
+            str(path), f"is not a run of Headrace ({FORMAT})", DOC, "The file is damaged: remove its folder."
+        )
     if not isinstance(document.get("version"), int) or document["version"] > VERSION:
         raise InputError(
             str(path),
@@ -252,7 +262,9 @@ def read_run(path: Path) -> dict:
     }
     wrong = [key for key, kind in kinds.items() if not isinstance(document.get(key), kind)]
     if wrong:
-        raise InputError(f"{path}: {wrong[0]}", "is missing or of another kind", DOC, "The file is damaged: remove its folder.")
+        raise InputError(
+            f"{path}: {wrong[0]}", "is missing or of another kind", DOC, "The file is damaged: remove its folder."
+        )
     return document
 
 
@@ -261,7 +273,9 @@ def read_parquet(path: Path) -> pl.DataFrame:
     try:
         return pl.read_parquet(path)
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CouldNotRun(str(path), f"cannot be read: {' '.join(str(error).split())[:120]}", "", "The run is damaged.") from None
+        raise CouldNotRun(
+            str(path), f"cannot be read: {' '.join(str(error).split())[:120]}", "", "The run is damaged."
+        ) from None
 
 
 def write_parquet(frame: pl.DataFrame, path: Path) -> None:
@@ -269,7 +283,9 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
     try:
         frame.write_parquet(path, compression="zstd")
     except (OSError, pl.exceptions.PolarsError) as error:
-        raise CouldNotRun(str(path), f"cannot be written: {' '.join(str(error).split())[:120]}", "", "Free some space.") from None
+        raise CouldNotRun(
+            str(path), f"cannot be written: {' '.join(str(error).split())[:120]}", "", "Free some space."
+        ) from None
 
 
 def now_text(unix: float | None = None) -> str:

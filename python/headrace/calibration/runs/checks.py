@@ -70,9 +70,7 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
             raise recording.bad(where, f"{value:g} threads", f"the description says threads = {described}", hint, RULES)
     ending = [index >= end for index in range(count)]
     if any(ending):
-        text = (
-            f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
-        )
+        text = f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
         rows.findings.append(RunFinding("ending", text, rows.t_s[end] - rows.interval_s))
     return ending
 
@@ -80,7 +78,10 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
 def check_length(recording: Recording, rows: Rows, seconds: float | None) -> None:
     """The file's last second against `seconds`."""
     last = rows.t_s[-1]
-    if seconds is not None and abs(last - seconds) > max(LENGTH_SLACK_S, LENGTH_SLACK_SHARE * seconds) + rows.interval_s:
+    if (
+        seconds is not None
+        and abs(last - seconds) > max(LENGTH_SLACK_S, LENGTH_SLACK_SHARE * seconds) + rows.interval_s
+    ):
         way = "the run was stopped early or the file is cut off" if last < seconds else "the file is longer"
         rule = f"the description says seconds = {seconds:g}: {way}"
         hint = "Correct seconds, leave it out, or copy the file again."
@@ -145,7 +146,9 @@ def check_caps(name: str, tool: str, series: pl.DataFrame, described: Descriptio
         if value > far * most:
             rule = f"storage {described.storage}{on} gives at most {most:,.0f} {unit} on {described.as_of}"
             hint = "Check storage, as_of, instance, the device, and whether it is the same run."
-            raise InputError(f"{name}: {value:,.0f} {unit} half of the time", rule, "the catalog (headrace catalog volumes)", hint)
+            raise InputError(
+                f"{name}: {value:,.0f} {unit} half of the time", rule, "the catalog (headrace catalog volumes)", hint
+            )
         text = (
             f"{name}: {value:,.0f} {unit} half of the time, and {described.storage}{on} "
             f"gives {most:,.0f}: merging, other disks, or a wrong description."

@@ -12,8 +12,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from headrace.base import core
 from headrace.base.checks import check_name, shown
-from headrace.base.documents import DocumentKind, Table, between, convert, known_keys, needed_keys, said_as
+from headrace.base.documents import DocumentKind, DocumentTable, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
 from headrace.calibration.runs.model import BenchmarkLoad
 from headrace.errors import InputError
@@ -58,7 +59,7 @@ _ColumnName = Annotated[str, said_as("must be a name in the header of the CSV", 
 _Counter = Literal[(*COMMITS, *WRITES, *READS)]
 
 
-class _Columns(Table):
+class _Columns(DocumentTable):
     """What the columns of the benchmark's CSV are called."""
 
     t_s: _ColumnName | None = None
@@ -69,7 +70,7 @@ class _Columns(Table):
     lat_p95_ms: _ColumnName | None = None
 
 
-class FilesTable(Table):
+class FilesTable(DocumentTable):
     """[files] as it is written."""
 
     sysbench: _Path | None = None
@@ -80,7 +81,9 @@ class FilesTable(Table):
     device: _Text | None = None
     columns: _Columns = msgspec.field(default_factory=_Columns)
     status_relative: bool | None = None
-    transactions: Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None = None
+    transactions: (
+        Annotated[list[str], said_as('must be a list of counters, such as ["com_commit"]', least=1)] | None
+    ) = None
     clock_start: object = None
     interval_s: _Interval | None = None
     iostat_interval_s: _Interval | None = None
@@ -88,7 +91,7 @@ class FilesTable(Table):
     status_interval_s: _Interval | None = None
 
 
-class _Benchmark(Table):
+class _Benchmark(DocumentTable):
     """[benchmark] as it is written, but for the parameters of a distribution."""
 
     name: Literal["sysbench-tpcc", "sysbench-oltp", "own"]
@@ -100,7 +103,7 @@ class _Benchmark(Table):
     distribution: object = None
 
 
-class RunFile(Table, kw_only=True):
+class RunFile(DocumentTable, kw_only=True):
     """A run description as it is written."""
 
     format: str
@@ -137,7 +140,9 @@ class Files:
     device: str | None
     columns: dict[str, str]
     status_relative: bool | None
-    transactions: tuple[str, ...] | None  # counters of the server that are the transactions, in a run without the benchmark's reports
+    transactions: (
+        tuple[str, ...] | None
+    )  # counters of the server that are the transactions, in a run without the benchmark's reports
     clock_start: Stamp | None
     intervals: dict[str, float]  # by file key
 
@@ -215,7 +220,7 @@ def check_description(document: dict, folder: Path) -> Description:
     )
 
 
-def _against_instance(instance: str | None, host: dict | None, cache_gib: float, settings: dict) -> None:
+def _against_instance(instance: str | None, host: core.Instance | None, cache_gib: float, settings: dict) -> None:
     if host is None:
         return
     memory_gib = None if host["memory_mib"] is None else host["memory_mib"] / 1024
@@ -232,7 +237,9 @@ def _against_instance(instance: str | None, host: dict | None, cache_gib: float,
 def _benchmark(table: dict) -> BenchmarkLoad:
     """[benchmark]: its keys depend on the benchmark, and on the distribution of its rows."""
     of_any = {name for ranges in DISTRIBUTIONS.values() for name in ranges}
-    read = convert({key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark")
+    read = convert(
+        {key: value for key, value in table.items() if key not in of_any}, _Benchmark, source=DOC, at="benchmark"
+    )
     ranges: dict[str, tuple[float, float, float]] = {}
     script = distribution = None
     known = ["name", "tables", "scale", "data_gib", "data_gb"]
@@ -240,7 +247,9 @@ def _benchmark(table: dict) -> BenchmarkLoad:
         hint = "sysbench 1.0 takes --rand-type=special unless told otherwise."
         needed_keys(table, ("script", "distribution"), DOC, "benchmark", hint)
         script = convert(read.script, Literal[SCRIPTS], source=DOC, at="benchmark.script")
-        distribution = convert(read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution")
+        distribution = convert(
+            read.distribution, Literal[tuple(DISTRIBUTIONS)], source=DOC, at="benchmark.distribution"
+        )
         ranges = DISTRIBUTIONS[distribution]
         known += ["script", "distribution", *ranges]
     known_keys(table, known, f"[benchmark] of {read.name}", DOC, "benchmark")
@@ -288,7 +297,9 @@ def _files(read: FilesTable, folder: Path) -> Files:
 def _clock_start(value: object) -> Stamp | None:
     if value is None:
         return None
-    stamp = from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
+    stamp = (
+        from_datetime(value) if isinstance(value, datetime) else parse_iso(value) if isinstance(value, str) else None
+    )
     if stamp is None or not FIRST_YEAR <= stamp.local.year <= LAST_YEAR:
         rule = "must be a date and time like 2018-08-15T10:00:00"
         raise InputError(f"files.clock_start = {shown(value)}", rule, "ISO 8601")

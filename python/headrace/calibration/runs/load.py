@@ -167,7 +167,9 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
             # printed is the end of the interval
             "t_s": pl.Series(rows.t_s, dtype=pl.Float64) - interval,
             "duration_s": pl.Series([interval] * count, dtype=pl.Float64),
-            "threads": pl.Series([threads if math.isnan(value) else int(value) for value in rows.threads], dtype=pl.Int64),
+            "threads": pl.Series(
+                [threads if math.isnan(value) else int(value) for value in rows.threads], dtype=pl.Int64
+            ),
             "tps": pl.Series(rows.tps, dtype=pl.Float64),
             "qps": pl.Series(rows.qps, dtype=pl.Float64),
             "p95_ms": pl.Series(rows.p95_ms, dtype=pl.Float64),
@@ -177,7 +179,9 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
     return series.with_columns(pl.col("qps", "p95_ms").fill_nan(None))
 
 
-def _disks(described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]) -> dict[str, TimeSeries]:
+def _disks(
+    described: Description, series: pl.DataFrame, row_s: float, findings: list[RunFinding]
+) -> dict[str, TimeSeries]:
     span_s = series["t_s"][-1] + row_s - series["t_s"][0]
     disks = {}
     if "disk" in described.files.paths:
@@ -185,11 +189,15 @@ def _disks(described: Description, series: pl.DataFrame, row_s: float, findings:
     for key in ("iostat", "vmstat"):
         if key in described.files.paths:
             device = described.files.device if key == "iostat" and "disk" not in disks else None
-            disks[key] = read_disk(key, described.files.paths[key], device, described.files.intervals.get(key), span_s, row_s, findings)
+            disks[key] = read_disk(
+                key, described.files.paths[key], device, described.files.intervals.get(key), span_s, row_s, findings
+            )
     return disks
 
 
-def _with_disks(series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: float | None, findings: list[RunFinding]) -> pl.DataFrame:
+def _with_disks(
+    series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: float | None, findings: list[RunFinding]
+) -> pl.DataFrame:
     starts, durations = series["t_s"].to_list(), series["duration_s"].to_list()
     measured = {}
     for key, disk in disks.items():
@@ -203,9 +211,13 @@ def _with_disks(series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: flo
             raise InputError(f"{disk.name}: no report lies within the run", rule, DOC, hint)
     used = [key for key in DISK_KEYS if key in measured]
     taken = measured[used[0]] if used else {}
-    series = series.with_columns(pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS)
+    series = series.with_columns(
+        pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS
+    )
     # ProcessorTime are in every file but the counters of disks: the first that has them tells.
-    busy = next((columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height)
+    busy = next(
+        (columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height
+    )
     series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
     if len(used) > 1:
         _compare(used, measured, findings)
@@ -223,7 +235,8 @@ def _with_disks(series: pl.DataFrame, disks: dict[str, TimeSeries], clock_s: flo
 
 def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFinding]) -> None:
     total = {
-        key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name]) for key, columns in measured.items()
+        key: sum(value or 0.0 for name in ("read_mib_s", "write_mib_s") for value in columns[name])
+        for key, columns in measured.items()
     }
     first = used[0]
     text = f"{', '.join(used[:-1])} and {used[-1]} are {'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
@@ -252,7 +265,9 @@ def _status(
     files["status"] = (recording.name, recording.sha256)
     status.check_engine(found, described.engine, recording.name)
     check_pool(recording.name, found, described)
-    reference = next((name for name in ("com_commit_per_s", *found.series.columns) if name in found.series.columns), None)
+    reference = next(
+        (name for name in ("com_commit_per_s", *found.series.columns) if name in found.series.columns), None
+    )
     if reference is None:
         hint = "Record SHOW GLOBAL STATUS whole."
         raise InputError(f"{recording.name}: no counter with a rate or a level", "is left of it", DOC, hint)
@@ -261,5 +276,7 @@ def _status(
     findings[before:] = [finding.moved(offset) for finding in findings[before:]]
     frame = status.frame(found.series, offset)
     check_commits(recording.name, frame, series, findings)
-    early = found.first_free_share if abs(offset) <= align.MAX_LAG_S else None  # another moment says nothing of the start
+    early = (
+        found.first_free_share if abs(offset) <= align.MAX_LAG_S else None
+    )  # another moment says nothing of the start
     return frame, early

@@ -39,7 +39,9 @@ MOST_IOS_PER_TRANSACTION = 100.0
 def marked(series: pl.DataFrame) -> pl.DataFrame:
     """The frame with `suspect` (outliers added to what is there) and `stall`."""
     median = pl.col("tps").rolling_median(WINDOW_ROWS, center=True, min_samples=1)
-    series = series.with_columns(median.alias("_median")).with_columns((pl.col("tps") - pl.col("_median")).abs().alias("_away"))
+    series = series.with_columns(median.alias("_median")).with_columns(
+        (pl.col("tps") - pl.col("_median")).abs().alias("_away")
+    )
     mad = pl.col("_away").rolling_median(WINDOW_ROWS, center=True, min_samples=1) * SIGMA_OF_MAD
     noise = (pl.col("_median") / pl.col("duration_s")).sqrt()
     series = series.with_columns(pl.max_horizontal(mad, noise, LEAST_SIGMA_SHARE * pl.col("_median")).alias("_sigma"))
@@ -60,7 +62,8 @@ def finished(series: pl.DataFrame, findings: list[RunFinding]) -> pl.DataFrame:
     if outliers.height:
         worst = outliers.sort(pl.col("_away") / pl.col("_sigma"), descending=True, maintain_order=True)
         places = ", ".join(
-            f"{t:g} s ({tps:,.0f} tps, usually {usual:,.0f})" for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
+            f"{t:g} s ({tps:,.0f} tps, usually {usual:,.0f})"
+            for t, tps, usual in worst.select("t_s", "tps", "_median").head(SHOWN).rows()
         )
         text = (
             f"{outliers.height} of {series.height} rows lie over {OUTLIER_SIGMAS:g} "
@@ -87,7 +90,9 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
     if not runs:
         return
     longest = max(runs, key=lambda run: run[1])
-    places = ", ".join(f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:SHOWN])
+    places = ", ".join(
+        f"{length:g} s at {start:g} s" for start, length in sorted(runs, key=lambda run: -run[1])[:SHOWN]
+    )
     text = (
         f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in "
         f"all, below {STALL_SHARE:.0%} of the median of the minute around them"
@@ -98,12 +103,16 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
 # --- cold or warm ---------------------------------------------------------------------------------
 
 
-def check_start(series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]) -> None:
+def check_start(
+    series: pl.DataFrame, described: Description, first_free_share: float | None, findings: list[RunFinding]
+) -> None:
     """Whether the run begins as described: I/Os a transaction fall by over 15 % in a cold one, and
     not in a warm one."""
     if described.engine == "innodb" and first_free_share is not None:
         data_gib = described.benchmark.data_gib
-        _by_free_pages(described.start, first_free_share, None if data_gib is None else data_gib / described.cache_gib, findings)
+        _by_free_pages(
+            described.start, first_free_share, None if data_gib is None else data_gib / described.cache_gib, findings
+        )
         return
     good = series.filter(~pl.col("stall") & ~pl.col("suspect"))
     length_s = float(good["duration_s"].sum())
@@ -140,7 +149,11 @@ def _by_free_pages(start: str, share: float, data_share: float | None, findings:
 def window_s(described: Description, length_s: float) -> float:
     """How long the beginning is: a quarter of the time the cache takes to fill at the cap, from a
     sixtieth to an eighth of the run."""
-    fill_s = described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops if math.isfinite(described.caps.iops) else length_s
+    fill_s = (
+        described.cache_gib * 2**30 / PAGE_BYTES / described.caps.iops
+        if math.isfinite(described.caps.iops)
+        else length_s
+    )
     return min(max(fill_s / 4, length_s / 60, 10.0), length_s / 8)
 
 
@@ -214,7 +227,9 @@ def _speed(run: Run) -> list[str]:
         f"5 % of the rows are below {p5:,.0f}, half below {p50:,.0f}, 95 % below {p95:,.0f} tps."
     ]
     quarters = [_mean(part, "tps") for part in _quarters(run)]
-    sentences.append("Mean tps by quarter: " + ", ".join("none" if value is None else f"{value:,.0f}" for value in quarters) + ".")
+    sentences.append(
+        "Mean tps by quarter: " + ", ".join("none" if value is None else f"{value:,.0f}" for value in quarters) + "."
+    )
     latency = series["p95_ms"].median()
     if latency is not None:
         sentences.append(f"The median of the rows' p95 is {latency:,.1f} ms.")
@@ -227,10 +242,14 @@ def _disk(run: Run) -> list[str]:
         return []
     reads, writes = _mean(run.series, "read_iops"), _mean(run.series, "write_iops")
     if reads is None or writes is None:
-        return [f"The host read {read:,.1f} and wrote {write:,.1f} MiB/s on average (all its disks; I/Os were not counted)."]
+        return [
+            f"The host read {read:,.1f} and wrote {write:,.1f} MiB/s on average (all its disks; I/Os were not counted)."
+        ]
     each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
     per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
-    return [f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."]
+    return [
+        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
+    ]
 
 
 def _measured(run: Run) -> list[str]:

@@ -66,15 +66,21 @@ def _interval(recording: Recording, status: Status) -> float:
     return interval
 
 
-def _transactions(recording: Recording, status: Status, asked: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[RunFinding]]:
+def _transactions(
+    recording: Recording, status: Status, asked: tuple[str, ...] | None
+) -> tuple[tuple[str, ...], list[RunFinding]]:
     """The counters whose sum are the transactions, and what to say of it."""
-    known = {name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns}
+    known = {
+        name: _total(status, name) for name in (*COMMITS, *WRITES, *READS) if f"{name}_per_s" in status.series.columns
+    }
     if asked is not None:
         missing = [name for name in asked if name not in known]
         if missing:
             hint = f"There are: {', '.join(known) or 'none'}."
             raise recording.bad("", f"no column {missing[0]}", "files.transactions names it", hint, DOC)
-        return asked, [RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")]
+        return asked, [
+            RunFinding("transactions", f"{recording.name}: a transaction is one of {', '.join(asked)}, as described.")
+        ]
     if not known:
         rule = f"is in the file: {', '.join((*COMMITS, *WRITES, *READS))}"
         hint = "Record SHOW GLOBAL STATUS whole."

@@ -99,7 +99,9 @@ def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Re
         return _join(recording, series, periods)
     except InputError as error:
         last = len(recording.lines)
-        kept = {key: {time: point for time, point in points.items() if point[0] != last} for key, points in series.items()}
+        kept = {
+            key: {time: point for time, point in points.items() if point[0] != last} for key, points in series.items()
+        }
         try:
             readings = _join(recording, kept, periods)
         except InputError:
@@ -113,7 +115,9 @@ def metric_in(text: str) -> str | None:
     plain = re.sub(r"[^a-z]", "", text.lower())
     if any(other in plain for other in OTHERS):
         return None
-    found = [metric for metric in STATISTICS if metric.lower() in plain or plain == metric.removeprefix("Volume").lower()]
+    found = [
+        metric for metric in STATISTICS if metric.lower() in plain or plain == metric.removeprefix("Volume").lower()
+    ]
     return found[0] if len(found) == 1 else None
 
 
@@ -197,7 +201,11 @@ def _metric_data(recording: Recording, series: Metrics, document: dict, place: s
             raise recording.bad(where, f"StatusCode {result['StatusCode']}", rule, hint, SOURCE)
         volume = _volume_in(label, key)
         for at, (time, value) in enumerate(zip(times, values, strict=True)):
-            stamp = parse_iso(str(time)[:60]) if isinstance(time, (str, float)) or type(time) is int and abs(time) < 1e12 else None
+            stamp = (
+                parse_iso(str(time)[:60])
+                if isinstance(time, (str, float)) or type(time) is int and abs(time) < 1e12
+                else None
+            )
             _put(
                 recording,
                 series,
@@ -255,7 +263,11 @@ def _read_csv(recording: Recording, series: Metrics, periods: list[float]) -> No
     except csv.Error as error:
         hint = "The file is cut off or damaged: export it again."
         raise recording.bad("", str(error), "is not CSV", hint, "RFC 4180") from None
-    numbered = [(number, [cell.strip() for cell in row]) for number, row in enumerate(rows, start=1) if any(cell.strip() for cell in row)]
+    numbered = [
+        (number, [cell.strip() for cell in row])
+        for number, row in enumerate(rows, start=1)
+        if any(cell.strip() for cell in row)
+    ]
     for number, cells in numbered:
         low = [cell.lower() for cell in cells]
         if "metric" in low and any(word in low for word in ("timestamp", "time")):
@@ -356,9 +368,15 @@ def _join(recording: Recording, series: Metrics, periods: list[float]) -> Readin
                 uneven += 1
                 continue
             where, stamp, _ = reads[moment]
-            figures = [points[moment][2] / (period_s if sums else 1.0) for points in (reads, writes, read_bytes, write_bytes)]
-            observed = _observed({name: points[moment][2] for name, points in others.items() if moment in points}, figures, period_s)
-            sample = make_sample(recording, where, figures[0], figures[1], figures[2] / 1024, figures[3] / 1024, observed)
+            figures = [
+                points[moment][2] / (period_s if sums else 1.0) for points in (reads, writes, read_bytes, write_bytes)
+            ]
+            observed = _observed(
+                {name: points[moment][2] for name, points in others.items() if moment in points}, figures, period_s
+            )
+            sample = make_sample(
+                recording, where, figures[0], figures[1], figures[2] / 1024, figures[3] / 1024, observed
+            )
             by_time.setdefault(moment, DeviceReport(where, stamp, {})).devices[volume or service.only_device] = sample
     if uneven:
         recording.note(f"{uneven} periods were left out: not all four metrics have a figure there.")
@@ -382,7 +400,9 @@ def _service(recording: Recording, series: Metrics) -> Service:
     return found[0] if found else EBS
 
 
-def _other_metrics(recording: Recording, series: Metrics, volume: str, period_s: float) -> dict[str, dict[float, tuple]]:
+def _other_metrics(
+    recording: Recording, series: Metrics, volume: str, period_s: float
+) -> dict[str, dict[float, tuple]]:
     """The metrics besides the four, of this volume or of an unnamed one.
 
     Those of another period are left out, with a note.

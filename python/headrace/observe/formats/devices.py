@@ -171,7 +171,9 @@ def _believed(recording: Recording, observed: Observed, reads: float, writes: fl
     )
     absurd = [
         value is not None and value > most
-        for value, most in zip(kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True)
+        for value, most in zip(
+            kept, (MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_AWAIT_MS, MOST_QUEUE, 100.0, 100.0), strict=True
+        )
     ]
     if not any(absurd):
         return kept
@@ -198,7 +200,9 @@ def _belong_together(recording: Recording, where, what: str, ops: float, kib: fl
     raise recording.bad(where, f"{ops:g} {what}s and {kib:g} KiB a second: {size:g} KiB each", rule, hint)
 
 
-def device_series(recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None) -> tuple[str, float, TimeSeries]:
+def device_series(
+    recording: Recording, readings: Readings, wanted: str | None, interval_s: float | None
+) -> tuple[str, float, TimeSeries]:
     """The device `wanted` (None: the busiest), the seconds between its reports, and what they say.
 
     Columns: `reads_per_s`, `writes_per_s`, `read_kib_s`, `write_kib_s`, and OBSERVED_COLUMNS.
@@ -222,7 +226,9 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
     if not readings.reports:
         raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
     device, interval_s, series = device_series(recording, readings, options.device, options.interval_s)
-    points = _points(series, _filled(recording, readings, series, options.gaps, interval_s), interval_s, options.gaps == "zero")
+    points = _points(
+        series, _filled(recording, readings, series, options.gaps, interval_s), interval_s, options.gaps == "zero"
+    )
     source = {
         "tool": readings.tool,
         "file": recording.name,
@@ -233,7 +239,11 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
     start, zone = _clock_start(readings, interval_s, options.start)
     if start:
         source["clock_start"] = start
-    name = clip(recording.name.rsplit(".", 1)[0].strip() or "recording") if options.name is None else check_name(options.name)
+    name = (
+        clip(recording.name.rsplit(".", 1)[0].strip() or "recording")
+        if options.name is None
+        else check_name(options.name)
+    )
     try:
         return OpenWorkload(
             name=name,
@@ -256,8 +266,13 @@ def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float,
         frame = frame.with_columns(pl.when(filled).then(0.0).otherwise(pl.col(rate)).alias(rate) for rate in RATES)
     # A report that is held repeats the rates; what else was observed belongs to its own
     # interval only.
-    frame = frame.with_columns(pl.when(filled).then(None).otherwise(pl.col(name)).alias(name) for name in OBSERVED_COLUMNS)
-    sizes = [(pl.col(f"{way}_kib_s") / pl.col(f"{way}s_per_s")).fill_nan(0.0).alias(f"{way}_kib") for way in ("read", "write")]
+    frame = frame.with_columns(
+        pl.when(filled).then(None).otherwise(pl.col(name)).alias(name) for name in OBSERVED_COLUMNS
+    )
+    sizes = [
+        (pl.col(f"{way}_kib_s") / pl.col(f"{way}s_per_s")).fill_nan(0.0).alias(f"{way}_kib")
+        for way in ("read", "write")
+    ]
     frame = frame.with_columns(sizes)
     points = make_points(
         [interval_s * i for i in range(len(rows))],
@@ -319,7 +334,9 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
         where = present[0].where if present else report.where
         samples.append(_together(where, present) if present else Sample(where, 0.0, 0.0, 0.0, 0.0))
     if absent:
-        recording.notes.append(f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints.")
+        recording.notes.append(
+            f"{absent} of {len(samples)} reports do not list the device: taken as idle there, as iostat -z prints."
+        )
     return samples
 
 
@@ -367,7 +384,11 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         rule = f"this {readings.tool} file does not say how many seconds lie between its reports"
         hint = "Give the interval (--interval), or record with times: iostat -xt 1, vmstat -t 1."
         raise recording.bad("", "no interval", rule, hint)
-    if found is not None and asked is not None and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2):
+    if (
+        found is not None
+        and asked is not None
+        and abs(found - asked) > max(STAMP_SLACK_SHARE * asked, STAMP_SLACK_S / 2)
+    ):
         hint = "Leave the interval out."
         raise recording.bad("", f"interval {asked:g} s", f"the file's reports are {found:g} s apart", hint)
     interval_s = asked or found or 0.0
@@ -421,7 +442,9 @@ def _slots(recording: Recording, readings: Readings, interval_s: float) -> list[
     return slots
 
 
-def _filled(recording: Recording, readings: Readings, series: TimeSeries, gaps: str, interval_s: float) -> list[tuple[int, bool]]:
+def _filled(
+    recording: Recording, readings: Readings, series: TimeSeries, gaps: str, interval_s: float
+) -> list[tuple[int, bool]]:
     """For each interval of an even grid the report that stands for it, and whether it stands for a
     missing one."""
     slots = [round(start / interval_s) for start in series.start_s]
@@ -434,7 +457,9 @@ def _filled(recording: Recording, readings: Readings, series: TimeSeries, gaps: 
             hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
             raise recording.bad(where, value, f"at most {MAX_MISSING_SHARE:.0%} may be", hint)
         how = "taken as idle" if gaps == "zero" else "filled with the report before"
-        summer = " It may be the start of summer time." if abs(width_s - HOUR_S) <= interval_s and len(slots) > 1 else ""
+        summer = (
+            " It may be the start of summer time." if abs(width_s - HOUR_S) <= interval_s and len(slots) > 1 else ""
+        )
         place = f"line {where}" if isinstance(where, int) else where
         recording.notes.append(
             f"{missing} of {total} intervals are missing ({missing / total:.1%}) and were {how}; "

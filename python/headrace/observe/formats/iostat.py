@@ -19,7 +19,9 @@ BANNER = re.compile(r"Linux \S+ \(")
 READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rsec/s": 0.5}
 WRITE_COLUMNS = {"wkB/s": 1.0, "wMB/s": 1024.0, "wsec/s": 0.5}
 SIZE_COLUMNS = {"rareq-sz": 1.0, "wareq-sz": 1.0, "areq-sz": 1.0, "avgrq-sz": 0.5}
-SINCE_BOOT_NOTE = "The first report was left out: iostat's first is the mean since boot (with -y one good report is lost)."
+SINCE_BOOT_NOTE = (
+    "The first report was left out: iostat's first is the mean since boot (with -y one good report is lost)."
+)
 OTHER_IO_NOTE = "Discards were left out: they move no data, though EBS may count them."
 
 
@@ -85,7 +87,10 @@ class _TextReader:
                 else "The line is cut off: take its report out, or copy the file again."
             )
             raise self.recording.bad(number, f"{len(values) + 1} columns", rule, hint)
-        figures = {column: self.recording.number(number, column, word) for column, word in zip(self.columns, values, strict=True)}
+        figures = {
+            column: self.recording.number(number, column, word)
+            for column, word in zip(self.columns, values, strict=True)
+        }
         self.reports[-1].add(self.recording, number, device, sample_of(self.recording, number, figures))
 
     def _unknown(self, number: int, line: str, words: list[str]) -> None:

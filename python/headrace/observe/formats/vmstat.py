@@ -24,13 +24,19 @@ HOST = "host"
 LEAST_MEMORY_KIB = 65_536
 
 
-def parse(recording: Recording, read_kib: float | None = None, write_kib: float | None = None, any_unit: bool = False) -> Readings:
+def parse(
+    recording: Recording, read_kib: float | None = None, write_kib: float | None = None, any_unit: bool = False
+) -> Readings:
     """Reports of a vmstat file; `read_kib`, `write_kib` are the sizes assumed for one I/O.
 
     Raises InputError.
     """
-    read_size = check_number("read_kib", DEFAULT_READ_KIB if read_kib is None else read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
-    write_size = check_number("write_kib", DEFAULT_WRITE_KIB if write_kib is None else write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB")
+    read_size = check_number(
+        "read_kib", DEFAULT_READ_KIB if read_kib is None else read_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"
+    )
+    write_size = check_number(
+        "write_kib", DEFAULT_WRITE_KIB if write_kib is None else write_kib, MIN_IO_KIB, MAX_IO_KIB, "KiB"
+    )
     reader = _Reader(recording, read_size, write_size)
     read_lines(
         recording,
@@ -111,7 +117,10 @@ class _Reader:
         if self.stamped and not looks_like_stamp(stamp):
             hint = "The line is cut off, or not of vmstat -t."
             raise self.recording.bad(number, stamp, "is not a date and time this reader knows", hint)
-        figures = {column: self.recording.number(number, column, word) for column, word in zip(self.columns, words, strict=True)}
+        figures = {
+            column: self.recording.number(number, column, word)
+            for column, word in zip(self.columns, words, strict=True)
+        }
         self.since_header += 1
         self.most_memory = max(self.most_memory, sum(figures.get(column, 0.0) for column in MEMORY))
         first = not self.reports

@@ -80,7 +80,9 @@ def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
     for line in _read("/proc/diskstats").splitlines():
         words = line.split()
         if len(words) > 13 and (names is None or words[2] in names):
-            found[words[2]] = {key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)}
+            found[words[2]] = {
+                key: float(words[at]) * factor for key, (at, factor) in FIELDS.items() if at < len(words)
+            }
     return found
 
 

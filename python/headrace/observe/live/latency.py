@@ -38,7 +38,9 @@ def read_latencies(connection, variables: dict[str, str], account: str) -> Laten
     """Asks performance_schema. Raises CouldNotRun when the server is lost."""
     found = Latencies()
     if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
-        found.notes.append("performance_schema is off on this server: no response times of transactions or statements could be had")
+        found.notes.append(
+            "performance_schema is off on this server: no response times of transactions or statements could be had"
+        )
         return found
     rows = _try(connection, TRANSACTIONS, found, account)
     if rows:
@@ -47,7 +49,9 @@ def read_latencies(connection, variables: dict[str, str], account: str) -> Laten
     if rows:
         found.statements = [(float(high) / PICOSECONDS_PER_MS, float(count)) for high, count in rows]
     elif rows is not None or not found.notes:
-        found.notes.append("this server keeps no histogram of statements (MySQL does since 8.0): no percentiles could be had")
+        found.notes.append(
+            "this server keeps no histogram of statements (MySQL does since 8.0): no percentiles could be had"
+        )
     return found
 
 
@@ -58,7 +62,9 @@ def _try(connection, statement: str, found: Latencies, account: str) -> tuple | 
         return ask(connection, statement)
     except pymysql.err.MySQLError as error:
         if error.args[0] in NO_PRIVILEGE:
-            text = f"response times could not be had: the account lacks GRANT SELECT ON performance_schema.* TO {account}"
+            text = (
+                f"response times could not be had: the account lacks GRANT SELECT ON performance_schema.* TO {account}"
+            )
             if text not in found.notes:
                 found.notes.append(text)
         return None
@@ -77,7 +83,9 @@ def between(before: Latencies, after: Latencies) -> dict[str, float]:
         count = sum(change for _, change in buckets)
         if count >= FEWEST and all(change >= 0 for _, change in buckets):
             found["statements"] = count
-            found |= {f"statement_p{percent:g}_ms": _percentile(buckets, percent * count / 100) for percent in PERCENTILES}
+            found |= {
+                f"statement_p{percent:g}_ms": _percentile(buckets, percent * count / 100) for percent in PERCENTILES
+            }
     return found
 
 

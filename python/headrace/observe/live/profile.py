@@ -45,7 +45,9 @@ VARIABLES = {
 # include/rocksdb/options.h: what a column family has where nothing is said.
 ROCKSDB_DEFAULTS = "write_buffer_size=64m;level0_file_num_compaction_trigger=4"
 # Other accounts' threads are seen with PROCESS; without it these few count as clients.
-IDLE = "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
+IDLE = (
+    "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE COMMAND IN ('Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
+)
 # Bytes on disk of all tables. InnoDB's own list needs PROCESS; it opens no table.
 SIZES = {
     "innodb": (
@@ -83,7 +85,9 @@ class Profile:
 
     def cache_gib(self, engine: str) -> float:
         """Buffer pool or block cache, GiB."""
-        return int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
+        return (
+            int(self.variables["innodb_buffer_pool_size" if engine == "innodb" else "rocksdb_block_cache_size"]) / GIB
+        )
 
     def settings(self, engine: str) -> dict[str, float | int | bool]:
         """[settings] of RUN.toml as far as the server tells them."""
@@ -92,7 +96,9 @@ class Profile:
             if variable in self.variables:
                 _keep(found, engine, name, make, self.variables[variable])
         prefix = "innodb" if engine == "innodb" else "rocksdb"
-        _keep(found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", ""))
+        _keep(
+            found, engine, "flush_log_at_trx_commit", int, self.variables.get(f"{prefix}_flush_log_at_trx_commit", "")
+        )
         _keep(found, engine, "redo_gib", lambda _: _redo_bytes(self.variables) / GIB, "")
         family = self.variables.get("rocksdb_default_cf_options", "")
         _keep(found, engine, "memtable_mib", lambda text: _option_bytes(family, text) / MIB, "write_buffer_size")
@@ -159,7 +165,9 @@ def read_profile(connection, address: Address) -> Profile:
     grants = [str(row[0]) for row in ask(connection, "SHOW GRANTS FOR CURRENT_USER")]
     # The name and the hash of the password stand in there: nothing of it is repeated.
     if any(WRITING.search(text.partition(" ON ")[0]) for text in grants):
-        found.notes.append("the account may write; a capture needs none of that: see the GRANTs in docs/reference/capture.md")
+        found.notes.append(
+            "the account may write; a capture needs none of that: see the GRANTs in docs/reference/capture.md"
+        )
     return found
 
 

@@ -78,11 +78,16 @@ class Captured:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
     def to_document(self) -> dict:
-        """What `headrace workload capture --output json` prints, but for what is read back from the run."""
+        """What `headrace workload capture --output json` prints of the capture itself."""
         return {
-            "schema": "headrace-capture/1", "description": str(self.description), "state": self.state, "seconds": self.seconds,
-            "threads": self.threads, "latencies": self.latencies, "notes": list(self.notes),
-        }  # fmt: skip
+            "schema": "headrace-capture/1",
+            "description": str(self.description),
+            "state": self.state,
+            "seconds": self.seconds,
+            "threads": self.threads,
+            "latencies": self.latencies,
+            "notes": list(self.notes),
+        }
 
 
 def capture(
@@ -114,7 +119,9 @@ def capture(
     notes += [*samples.notes, *before.notes, *(note for note in after.notes if note not in before.notes)]
     found = between(before, after)
     if before.transactions and after.transactions and "transactions" not in found:
-        notes.append("performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are")
+        notes.append(
+            "performance_schema times no transactions here: its instrument `transaction` is off, or its consumers are"
+        )
     description = _description(request, server, engine, sizes_gib.get(engine), samples, found, notes)
     folder = _write_somewhere(folder, description, samples)
     return Captured(folder / DESCRIPTION, state, _span(samples), description["threads"], found, tuple(notes))
@@ -146,7 +153,9 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
     # Not after an hour: also a file system that is read only.
     if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK | os.X_OK):
         raise CouldNotRun(str(folder), "may not be written", "access(2)", "Choose another folder.")
-    if request.name is not None and (not request.name.strip() or len(request.name) > 200 or not request.name.isprintable()):
+    if request.name is not None and (
+        not request.name.strip() or len(request.name) > 200 or not request.name.isprintable()
+    ):
         raise InputError(f"name = {request.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
 
 
@@ -188,7 +197,9 @@ def _with_connection(address: Address, work: Callable):
 
 def _latencies(address: Address, server: profile.Profile) -> Latencies:
     try:
-        return _with_connection(address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection)))
+        return _with_connection(
+            address, lambda connection: read_latencies(connection, server.variables, profile.account_of(connection))
+        )
     except HeadraceError as error:
         return Latencies(notes=[f"response times could not be had at the end: {error.rule}"])
 
@@ -197,11 +208,19 @@ def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str
     """Devices to sample, and what to say of them."""
     here = server.hostname == socket.gethostname()
     if request.devices:
-        known = [] if here else [f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"]
+        known = (
+            []
+            if here
+            else [
+                f"the server says it runs on {server.hostname}; the devices are of this machine, {socket.gethostname()}"
+            ]
+        )
         return list(request.devices), known
     found = host.device_of(server.variables.get("datadir", "")) if here else None
     if found is None:
-        return [], ["no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"]
+        return [], [
+            "no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"
+        ]
     return [found], [f"disk counters are of {found}, on which the data directory lies"]
 
 
@@ -249,7 +268,9 @@ def _description(
     latencies: dict,
     notes: list[str],
 ) -> dict:
-    running = samples.status["threads_running"].drop_nulls().to_list() if "threads_running" in samples.status.columns else []
+    running = (
+        samples.status["threads_running"].drop_nulls().to_list() if "threads_running" in samples.status.columns else []
+    )
     mean = max(0.0, (statistics.fmean(running) if running else 0.0) - server.idle_threads)
     threads = request.threads or max(1, round(mean))
     if request.threads is None:
@@ -258,7 +279,12 @@ def _description(
         )
     first = samples.status.row(0, named=True)
     free, total = first.get("innodb_buffer_pool_pages_free"), first.get("innodb_buffer_pool_pages_total")
-    cold = engine == "innodb" and free is not None and total and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
+    cold = (
+        engine == "innodb"
+        and free is not None
+        and total
+        and looks_cold(free / total, data_gib and data_gib / server.cache_gib(engine))
+    )
     began = datetime.fromtimestamp(samples.status["t_unix"][0], UTC)
     document: dict = {
         "format": "headrace-run",

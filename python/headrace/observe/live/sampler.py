@@ -159,7 +159,9 @@ class Sampler:
                 missed += following - tick - 1
             tick, step = following, now
         if missed:
-            self._note(f"{name}: {missed} samples were missed, since the sample before took longer than {self.interval_s:g} s")
+            self._note(
+                f"{name}: {missed} samples were missed, since the sample before took longer than {self.interval_s:g} s"
+            )
 
     def _end(self, name: str, error: Exception) -> None:
         if self._stopping.is_set():
@@ -207,7 +209,9 @@ class Sampler:
         disks = []
         for name, store in self._disks.items():
             frame = store.frame()
-            missing = [pl.lit(None, dtype=pl.Float64).alias(column) for column in host.FIELDS if column not in frame.columns]
+            missing = [
+                pl.lit(None, dtype=pl.Float64).alias(column) for column in host.FIELDS if column not in frame.columns
+            ]
             disks.append(frame.with_columns(pl.lit(name).alias("device"), *missing).select(columns))
         empty = pl.DataFrame(schema={name: pl.String if name == "device" else pl.Float64 for name in columns})
         disk = pl.concat(disks).sort("t_unix", "device") if disks else empty

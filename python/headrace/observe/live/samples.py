@@ -78,14 +78,17 @@ class Samples:
             _differences(self.status, step, is_level),
             _differences(self.host, step, lambda name: not name.endswith("_s")),
         ]
-        parts[1] = parts[1].rename({name: name.replace("_s_per_s", "_cpus") for name in parts[1].columns if name.endswith("_s_per_s")})
+        parts[1] = parts[1].rename(
+            {name: name.replace("_s_per_s", "_cpus") for name in parts[1].columns if name.endswith("_s_per_s")}
+        )
         names = sorted(self.disk["device"].unique().to_list()) if self.disk.height else []
         each = {name: _disk(name, self.disk.filter(pl.col("device") == name).drop("device"), step) for name in names}
         if each:
             parts.append(_together(list(each.values())))
         if len(each) > 1:
             parts += [
-                frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"}) for name, frame in each.items()
+                frame.rename({column: f"{column}:{name}" for column in frame.columns if column != "tick"})
+                for name, frame in each.items()
             ]
         known = [frame["tick"] for frame in parts if frame.height]
         if not known:
@@ -149,7 +152,9 @@ def _disk(name: str, frame: pl.DataFrame, step: float) -> pl.DataFrame:
         "tick",
         (per["reads"] + parts * per["reads_merged"].fill_null(0.0)).alias("read_iops"),
         (
-            per["writes"] - pl.min_horizontal(per["writes"], per["flushes"].fill_null(0.0)) + parts * per["writes_merged"].fill_null(0.0)
+            per["writes"]
+            - pl.min_horizontal(per["writes"], per["flushes"].fill_null(0.0))
+            + parts * per["writes_merged"].fill_null(0.0)
         ).alias("write_iops"),
         per["flushes"].alias("flush_iops"),
         (per["read_bytes"] / MIB).alias("read_mib_s"),
@@ -169,12 +174,19 @@ def _together(frames: list[pl.DataFrame]) -> pl.DataFrame:
     if len(frames) == 1 or not all(frame.height for frame in frames):
         return frames[0] if len(frames) == 1 else pl.DataFrame(schema={"tick": pl.Int64})
     weighted = [
-        frame.with_columns(pl.col(f"{way}_wait_ms").fill_null(0.0) * pl.col(f"{way}_iops") for way in ("read", "write")) for frame in frames
+        frame.with_columns(pl.col(f"{way}_wait_ms").fill_null(0.0) * pl.col(f"{way}_iops") for way in ("read", "write"))
+        for frame in frames
     ]
-    total = pl.concat(weighted).group_by("tick").agg(pl.exclude("busy").sum(), pl.col("busy").max(), pl.len().alias("devices"))
+    total = (
+        pl.concat(weighted)
+        .group_by("tick")
+        .agg(pl.exclude("busy").sum(), pl.col("busy").max(), pl.len().alias("devices"))
+    )
     total = total.filter(pl.col("devices") == len(frames)).sort("tick").drop("devices")
     waits = [
-        pl.when(pl.col(f"{way}_iops") > 0).then(pl.col(f"{way}_wait_ms") / pl.col(f"{way}_iops")).alias(f"{way}_wait_ms")
+        pl.when(pl.col(f"{way}_iops") > 0)
+        .then(pl.col(f"{way}_wait_ms") / pl.col(f"{way}_iops"))
+        .alias(f"{way}_wait_ms")
         for way in ("read", "write")
     ]
     return total.with_columns(waits)

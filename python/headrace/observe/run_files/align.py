@@ -30,7 +30,9 @@ SAME_LENGTH_SHARE = 0.05
 LEAST_COVERAGE = 0.5
 
 
-def even_interval(recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]) -> float:
+def even_interval(
+    recording: Recording, key: str, count: int, span_s: float, row_s: float, findings: list[RunFinding]
+) -> float:
     """The interval of a file that does not say it, when its length fits the run.
 
     Raises InputError.
@@ -48,7 +50,9 @@ def even_interval(recording: Recording, key: str, count: int, span_s: float, row
     return row_s
 
 
-def offset_of(series: TimeSeries, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]) -> float:
+def offset_of(
+    series: TimeSeries, reference: str, rows: pl.DataFrame, clock_at_zero_s: float | None, findings: list[RunFinding]
+) -> float:
     """Seconds to add to the times of a series to get the run's.
 
     `reference`: the column whose ups and downs are compared with tps.
@@ -81,7 +85,9 @@ def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, fi
         offset = begin - clock_at_zero_s
         both = min(end_s, offset + series.span_s) - max(0.0, offset)
         if both >= 0.5 * min(end_s, series.span_s):
-            findings.append(RunFinding("alignment", f"{series.name}: {words}; it begins at {round(offset):+,} s of the run."))
+            findings.append(
+                RunFinding("alignment", f"{series.name}: {words}; it begins at {round(offset):+,} s of the run.")
+            )
             return offset
     apart = (series.begin_s or 0.0) - clock_at_zero_s
     hint = "Are they of the same run? Clocks that differ by whole hours: give files.clock_start in the zone of the other file."
@@ -121,7 +127,9 @@ def _ups_and_downs(column: str) -> pl.Expr:
     return pl.col(column) - pl.col(column).rolling_median(WINDOW_ROWS, center=True, min_samples=WINDOW_ROWS // 4)
 
 
-def onto(series: TimeSeries, offset_s: float, starts: list[float], durations: list[float]) -> dict[str, list[float | None]]:
+def onto(
+    series: TimeSeries, offset_s: float, starts: list[float], durations: list[float]
+) -> dict[str, list[float | None]]:
     """Means of the series over other intervals, weighted by time; None where less than half of one
     was measured.
 

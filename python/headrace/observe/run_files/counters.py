@@ -115,7 +115,9 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
         raise recording.bad("", "one sample", "rates need two", "Record longer.", DOC)
     times = [row[0] for row in by_device[names[0]]]
     starts, durations = [at - times[0] for at in times[:-1]], [b - a for a, b in pairwise(times)]
-    rates: dict[str, list[float | None]] = {name: [] for name in ("read_iops", "read_mib_s", "write_iops", "write_mib_s")}
+    rates: dict[str, list[float | None]] = {
+        name: [] for name in ("read_iops", "read_mib_s", "write_iops", "write_mib_s")
+    }
     restarts = set()
     for index, duration in enumerate(durations):
         changes = [_requests(name, by_device[name][index], by_device[name][index + 1]) for name in names]
@@ -129,7 +131,9 @@ def _together(recording: Recording, by_device: dict[str, list[tuple[float, ...]]
     return TimeSeries(recording.name, recording.sha256, starts, durations, rates, times[0], times[0], gaps)
 
 
-def _requests(device: str, before: tuple[float, ...], after: tuple[float, ...]) -> tuple[float, float, float, float] | None:
+def _requests(
+    device: str, before: tuple[float, ...], after: tuple[float, ...]
+) -> tuple[float, float, float, float] | None:
     """Reads, bytes, writes, bytes between two samples as the volume had them; None where a counter
     started over."""
     changes = [b - a for a, b in zip(before[1:], after[1:], strict=True)]
@@ -158,6 +162,8 @@ def _gaps(recording: Recording, starts: list[float], durations: list[float], res
         text = f"{recording.name}: {len(wide)} gaps between samples, {missing:,.0f} s in all; figures there are means over the gap."
         findings.append(RunFinding("gap", text, starts[wide[0]]))
     if restarts:
-        text = f"{recording.name}: a counter starts over {len(restarts)} times: the device was attached again. Null there."
+        text = (
+            f"{recording.name}: a counter starts over {len(restarts)} times: the device was attached again. Null there."
+        )
         findings.append(RunFinding("restart", text, starts[min(restarts)]))
     return findings

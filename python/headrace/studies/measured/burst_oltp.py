@@ -71,7 +71,9 @@ def cells(options: LabOptions) -> list[Cell]:
     rows, pool, redo = sizes(options)
     load = SysbenchOltp(tables=TABLES, rows=rows, distribution="uniform")
     most = 240.0 if options.minutes is None and not options.quick else 1e9
-    seconds = int(max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S)))
+    seconds = int(
+        max(SECONDS[0], min(SECONDS[1], most, options.time_s - 40.0 - 60.0 * data_gib(options) - SERVER_CELL_S))
+    )
     of = model.limits(GIB_OF_VOLUME)
     spent = (model.bucket(GIB_OF_VOLUME)["iops"] - of["iops"]) * BURST_SHARE * seconds
     settings = {
@@ -79,7 +81,9 @@ def cells(options: LabOptions) -> list[Cell]:
         "innodb_log_file_size": f"{redo}M",
         "innodb_buffer_pool_load_at_startup": "OFF",
     }
-    place = OnServer(DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4))
+    place = OnServer(
+        DataSet("sbtest", load, data_gib(options)), STORAGE, settings, balance_percent=round(100.0 * spent / CREDITS, 4)
+    )
     return [
         Cell(
             ("dry",),
@@ -268,7 +272,9 @@ def _chart(one: MeasuredCell, series: pl.DataFrame, ours: SimulatedCell) -> Char
     x, sx = tuple(series["t_s"]), tuple(ours.rows["t_s"])
     start, formula = one.cell.place.balance_percent or 0.0, _formula(one)
 
-    def panel(title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()) -> ChartData:
+    def panel(
+        title: str, unit: str, measured: str, simulated: str | None, more: tuple[ChartSeries, ...] = ()
+    ) -> ChartData:
         lines = [*more]
         if simulated is not None:
             lines.append(ChartSeries("simulated", "simulated", sx, tuple(ours.rows[simulated])))

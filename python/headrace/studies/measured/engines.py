@@ -82,7 +82,9 @@ def cells(options: LabOptions) -> list[Cell]:
     points = IOPS["quick" if options.quick else "usual"]
     load = Tpcc(warehouses=warehouses(options))
     cache, redo = cache_mib(options), max(LEAST_REDO_MIB, round(REDO_GIB * 1024 * warehouses(options) / WAREHOUSES))
-    seconds = seconds_each(options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS)
+    seconds = seconds_each(
+        options.time_s, 60.0 + 60.0 * data_gib(options), len(points) * len(ENGINES), SERVER_CELL_S + WARMUP_S, *SECONDS
+    )
     made = []
     for engine in ENGINES:
         data = DataSet(

@@ -109,7 +109,9 @@ def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, S
 def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
     """Every published direction, held against both."""
     modes = tuple(dict.fromkeys(key[1] for key in found))
-    made = [verdict for row in published("raid_2009") if (verdict := _direction(row, found, simulated, modes)) is not None]
+    made = [
+        verdict for row in published("raid_2009") if (verdict := _direction(row, found, simulated, modes)) is not None
+    ]
     made.append(
         verdicts.against_model(
             "the simulation against what was measured",
@@ -194,13 +196,19 @@ def _key(name: str) -> tuple[str, int]:
     return array, int(threads or MOST_THREADS)
 
 
-def _charts(found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]) -> list[ChartData]:
+def _charts(
+    found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell], modes: tuple[str, ...]
+) -> list[ChartData]:
     arrays = tuple(model.ARRAYS)
     charts = []
     for mode in modes:
         series = (
-            ChartSeries("simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)),
-            ChartSeries("measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)),
+            ChartSeries(
+                "simulated", "simulated", arrays, tuple(simulated[array, mode, MOST_THREADS].tps for array in arrays)
+            ),
+            ChartSeries(
+                "measured", "measured", arrays, tuple(found[array, mode, MOST_THREADS].tps for array in arrays)
+            ),
         )
         charts.append(
             ChartData(

@@ -13,7 +13,9 @@ from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
 from headrace.studies.base import ChartSeries, StudyTable, by_role, columns, scale_rows
 
 
-def runs(found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps") -> StudyTable:
+def runs(
+    found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, SimulatedCell] | None = None, unit: str = "tps"
+) -> StudyTable:
     """Every cell: simulated, measured, its doubt, what bound, the run's id."""
     rows = []
     for key, one in found.items():
@@ -24,7 +26,9 @@ def runs(found: Mapping[tuple, MeasuredCell], simulated: Mapping[tuple, Simulate
         rates = (summary.get("read_iops"), summary.get("write_iops"))
         shown = (*(_rounded(value, 1) for value in measured), *(_rounded(value, 0) for value in rates))
         run = one.record.id + (" (earlier)" if one.reused else "")
-        rows.append((cell.words, _storage(one), cell.threads, *shown, binds(one), one.measured().height, cell.seed, run))
+        rows.append(
+            (cell.words, _storage(one), cell.threads, *shown, binds(one), one.measured().height, cell.seed, run)
+        )
     names = columns(
         f"cell | storage | threads | simulated {unit} | measured {unit} | ± % (1 s.e.) | simulated over measured % | "
         "p95 ms | reads/s | writes/s | bound by | n (s) | seed | run"
@@ -95,7 +99,8 @@ def of_machine(facts: Mapping[str, object], found: Mapping[tuple, MeasuredCell])
             kind = words.split(":")[0]
             told[kind] = told.get(kind, 0) + 1
     notes += [
-        f"In {count} of {len(found)} runs: {kind.rstrip('.')}." for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
+        f"In {count} of {len(found)} runs: {kind.rstrip('.')}."
+        for kind, count in sorted(told.items(), key=lambda item: -item[1])[:6]
     ]
     if any(one.reused for one in found.values()):
         notes.append(

@@ -68,10 +68,14 @@ def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str
     """Of `default`, `tuned` or `advice`, scaled."""
     scale = scale_of(options)
     # 193 GiB hold the table many times over; so does this, without taking the machine's memory.
-    all_of_it = max(LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64)))
+    all_of_it = max(
+        LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64))
+    )
     if server == "advice":
         program = find_program("mariadb")
-        advised = tuned_settings(storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version)
+        advised = tuned_settings(
+            storage=storage, memory_gib=max(0.25, all_of_it / 768), flavor=program.flavor, version=program.version
+        )
         # The same pool as the paper's tuned server, so that the rest is what differs.
         return dict(advised) | COMMON | {"innodb_buffer_pool_size": f"{all_of_it}M"}
     pool, redo = model.SERVERS[server]
@@ -107,7 +111,9 @@ def cells(options: LabOptions) -> list[Cell]:
             # The tuned pool is full after a minute of the paper's hour; here it is read in
             # beforehand.
             place = OnServer(data, storage, settings_of(server, storage, options), scan=server != "default")
-            made.append(Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed))
+            made.append(
+                Cell((server, storage), f"{server} on {storage}", place, load, THREADS, WARMUP_S, seconds, options.seed)
+            )
     return made
 
 

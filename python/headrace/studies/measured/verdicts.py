@@ -22,7 +22,9 @@ from headrace.studies.base import Source, Verdict, error_percent
 # `encrypted-vs-not` shows those of its own turns.
 REPEAT = 0.03
 DEVIATIONS = 2.0  # 95 % of a normal variable
-UNCALIBRATED = "the standard database with this machine's processor time; `headrace prove` calibrates first and promises a figure"
+UNCALIBRATED = (
+    "the standard database with this machine's processor time; `headrace prove` calibrates first and promises a figure"
+)
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,9 @@ def order(
 ) -> Verdict:
     """Is the order the same: the share of pairs of cells that stand to each other as published, of
     those that doubt lets one tell. Held from `least` on."""
-    same, told = concordant(published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b]))
+    same, told = concordant(
+        published, {key: run.tps for key, run in measured.items()}, lambda a, b: doubt(measured[a], measured[b])
+    )
     ours = None
     if simulated is not None:
         agree, of = concordant(published, simulated, lambda a, b: 0.0)
@@ -158,6 +162,10 @@ def against_model(
 ) -> Verdict:
     """How far the simulation was from what was then measured; nothing is promised of a database
     that was not calibrated."""
-    off = sorted(abs(error_percent(one.tps, measured[key].tps)) for key, one in simulated.items() if key in measured and measured[key].tps)
+    off = sorted(
+        abs(error_percent(one.tps, measured[key].tps))
+        for key, one in simulated.items()
+        if key in measured and measured[key].tps
+    )
     said = f"median {off[len(off) // 2]:.0f} %, worst {off[-1]:.0f} %" if off else "nothing measured"
     return Verdict(what, "", "measured", "", None, None, None, source, f"nothing is promised: {why}", said)

@@ -1,8 +1,10 @@
-"""Checks of single values that a user gives, and how a value is shown in an error."""
+"""Checks of single values that a user gives, how a value is shown in an error, and a result in
+Python."""
 
 from __future__ import annotations
 
 import re
+from importlib import import_module
 
 from headrace.errors import InputError
 
@@ -74,3 +76,19 @@ def check_whole(what: str, value: object, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InputError(f"{what} = {shown(value, 40)}", f"must be a whole number {low} to {high}", LIMITS_SOURCE)
     return value
+
+
+class Shown:
+    """A result. A subclass says in `in_short` what stands between the parentheses of its `repr`."""
+
+    def in_short(self) -> str:
+        """What this is, in a few words."""
+        raise NotImplementedError(type(self).__name__)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_short()})"
+
+    def _repr_html_(self) -> str:
+        # Results know nothing of how they are drawn: reports read results, so they are asked
+        # through the facade.
+        return import_module("headrace").report_html(self)

@@ -1,5 +1,5 @@
-"""Files read with a limit of their size and written as a whole, and the words of what goes wrong
-with them."""
+"""Files read with a limit of their size and written as a whole, which tool they come from, and the
+words of what goes wrong with them."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def hint_of(error: Exception, otherwise: str) -> str:
     }.get(getattr(error, "errno", 0), otherwise)
 
 
+# --- which tool a file comes from -----------------------------------------------------------------
+
 OWN_FILE = "a Headrace workload file"
-
-
-HEAD_CHARACTERS = 200_000  # a guess: many reports of any tool; later text tells no more
-
+# Read of a file to see which tool it comes from (a guess: no head of a recording is longer).
+HEAD_CHARACTERS = 200_000
 
 # (format or None, what to call it, what gives it away). The first match wins.
 SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 
 import polars as pl
 
-from headrace.base.shown import Shown
+from headrace.base.checks import Shown
 from headrace.planner.goals import Goal
 
 SCHEMA = "headrace-plan/2"

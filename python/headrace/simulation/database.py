@@ -17,9 +17,8 @@ from typing import Any, Literal
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import check_number, check_whole, shown
+from headrace.base.checks import Shown, check_number, check_whole, shown
 from headrace.base.core import core_errors
-from headrace.base.shown import Shown
 from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload

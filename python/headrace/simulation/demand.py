@@ -16,9 +16,8 @@ from typing import Any, Literal
 import polars as pl
 
 from headrace.base import core
-from headrace.base.checks import check_choice, check_number, check_text, check_whole, shown
+from headrace.base.checks import Shown, check_choice, check_number, check_text, check_whole, shown
 from headrace.base.core import core_errors
-from headrace.base.shown import Shown
 from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload

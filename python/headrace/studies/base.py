@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, cast
 
-from headrace.base.shown import Shown
+from headrace.base.checks import Shown
 
 Role = Literal["published", "simulated", "measured"]
 ChartKind = Literal["line", "bar", "quantiles", "scatter", "ridge", "curves", "panels"]

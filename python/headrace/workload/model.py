@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
-from headrace.base.checks import check_choice, check_name, check_number, check_whole, shown
-from headrace.base.shown import Shown
+from headrace.base.checks import Shown, check_choice, check_name, check_number, check_whole, shown
 from headrace.base.units import GIB, KIB, span_in_words
 from headrace.errors import InputError
 from headrace.workload import describe

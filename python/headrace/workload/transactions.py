@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
-from headrace.base.shown import Shown
+from headrace.base.checks import Shown
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 

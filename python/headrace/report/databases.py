@@ -141,7 +141,7 @@ PARAMETER_UNITS = {
     "pages_touched": "pages", "flush_per_tx": "pages a transaction", "flush_ramp_tx": "transactions", "background_per_s": "pages/s",
     "base_ms": "ms", "cpu_ms": "ms", "read_bytes": "bytes", "compaction_bytes": "bytes a transaction",
 }  # fmt: skip
-SPREADS = "Uncertainty: one standard deviation, relative; before: that of the standard benchmark."
+SPREADS = "Uncertainty: one standard deviation, relative; before: that of the prior, the standard benchmark."
 
 
 PARAMETERS = ("parameter", "value", "unit", "uncertainty", "before", "identified from")

@@ -39,9 +39,9 @@ from rich.table import Table
 from scipy.stats import t as student
 
 from headrace import HeadraceError
-from headrace.connect import connect, parse_address
 from headrace.observe.live.record import VARIABLES
 from headrace.observe.live.sampler import Sampler, _statement
+from headrace.servers import connect, parse_address
 
 NEEDED = ("mariadbd", "mariadb-install-db", "sysbench")
 TABLES, ROWS = 4, 20_000  # small enough to lie in memory (a guess)

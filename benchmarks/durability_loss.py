@@ -32,8 +32,8 @@ from pathlib import Path
 
 from headrace import HeadraceError, servers
 from headrace import lab as labs
-from headrace.connect import connect
 from headrace.lab import Lab
+from headrace.servers import connect
 from ledger import Ledger
 
 STORAGE = "gp3:20:6000:250"
@@ -166,10 +166,7 @@ def measure(lab: Lab, name: str, cases: list[tuple], crashes: int, seconds: floa
 def table(name: str, found: list[Crash]) -> list[str]:
     """Markdown: a row for each setting and crash; median and, in parentheses, the extreme."""
     flavor, engine = SERVERS[name]
-    label = (
-        f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, "
-        f"{'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
-    )
+    label = f"{'MySQL' if flavor == 'mysql' else 'MariaDB'} {found[0].version}, {'MyRocks' if engine == 'myrocks' else 'InnoDB'}"
     head = (
         f"`{FLUSH[engine]}`",
         "`sync_binlog`",

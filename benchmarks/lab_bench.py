@@ -318,10 +318,7 @@ def run() -> dict:
 
 
 def spread(values: list[float], digits: int = 4) -> str:
-    return (
-        f"{statistics.median(values):,.{digits}g} ({min(values):,.{digits}g} to {max(values):,.{digits}g}, "
-        f"n={len(values)})"
-    )
+    return f"{statistics.median(values):,.{digits}g} ({min(values):,.{digits}g} to {max(values):,.{digits}g}, n={len(values)})"
 
 
 def show(console: Console, found: dict) -> None:

@@ -16,7 +16,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from headrace.connect import Address, connect
+from headrace.servers import Address, connect
 
 SCHEMA = "headrace_ledger"
 ANSWER_S = 60.0  # a guess: a server that recovers takes seconds
@@ -138,8 +138,7 @@ class Ledger:
                 torn.append(f"client {client.number}: {count} rows, the highest {highest}, counter {counter}")
             if highest > len(client.acknowledged) + 1:
                 torn.append(
-                    f"client {client.number}: transaction {highest} is there, and the last that was sent was "
-                    f"{len(client.acknowledged) + 1}"
+                    f"client {client.number}: transaction {highest} is there, and the last that was sent was {len(client.acknowledged) + 1}"
                 )
             acknowledged += until
             there += counter

@@ -27,10 +27,7 @@ import polars as pl
 
 import headrace
 from headrace import Goal, OpenWorkload
-from headrace.base import core
-from headrace.base.storage import Storage
-from headrace.workload.model import core_load
-from headrace.workload.points import make_points
+from headrace import _core as core
 
 DATES = (
     "2014-09-01",
@@ -85,7 +82,7 @@ def question(seed: int) -> Question:
         dice.choice((4.0, 8.0, 16.0, 16.0, 16.0, 32.0, 64.0, 200.0)),
         dice.choice((8.0, 16.0, 16.0, 24.0, 64.0)),
     )
-    points = make_points(
+    points = headrace.make_points(
         [60.0 * m for m in range(minutes)], [60.0] * minutes, reads, writes, [read_kib] * minutes, [write_kib] * minutes
     )
     day = OpenWorkload(
@@ -165,7 +162,7 @@ def neighbours(asked: Question, plan) -> list[str]:
     half, and spread over other numbers of volumes."""
     if plan.winner is None:
         return []
-    winner = Storage.parse(plan.winner.storage)
+    winner = headrace.Storage.parse(plan.winner.storage)
     volume, found = winner.members[0], {}
     least_gib = math.ceil(plan.needed_gib * (2 if winner.level == "raid10" else 1) / len(winner.members))
     for members in (
@@ -246,7 +243,7 @@ def meets(asked: Question, goals: tuple[Goal, ...], storages: list[str]) -> list
     fine = [True] * len(storages)
     for factor in {1.0, 1.0 + room / 100.0}:
         answer = core.evaluate(
-            core_load(asked.day.scaled(factor)),
+            asked.day.scaled(factor).to_core(),
             storages,
             [None] * len(storages),
             [],

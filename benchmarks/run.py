@@ -27,8 +27,7 @@ import lab_bench
 import mysql_accuracy
 import plan_accuracy
 import simpy_gp2
-from headrace.base import core
-from headrace.workload.model import core_load
+from headrace import _core as core
 
 HERE = Path(__file__).parent
 # A database calibrated on a published hour, which the package carries.
@@ -120,7 +119,7 @@ def many_candidates() -> dict:
         for iops in (3000, 3500, 4000, 5000, 6000)
         for mib_s in (125, 160, 200, 250)
     ]
-    load = core_load(day)
+    load = day.to_core()
     index = [None] * len(storages)
     seconds, columns = timed(lambda: core.evaluate(load, storages, index, [], prune_above=1e9), 3)
     return {

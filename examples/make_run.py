@@ -15,7 +15,9 @@ shop = headrace.sysbench_tpcc(warehouses=2000, cache_gib=24, threads=48)
 shop.database["popularity"] = [{**item, "pages": 1.15 * item["pages"]} for item in shop.database["popularity"]]
 shop.database["clients"]["base_ms"] = 11.0
 shop.database["log"]["syncs_per_commit"] = 1.0  # the redo log alone: sync_binlog = 0
-run = headrace.predict(shop, "io1:400:9000", instance="m5.4xlarge", as_of="2019-06-01", seconds=3600, start="cold", seed=7, draws=0)
+run = headrace.predict(
+    shop, "io1:400:9000", instance="m5.4xlarge", as_of="2019-06-01", seconds=3600, start="cold", seed=7, draws=0
+)
 EVERY = 5
 lines = [
     "sysbench 1.0.20 (simulated by examples/make_run.py, not measured)",

@@ -17,12 +17,16 @@ winner = plan.recommended
 print(f"\nRecommended: {winner.place}. {plan.why_recommended}")
 print(f"\n{winner.storage}: {winner.cost_usd_month:.2f} USD a month, head-room {winner.headroom_percent:.0f} %")
 for item in winner.items:
-    print(f"  {item['item']}: {item['quantity']:g} {item['unit']} at {item['unit_price_usd']:g} USD ({item['source']}, {item['as_of']})")
+    print(
+        f"  {item['item']}: {item['quantity']:g} {item['unit']} at {item['unit_price_usd']:g} USD ({item['source']}, {item['as_of']})"
+    )
 
 for storage in (winner.storage, "gp2:500"):
     run = headrace.simulate(day, storage)
     hours = run.rows.group_by((pl.col("t_s") // 3600).cast(pl.Int64).alias("hour"), maintain_order=True).agg(
-        pl.col("iops").mean().round(0), pl.col("throttled_s").sum().alias("throttled_s"), pl.col("p99_ms").max().round(2)
+        pl.col("iops").mean().round(0),
+        pl.col("throttled_s").sum().alias("throttled_s"),
+        pl.col("p99_ms").max().round(2),
     )
     print(f"\n{storage}: throttled {run.summary['throttled_s'] / 60:.0f} minutes")
     print(hours.filter(pl.col("hour").is_in([3, 9, 15])))

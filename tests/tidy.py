@@ -28,7 +28,7 @@ PHRASES = {
     r"\bwhoever\b": "name who it is",
     r"\bof the moment\b": "temporary, or current",
     r"\bso many\b": "say how many",
-    r"\b(is|are) no (?!longer\b|more\b|smaller\b|larger\b|such\b|better\b|worse\b|different\b)[a-z]+": "is not a ...",
+    r"(?<!\b[Tt]here )\b(is|are) no (?!longer\b|more\b|smaller\b|larger\b|such\b|better\b|worse\b|different\b)[a-z]+": "is not a ...",
     r"\bbeside\b": "with, next to, or compared with",
     r"\b[Kk]ind(ly|ness)\b": "say which signal, and for how long",
     r"^Of (the|those|these) [a-z ]+\.": "a sentence with a verb",
@@ -41,7 +41,9 @@ PHRASES = {
 
 
 def tracked(*suffixes: str) -> list[Path]:
-    names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return [ROOT / name for name in names if name.endswith(suffixes) and (ROOT / name).exists()]
 
 
@@ -59,14 +61,18 @@ def long_functions(path: Path) -> list[str]:
         indent = len(match[1])
         end = index + 1
         while end < len(lines) and (
-            not lines[end].strip() or len(lines[end]) - len(lines[end].lstrip()) > indent or lines[end].lstrip()[0] in "){]"
+            not lines[end].strip()
+            or len(lines[end]) - len(lines[end].lstrip()) > indent
+            or lines[end].lstrip()[0] in "){]"
         ):
             end += 1
             if lines[end - 1].rstrip() == " " * indent + "}":
                 break
         length = len("\n".join(lines[index:end]).rstrip().splitlines())
         if length > MAX_FUNCTION_LINES:
-            found.append(f"{path.relative_to(ROOT)}:{index + 1}: {match[2]} has {length} lines (at most {MAX_FUNCTION_LINES})")
+            found.append(
+                f"{path.relative_to(ROOT)}:{index + 1}: {match[2]} has {length} lines (at most {MAX_FUNCTION_LINES})"
+            )
     return found
 
 
@@ -76,7 +82,9 @@ def long_python_functions(path: Path) -> list[str]:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = node.end_lineno - node.body[0].lineno + 1
             if length > MAX_FUNCTION_LINES:
-                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {length} lines (at most {MAX_FUNCTION_LINES})")
+                found.append(
+                    f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {length} lines (at most {MAX_FUNCTION_LINES})"
+                )
     return found
 
 
@@ -86,7 +94,9 @@ def facts_without_source() -> list[str]:
     for name in ("instances_limits.csv", "prices_volumes.csv", "prices_instances.csv", "latency.csv"):
         for number, row in enumerate(csv.DictReader((ROOT / "data" / name).open()), 2):
             source = row.get("source") or ""
-            cited = name == "latency.csv" or all(part.split("@")[0] in known for part in re.split(r"[ +;]+", source) if part)
+            cited = name == "latency.csv" or all(
+                part.split("@")[0] in known for part in re.split(r"[ +;]+", source) if part
+            )
             if not source or not cited:
                 wrong.append(f"data/{name}:{number}: no known source ({source!r})")
     return wrong
@@ -135,7 +145,9 @@ def wide_prose(path: Path) -> list[str]:
     numbers = set()
     if path.suffix == ".py":
         for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(node):
+            if isinstance(
+                node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+            ) and ast.get_docstring(node):
                 numbers |= set(range(node.body[0].lineno, node.body[0].end_lineno + 1))
         numbers |= {number for number, line in enumerate(lines, 1) if line.strip().startswith("#")}
     else:
@@ -143,7 +155,8 @@ def wide_prose(path: Path) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{number}: prose is {len(lines[number - 1])} wide (at most {MAX_PROSE_WIDTH})"
         for number in sorted(numbers)
-        if len(lines[number - 1]) > MAX_PROSE_WIDTH and not re.search(r"https?://|>>>|^\s*(//[/!]?)?\s*\|", lines[number - 1])
+        if len(lines[number - 1]) > MAX_PROSE_WIDTH
+        and not re.search(r"https?://|>>>|^\s*(//[/!]?)?\s*\|", lines[number - 1])
     ]
 
 
@@ -169,7 +182,9 @@ def bare_constants(path: Path) -> list[str]:
         while first > 1 and lines[first - 2].strip() and first - 1 not in commented:
             first -= 1
         if not commented & {first - 1, *range(node.lineno, node.end_lineno + 1)}:
-            found.append(f"{path.relative_to(ROOT)}:{node.lineno}: a number without a comment: {lines[node.lineno - 1].strip()[:60]}")
+            found.append(
+                f"{path.relative_to(ROOT)}:{node.lineno}: a number without a comment: {lines[node.lineno - 1].strip()[:60]}"
+            )
     return found
 
 
@@ -195,7 +210,9 @@ def complaints() -> list[str]:
         if len(lines) > MAX_FILE_LINES:
             wrong.append(f"{path.relative_to(ROOT)}: {len(lines)} lines (at most {MAX_FILE_LINES})")
         wrong += long_functions(path)
-        shown = path.is_relative_to(ROOT / "python") or (path.is_relative_to(ROOT / "crates") and "tests" not in path.parts)
+        shown = path.is_relative_to(ROOT / "python") or (
+            path.is_relative_to(ROOT / "crates") and "tests" not in path.parts
+        )
         if shown:
             wrong += riddles(path) + wide_prose(path)
         if path.is_relative_to(ROOT / "python"):

@@ -15,12 +15,14 @@ A database in transactions:
     >>> headrace.predict(shop, "gp2:1200", seconds=60, start="warm").rows.height
     60
 
-`simulate` returns a Simulation (rows as a polars frame, summary as a dict), `plan` a Plan of Choices and FamilyVerdicts. A notebook shows
-each result as a table and a chart; `write_report` writes it as a page. Everything that is
-refused is a HeadraceError with `value`, `rule`, `source` and `hint`. Units stand in the names: `_ms`, `_mib_s`, `_percent`, `_s`.
+`simulate` returns a Simulation (rows as a polars frame, summary as a dict), `plan` a Plan of
+Choices and FamilyVerdicts. A notebook shows each result as a table and a chart; `write_report`
+writes it as a page. Everything that is refused is a HeadraceError with `value`, `rule`, `source`
+and `hint`. Units stand in the names: `_ms`, `_mib_s`, `_percent`, `_s`.
 """
 
 import lazy_loader
 
-# The public names and where they live stand in __init__.pyi. Nothing is imported before it is used (PEP 562).
+# The public names and where they live stand in __init__.pyi. Nothing is imported before it is used
+# (PEP 562).
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,5 +1,6 @@
 from .advice.advising import advise as advise
 from .advice.result import Advice as Advice
+from .base.storage import Storage as Storage
 from .calibration.from_runs import calibrate as calibrate
 from .calibration.from_runs import sysbench_oltp as sysbench_oltp
 from .calibration.from_runs import sysbench_tpcc as sysbench_tpcc
@@ -39,6 +40,7 @@ from .workload import OpenWorkload as OpenWorkload
 from .workload import TransactionWorkload as TransactionWorkload
 from .workload import demo_day as demo_day
 from .workload import load as load
+from .workload import make_points as make_points
 from .workload import new_constant as new_constant
 from .workload import new_daily as new_daily
 from .workload import recorded_hour as recorded_hour

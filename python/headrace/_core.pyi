@@ -237,7 +237,12 @@ LatencyProfile = TypedDict(
 )
 
 def latency_quantiles(
-    volume_type: str, op: Literal["read", "write"], quantiles: Sequence[float], *, bytes: int = 16384, as_of: str | None = None
+    volume_type: str,
+    op: Literal["read", "write"],
+    quantiles: Sequence[float],
+    *,
+    bytes: int = 16384,
+    as_of: str | None = None,
 ) -> list[float]: ...
 def latency_profiles() -> list[LatencyProfile]: ...
 

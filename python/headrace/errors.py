@@ -1,7 +1,8 @@
 """The errors a user may see.
 
-Every one says four things: the value that was met, the rule it breaks, where that rule comes from, and what to do next.
-They are data, not one long sentence, so the command line and the web page can lay them out as they like.
+Every one says four things: the value that was met, the rule it breaks, where that rule comes from,
+and what to do next. They are data, not one long sentence, so the command line and the web page can
+lay them out as they like.
 
     HeadraceError           exit code 2 unless it says otherwise
     ├── InputError     2    what was typed or read breaks a rule
@@ -14,14 +15,17 @@ from __future__ import annotations
 class HeadraceError(Exception):
     """A refusal with its reason.
 
-    `value` is what was met (with file and line where there is one), `rule` what it breaks, `source` where the rule
-    comes from ("" when it is plain sense), `hint` what to do next, `exit_code` what a command should exit with,
-    `kind` the sort of refusal for programs ("" where none is told; the lab's: docs/reference/lab-protocol.md).
+    `value` is what was met (with file and line if it has them), `rule` what it breaks, `source`
+    where the rule comes from ("" when it is plain sense), `hint` what to do next, `exit_code` what
+    a command should exit with, `kind` the sort of refusal for programs ("" where none is told; the
+    lab's: docs/reference/lab-protocol.md).
     """
 
     default_exit_code = 2
 
-    def __init__(self, value: str, rule: str, source: str = "", hint: str = "", exit_code: int | None = None, kind: str = "") -> None:
+    def __init__(
+        self, value: str, rule: str, source: str = "", hint: str = "", exit_code: int | None = None, kind: str = ""
+    ) -> None:
         super().__init__(value, rule, source, hint)
         self.value = value
         self.rule = rule

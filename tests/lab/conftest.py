@@ -30,10 +30,15 @@ def machine():
             os.environ["HEADRACED"] = str(built)
     # The programs are notes to a user and needed here.
     lacking = [
-        check for check in doctor.examine() if check.state == "missing" or (check.what in ("fio", "mkfs.xfs") and check.state != "ok")
+        check
+        for check in doctor.examine()
+        if check.state == "missing" or (check.what in ("fio", "mkfs.xfs") and check.state != "ok")
     ]
     if lacking:
-        pytest.fail("tests of the lab need: " + "; ".join(f"{check.what}: {check.found}. {check.do}" for check in lacking), pytrace=False)
+        pytest.fail(
+            "tests of the lab need: " + "; ".join(f"{check.what}: {check.found}. {check.do}" for check in lacking),
+            pytrace=False,
+        )
 
 
 @pytest.fixture

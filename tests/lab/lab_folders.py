@@ -93,7 +93,12 @@ class Command:
 
     def __call__(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess:
         done = subprocess.run(
-            self.words(*arguments), capture_output=True, text=True, timeout=120, env=self.environment, stdin=subprocess.DEVNULL
+            self.words(*arguments),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
         )
         assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
         assert "Traceback" not in done.stderr and "bug in headrace" not in done.stderr

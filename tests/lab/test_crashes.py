@@ -95,7 +95,9 @@ def test_credits_are_where_they_were_a_second_ago(labs):
     lab.create("gp2:100", name="db")
     device = lab.attach("db")["attachment"]["device"]
     lab.set_balance("db", 10.0)
-    subprocess.run(["dd", f"if={device}", "of=/dev/null", "bs=16k", "count=4000", "iflag=direct"], check=True, capture_output=True)
+    subprocess.run(
+        ["dd", f"if={device}", "of=/dev/null", "bs=16k", "count=4000", "iflag=direct"], check=True, capture_output=True
+    )
     time.sleep(2.2)  # balances are noted once a second
     before = lab.balance("db")["members"][0]["credits"]
     lab.close()

@@ -47,7 +47,9 @@ def read_iops(text: str) -> list[int]:
 
 
 def test_the_guide(environment):
-    blocks = re.findall(r"^```sh\n(.*?)^```", (ROOT / "docs/guide/first-volume.md").read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", (ROOT / "docs/guide/first-volume.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     assert len(blocks) >= 8
     done = run(["bash", "-eux"], environment, "\n".join(blocks))
     assert "3,000" not in done.stderr and "gp2:500" in done.stdout and "modifying" in done.stdout

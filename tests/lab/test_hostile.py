@@ -49,7 +49,22 @@ def answer_to(lab, line: bytes) -> dict | None:
 
 def nonsense(chance: random.Random, calls: list[str]) -> bytes:
     """Lines from pure noise to calls that are nearly right."""
-    values = [None, True, -1, 2**70, 1.5, "", "a" * 5_000, "gp2:8", "\0", [], {}, [[[1]]], {"a": {"b": 1}}, float("1e308")]
+    values = [
+        None,
+        True,
+        -1,
+        2**70,
+        1.5,
+        "",
+        "a" * 5_000,
+        "gp2:8",
+        "\0",
+        [],
+        {},
+        [[[1]]],
+        {"a": {"b": 1}},
+        float("1e308"),
+    ]
     match chance.randrange(5):
         case 0:
             return bytes(chance.randrange(256) for _ in range(chance.randrange(1, 400))).replace(b"\n", b" ")
@@ -59,7 +74,11 @@ def nonsense(chance: random.Random, calls: list[str]) -> bytes:
             return json.dumps(chance.choice(values)).encode()
         case 3:
             return json.dumps(
-                {"id": chance.choice(values), "call": chance.choice([*calls, "volume.explode", 7]), "args": chance.choice(values)}
+                {
+                    "id": chance.choice(values),
+                    "call": chance.choice([*calls, "volume.explode", 7]),
+                    "args": chance.choice(values),
+                }
             ).encode()
     names = [
         "volume",
@@ -164,7 +183,9 @@ def test_members_have_metrics_of_their_own(lab):
     lab.create("raid10:4xgp3:4", name="r")
     device = lab.attach("r")["attachment"]["device"]
     time.sleep(1.2)
-    subprocess.run(["dd", "if=/dev/zero", f"of={device}", "bs=256k", "count=64", "oflag=direct"], check=True, capture_output=True)
+    subprocess.run(
+        ["dd", "if=/dev/zero", f"of={device}", "bs=256k", "count=64", "oflag=direct"], check=True, capture_output=True
+    )
     time.sleep(2.2)  # a row is written when its second is over
 
     def written(member: int | None) -> int:
@@ -193,7 +214,9 @@ def test_a_full_disk_fails_the_writer_and_nothing_else(labs, small_disk):
         lab.create("gp3:1", name="v")
         device = lab.attach("v", probe=False)["attachment"]["device"]
         done = subprocess.run(
-            ["dd", "if=/dev/urandom", f"of={device}", "bs=1M", "count=60", "oflag=direct"], capture_output=True, text=True
+            ["dd", "if=/dev/urandom", f"of={device}", "bs=1M", "count=60", "oflag=direct"],
+            capture_output=True,
+            text=True,
         )
         assert done.returncode != 0 and "error" in done.stderr.lower()
         # No room for a journal record or a volume's folder: refused in words, and what was there is

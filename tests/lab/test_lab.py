@@ -114,7 +114,9 @@ def test_up_status_down(labs):
     run("lab", "down")
 
 
-@pytest.mark.parametrize("settings", [{"instance_type": "m9.huge"}, {"as_of": "yesterday"}, {"time_scale": 2_000_000_000}])
+@pytest.mark.parametrize(
+    "settings", [{"instance_type": "m9.huge"}, {"as_of": "yesterday"}, {"time_scale": 2_000_000_000}]
+)
 def test_settings_the_daemon_refuses(labs, settings):
     with pytest.raises(InputError) as raised:
         labs.up(**settings)
@@ -136,7 +138,10 @@ def test_foreground_is_the_daemon_itself(labs):
     folder = labs.folder()
     run = Command(folder)
     process = subprocess.Popen(
-        run.words("lab", "up", "--foreground", "--metrics-port", "0"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=run.environment
+        run.words("lab", "up", "--foreground", "--metrics-port", "0"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=run.environment,
     )
     assert process.stdout.readline() == b"ready\n"
     assert json.loads(run("lab", "status", "--output", "json").stdout)["pid"] == process.pid
@@ -234,7 +239,12 @@ def test_the_protocol_is_documented(lab):
     lab.attach("db", probe=False)
     columns = rows_until(lab, "db", bool) and lab.metrics("db")["columns"]
     table = text.partition("### volume.metrics")[2].partition("| column |")[2].partition("\n\n")[0]
-    named = {name for line in table.splitlines() if line.startswith("| `") for name in re.findall(r"`([a-z0-9_]+)`", line.split("|")[1])}
+    named = {
+        name
+        for line in table.splitlines()
+        if line.startswith("| `")
+        for name in re.findall(r"`([a-z0-9_]+)`", line.split("|")[1])
+    }
     assert named == set(columns)
 
 
@@ -266,9 +276,26 @@ def test_a_caller_that_talks_nonsense_gets_words(lab, line):
 
 def test_the_life_of_a_volume(lab, headrace):
     made = json.loads(
-        headrace("volume", "create", "gp2:10", "--name", "db", "--tag", "team=orders", "--start-balance", "5%", "--output", "json").stdout
+        headrace(
+            "volume",
+            "create",
+            "gp2:10",
+            "--name",
+            "db",
+            "--tag",
+            "team=orders",
+            "--start-balance",
+            "5%",
+            "--output",
+            "json",
+        ).stdout
     )
-    assert (made["spec"], made["state"], made["tags"], made["attachment"]) == ("gp2:10", "available", {"team": "orders"}, None)
+    assert (made["spec"], made["state"], made["tags"], made["attachment"]) == (
+        "gp2:10",
+        "available",
+        {"team": "orders"},
+        None,
+    )
     assert made["balance_percent"] == pytest.approx(5, abs=0.1)
     headrace("volume", "attach", "db", "--name", "sdq", "--no-probe")
     found = lab.describe("db")
@@ -319,7 +346,19 @@ def test_modify_in_use(lab, headrace):
     headrace("volume", "modify", "db", "--size-gib", "9", code=2)
     done = json.loads(
         headrace(
-            "volume", "modify", "db", "--size-gib", "20", "--type", "gp3", "--iops", "4000", "--until", "completed", "--output", "json"
+            "volume",
+            "modify",
+            "db",
+            "--size-gib",
+            "20",
+            "--type",
+            "gp3",
+            "--iops",
+            "4000",
+            "--until",
+            "completed",
+            "--output",
+            "json",
         ).stdout
     )
     assert (done["state"], done["progress_percent"], done["from"]) == ("completed", 100, "gp2:10")
@@ -346,7 +385,9 @@ def test_wait_returns_when_a_volume_has_its_new_size_and_says_how_the_rest_goes(
         assert (answer["state"], answer["to"]) == ("optimizing", "gp2:20")
         assert int((Path("/sys/block") / Path(device).name / "size").read_text()) * 512 == 20 << 30
         assert answer["next_allowed_at"] == answer["completed_at"] > answer["optimizing_at"]
-        assert "optimizing" in done.stderr and answer["completed_at"] in done.stderr and "next modification" in done.stderr
+        assert (
+            "optimizing" in done.stderr and answer["completed_at"] in done.stderr and "next modification" in done.stderr
+        )
         refused = headrace("volume", "modify", "db", "--size-gib", "21", code=2)
         assert "every earlier modification must be completed" in refused.stderr
 
@@ -389,7 +430,9 @@ def test_errors_on_demand(lab, headrace):
     device = device_of(lab.attach("db", probe=False))
     write(device, [3])
     made = json.loads(
-        headrace("volume", "fault", "db", "error", "--every", "1", "--op", "read", "--seconds", "600", "--output", "json").stdout
+        headrace(
+            "volume", "fault", "db", "error", "--every", "1", "--op", "read", "--seconds", "600", "--output", "json"
+        ).stdout
     )
     with pytest.raises(OSError, match="Input/output error"):
         read(device, 3)
@@ -479,7 +522,11 @@ def test_record(lab, headrace, tmp_path):
     headrace("volume", "record", "db", "start", "--to", str(tmp_path / "db.rec"))
     write(device, range(10))
     answer = json.loads(headrace("volume", "record", "db", "stop", "--output", "json").stdout)
-    assert answer["path"] == str(tmp_path / "db.rec") and answer["requests"] >= 10 and (tmp_path / "db.rec").stat().st_size > 0
+    assert (
+        answer["path"] == str(tmp_path / "db.rec")
+        and answer["requests"] >= 10
+        and (tmp_path / "db.rec").stat().st_size > 0
+    )
     headrace("volume", "record", "db", "stop", code=2)
 
 
@@ -490,7 +537,11 @@ def test_watch_in_a_pipe_and_ctrl_c(lab):
     done = run("volume", "watch", "db", "--seconds", "3").stdout.splitlines()
     assert "gp2:10" in done[0] and len(done) >= 3
     process = subprocess.Popen(
-        run.words("volume", "watch", "db"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=run.environment
+        run.words("volume", "watch", "db"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=run.environment,
     )
     assert "gp2:10" in process.stdout.readline()
     process.stdout.readline()
@@ -506,7 +557,10 @@ def test_watch_on_a_terminal(lab):
     run = Command(lab.place.data_dir)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        run.words("volume", "watch", "db", "--seconds", "3"), stdout=theirs, stderr=theirs, env=run.environment | {"TERM": "xterm"}
+        run.words("volume", "watch", "db", "--seconds", "3"),
+        stdout=theirs,
+        stderr=theirs,
+        env=run.environment | {"TERM": "xterm"},
     )
     os.close(theirs)
     text = b""

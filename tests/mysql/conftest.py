@@ -35,7 +35,11 @@ def machine():
         if built.exists():
             os.environ["HEADRACED"] = str(built)
     lacking = [f"{check.what}: {check.found}. {check.do}" for check in doctor.examine() if check.state == "missing"]
-    lacking += [f"{name}: not found. apt-get install {name}" for name in ("sysbench", "openssl") if not doctor.Machine().program(name)]
+    lacking += [
+        f"{name}: not found. apt-get install {name}"
+        for name in ("sysbench", "openssl")
+        if not doctor.Machine().program(name)
+    ]
     try:
         if "myrocks" not in servers.find_program("mariadb").engines:
             lacking.append("MyRocks: not found. headrace mysql install mariadb")

@@ -158,7 +158,12 @@ def holds(values: dict[str, str], found) -> list[str]:
 
 
 def question(program, **more) -> dict:
-    return {"storage": STORAGE, "memory_gib": MEMORY_GIB, "flavor": program.flavor, "version": ".".join(map(str, program.version))} | more
+    return {
+        "storage": STORAGE,
+        "memory_gib": MEMORY_GIB,
+        "flavor": program.flavor,
+        "version": ".".join(map(str, program.version)),
+    } | more
 
 
 @pytest.mark.parametrize(
@@ -182,7 +187,10 @@ def test_mariadb_starts_with_the_cnf_and_needs_no_change(mariadb, more):
             asked.pop(name)
         again = advise(address=mariadb.address, **asked)
         # LZ4 is advised only once the server has said that it has it.
-        assert [item.parameter for item in again.settings if item.differs and item.active] in ([], ["rocksdb_default_cf_options"])
+        assert [item.parameter for item in again.settings if item.differs and item.active] in (
+            [],
+            ["rocksdb_default_cf_options"],
+        )
         if more.get("durability") == "relaxed":
             assert any("lose" in item.text for item in again.findings)
         assert "unknown variable" not in mariadb.log.read_text()
@@ -217,9 +225,11 @@ def test_tuned_settings_hold_for_innodb_and_myrocks(mariadb):
             values = read_server(mariadb.address).values
         for name, value in settings.items():
             have = values.get(name, values.get("tx_isolation"))
-            assert as_number(have) == as_number(value) if as_number(value) is not None else have.lower() in (value.lower(), "on", "off"), (
-                name
-            )
+            assert (
+                as_number(have) == as_number(value)
+                if as_number(value) is not None
+                else have.lower() in (value.lower(), "on", "off")
+            ), name
 
 
 OLD = """# of an older server
@@ -243,7 +253,11 @@ def test_the_diff_makes_an_old_option_file_one_the_server_starts_with(mariadb):
     config.write_text(OLD)
     asked = question(mariadb.program) | {"config": config}
     before = advise(**asked)
-    assert {finding.parameter for finding in before.findings} >= {"innodb_page_cleaners", "innodb_checksums", "innodb_doublewrite"}
+    assert {finding.parameter for finding in before.findings} >= {
+        "innodb_page_cleaners",
+        "innodb_checksums",
+        "innodb_doublewrite",
+    }
     diff = before.to_diff()
     assert "not for anybody" not in diff
     done = subprocess.run(["patch", "-p0", str(config)], input=diff, text=True, capture_output=True)
@@ -258,7 +272,9 @@ def test_the_diff_makes_an_old_option_file_one_the_server_starts_with(mariadb):
         assert "-innodb_buffer_pool_size = 256M" in both.to_diff() and f"--- {config}" in both.to_diff()
 
 
-@pytest.mark.parametrize("more", [{}, {"durability": "relaxed", "replica": True, "vcpus": 16}], ids=["plain", "relaxed-replica"])
+@pytest.mark.parametrize(
+    "more", [{}, {"durability": "relaxed", "replica": True, "vcpus": 16}], ids=["plain", "relaxed-replica"]
+)
 def test_mysql_starts_with_the_cnf_and_needs_no_change(mysql, more):
     asked = question(mysql.program, **more)
     found = advise(**asked)

@@ -43,9 +43,14 @@ CREATE USER tls@'%' IDENTIFIED BY 'x' REQUIRE SSL;
 
 @pytest.fixture(scope="module", autouse=True)
 def machine():
-    lacking = [program for program in NEEDED if shutil.which(program) is None and not os.path.exists(f"/usr/sbin/{program}")]
+    lacking = [
+        program for program in NEEDED if shutil.which(program) is None and not os.path.exists(f"/usr/sbin/{program}")
+    ]
     if lacking:
-        pytest.fail(f"tests of captures need {', '.join(lacking)}: apt-get install mariadb-server sysbench openssl", pytrace=False)
+        pytest.fail(
+            f"tests of captures need {', '.join(lacking)}: apt-get install mariadb-server sysbench openssl",
+            pytrace=False,
+        )
 
 
 class Live:
@@ -72,11 +77,17 @@ class Live:
                 self.root().close()
                 return
             except HeadraceError:
-                assert self.process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()[-2_000:]
+                assert self.process.poll() is None and time.monotonic() < deadline, (folder / "log").read_text()[
+                    -2_000:
+                ]
                 time.sleep(0.1)
 
     def address(self, user: str = "watcher", password: str | None = PASSWORD, tcp: str = "", database: str = ""):
-        text = f"mysql://{user}@127.0.0.1:{self.port}/{database}{tcp}" if tcp else f"mysql://{user}@/{database}?socket={self.socket}"
+        text = (
+            f"mysql://{user}@127.0.0.1:{self.port}/{database}{tcp}"
+            if tcp
+            else f"mysql://{user}@/{database}?socket={self.socket}"
+        )
         return parse_address(text.replace("?tcp", "")).with_password(None if password is None else Secret(password))
 
     def root(self):
@@ -204,7 +215,9 @@ def _certificates(folder: Path) -> None:
 def live(template, place):
     folder = _sub(place, "live")
     ssl = [f"--ssl-ca={template}/ca.pem", f"--ssl-cert={template}/cert.pem", f"--ssl-key={template}/key.pem"]
-    made = Live(_sub(folder, "db"), template, *ssl, "--performance-schema=ON", f"--general-log-file={folder}/db/general.log")
+    made = Live(
+        _sub(folder, "db"), template, *ssl, "--performance-schema=ON", f"--general-log-file={folder}/db/general.log"
+    )
     yield made
     made.close()
 
@@ -239,7 +252,11 @@ def test_a_capture_counts_every_transaction(live, tmp_path):
     at = status[0].split(",").index("com_commit")
     assert int(status[-1].split(",")[at]) - int(status[1].split(",")[at]) == done
     assert (run.engine, run.flavor, run.threads, run.storage) == ("innodb", "mariadb", 2, "gp3:500")
-    assert run.cache_gib == 32 / 1024 and run.settings["redo_gib"] == 16 / 1024 and run.settings["flush_log_at_trx_commit"] == 1
+    assert (
+        run.cache_gib == 32 / 1024
+        and run.settings["redo_gib"] == 16 / 1024
+        and run.settings["flush_log_at_trx_commit"] == 1
+    )
     size_gib = sum(path.stat().st_size for path in (live.folder / "data").rglob("*.ibd")) / 2**30
     # InnoDB's list has the system tablespace too (12 MiB), and little of its own.
     assert size_gib <= run.benchmark.data_gib <= size_gib + 64 / 1024
@@ -261,7 +278,9 @@ def test_one_statement_a_second_and_nothing_but_reading(live, tmp_path):
     assert [b - a for a, b in zip(asked, asked[1:], strict=False)] == [1] * (len(asked) - 1)
     log = (live.folder / "general.log").read_text()
     said = [text for text in re.findall(r"\d+ (?:Query|Execute|Prepare)\t(.*)", log) if "general_log" not in text]
-    allowed = re.compile(r"SHOW (GLOBAL|GRANTS)|SELECT |SET NAMES|SET AUTOCOMMIT|SET SESSION TRANSACTION READ ONLY", re.IGNORECASE)
+    allowed = re.compile(
+        r"SHOW (GLOBAL|GRANTS)|SELECT |SET NAMES|SET AUTOCOMMIT|SET SESSION TRANSACTION READ ONLY", re.IGNORECASE
+    )
     assert said and [text for text in said if not allowed.match(text)] == []
     assert len(re.findall(r"\d+ Connect\twatcher", log)) <= 4  # one after the other: before, during, after
     # A server that did nothing makes no run, and the samples are kept.
@@ -311,7 +330,12 @@ def test_tls(live, template):
 
     ca, other = f"&ssl-ca={template}/ca.pem", f"&ssl-ca={template}/other.pem"
     assert cipher(tcp("?ssl-mode=DISABLED")) == "" and cipher(live.address()) == ""
-    for mode in ("?ssl-mode=PREFERRED", "?ssl-mode=REQUIRED", f"?ssl-mode=VERIFY_CA{ca}", f"?ssl-mode=VERIFY_IDENTITY{ca}"):
+    for mode in (
+        "?ssl-mode=PREFERRED",
+        "?ssl-mode=REQUIRED",
+        f"?ssl-mode=VERIFY_CA{ca}",
+        f"?ssl-mode=VERIFY_IDENTITY{ca}",
+    ):
         assert cipher(tcp(mode)).startswith(("TLS_", "ECDHE")), mode
     assert cipher(tcp("?ssl-mode=REQUIRED", "tls", "x"))
     for mode, words in (
@@ -320,7 +344,9 @@ def test_tls(live, template):
     ):
         with pytest.raises(InputError, match=words):
             connect(tcp(mode))
-    name = parse_address(tcp(f"?ssl-mode=VERIFY_IDENTITY{ca}").label.replace("127.0.0.1", "localhost") + f"?ssl-mode=VERIFY_IDENTITY{ca}")
+    name = parse_address(
+        tcp(f"?ssl-mode=VERIFY_IDENTITY{ca}").label.replace("127.0.0.1", "localhost") + f"?ssl-mode=VERIFY_IDENTITY{ca}"
+    )
     with pytest.raises(HeadraceError, match="certificate is not accepted|no server listens"):
         connect(name.with_password(Secret(PASSWORD)))
     with pytest.raises(InputError, match="not a CA certificate"):
@@ -339,15 +365,27 @@ def test_tls(live, template):
 
 def test_the_clients_take_the_file_we_write(live, template, tmp_path):
     local = write_client_file(live.address(), tmp_path / "local.cnf")
-    remote = write_client_file(live.address(tcp=f"?ssl-mode=VERIFY_CA&ssl-ca={template}/ca.pem"), tmp_path / "remote.cnf")
+    remote = write_client_file(
+        live.address(tcp=f"?ssl-mode=VERIFY_CA&ssl-ca={template}/ca.pem"), tmp_path / "remote.cnf"
+    )
     for file in (local, remote):
-        asked = ["mariadb", f"--defaults-extra-file={file}", "-BNe", "SELECT CURRENT_USER(); SHOW SESSION STATUS LIKE 'Ssl_cipher'"]
+        asked = [
+            "mariadb",
+            f"--defaults-extra-file={file}",
+            "-BNe",
+            "SELECT CURRENT_USER(); SHOW SESSION STATUS LIKE 'Ssl_cipher'",
+        ]
         done = subprocess.run(asked, capture_output=True, text=True)
         assert done.returncode == 0 and done.stdout.startswith("watcher@%"), done.stderr
         assert file is local or done.stdout.splitlines()[1].partition("\t")[2].startswith("TLS_")
-        assert subprocess.run(["mariadb-admin", f"--defaults-extra-file={file}", "status"], capture_output=True).returncode == 0
+        assert (
+            subprocess.run(["mariadb-admin", f"--defaults-extra-file={file}", "status"], capture_output=True).returncode
+            == 0
+        )
     chosen = write_client_file(live.address("bench", "", database="sb"), tmp_path / "chosen.cnf")
-    done = subprocess.run(["mariadb", f"--defaults-extra-file={chosen}", "-BNe", "SELECT DATABASE()"], capture_output=True, text=True)
+    done = subprocess.run(
+        ["mariadb", f"--defaults-extra-file={chosen}", "-BNe", "SELECT DATABASE()"], capture_output=True, text=True
+    )
     assert done.stdout.strip() == "sb"
 
 
@@ -363,7 +401,10 @@ def test_folders_and_storage_that_cannot_be(live, tmp_path):
         ({"engine": "myrocks"}, "not loaded"), ({"threads": 0}, "1 to 100,000"), ({"interval_s": 0.5}, "whole seconds"), ({"devices": ["/dev/none"]}, "not a block device"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=words):
-            capture_run(CaptureRequest(**{"address": live.address(), "seconds": 10.0, "storage": "gp3:500"} | changes), tmp_path / "new")
+            capture_run(
+                CaptureRequest(**{"address": live.address(), "seconds": 10.0, "storage": "gp3:500"} | changes),
+                tmp_path / "new",
+            )
     assert not (tmp_path / "new").exists()
 
 

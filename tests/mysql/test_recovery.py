@@ -29,7 +29,12 @@ CRASHES = int(os.environ.get("CRASHES", "1"))
 # As the manuals have it for InnoDB with replication: nothing that was acknowledged may be lost
 # ("innodb_flush_log_at_trx_commit", "sync_binlog").
 DURABLE = {
-    "innodb": {"innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1", "log_bin": "ON", "innodb_buffer_pool_size": "32M"},
+    "innodb": {
+        "innodb_flush_log_at_trx_commit": "1",
+        "sync_binlog": "1",
+        "log_bin": "ON",
+        "innodb_buffer_pool_size": "32M",
+    },
     "myrocks": {"rocksdb_flush_log_at_trx_commit": "1", "sync_binlog": "1", "log_bin": "ON"},
 }
 CUT_AFTER_S = 0.5
@@ -96,14 +101,18 @@ CASES = (
 )
 
 
-@pytest.mark.parametrize("flavor, engine, log_storage, crashes", CASES, ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    "flavor, engine, log_storage, crashes", CASES, ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_no_acknowledged_commit_is_lost(labs, request, flavor, engine, log_storage, crashes):
     if flavor == "mysql":
         request.getfixturevalue("mysql_program")
     seed = int(os.environ.get("SEED", "1"))
     chance = random.Random(f"{seed}/{flavor}/{engine}/{log_storage}")
     lab = labs.up()
-    server = mysql.up(lab, flavor=flavor, engine=engine, storage="gp3:3", log_storage=log_storage, settings=DURABLE[engine])
+    server = mysql.up(
+        lab, flavor=flavor, engine=engine, storage="gp3:3", log_storage=log_storage, settings=DURABLE[engine]
+    )
     ledger = Ledger(server.address(), clients=6)
     ledger.create()
     for crash in crashes * CRASHES:
@@ -120,7 +129,10 @@ def test_no_acknowledged_commit_is_lost(labs, request, flavor, engine, log_stora
         assert loss.acknowledged > before, "nothing was committed, so nothing was tested"
         assert (loss.lost, loss.torn) == (0, ()), f"{crash.__name__}: {loss}"
         assert server.state == "running" and not server.problems
-        assert sql(server, f"CHECK TABLE headrace_ledger.entries{', sbtest.sbtest1' if engine == 'innodb' else ''}")[0][3] == "OK"
+        assert (
+            sql(server, f"CHECK TABLE headrace_ledger.entries{', sbtest.sbtest1' if engine == 'innodb' else ''}")[0][3]
+            == "OK"
+        )
         ledger.go_on()
     mysql.destroy(server)
     assert lab.volumes() == []

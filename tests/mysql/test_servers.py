@@ -68,11 +68,19 @@ def test_the_guide(labs, tmp_path):
     assert len(blocks) >= 5
     program = tmp_path / "headrace"
     # Another lab may have the usual port for metrics.
-    program.write_text(f'#!/bin/bash\n[[ "$1 $2" == "lab up" ]] && set -- "$@" --metrics-port 0\nexec {sys.executable} -m headrace "$@"\n')
+    program.write_text(
+        f'#!/bin/bash\n[[ "$1 $2" == "lab up" ]] && set -- "$@" --metrics-port 0\nexec {sys.executable} -m headrace "$@"\n'
+    )
     program.chmod(0o755)
     folder = labs.folder()
-    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "HEADRACE_LAB": str(folder), "COLUMNS": "200"}
-    done = subprocess.run(["bash", "-eux"], input="\n".join(blocks), env=environment, capture_output=True, text=True, timeout=240)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "HEADRACE_LAB": str(folder),
+        "COLUMNS": "200",
+    }
+    done = subprocess.run(
+        ["bash", "-eux"], input="\n".join(blocks), env=environment, capture_output=True, text=True, timeout=240
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert re.search(r"^shop +MariaDB [0-9.]+ +innodb +running +gp3:20:4000 +gp3:4 +0.5 GiB", done.stdout, re.MULTILINE)
@@ -83,9 +91,13 @@ def test_the_guide(labs, tmp_path):
 
 
 def test_a_volume_that_is_mounted_without_access_times_and_a_client_that_is_logged_in(server, headrace):
-    options = subprocess.run(["findmnt", "-no", "OPTIONS", "-t", "xfs", "-T", str(server.datadir)], capture_output=True, text=True).stdout
+    options = subprocess.run(
+        ["findmnt", "-no", "OPTIONS", "-t", "xfs", "-T", str(server.datadir)], capture_output=True, text=True
+    ).stdout
     assert "noatime" in options.split(",")
-    assert headrace("mysql", "cli", server.name, "-N", "-e", "SELECT @@innodb_buffer_pool_size").stdout.split() == [str(64 << 20)]
+    assert headrace("mysql", "cli", server.name, "-N", "-e", "SELECT @@innodb_buffer_pool_size").stdout.split() == [
+        str(64 << 20)
+    ]
     shown = json.loads(headrace("mysql", "status", server.name, "--output", "json").stdout)
     assert shown["state"] == "running" and shown["devices"] == list(server.devices)
     assert "Add --yes" in headrace("mysql", "destroy", server.name, code=2).stderr
@@ -135,7 +147,15 @@ def _written(server) -> int:
 
 def test_myrocks_with_logs_on_a_volume_of_their_own_and_tls(up):
     port = free_port()
-    server = up("rocks", engine="myrocks", storage=SPEC, log_storage="gp3:1", port=port, memory_gib=0.125, settings={"log_bin": "ON"})
+    server = up(
+        "rocks",
+        engine="myrocks",
+        storage=SPEC,
+        log_storage="gp3:1",
+        port=port,
+        memory_gib=0.125,
+        settings={"log_bin": "ON"},
+    )
     engine, cache, wal, binlog, redo = sql(
         server,
         "SELECT @@default_storage_engine, @@rocksdb_block_cache_size, @@rocksdb_wal_dir, @@log_bin_basename, @@innodb_log_group_home_dir",
@@ -349,7 +369,12 @@ def test_an_interrupted_start_leaves_it_down_and_whole(lab, up):
 def test_a_signal_in_the_middle(lab, headrace, how):
     words = headrace.words("mysql", "up", "half", "--storage", SPEC)
     with subprocess.Popen(
-        words, env=headrace.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        words,
+        env=headrace.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as running:
         _until(lambda: any(one["name"] == "half-data" for one in lab.volumes()), running)
         running.send_signal(how)
@@ -393,7 +418,9 @@ def test_a_server_that_died_and_a_volume_that_is_full_are_found(lab, headrace, u
     before, server = server, mysql.up(lab, name="ill")
     assert server.pid == before.pid, "it is not ended for that"
     assert server.problems == () and server.storage == "gp3:2"
-    assert os.statvfs(fill).f_blocks * os.statvfs(fill).f_frsize > 1.8 * 2**30  # without the log of xfs, 64 MiB, and what it keeps
+    assert (
+        os.statvfs(fill).f_blocks * os.statvfs(fill).f_frsize > 1.8 * 2**30
+    )  # without the log of xfs, 64 MiB, and what it keeps
     os.kill(server.pid, signal.SIGKILL)
     _until(lambda: mysql.find(lab, "ill").state == "dead")
     assert "killed from outside" in headrace("mysql", "status", "ill", code=1).stderr

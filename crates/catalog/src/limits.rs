@@ -69,9 +69,9 @@ pub struct VolumeLimits {
     pub io_unit_bytes: u64,
     /// A random I/O pays a whole unit, however small (st1, sc1).
     pub random_charges_full_unit: bool,
-    /// Promise about delivered performance, where there is one.
+    /// Promise about delivered performance, if any is given.
     pub consistency: Option<Consistency>,
-    /// Annual failure rate in percent, lowest and highest, where there is one.
+    /// Annual failure rate in percent, lowest and highest, if any is given.
     pub durability_afr_percent: Option<(f64, f64)>,
     /// Data outlives the instance.
     pub persistent: bool,

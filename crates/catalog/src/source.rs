@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Source {
     /// Short name used in the data.
     pub id: String,
-    /// Document, with repository and revision where there is one.
+    /// Document, with repository and revision if it has them.
     pub citation: String,
     /// Day the document speaks for, `YYYY-MM-DD`; `note` says where the day is not exact.
     pub as_of: String,

@@ -205,10 +205,10 @@ pub struct EraRules {
     pub random_charges_full_unit: bool,
     /// Data outlives the instance.
     pub persistent: bool,
-    /// Promise about delivered performance, where there is one.
+    /// Promise about delivered performance, if any is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub consistency: Option<Param<Consistency>>,
-    /// Annual failure rate in percent, lowest and highest, where there is one.
+    /// Annual failure rate in percent, lowest and highest, if any is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub durability_afr_percent: Option<Param<(f64, f64)>>,
     /// What else is known and drives no number here.

@@ -59,7 +59,7 @@ pub enum Frame {
     Late(u32),
 }
 
-/// Why bytes are no record.
+/// Why bytes cannot be read as a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotARecord(String);
 

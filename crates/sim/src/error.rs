@@ -31,7 +31,7 @@ impl SimError {
         SimError::Load { what, value: value.to_string(), rule: rule.into(), hint: hint.into() }
     }
 
-    /// Refuses a value outside `low` to `high`, both allowed, and one that is no number.
+    /// Refuses a value outside `low` to `high`, both allowed, and NaN.
     pub fn check_range(what: &'static str, value: f64, low: f64, high: f64) -> Result<(), SimError> {
         if (low..=high).contains(&value) {
             return Ok(());

@@ -190,7 +190,7 @@ def situation_of(
         memory_gib = memory_gib if memory_gib is not None else (host["memory_mib"] or 0) / 1024.0 or None
     if memory_gib is None:
         rule = "must be given: it decides the sizes of the caches"
-        raise InputError("memory", rule, DOC, "Say --memory GIB, or --instance TYPE.")
+        raise InputError("memory", rule, DOC, "Say --memory-gib GIB, or --instance TYPE.")
     situation = Situation(
         server=server,
         engine=engine,

@@ -87,7 +87,7 @@ def read_server(address: Address) -> CurrentSettings:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT VERSION(), @@GLOBAL.version_comment")
-            version, comment = (str(part) for part in cursor.fetchone())
+            version, comment = (str(part) for part in cursor.fetchone() or ("", ""))
             cursor.execute("SHOW GLOBAL VARIABLES")
             values = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
     except (pymysql.err.MySQLError, OSError) as error:

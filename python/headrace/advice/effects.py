@@ -14,10 +14,11 @@ from typing import Any
 
 from headrace.advice.model import NOT_ESTIMATED
 from headrace.advice.simulated import ModelSettings, redo_of, settings_of, throughput
-from headrace.advice.situation import GIB, MIB, Situation
+from headrace.advice.situation import Situation
 from headrace.advice.values import as_bytes, as_number, is_on, same, size_text
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import DAY_S, GIB, MIB
 from headrace.errors import InputError
 from headrace.workload import TransactionWorkload
 
@@ -33,7 +34,6 @@ UNLIMITED_BYTES_S = 1e12
 # Room in a log volume above the redo log, for the old files that a resize keeps for a while. A
 # guess.
 REDO_ROOM = 1.2
-DAY_S = 86_400.0
 LEAST_LOG_GIB = 10
 REDO = ("innodb_redo_log_capacity", "innodb_log_file_size")
 CACHES = ("innodb_buffer_pool_size", "rocksdb_block_cache_size")

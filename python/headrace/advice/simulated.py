@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.advice.situation import GIB, Situation, WorkloadDemand
+from headrace.advice.situation import Situation, WorkloadDemand
 from headrace.advice.values import as_bytes, as_number, is_on
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import GIB
 from headrace.workload import TransactionWorkload
 
 HOUR_S = 3_600  # what is simulated; its second half is warm

@@ -11,10 +11,10 @@ from headrace.advice.values import as_bytes
 from headrace.base import core
 from headrace.base.checks import check_choice, check_number, check_whole
 from headrace.base.core import core_errors
+from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.workload import TransactionWorkload
 
-MIB, GIB = 1024.0**2, 1024.0**3
 PAGE_BYTES = 16_384.0  # innodb_page_size, default
 # Volume types on rotating disks: a request costs a seek, and not its share of 256 KiB.
 DISKS = ("st1", "sc1", "standard")

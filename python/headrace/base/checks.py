@@ -63,7 +63,9 @@ def check_number(what: str, value: object, low: float, high: float, unit: str = 
         raise InputError(f"{what} = {shown(value)}", "must be a number", LIMITS_SOURCE)
     unit = f" {unit}" if unit else ""
     if not low <= value <= high:  # NaN compares false, so it is refused here too
-        raise InputError(f"{what} = {shown(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}", LIMITS_SOURCE)
+        raise InputError(
+            f"{what} = {shown(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}", LIMITS_SOURCE
+        )
     return float(value)
 
 

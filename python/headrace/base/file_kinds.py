@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 OWN_FILE = "a Headrace workload file"
-HEAD_CHARACTERS = 200_000
+HEAD_CHARACTERS = 200_000  # a guess: many reports of any tool; later text tells no more
 
 # (format or None, what to call it, what gives it away). The first match wins.
 SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(

@@ -66,7 +66,10 @@ class Storage:
             raise InputError(_shown(text), "must be storage in text", NOTATION, EXAMPLE)
         with core_errors():
             found = core.parse_storage(text)
-        members = tuple(Volume(one["volume_type"], one["size_gib"], one["iops"], one["throughput_mib_s"]) for one in found["members"])
+        members = tuple(
+            Volume(one["volume_type"], one["size_gib"], one["iops"], one["throughput_mib_s"])
+            for one in found["members"]
+        )
         return cls(found["text"], found["raid"], members, found["chunk_kib"], found["usable_gib"])
 
     @classmethod
@@ -74,7 +77,9 @@ class Storage:
         """Storage from its parts; several members without a level are RAID 0, as in the notation.
         Raises InputError."""
         joined = "+".join(str(member) for member in members)
-        return cls.parse(("" if level is None else f"{level}:") + joined + ("" if chunk_kib is None else f"@{chunk_kib}k"))
+        return cls.parse(
+            ("" if level is None else f"{level}:") + joined + ("" if chunk_kib is None else f"@{chunk_kib}k")
+        )
 
     def __str__(self) -> str:
         return self.text
@@ -114,13 +119,17 @@ class Storage:
         with core_errors():
             return core.storage_limits(self.text, as_of, instance)
 
-    def monthly_cost(self, region: str, as_of: str | None = None, million_ios_per_month: float = 0.0) -> list[core.CostItem]:
+    def monthly_cost(
+        self, region: str, as_of: str | None = None, million_ios_per_month: float = 0.0
+    ) -> list[core.CostItem]:
         """The items of a month's bill, USD. Raises InputError."""
         with core_errors():
             return core.monthly_cost(self.text, region, as_of, million_ios_per_month)
 
     def _with(self, **changed: int | None) -> Storage:
-        return Storage.of([replace(member, **changed) for member in self.members], self.level, self.chunk_kib if self.level else None)
+        return Storage.of(
+            [replace(member, **changed) for member in self.members], self.level, self.chunk_kib if self.level else None
+        )
 
 
 @dataclass(frozen=True)
@@ -181,7 +190,9 @@ def _log(text: str, options: list[str]) -> Storage | None:
     if len(options) > 1:
         raise InputError(_shown(text), "names one log volume at most, after one comma", NOTATION, EXAMPLE)
     if key.strip().lower() != "log" or not equals:
-        raise InputError(_shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", NOTATION, EXAMPLE)
+        raise InputError(
+            _shown(text), f"after the comma comes log=STORAGE, not {_shown(options[0])}", NOTATION, EXAMPLE
+        )
     return _storage(text, value)
 
 

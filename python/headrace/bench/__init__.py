@@ -19,7 +19,7 @@ comparison/     compare: two runs or two groups; statistics: their doubt; confor
 812.4
 """
 
-from headrace.bench.comparison.compare import Difference, RunComparison, compare
+from headrace.bench.comparison.compare import BenchComparison, Difference, compare
 from headrace.bench.drivers.benchmark import Benchmark, RunLoad
 from headrace.bench.drivers.fio import FioJob, FioLoad, FioResult
 from headrace.bench.drivers.fio import run_once as fio_once
@@ -40,7 +40,7 @@ __all__ = [
     "FioResult",
     "InterruptedRun",
     "Mysqlslap",
-    "RunComparison",
+    "BenchComparison",
     "RunLoad",
     "RunRecord",
     "Second",

@@ -38,6 +38,12 @@ def cursor_on(target: Target, database: bool = True):
         ) from None
 
 
+def first_value(cursor):
+    """The first column of the first row of the answer; None where there is no row."""
+    row = cursor.fetchone()
+    return None if row is None else row[0]
+
+
 def require_database(name: str, target: Target) -> None:
     """Raises InputError when the target is not a server, or its address does not name a database
     fit for test tables."""
@@ -75,8 +81,7 @@ def tables_of(target: Target, pattern: str) -> dict[str, str]:
     with cursor_on(target, database=False) as cursor:
         cursor.execute(
             (
-                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = "
-                "'BASE TABLE'"
+                "SELECT table_name, engine FROM information_schema.tables WHERE table_schema = %s AND table_type = 'BASE TABLE'"
             ),
             (target.database,),
         )
@@ -87,7 +92,7 @@ def table_rows(target: Target, table: str, exact: bool = False) -> int:
     """The highest id of a table (0: none), or its rows counted one by one."""
     with cursor_on(target) as cursor:
         cursor.execute(f"SELECT {'COUNT(*)' if exact else 'MAX(id)'} FROM `{table}`")
-        return int(cursor.fetchone()[0] or 0)
+        return int(first_value(cursor) or 0)
 
 
 # File sizes, then what the statistics say: the first the account may read. MariaDB and MySQL 8 name
@@ -114,12 +119,12 @@ def data_gib(target: Target) -> float | None:
             try:
                 # Not LIKE's wildcards: every _ in a name would match any letter.
                 cursor.execute(query, (re.sub(r"([%_\\])", r"\\\1", database) + "/%",))
-                if size := cursor.fetchone()[0]:
+                if size := first_value(cursor):
                     return float(size) / GIB
             except pymysql.err.MySQLError:
                 continue
         cursor.execute(
             "SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = %s", (database,)
         )
-        size = cursor.fetchone()[0]
+        size = first_value(cursor)
     return None if not size else float(size) / GIB

@@ -117,10 +117,7 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
 
     made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
     database = dict(made["database"])
-    name = (
-        f"sysbench {options.get('script', 'oltp_read_write')}, "
-        f"{options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    )
+    name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
     return _standard(name, made["database"]["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
 
 

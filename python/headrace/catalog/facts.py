@@ -86,7 +86,9 @@ def _volume_row(era: core.Era) -> dict:
         "throughput": throughput,
         "throughput_mib_s_max": throughput_max,
         "io_unit_kib": era["io_unit_bytes"]["value"] // 1024,
-        "consistency": f"{promise['at_least_percent']:g} % in {promise['of_time_percent']:g} % of time" if promise else None,
+        "consistency": f"{promise['at_least_percent']:g} % in {promise['of_time_percent']:g} % of time"
+        if promise
+        else None,
         "afr_percent_low": afr[0],
         "afr_percent_high": afr[1],
         "persistent": era["persistent"],
@@ -257,7 +259,11 @@ def prices(region: str = "us-east-1", as_of: Day = None) -> pl.DataFrame:
         raise no_ebs_prices(answer["region"])
     rows = [
         {key: item[key] for key in ("product", "component", "from_quantity", "usd", "unit", "source", "as_of")}
-        | {"unconfirmed": item["note"].replace("; ", ", ") if not item["confirmed"] or "not confirmed" in item["note"] else ""}
+        | {
+            "unconfirmed": item["note"].replace("; ", ", ")
+            if not item["confirmed"] or "not confirmed" in item["note"]
+            else ""
+        }
         for item in answer["items"]
     ]
     return pl.DataFrame(rows, schema=PRICE_SCHEMA, orient="row")

@@ -89,8 +89,8 @@ def load(name: str) -> Any:
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from headrace import __version__
         from headrace.base import core
-        from headrace.version import __version__
 
         print(f"headrace {__version__}, catalog of {core.newest_date()}")
         raise typer.Exit()
@@ -112,7 +112,9 @@ top = typer.Typer(
 def top_options(
     version: Annotated[
         bool,
-        typer.Option("--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True),
+        typer.Option(
+            "--version", help="Print the version and the day of the catalog.", callback=_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """What stands before a command."""
@@ -158,7 +160,9 @@ def usage_error(error: Any) -> InputError:
     if found:
         message, hint = before.rstrip(". "), f"Did you mean {near.strip('?).')}? "
     unknown = re.fullmatch("No such command '(.*)'", message)
-    if unknown and (elsewhere := [name for name, _ in commands() if name.split()[-1] == unknown[1] and name.count(" ") > 1]):
+    if unknown and (
+        elsewhere := [name for name, _ in commands() if name.split()[-1] == unknown[1] and name.count(" ") > 1]
+    ):
         hint = f"Did you mean {' or '.join(f'`{name}`' for name in elsewhere[:3])}? "
     where = f"{context.command_path} --help" if context is not None else "headrace --help"
     return InputError("", message[:1].lower() + message[1:], where, f"{hint}See `{where}`.")

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
-from headrace.cli.options import AsOfOption, CommandGroup, OutputOption, RegionOption, complete_instance, complete_type, flag, option
+from headrace.cli.options import (
+    AsOfOption,
+    CommandGroup,
+    OutputOption,
+    RegionOption,
+    complete_instance,
+    complete_type,
+    flag,
+    option,
+)
 from headrace.cli.output import print_frame, show, table
 
 EPILOG = """\b
@@ -15,7 +24,9 @@ Examples:
   headrace catalog instances --family m5 --region eu-west-1
   headrace catalog prices --region us-east-1 --output csv"""
 
-app = CommandGroup("Show what volume types, instances and regions allowed and cost, by day, each row with its source.", EPILOG)
+app = CommandGroup(
+    "Show what volume types, instances and regions allowed and cost, by day, each row with its source.", EPILOG
+)
 
 LOOK_UP = "Source ids are explained by: headrace catalog sources"
 ASK = "The source of each row: --sources"
@@ -95,7 +106,8 @@ def _afr(row: dict) -> str:
 @app.command()
 def instances(
     family: Annotated[
-        str | None, option("FAMILY", "Only m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance)
+        str | None,
+        option("FAMILY", "Only m5, m5.large or a pattern such as 'r6i.*'.", autocompletion=complete_instance),
     ] = None,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
@@ -129,7 +141,10 @@ def instances(
     held = "EBS: baseline > maximum; the maximum holds for `burst` from a full bucket, - : always."
     seen = f"Prices of {region}, on demand, last seen {last_seen(frame['price_as_of'])}."
     notes = (held, seen, *unconfirmed(frame, lambda row: row["instance_type"]), LOOK_UP if sources else ASK)
-    right, prose = (("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour"), ("price source", "price seen"))
+    right, prose = (
+        ("vCPUs", "GiB", "EBS IOPS", "EBS MiB/s", "burst", "local GB", "USD/hour"),
+        ("price source", "price seen"),
+    )
     print_rows(rows, ("?", *prose), *notes, right=right, prose=prose, drop=("local GB",))
 
 
@@ -150,7 +165,10 @@ def _from_to(low: float | None, high: float | None) -> str:
 
 @app.command()
 def prices(
-    region: RegionOption = "us-east-1", as_of: AsOfOption = None, sources: SourcesOption = False, output: OutputOption = "table"
+    region: RegionOption = "us-east-1",
+    as_of: AsOfOption = None,
+    sources: SourcesOption = False,
+    output: OutputOption = "table",
 ) -> None:
     """Show EBS prices of a region, by item."""
     from headrace.catalog import facts as catalog

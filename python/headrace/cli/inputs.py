@@ -30,7 +30,9 @@ def read_workload(text: str) -> Workload | TransactionWorkload:
     if text.startswith("demo:") and not Path(text).exists():
         made = {"demo:day": workload.demo_day, "demo:hour": workload.recorded_hour}.get(text)
         if made is None:
-            raise InputError(text, "is neither demo:day nor demo:hour", "headrace workload demo --help", "Use demo:day.")
+            raise InputError(
+                text, "is neither demo:day nor demo:hour", "headrace workload demo --help", "Use demo:day."
+            )
         return made()
     return workload.load(text)
 

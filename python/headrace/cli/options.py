@@ -73,7 +73,9 @@ def with_groups(function: Callable) -> Callable:
     fields = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
     spread = [one for name, one in own.items() if name not in groups]
     for name, group in groups.items():
-        spread += [one.replace(annotation=fields[name][one.name]) for one in inspect.signature(group).parameters.values()]
+        spread += [
+            one.replace(annotation=fields[name][one.name]) for one in inspect.signature(group).parameters.values()
+        ]
 
     @functools.wraps(function)
     def command(**given: Any) -> object:
@@ -152,19 +154,26 @@ RegionOption = Annotated[str, option("REGION", "Use the prices of this AWS regio
 GrowthOption = Annotated[float, option("FACTOR", "Multiply the demand and the data: 1.5 is half as much again.")]
 SeedOption = Annotated[int, option("N", "Seed for all random draws: same seed, same answer.", min=0, max=2**63 - 1)]
 StartBalanceOption = Annotated[
-    float | None, option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance")
+    float | None,
+    option("PERCENT", "Credits and burst buckets at the start. Default: as AWS starts them.", "--start-balance"),
 ]
+StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
+InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
 ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html).")]
-PageOrChartOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")]
+PageOrChartOption = Annotated[
+    Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")
+]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 NameOption = Annotated[str | None, option("NAME", "Name it.")]
-WORKLOAD_HELP = (
-    "A workload file; demo:day or demo:hour (the recorded example); a closed load in fio's words: "
-    "fio:rw=randread,bs=16k,iodepth=16,numjobs=1; or a standard benchmark: "
-    "sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
-)
-WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=WORKLOAD_HELP)]
+FILE = "A workload file"
+DEMAND = "demo:day or demo:hour (the recorded example); a closed load in fio's words: fio:rw=randread,bs=16k,iodepth=16,numjobs=1"
+DATABASE = "a standard benchmark: sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16"
+WorkloadArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=f"{FILE}; {DEMAND}; or {DATABASE}.")]
+DemandArgument = Annotated[str, typer.Argument(metavar="WORKLOAD", help=f"{FILE}; {DEMAND}.")]
+DatabaseArgument = Annotated[
+    str, typer.Argument(metavar="WORKLOAD", help=f"{FILE} (`headrace calibrate` writes it); or {DATABASE}.")
+]
 VolumeArgument = Annotated[str, typer.Argument(metavar="VOL", help="Id or name.", autocompletion=complete_volume)]
 MemberOption = Annotated[int | None, option("N", "Only this member of an array, counted from 0.", min=0)]
 
@@ -174,9 +183,12 @@ class LabPlace:
     """Which lab is meant."""
 
     data_dir: Annotated[
-        Path | None, option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False)
+        Path | None,
+        option("DIR", "Directory of the lab. Default: $HEADRACE_LAB, else /var/lib/headrace.", readable=False),
     ] = None
-    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = None
+    socket: Annotated[Path | None, option("FILE", "Socket of the lab. Default: in the directory.", readable=False)] = (
+        None
+    )
 
     def open(self) -> Lab:
         """A client of it. Raises NoLab where none answers."""
@@ -189,17 +201,22 @@ class LabPlace:
 class PasswordOptions:
     """Where the password of a MySQL account comes from."""
 
-    defaults_file: Annotated[Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")] = (
-        None
-    )
-    ask_password: Annotated[bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")] = False
+    defaults_file: Annotated[
+        Path | None, option("FILE", "Option file whose [client] has the password (only its owner may read it).")
+    ] = None
+    ask_password: Annotated[
+        bool, typer.Option("--ask-password", "-p", help="Ask for the password on the terminal.")
+    ] = False
 
     def read_address(self, text: str) -> Address:
         """The address with its password. Raises InputError."""
-        from headrace.connect import Secret, parse_address
+        from headrace.connect import Secret
+        from headrace.servers import parse_address
 
         address = parse_address(text, defaults_file=self.defaults_file)
         if self.ask_password:
-            typed = typer.prompt(f"Password of {address.user}", hide_input=True, err=True, default="", show_default=False)
+            typed = typer.prompt(
+                f"Password of {address.user}", hide_input=True, err=True, default="", show_default=False
+            )
             address = address.with_password(Secret(typed))
         return address

@@ -49,7 +49,9 @@ def print_frame(frame: Any, output: str) -> None:
         data(as_csv(frame))
 
 
-def print_answer(answer: Any, output: str, rows: Sequence[dict], columns: Sequence[str], parts: Callable[[], Sequence[object]]) -> None:
+def print_answer(
+    answer: Any, output: str, rows: Sequence[dict], columns: Sequence[str], parts: Callable[[], Sequence[object]]
+) -> None:
     """Prints the answer as JSON, its `rows` as CSV, or what `parts()` gives for a person."""
     if output == "json":
         print_json(answer)

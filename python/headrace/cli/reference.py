@@ -32,10 +32,14 @@ def _entry(name: str, command) -> str:
     if not getattr(command, "commands", None):
         named = [param.metavar or param.name.upper() for param in arguments]
         lines.append(f"`{' '.join([name, *named])}{' [OPTIONS]' if options else ''}`\n")
-    rows = [(param.metavar or param.name.upper(), param) for param in arguments] + [(_spelled(param), param) for param in options]
+    rows = [(param.metavar or param.name.upper(), param) for param in arguments] + [
+        (_spelled(param), param) for param in options
+    ]
     if rows:
         lines += ["| | | default |", "|---|---|---|"]
-        lines += [f"| `{_cell(label)}` | {_cell(param.help or '')} | {_cell(_default(param))} |" for label, param in rows]
+        lines += [
+            f"| `{_cell(label)}` | {_cell(param.help or '')} | {_cell(_default(param))} |" for label, param in rows
+        ]
         lines.append("")
     if command.epilog:
         lines.append(_epilog(command.epilog))

@@ -157,10 +157,7 @@ def _from_text(text: str) -> dict:
         raise InputError(shown(text), rule, DOC, "For example mysql://watcher@db.example:3306/shop")
     if parts.password is not None:
         rule = "holds a password, which every user of this machine could read in the list of processes"
-        hint = (
-            f"Give it in {PASSWORD_VARIABLE}, in an option file "
-            "(--defaults-file), or at the prompt; and change this one."
-        )
+        hint = f"Give it in {PASSWORD_VARIABLE}, in an option file (--defaults-file), or at the prompt; and change this one."
         raise InputError(shown(text), rule, DOC, hint)
     query = _query(text, parts.query)
     if port == 0:

@@ -133,10 +133,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
         return _no_mysql(address, _words(error))
     if code in DENIED:
         used = "with the password given" if address.password else "without a password"
-        hint = (
-            f"Set {PASSWORD_VARIABLE} or --defaults-file; is the account "
-            "allowed from this host (SELECT user, host FROM mysql.user)?"
-        )
+        hint = f"Set {PASSWORD_VARIABLE} or --defaults-file; is the account allowed from this host (SELECT user, host FROM mysql.user)?"
         if (
             address.socket is None and address.ssl_mode == "DISABLED"
         ):  # MariaDB says no more than this under require_secure_transport

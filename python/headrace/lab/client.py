@@ -32,7 +32,9 @@ class Lab(Calls):
     Threads may share it: calls wait for each other.
     """
 
-    def __init__(self, data_dir: str | Path | None = None, socket: str | Path | None = None, timeout_s: float = CALL_S) -> None:
+    def __init__(
+        self, data_dir: str | Path | None = None, socket: str | Path | None = None, timeout_s: float = CALL_S
+    ) -> None:
         """The lab in `data_dir` or at `socket`; neither: HEADRACE_LAB, or the default.
 
         `timeout_s`: the longest wait for an answer. Calls that may take minutes wait longer.
@@ -55,7 +57,11 @@ class Lab(Calls):
         """Any call of the protocol; arguments that are None are left out. `timeout_s`: another wait
         for this one.
         """
-        given = {key: os.fspath(value) if isinstance(value, os.PathLike) else value for key, value in args.items() if value is not None}
+        given = {
+            key: os.fspath(value) if isinstance(value, os.PathLike) else value
+            for key, value in args.items()
+            if value is not None
+        }
         return self._wire.call(name, given, self.timeout_s if timeout_s is None else timeout_s)
 
     def pid(self) -> int:
@@ -70,8 +76,12 @@ def notes(status: LabStatus) -> list[str]:
     if status.get("journal_repaired"):
         found.append(f"a crash had cut the journal, which was repaired: {status['journal_repaired']}")
     if left and (left["released"] or left["unmounted"]):
-        found.append(f"released what an earlier daemon left: {left['released']} loop devices, {left['unmounted']} mounts")
-    found += [f"{device} of an earlier daemon is still mounted: unmount it" for device in (left["busy"] if left else ())]
+        found.append(
+            f"released what an earlier daemon left: {left['released']} loop devices, {left['unmounted']} mounts"
+        )
+    found += [
+        f"{device} of an earlier daemon is still mounted: unmount it" for device in (left["busy"] if left else ())
+    ]
     if status.get("metrics_rows_lost"):
         found.append(f"{status['metrics_rows_lost']:,} rows of metrics could not be written: is the disk full?")
     if recording and recording["broken"]:

@@ -67,20 +67,23 @@ class Machine:
         return shutil.which(name, path=path)
 
 
-def examine(data_dir: str | Path | None = None, socket: str | Path | None = None, machine: Machine | None = None) -> list[Check]:
+def examine(
+    data_dir: str | Path | None = None, socket: str | Path | None = None, machine: Machine | None = None
+) -> list[Check]:
     """Every check, in the order in which they stand in the way. Raises InputError for a path that
     cannot be one.
     """
     where, machine = place(data_dir, socket), machine or Machine()
     folder = where.data_dir
     return [
-        kernel(machine), root(machine), fuse(machine), loop_control(machine), loop_devices(machine), daemon_binary(),
+        *(check(machine) for check in (kernel, root, fuse, loop_control, loop_devices)),
+        daemon_binary(),
         *([] if folder is None else [space(folder)]),
         *(program(machine, *tool) for tool in TOOLS),
         running(where),
         *leftovers(machine, where),
         *(Check(name, OK, f"{found}: {meaning}") for name, found, meaning in settings.in_words()),
-    ]  # fmt: skip
+    ]
 
 
 def lacks(checks: list[Check]) -> bool:
@@ -106,7 +109,12 @@ def root(machine: Machine) -> Check:
         return Check("root", MISSING, f"user id {machine.user_id}", "Run the lab as root: sudo headrace lab up.")
     match = re.search(r"^CapEff:\s*([0-9a-fA-F]+)", machine.text("proc/self/status"), re.MULTILINE)
     if match and not int(match[1], 16) >> CAP_SYS_ADMIN & 1:
-        return Check("root", MISSING, "root without CAP_SYS_ADMIN", "Start the container with --privileged, or --cap-add SYS_ADMIN.")
+        return Check(
+            "root",
+            MISSING,
+            "root without CAP_SYS_ADMIN",
+            "Start the container with --privileged, or --cap-add SYS_ADMIN.",
+        )
     return Check("root", OK, "root")
 
 
@@ -142,11 +150,14 @@ def loop_devices(machine: Machine) -> Check:
     found = f"{len(busy)} of {len(made)} in use"
     # A /dev that the kernel fills shows new devices by itself; a container's does not.
     if _grows(machine) or shown:
-        return Check("loop devices", OK, f"{found}, more are made as needed" if _grows(machine) else f"{found}, {len(shown)} free in /dev")
-    return Check(
-        "loop devices", MISSING, f"{found}, none free in /dev, and /dev is not the kernel's own (devtmpfs)",
-        "Make nodes: for n in $(seq 0 63); do mknod -m 660 /dev/loop$n b 7 $n; done. In a container: --privileged -v /dev:/dev.",
-    )  # fmt: skip
+        return Check(
+            "loop devices",
+            OK,
+            f"{found}, more are made as needed" if _grows(machine) else f"{found}, {len(shown)} free in /dev",
+        )
+    lack = f"{found}, none free in /dev, and /dev is not the kernel's own (devtmpfs)"
+    nodes = "Make nodes: for n in $(seq 0 63); do mknod -m 660 /dev/loop$n b 7 $n; done."
+    return Check("loop devices", MISSING, lack, f"{nodes} In a container: --privileged -v /dev:/dev.")
 
 
 def _grows(machine: Machine) -> bool:
@@ -171,12 +182,22 @@ def space(folder: Path) -> Check:
     except OSError as error:
         return Check("space", MISSING, f"{there}: {error.strerror}", "Choose another directory with --data-dir.")
     if not os.access(there, os.W_OK):
-        return Check("space", MISSING, f"{there} cannot be written to", "Become root, or choose another directory with --data-dir.")
+        return Check(
+            "space",
+            MISSING,
+            f"{there} cannot be written to",
+            "Become root, or choose another directory with --data-dir.",
+        )
     found = f"{free / GIB:,.1f} GiB free for {folder}"
     if free < FREE_NEEDED_BYTES:
         return Check("space", MISSING, found, f"Free some: {FREE_NEEDED_BYTES >> 20} MiB are needed without any data.")
     if free < FREE_USEFUL_BYTES:
-        return Check("space", NOTE, found, "Volumes take what is written to them: choose a larger disk with --data-dir, or write less.")
+        return Check(
+            "space",
+            NOTE,
+            found,
+            "Volumes take what is written to them: choose a larger disk with --data-dir, or write less.",
+        )
     return Check("space", OK, found)
 
 
@@ -185,10 +206,15 @@ TOOLS = (("mkfs.xfs", "filesystems on volumes", "xfsprogs"), ("fio", "headrace l
 
 
 def program(machine: Machine, name: str, purpose: str, package: str) -> Check:
-    """A program that most users want beside the lab."""
+    """A program that most users want next to the lab."""
     found = machine.program(name)
     if found is None:
-        return Check(name, NOTE, "not found", f"For {purpose}: apt-get install {package} (or your system's package of that name).")
+        return Check(
+            name,
+            NOTE,
+            "not found",
+            f"For {purpose}: apt-get install {package} (or your system's package of that name).",
+        )
     return Check(name, OK, found)
 
 
@@ -233,7 +259,11 @@ def leftovers(machine: Machine, where: Place) -> list[Check]:
     them.
     """
     checks = []
-    folders = {Path(entry.place).parent for entry in mounts(machine) if entry.kind.startswith("fuse") and entry.source == MOUNT_SOURCE}
+    folders = {
+        Path(entry.place).parent
+        for entry in mounts(machine)
+        if entry.kind.startswith("fuse") and entry.source == MOUNT_SOURCE
+    }
     dead = {folder for folder in folders if can_tell(folder) and not daemon_of(machine, folder)}
     for folder in sorted(dead):
         do = f"headrace lab up --data-dir {folder} takes it over; umount -l {folder / 'mnt'} only ends it."

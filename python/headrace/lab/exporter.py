@@ -1,6 +1,6 @@
 """The metrics of a lab for Prometheus: `GET /metrics` on the loopback, by a process without rights.
 
-`headrace.lab.launch` starts it beside the daemon. It makes one connection to the daemon while it
+`headrace.lab.launch` starts it with the daemon. It makes one connection to the daemon while it
 still has the rights to, becomes the user nobody, and ends when the daemon's process does.
 
 Bounds: 8 connections at once (a ninth is told 503), 8 KiB for the head of a request (431), 2
@@ -101,14 +101,18 @@ class MetricsHandler(BaseHTTPRequestHandler):
         while b"\r\n\r\n" not in head:
             left = deadline - time.monotonic()
             if len(head) >= MAX_HEAD_BYTES:
-                raise _RefusedHead(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head of a request has at most 8 KiB")
+                raise _RefusedHead(
+                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "the head of a request has at most 8 KiB"
+                )
             try:
                 if left <= 0:
                     raise TimeoutError
                 self.connection.settimeout(left)
                 part = self.connection.recv(1024)
             except TimeoutError:
-                raise _RefusedHead(HTTPStatus.REQUEST_TIMEOUT, f"the head of a request comes within {TIMEOUT_S:g} s") from None
+                raise _RefusedHead(
+                    HTTPStatus.REQUEST_TIMEOUT, f"the head of a request comes within {TIMEOUT_S:g} s"
+                ) from None
             if not part:
                 raise ConnectionError("the client ended before the head did")
             head += part

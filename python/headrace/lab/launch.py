@@ -56,11 +56,13 @@ class Settings:
 
 
 def find_headraced() -> Path:
-    """$HEADRACED, else beside this Python, else in PATH. Raises InputError, CouldNotRun."""
+    """$HEADRACED, else next to this Python, else in PATH. Raises InputError, CouldNotRun."""
     named = variables.given("HEADRACED")
     if named:
         if not (os.path.isfile(named) and os.access(named, os.X_OK)):
-            raise InputError(f"HEADRACED={named}", "is not a program that can be run", "", "Name the headraced binary, or unset it.")
+            raise InputError(
+                f"HEADRACED={named}", "is not a program that can be run", "", "Name the headraced binary, or unset it."
+            )
         return Path(os.path.abspath(named))
     beside = Path(sys.executable).parent / BINARY
     if beside.is_file() and os.access(beside, os.X_OK):
@@ -68,7 +70,9 @@ def find_headraced() -> Path:
     found = shutil.which(BINARY)
     if found is None:
         looked = f"was not found: not in HEADRACED, {beside.parent} or PATH"
-        raise CouldNotRun(BINARY, looked, "", "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path.")
+        raise CouldNotRun(
+            BINARY, looked, "", "Build it (cargo build --release -p headrace-daemon), then set HEADRACED to its path."
+        )
     return Path(os.path.abspath(found))
 
 
@@ -110,7 +114,9 @@ def _metrics_listener(settings: Settings) -> socket.socket | None:
         return exporter_listen(settings.metrics_port)
     except OSError as error:
         value = f"metrics at 127.0.0.1:{settings.metrics_port}"
-        raise CouldNotRun(value, f"cannot be served: {error.strerror}", "", "Name another --metrics-port, or 0 for none.") from None
+        raise CouldNotRun(
+            value, f"cannot be served: {error.strerror}", "", "Name another --metrics-port, or 0 for none."
+        ) from None
 
 
 def _exporter(where: Place, listener: socket.socket, *mode: str) -> list[str]:
@@ -119,7 +125,10 @@ def _exporter(where: Place, listener: socket.socket, *mode: str) -> list[str]:
 
 
 def up(
-    data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None, timeout_s: float = READY_S
+    data_dir: str | Path | None = None,
+    socket: str | Path | None = None,
+    settings: Settings | None = None,
+    timeout_s: float = READY_S,
 ) -> Lab:
     """Starts a daemon of its own session, and returns once it answers.
 
@@ -137,9 +146,13 @@ def up(
             open_files.enter_context(listener)
         begun = os.fstat(log.fileno()).st_size
         try:
-            started = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/")
+            started = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True, cwd="/"
+            )
         except OSError as error:
-            raise CouldNotRun(words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?") from None
+            raise CouldNotRun(
+                words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?"
+            ) from None
         output = started.stdout
         assert output is not None
         with output:
@@ -151,7 +164,13 @@ def up(
             # Returns when the exporter has its connection; it stays behind as a process of its own.
             words, kept = _exporter(where, listener, "detach"), (listener.fileno(),)
             served = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, pass_fds=kept, check=False
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                pass_fds=kept,
+                check=False,
             )
             if served.returncode:
                 with contextlib.suppress(HeadraceError):
@@ -161,9 +180,11 @@ def up(
     return lab
 
 
-def foreground(data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None) -> None:
-    """Becomes the daemon: for systemd, containers and debuggers. It returns only when that fails, and
-    raises as `up`.
+def foreground(
+    data_dir: str | Path | None = None, socket: str | Path | None = None, settings: Settings | None = None
+) -> None:
+    """Becomes the daemon: for systemd, containers and debuggers. It returns only when that fails,
+    and raises as `up`.
     """
     where = place(data_dir, socket)
     refuse_second(where)
@@ -179,11 +200,16 @@ def foreground(data_dir: str | Path | None = None, socket: str | Path | None = N
                 # It waits for the daemon that this process becomes, and ends with it. "ready" is
                 # the daemon's to say.
                 subprocess.Popen(
-                    _exporter(where, listener), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(listener.fileno(),)
+                    _exporter(where, listener),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=(listener.fileno(),),
                 )
         os.execv(words[0], words)
     except OSError as error:
-        raise CouldNotRun(words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?") from None
+        raise CouldNotRun(
+            words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?"
+        ) from None
 
 
 def refuse_second(where: Place) -> None:
@@ -202,7 +228,10 @@ def _check_root() -> None:
     if os.geteuid() != 0:
         rule = "a lab mounts FUSE and makes loop devices, which only root may"
         raise CouldNotRun(
-            f"user id {os.geteuid()}", rule, "mount(2), loop(4)", "Run it with sudo. headrace lab doctor says what else is missing."
+            f"user id {os.geteuid()}",
+            rule,
+            "mount(2), loop(4)",
+            "Run it with sudo. headrace lab doctor says what else is missing.",
         )
 
 
@@ -219,7 +248,9 @@ def _open_log(where: Place):
             path.replace(path.with_name(f"{LOG_NAME}.1"))
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600), "ab", buffering=0)
     except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be written: {error.strerror}", "", "Choose another directory with --data-dir.") from None
+        raise CouldNotRun(
+            str(path), f"cannot be written: {error.strerror}", "", "Choose another directory with --data-dir."
+        ) from None
 
 
 def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int, timeout_s: float) -> None:
@@ -236,7 +267,9 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
             line += part
     except TimeoutError:
         _end(started)
-        raise CouldNotRun(BINARY, f"was not ready after {timeout_s:g} s: {_tail(where, begun)}", "", _log_hint(where)) from None
+        raise CouldNotRun(
+            BINARY, f"was not ready after {timeout_s:g} s: {_tail(where, begun)}", "", _log_hint(where)
+        ) from None
     except BaseException:
         _end(started)  # Ctrl-C: no half-started lab stays behind
         raise
@@ -247,7 +280,9 @@ def _wait_ready(started: subprocess.Popen, output: int, where: Place, begun: int
 
 
 # As headraced ends: error: VALUE: RULE (SOURCE). HINT
-ERROR_LINE = re.compile(r"error: (?P<value>.*?): (?P<rule>.*?)(?: \((?P<source>[^()]*(?:\([^()]*\)[^()]*)*)\)\. (?P<hint>.*))?")
+ERROR_LINE = re.compile(
+    r"error: (?P<value>.*?): (?P<rule>.*?)(?: \((?P<source>[^()]*(?:\([^()]*\)[^()]*)*)\)\. (?P<hint>.*))?"
+)
 
 
 def _refusal(code: int, where: Place, begun: int) -> CouldNotRun | InputError:

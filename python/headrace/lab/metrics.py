@@ -34,7 +34,9 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
     InputError.
     """
     if seconds is not None and minutes is not None:
-        raise InputError("--seconds and --minutes", "say the same twice", "headrace volume metrics --help", "Give one of them.")
+        raise InputError(
+            "--seconds and --minutes", "say the same twice", "headrace volume metrics --help", "Give one of them."
+        )
     resolution = resolution or ("minute" if minutes is not None else "second")
     asked_s = seconds if minutes is None else 60 * minutes
     if asked_s is None:
@@ -45,7 +47,10 @@ def stretch(seconds: int | None, minutes: int | None, resolution: str | None) ->
     if rows > KEPT_ROWS[resolution]:
         kept = "seconds are kept for an hour" if resolution == "second" else "minutes are kept for 15 days"
         raise InputError(
-            f"{rows:,} rows", kept, "docs/reference/lab-protocol.md, volume.metrics", "Ask for less, or for --resolution minute."
+            f"{rows:,} rows",
+            kept,
+            "docs/reference/lab-protocol.md, volume.metrics",
+            "Ask for less, or for --resolution minute.",
         )
     return resolution, rows
 
@@ -80,7 +85,12 @@ class Rates:
         return self.read_mib_s + self.write_mib_s
 
 
-EXCEEDED = ("volume_iops_exceeded_us", "volume_throughput_exceeded_us", "instance_iops_exceeded_us", "instance_throughput_exceeded_us")
+EXCEEDED = (
+    "volume_iops_exceeded_us",
+    "volume_throughput_exceeded_us",
+    "instance_iops_exceeded_us",
+    "instance_throughput_exceeded_us",
+)
 
 
 def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
@@ -121,7 +131,9 @@ class Emptying:
     measured, not modelled.
     """
 
-    WINDOW = 10  # readings, one a second: short enough to follow a load, long enough not to jump with each second's I/Os
+    WINDOW = (
+        10  # readings, one a second: short enough to follow a load, long enough not to jump with each second's I/Os
+    )
     EMPTY_SHARE = 1e-4  # of the capacity: 540 of gp2's 5.4 million credits, a fifth of a second of its burst
     # More than any load does in a second (gp2: 3,000 of 5.4 million; st1: 500 MiB of 125 GiB at
     # least): the balance was set by a call.

@@ -21,8 +21,8 @@ Until = Literal["optimizing", "completed"]
 
 @dataclass(frozen=True)
 class Reading:
-    """A reading of one second. `credits` and `capacity` of the member with the least left, None without credits;
-    `empty_in_s` at the present rate.
+    """A reading of one second. `credits` and `capacity` of the member with the least left, None
+    without credits; `empty_in_s` at the present rate.
     """
 
     rates: Rates
@@ -32,7 +32,8 @@ class Reading:
 
 
 def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Reading]:
-    """A reading for each second that has ended, until `seconds` of wall time have passed (None: for ever).
+    """A reading for each second that has ended, until `seconds` of wall time have passed (None: for
+    ever).
 
     The first comes as soon as a second has ended. Raises as Lab.
     """
@@ -41,7 +42,9 @@ def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Read
     while True:
         balance = lab.balance(volume)
         emptying.add(time.monotonic(), balance)
-        lowest = min((member for member in balance["members"] if member), key=lambda member: member["percent"], default=None)
+        lowest = min(
+            (member for member in balance["members"] if member), key=lambda member: member["percent"], default=None
+        )
         answer = lab.metrics(volume, last=LAST_ROWS)
         fresh = [rates(answer["columns"], row) for row in answer["rows"]]
         # At the start the newest alone: what was before is `headrace volume metrics`.
@@ -58,7 +61,11 @@ def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Read
 
 
 def wait_for_modification(
-    lab: Lab, volume: str, modification: str, progress: Callable[[float], None] = lambda share: None, until: Until = "completed"
+    lab: Lab,
+    volume: str,
+    modification: str,
+    progress: Callable[[float], None] = lambda share: None,
+    until: Until = "completed",
 ) -> Modification:
     """Returns the modification of that id once it is in the state `until`, or a later one, or has
     failed.

@@ -22,12 +22,13 @@ MAX_LINE_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 64 << 20
 # Read at once.
 CHUNK_BYTES = 1 << 16
-# The kind of refusals that are no fault of the caller.
+# The kind of refusals that the caller did not cause.
 UNAVAILABLE = "unavailable"
 
 
 class LabRefused(InputError):
-    """The lab did not do what was asked; `kind` as in docs/reference/lab-protocol.md. Exit code 2."""
+    """The lab did not do what was asked; `kind` as in docs/reference/lab-protocol.md. Exit code 2.
+    """
 
     def __init__(self, kind: str, value: str, rule: str, source: str = "", hint: str = "") -> None:
         super().__init__(value, rule, source, hint, kind=kind)
@@ -96,10 +97,14 @@ class Wire:
             made.connect(path)
         except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError):
             made.close()
-            raise NoLab(path, "no lab answers at this socket", "", f"Start one: headrace lab up{self.place.flags()}") from None
+            raise NoLab(
+                path, "no lab answers at this socket", "", f"Start one: headrace lab up{self.place.flags()}"
+            ) from None
         except PermissionError:
             made.close()
-            raise NoLab(path, "you may not use this lab", PROTOCOL, "Run it as root (sudo), or start the lab with --group.") from None
+            raise NoLab(
+                path, "you may not use this lab", PROTOCOL, "Run it as root (sudo), or start the lab with --group."
+            ) from None
         except OSError:
             made.close()
             raise
@@ -159,11 +164,15 @@ class Wire:
 
     def _late(self, name: str, timeout_s: float) -> CouldNotRun:
         rule = f"the lab did not answer within {timeout_s:g} s; whether it was done is not known"
-        return CouldNotRun(f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log.")
+        return CouldNotRun(
+            f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
+        )
 
     def _lost(self, name: str, why: str) -> CouldNotRun:
         rule = f"the connection was lost before the answer came ({why}); whether it was done is not known"
-        return CouldNotRun(f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log.")
+        return CouldNotRun(
+            f"{self.place.socket}: {name}", rule, "", f"See headrace lab status{self.place.flags()}, and headraced.log."
+        )
 
 
 def _left_until(deadline: float) -> float:
@@ -182,7 +191,12 @@ def _line(call: dict, name: str) -> bytes:
             name, f"an argument cannot be written as JSON: {str(error)[:100]}", PROTOCOL, "Use text and finite numbers."
         ) from None
     if len(line) > MAX_LINE_BYTES:
-        raise InputError(f"{name}: {len(line):,} bytes", f"a call has at most {MAX_LINE_BYTES:,} bytes", PROTOCOL, "Send less at once.")
+        raise InputError(
+            f"{name}: {len(line):,} bytes",
+            f"a call has at most {MAX_LINE_BYTES:,} bytes",
+            PROTOCOL,
+            "Send less at once.",
+        )
     return line
 
 

@@ -133,10 +133,7 @@ def _day_order(recording: Recording, matches: list) -> str:
         return "dmy"
     if all(a == b for a, b in pairs):
         return "mdy"
-    note = (
-        "The dates can be read as month/day or day/month; month/day "
-        "was taken. Record with S_TIME_FORMAT=ISO to be sure."
-    )
+    note = "The dates can be read as month/day or day/month; month/day was taken. Record with S_TIME_FORMAT=ISO to be sure."
     recording.note(note)
     return "mdy"
 

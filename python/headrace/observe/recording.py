@@ -171,10 +171,7 @@ def read_lines(recording: Recording, numbered: list[tuple], handle: Callable, be
 
 def cut_note(error: InputError) -> str:
     """What is said of a recording whose end was left out."""
-    return (
-        "The recording is cut off or damaged at its end; a last report "
-        f"that is not whole was left out ({error.value}: {error.rule})."
-    )
+    return f"The recording is cut off or damaged at its end; a last report that is not whole was left out ({error.value}: {error.rule})."
 
 
 def _decode(name: str, content: bytes) -> str:

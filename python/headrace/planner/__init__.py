@@ -113,7 +113,11 @@ def plan_against(workload: TransactionWorkload, other: TransactionWorkload, **se
             "Write it into both workload files.",
         )
     progress = settings.pop("progress", None)
-    halves = [None, None] if progress is None else [lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done)]
+    halves = (
+        [None, None]
+        if progress is None
+        else [lambda done: progress(0.5 * done), lambda done: progress(0.5 + 0.5 * done)]
+    )
     one, two = (plan(each, **settings, progress=half) for each, half in zip((workload, other), halves, strict=True))
     return compare_engines((one, two))
 
@@ -135,13 +139,20 @@ def _settings(goals: Sequence[str | Goal] | str, settings: dict[str, Any]) -> Pl
 DRAWN = 3
 
 
-def simulations_of(made: Plan, demand: OpenWorkload, start_balance: float | None = None) -> list[tuple[str, Simulation]]:
-    """Names and simulations of the choices worth drawing: the best, one with credits, and today's."""
+def simulations_of(
+    made: Plan, demand: OpenWorkload, start_balance: float | None = None
+) -> list[tuple[str, Simulation]]:
+    """Names and simulations of the choices to draw: the best, one with credits, and today's."""
     from headrace.simulation.demand import simulate
 
     known = [choice for choice in (made.recommended, *made.winners, *made.closest) if choice is not None]
     bursting = [choice for choice in known if choice.volume_type in ("gp2", "st1", "sc1")][:1]
     wanted = [*known[:DRAWN], *bursting, *([made.compared] if made.compared else [])]
-    chosen = {f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in wanted}
+    chosen = {
+        f"{choice.storage} on {choice.instance}" if choice.instance else choice.storage: choice for choice in wanted
+    }
     settings = {"as_of": made.as_of, "form": "interval", "start_balance": start_balance, "cycle": made.cycle}
-    return [(name, simulate(demand, choice.storage, instance=choice.instance, **settings)) for name, choice in chosen.items()]
+    return [
+        (name, simulate(demand, choice.storage, instance=choice.instance, **settings))
+        for name, choice in chosen.items()
+    ]

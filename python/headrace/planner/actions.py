@@ -128,7 +128,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     found.append({"what": "The same in Terraform (aws_ebs_volume)", "lines": blocks, "undo": ""})
     memory = "MEMORY_GIB" if choice.memory_gib is None else f"{choice.memory_gib:.4g}"
     apart = "" if choice.log_storage is None else f" --log-storage {choice.log_storage}"
-    wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory {memory} --output diff"
+    wanted = f"headrace advise --config my.cnf --storage {choice.storage}{apart} --memory-gib {memory} --output diff"
     found.append(
         {"what": "Settings of the server that fit this storage, with their reasons", "lines": [wanted], "undo": ""}
     )

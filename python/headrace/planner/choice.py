@@ -36,10 +36,7 @@ LOCAL_DISKS = (
     "Local disks: all data is gone when the instance stops, hibernates or terminates, or a disk fails. "
     "Keep a replica and backups elsewhere."
 )
-TWO_SNAPSHOTS = (
-    "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together "
-    "(multi-volume snapshot) to be consistent."
-)
+TWO_SNAPSHOTS = "Redo and binlog on a volume of their own: snapshots of both volumes must be taken together (multi-volume snapshot) to be consistent."
 # A first day with full credits that does this many times the transactions of the others is worth a
 # line.
 FIRST_DAY_GAIN = 1.02

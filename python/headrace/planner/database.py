@@ -142,7 +142,8 @@ class DatabaseJudge:
                 arrivals_by=list(arrivals_by),
             )
         return [
-            {name: np.array(raw[name], dtype=float) for name in names} | {name: np.array(raw[name], dtype=object) for name in TEXT}
+            {name: np.array(raw[name], dtype=float) for name in names}
+            | {name: np.array(raw[name], dtype=object) for name in TEXT}
             for raw in answers
         ]
 
@@ -184,7 +185,10 @@ class DatabaseJudge:
             self._usd.update(zip(new, self.prices.volume_totals(new, 0.0), strict=True))
         usd = self._usd
         return np.array(
-            [usd[data] + (0.0 if log is None else usd[log]) + self.hosts[index].usd_month for data, log, index in candidates],
+            [
+                usd[data] + (0.0 if log is None else usd[log]) + self.hosts[index].usd_month
+                for data, log, index in candidates
+            ],
             dtype=float,
         )
 
@@ -293,7 +297,9 @@ class Scenarios:
             needs[str(goal)] = _met_or_not(goal, value) if is_open else _needed(goal, value) / widths
         for place, candidate in enumerate(candidates):
             each = {text: matrix[:, place] for text, matrix in needs.items()}
-            self.known[candidate] = Doubt(np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place]))
+            self.known[candidate] = Doubt(
+                np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place])
+            )
 
 
 def _needed(goal: Goal, value: np.ndarray) -> np.ndarray:

@@ -23,7 +23,6 @@ from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host, static_figures
 from headrace.planner.goals import Goal, headroom_of
 from headrace.workload import OpenWorkload
-from headrace.workload.model import core_load
 
 RATES = ("reads_per_s", "writes_per_s")
 # Goals that any backlog breaks: with one of them, a candidate whose bound says "cannot deliver"
@@ -61,7 +60,7 @@ class PlannedDemand:
 
     def __init__(self, workload: OpenWorkload) -> None:
         self.workload = workload
-        self.load = core_load(workload)
+        self.load = workload.to_core()
 
     @cached_property
     def totals(self) -> dict[str, float]:
@@ -89,7 +88,11 @@ class PlannedDemand:
 
     def times(self, factor: float) -> dict:
         """The load as the core takes it, with `factor` times the requests."""
-        return {**self.load, **{rate: [value * factor for value in self.load[rate]] for rate in RATES}} if factor != 1.0 else self.load
+        return (
+            {**self.load, **{rate: [value * factor for value in self.load[rate]] for rate in RATES}}
+            if factor != 1.0
+            else self.load
+        )
 
 
 class DemandJudge:
@@ -220,7 +223,9 @@ class DemandJudge:
     def items(self, candidate: Candidate) -> list[dict]:
         """The monthly bill of a candidate, item by item."""
         host = self.hosts[candidate[2]]
-        items = [{"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))]
+        items = [
+            {"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))
+        ]
         if host.name is not None:
             items += [{"part": "instance"} | item for item in self.prices.instance_items(host.name)]
         return items

@@ -65,7 +65,11 @@ class Selection:
 
     def shown(self) -> list[Choice]:
         """The choices that are explained."""
-        return [choice for choice in (self.recommended, *self.winners[:1], *self.closest[:1], self.compared) if choice is not None]
+        return [
+            choice
+            for choice in (self.recommended, *self.winners[:1], *self.closest[:1], self.compared)
+            if choice is not None
+        ]
 
 
 class PlanEngine:
@@ -76,7 +80,9 @@ class PlanEngine:
         self.directory = Directory(question.prices.as_of)
         # A copy: today's host is added to it where no candidate stands on it.
         self.hosts = list(question.hosts)
-        self.families, self.verdicts = families_on(self.directory, question.prices, question.excluded, question.max_volumes, self.hosts)
+        self.families, self.verdicts = families_on(
+            self.directory, question.prices, question.excluded, question.max_volumes, self.hosts
+        )
         self.judge = self._judge()
         self.chooser = self._chooser()
         # What is the same for every candidate (snapshots), and what a second node costs again, do
@@ -176,7 +182,11 @@ class PlanEngine:
         return order[:CLOSEST_SHOWN], nearest
 
     def _distance(self, choice: Choice) -> float:
-        return sum(float(goal.distance(choice.metrics[goal.metric])) for goal in self.asked.goals if goal.about.kind != "headroom")
+        return sum(
+            float(goal.distance(choice.metrics[goal.metric]))
+            for goal in self.asked.goals
+            if goal.about.kind != "headroom"
+        )
 
     def _nearest(self, one: FamilyResult) -> Choice | None:
         """The candidate of a family that misses the goals by least, of some along its axes."""
@@ -185,7 +195,9 @@ class PlanEngine:
             return None
         usd = self.judge.costs(candidates) * self.asked.nodes + self.fixed_usd
         columns = (
-            self.judge.run(candidates, prune=False) if isinstance(self.judge, DemandJudge) else self.judge.run(candidates, bounds=False)
+            self.judge.run(candidates, prune=False)
+            if isinstance(self.judge, DemandJudge)
+            else self.judge.run(candidates, bounds=False)
         )
         away = np.zeros(len(candidates))
         for goal in self.asked.goals:
@@ -210,7 +222,9 @@ class PlanEngine:
 
     def _samples(self, one: FamilyResult) -> list[Candidate]:
         need = self.asked.need
-        spaces = [found.space for found in one.guessed] or spaces_of(one.family, self.hosts, [None], need.data_gib, need.log_gib)
+        spaces = [found.space for found in one.guessed] or spaces_of(
+            one.family, self.hosts, [None], need.data_gib, need.log_gib
+        )
         if len(spaces) > NEAREST_SHAPES:
             spaces = [spaces[round(i * (len(spaces) - 1) / (NEAREST_SHAPES - 1))] for i in range(NEAREST_SHAPES)]
         candidates = []
@@ -218,7 +232,9 @@ class PlanEngine:
             (x, x_high), (y, y_high) = space.shape.x, space.shape.y
             for step in range(NEAREST_POINTS):
                 share = step / (NEAREST_POINTS - 1)
-                candidates.append(space.candidate((round(x + share**2 * (x_high - x)), round(y + share**2 * (y_high - y)))))
+                candidates.append(
+                    space.candidate((round(x + share**2 * (x_high - x)), round(y + share**2 * (y_high - y))))
+                )
         return list(dict.fromkeys(candidates))
 
     def _verdict(self, one: FamilyResult, cheapest: Choice | None, nearest: dict[str, Choice]) -> FamilyVerdict:
@@ -318,7 +334,9 @@ class PlanEngine:
             best[0] = min(best[0], found.usd)
 
         judged = self.judge.performs if isinstance(self.judge, DemandJudge) else self.judge.meets_with_confidence
-        found = [one for one in Search(self.judge, judged, lambda space: best[0], note).run(spaces) if one.best is not None]
+        found = [
+            one for one in Search(self.judge, judged, lambda space: best[0], note).run(spaces) if one.best is not None
+        ]
         return self.chooser.choose([min(found, key=rank).candidate])[0] if found else None
 
     # --- doubt ------------------------------------------------------------------------------------
@@ -348,7 +366,9 @@ class PlanEngine:
         # Losing everything with the instance is a large regret: local disks count only where the
         # cheapest has them too.
         known = [
-            candidate for candidate, value in regret.items() if not math.isnan(value.expected) and not (lasts and LOCAL in candidate[0])
+            candidate
+            for candidate, value in regret.items()
+            if not math.isnan(value.expected) and not (lasts and LOCAL in candidate[0])
         ]
         if not known:
             return None
@@ -455,7 +475,9 @@ class PlanEngine:
             return []
         from headrace.simulation.demand import simulate
 
-        run = simulate(workload, compared.storage, instance=compared.instance, as_of=self.asked.prices.as_of, form="interval")
+        run = simulate(
+            workload, compared.storage, instance=compared.instance, as_of=self.asked.prices.as_of, form="interval"
+        )
         return latency_checks(workload, recorded, run.rows, self.chooser.moment)
 
     def _caveats(self, shown: Sequence[Choice]) -> list[str]:
@@ -472,7 +494,9 @@ class PlanEngine:
                     "virtual CPUs are the bottleneck nowhere in this plan."
                 )
             else:
-                found.append("A virtual CPU counts alike on every instance: generations and makers differ by tens of percent.")
+                found.append(
+                    "A virtual CPU counts alike on every instance: generations and makers differ by tens of percent."
+                )
         return [note for note in dict.fromkeys(found) if note not in self.asked.warnings]
 
     def _frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
@@ -488,7 +512,8 @@ class PlanEngine:
             shares = [step / (CURVE_POINTS - 1) for step in range(CURVE_POINTS)]
             points = [(round(x + share * (best[0] - x)), round(y + share * (best[1] - y))) for share in shares]
             points += [
-                (round(best[0] + share**2 * (x_high - best[0])), round(best[1] + share**2 * (y_high - best[1]))) for share in shares[1:]
+                (round(best[0] + share**2 * (x_high - best[0])), round(best[1] + share**2 * (y_high - best[1])))
+                for share in shares[1:]
             ]
             wanted |= {found.space.candidate(point): found.space.family.name for point in points}
         usd = self.judge.costs(list(wanted)) * self.asked.nodes + self.fixed_usd if wanted else []

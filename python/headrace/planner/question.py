@@ -177,7 +177,9 @@ def _months_note(settings: PlanSettings, workload: OpenWorkload | None) -> list[
     if months <= 0:
         return []
     if workload is None or not workload.growth_per_year:
-        words = f"{months:g} months were given, but the workload does not say how much it grows a year: nothing was added."
+        words = (
+            f"{months:g} months were given, but the workload does not say how much it grows a year: nothing was added."
+        )
         return [f"{words} Give --growth" + ("." if workload is None else ", or write growth_per_year into its file.")]
     factor = workload.growth_over(months)
     return [f"{months:g} months at {100 * workload.growth_per_year:g} % a year: demand and data x {factor:.3g}."]
@@ -253,7 +255,9 @@ def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float, nodes
     change = check_number("daily_change_percent", settings.daily_change_percent, 0.0, 100.0, "percent of the data")
     if days == 0:
         return ()
-    return tuple({"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, size_gib * change / 100.0, days))
+    return tuple(
+        {"part": "snapshots"} | item for item in prices.snapshot_items(size_gib, size_gib * change / 100.0, days)
+    )
 
 
 def _today(settings: PlanSettings) -> tuple[Placement | None, list[str]]:
@@ -276,7 +280,9 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
             hint,
         )
     if not isinstance(workload, OpenWorkload):
-        raise InputError(type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load.")
+        raise InputError(
+            type(workload).__name__, "a plan needs a workload", "headrace plan", "Load one: headrace.load."
+        )
     common = _checked(settings)
     goals = parse_goals(settings.goals, "demand", defaults=settings.default_goals)
     growth = _growth(settings, workload)
@@ -324,7 +330,9 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
     )
 
 
-def _demand_hosts(settings: PlanSettings, prices: PriceList, today: Placement | None) -> tuple[list[Host], list[tuple[str, str]]]:
+def _demand_hosts(
+    settings: PlanSettings, prices: PriceList, today: Placement | None
+) -> tuple[list[Host], list[tuple[str, str]]]:
     """The instances that were named, else today's, else none: volumes alone."""
     if not _means_none(settings.instances) and settings.instances is not None:
         return hosts_named(settings.instances, prices)
@@ -342,7 +350,11 @@ def _warnings(workload: OpenWorkload, planned: OpenWorkload) -> tuple[str, ...]:
     """What must be known before the answer: limits the recording met and what was made of them, and
     a recording of less than a day."""
     raised = [note for note in planned.notes() if note not in workload.notes()]
-    short = [note for note in (short_note(workload.span_s),) if note and workload.kind == "recorded" and workload.span_s < DAY_S]
+    short = [
+        note
+        for note in (short_note(workload.span_s),)
+        if note and workload.kind == "recorded" and workload.span_s < DAY_S
+    ]
     return (*workload.limits_met(), *raised, *short)
 
 
@@ -370,7 +382,9 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     if today is not None and today.instance is not None:
         notes += _assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
     if settings.growth != 1.0:
-        notes.append("Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals.")
+        notes.append(
+            "Growth multiplies the data of a database; its demand is its goals: ask for more tps, clients or arrivals."
+        )
     common["excluded"] |= {"standard": "billed by the request and without a promise of IOPS: not planned for databases"}
     return PlanQuestion(
         workload=grown,

@@ -313,17 +313,30 @@ class FamilySearch:
             here[found.space.volumes] = min(here.get(found.space.volumes, math.inf), found.usd)
 
         for first in range(0, len(self.hosts), HOSTS_AT_ONCE):
-            places = [i for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts))) if self.hosts[i].usd_month <= host_limit(i)]
+            places = [
+                i
+                for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts)))
+                if self.hosts[i].usd_month <= host_limit(i)
+            ]
             spaces = [
                 Space(space.shape, space.log, places[space.host])
-                for space in spaces_of(one.family, [self.hosts[i] for i in places], logs, self.need.data_gib, self.need.log_gib)
+                for space in spaces_of(
+                    one.family, [self.hosts[i] for i in places], logs, self.need.data_gib, self.need.log_gib
+                )
             ]
             starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
             found = Search(self.judge, self.judge.performs, limit, note).run(starts)
             one.guessed += found
-            sure = self._with_confidence(self.judge, found, own, best_of_all) if isinstance(self.judge, DatabaseJudge) else found
+            sure = (
+                self._with_confidence(self.judge, found, own, best_of_all)
+                if isinstance(self.judge, DatabaseJudge)
+                else found
+            )
             one.sure += sure
-            own = {kept: min([usd, *(best.usd for best in sure if self.keeps(best.space.host) == kept)]) for kept, usd in own.items()}
+            own = {
+                kept: min([usd, *(best.usd for best in sure if self.keeps(best.space.host) == kept)])
+                for kept, usd in own.items()
+            }
 
     def keeps(self, host: int) -> bool:
         """Whether a host is of today's instance family: the recommendation looks among those
@@ -333,10 +346,17 @@ class FamilySearch:
     def _alone(self, family: Family) -> dict[Shape, SpaceResult] | None:
         """Of a demand on instances: each shape without one. An instance only adds limits, so what
         fails alone fails on all of them, and what is needed alone is needed on each."""
-        if isinstance(self.judge, DatabaseJudge) or all(host.instance is None for host in self.hosts) or family.volume_type == LOCAL:
+        if (
+            isinstance(self.judge, DatabaseJudge)
+            or all(host.instance is None for host in self.hosts)
+            or family.volume_type == LOCAL
+        ):
             return None
         self.hosts.append(Host(None))
-        spaces = [Space(space.shape, None, len(self.hosts) - 1) for space in spaces_of(family, [Host(None)], [None], self.need.data_gib, 0)]
+        spaces = [
+            Space(space.shape, None, len(self.hosts) - 1)
+            for space in spaces_of(family, [Host(None)], [None], self.need.data_gib, 0)
+        ]
         found = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
         self.hosts.pop()
         return {one.space.shape: one for one in found}
@@ -372,7 +392,11 @@ class FamilySearch:
         first = 0
         while first < len(waiting) and waiting[first].usd <= max(family_limit(False), family_limit(True)):
             last = first + (RAISED_AT_ONCE if sure or min(own.values()) < math.inf else RAISED_FIRST)
-            starts = [SpaceResult(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)]
-            sure += [one for one in Search(judge, judge.meets_with_confidence, limit).run(starts) if one.best is not None]
+            starts = [
+                SpaceResult(one.space, one.low, one.high) for one in waiting[first:last] if one.usd <= limit(one.space)
+            ]
+            sure += [
+                one for one in Search(judge, judge.meets_with_confidence, limit).run(starts) if one.best is not None
+            ]
             first = last
         return sure

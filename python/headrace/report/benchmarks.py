@@ -97,7 +97,10 @@ def figure_rows(record) -> list[tuple[str, str]]:
             "reads_per_transaction", f"{told('reads_per_transaction')} reads, {told('writes_per_transaction')} writes"
         ),
         "requests under way": told("queue"),
-        **{f"waited for the {words}": told(name, lambda value: percent(value) if value else "") for name, words in charts.CAPS.items()},
+        **{
+            f"waited for the {words}": told(name, lambda value: percent(value) if value else "")
+            for name, words in charts.CAPS.items()
+        },
         "credit balance": where_some("balance_percent_first", f"{first} at the beginning, {last} at the end"),
         "processors": where_some("idle_cpus", f"{busy}, {told('idle_cpus')} idle"),
     }
@@ -223,10 +226,13 @@ def write_comparison(path: Path, comparison) -> None:
     if marks is not None:
         made.chart(marks, "Changes in percent with their intervals")
     labels = [
-        f"{which}: {record.document['target'].get('storage') or record.id}" for which, record in (("first", first), ("second", second))
+        f"{which}: {record.document['target'].get('storage') or record.id}"
+        for which, record in (("first", first), ("second", second))
     ]
     colours = (charts.FIRST, charts.SECOND)
-    parts = [(label, record.series(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
+    parts = [
+        (label, record.series(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)
+    ]
     for column, y_title in (
         ("tps", f"{unit} a second"),
         ("p95_ms", "p95 (ms)"),
@@ -238,7 +244,10 @@ def write_comparison(path: Path, comparison) -> None:
     spread = charts.spread(parts, unit)
     if spread is not None:
         made.chart(spread, f"How often each number of {unit} a second occurred")
-    histograms = [(label, record.percentiles(), colour) for label, record, colour in zip(labels, (first, second), colours, strict=True)]
+    histograms = [
+        (label, record.percentiles(), colour)
+        for label, record, colour in zip(labels, (first, second), colours, strict=True)
+    ]
     tail = charts.percentiles(histograms) if all(histogram is not None for _, histogram, _ in histograms) else None
     if tail is not None:
         made.chart(tail, "Latency over the percentile of both")

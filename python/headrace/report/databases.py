@@ -25,7 +25,11 @@ LEAST_DIGITS, MOST_DIGITS = 2, 4
 def in_words(run, workload) -> list[str]:
     """What happened, a sentence a line."""
     summary = run.summary
-    where = f"{run.storage} on {run.instance}" if run.instance else f"{run.storage} (no instance limits, no processor limit)"
+    where = (
+        f"{run.storage} on {run.instance}"
+        if run.instance
+        else f"{run.storage} (no instance limits, no processor limit)"
+    )
     log = f", redo and binlog on {run.log_storage}" if run.log_storage else ""
     load = clients(run.threads) if run.threads else "open load"
     scatter = f"seed {run.seed}" if run.seed is not None else "means only"
@@ -136,15 +140,10 @@ def fitted(value: float, spread: float) -> str:
     return f"{rounded:,.{places}f}"
 
 
-# Units of the fitted parameters; a share has none.
-PARAMETER_UNITS = {
-    "pages_touched": "pages", "flush_per_tx": "pages a transaction", "flush_ramp_tx": "transactions", "background_per_s": "pages/s",
-    "base_ms": "ms", "cpu_ms": "ms", "read_bytes": "bytes", "compaction_bytes": "bytes a transaction",
-}  # fmt: skip
 SPREADS = "Uncertainty: one standard deviation, relative; before: that of the prior, the standard benchmark."
 
 
-PARAMETERS = ("parameter", "value", "unit", "uncertainty", "before", "identified from")
+PARAMETERS = ("parameter", "value", "uncertainty", "before", "identified from")
 PARAMETERS_RIGHT = ("value", "uncertainty", "before")
 
 
@@ -154,13 +153,15 @@ def parameter_rows(workload) -> list[tuple[str, ...]]:
     for row in workload.parameters:
         spreads = (f"± {100 * row[name]:.0f} %" for name in ("spread", "before"))
         value = fitted(row["value"], row["spread"])
-        cells.append((row["words"], value, PARAMETER_UNITS.get(row["name"], ""), *spreads, row["from"]))
+        # The other words say what is counted; a share counts nothing.
+        words = row["words"] + (", ms" if row["name"].endswith("_ms") else "")
+        cells.append((words, value, *spreads, row["from"]))
     return cells
 
 
 def parameter_table(workload):
     """The same as a table."""
-    return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT, keep=("unit",))
+    return table(PARAMETERS, parameter_rows(workload), title=SPREADS, right=PARAMETERS_RIGHT)
 
 
 def comparison_rows(found) -> list[tuple[str, ...]]:
@@ -181,7 +182,10 @@ def comparison_table(found):
 def score_table(rows: list[dict]):
     """A calibration scored on runs it has not seen."""
     names = ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
-    cells = [(row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names)) for row in rows]
+    cells = [
+        (row["predicted"], row["from"], *("" if row[name] is None else f"{row[name]:+.1f}" for name in names))
+        for row in rows
+    ]
     titles = ("predicted", "from", "2nd half %", "q1 %", "q2 %", "q3 %", "q4 %", "p5 %", "p95 %")
     return table(titles, cells, right=titles[2:])
 
@@ -234,7 +238,9 @@ def write_comparison(path: Path, found, workload) -> None:
     def page() -> Page:
         made = Page(f"{found.run.name}: measured and simulated", f"Predicted with {workload.name}")
         made.table(COMPARED, comparison_rows(found), right=COMPARED_RIGHT)
-        made.chart(chart, "One-second throughput, measured and simulated, over time and as densities of the second half")
+        made.chart(
+            chart, "One-second throughput, measured and simulated, over time and as densities of the second half"
+        )
         made.heading("What stands behind the prediction")
         made.items([*found.prediction.warnings, *workload_in_words(workload)])
         return made

@@ -118,7 +118,9 @@ class Page:
 
     def paragraph(self, words: str, mark: str = "") -> None:
         """`mark`: "", "good" or "warn"."""
-        self.parts.append(f'<p class="{mark}">{text(words)}</p>' if mark in ("good", "warn") else f"<p>{text(words)}</p>")
+        self.parts.append(
+            f'<p class="{mark}">{text(words)}</p>' if mark in ("good", "warn") else f"<p>{text(words)}</p>"
+        )
 
     def items(self, lines: Iterable[str]) -> None:
         listed = "".join(f"<li>{text(line)}</li>" for line in lines)
@@ -156,7 +158,10 @@ class Page:
         head = "".join(f"<th{mark}>{text(column)}</th>" for column, mark in zip(columns, marks, strict=True))
         body = []
         for index, row in enumerate(rows):
-            cells = "".join(f"<td{mark}{title}>{text(glued(cell))}</td>" for cell, mark, title in zip(row, marks, titles, strict=True))
+            cells = "".join(
+                f"<td{mark}{title}>{text(glued(cell))}</td>"
+                for cell, mark, title in zip(row, marks, titles, strict=True)
+            )
             body.append(f'<tr class="first">{cells}</tr>' if first and index == 0 else f"<tr>{cells}</tr>")
         broad = " broad" if len(columns) >= BROAD else ""
         self.parts.append(
@@ -166,7 +171,9 @@ class Page:
     def chart(self, chart, described: str) -> None:
         """An Altair chart as inline SVG; `described` is read out where it cannot be seen."""
         self.charts += 1
-        self.parts.append(f'<figure role="img" tabindex="0" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>')
+        self.parts.append(
+            f'<figure role="img" tabindex="0" aria-label="{text(described)}">{inline_svg(chart, f"c{self.charts}")}</figure>'
+        )
 
     def fragment(self) -> str:
         """The parts alone, with a style that touches nothing around them: what a notebook shows."""

@@ -33,10 +33,7 @@ BILL_RIGHT = ("quantity", "unit price USD", "USD")
 FAR = 3.0
 # Metrics that stand in columns of their own.
 STATED = ("cost_usd_month", "headroom_percent", "durability_afr_percent")
-REGRET = (
-    "Regret: what is spent beyond the cheapest that would have met the goals, "
-    "or on a choice that misses them and must be bought again."
-)
+REGRET = "Regret: what is spent beyond the cheapest that would have met the goals, or on a choice that misses them and must be bought again."
 CENT = 0.005  # USD: a smaller difference does not show on a bill
 # What a line of the answer is: a sentence, and "good", "warn" or "".
 Line = tuple[str, str]

@@ -88,7 +88,9 @@ def _limits(summary: dict) -> list[str]:
     by = sorted(summary["throttled_by_s"], key=lambda pair: -pair[1])
     share = summary["throttled_s"] / summary["seconds"]
     blamed = "; ".join(f"{caps.long(cap)}, {span(seconds)}" for cap, seconds in by)
-    return [f"Requests waited for a limit during {span(summary['throttled_s'])} ({percent(min(1.0, share))} of the time): {blamed}."]
+    return [
+        f"Requests waited for a limit during {span(summary['throttled_s'])} ({percent(min(1.0, share))} of the time): {blamed}."
+    ]
 
 
 # A limit met for less of a window than this goes unnamed in its line.
@@ -131,7 +133,9 @@ def _when(run, start) -> list[str]:
         # Fewer seconds of waiting than the window is long: it was met again and again in it.
         part = one["throttled_s"] < 0.75 * (one["until_s"] - one["from_s"])
         named = [cap for cap, waited_s in one["by"].items() if waited_s >= NAMED_SHARE * one["throttled_s"]]
-        return f"{edges} {', then '.join(caps.long(cap) for cap in named)}" + (f" (for {span(one['throttled_s'])})" if part else "")
+        return f"{edges} {', then '.join(caps.long(cap) for cap in named)}" + (
+            f" (for {span(one['throttled_s'])})" if part else ""
+        )
 
     line = "When: " + "; ".join(words(one) for one in told)
     rest = len(windows) - len(told)
@@ -169,7 +173,9 @@ def _queue(summary: dict, at, closed: bool) -> list[str]:
 def _balances(run, at) -> list[str]:
     summary, lines = run.summary, []
     if summary["lowest_balance_percent"] is not None:
-        line = f"Lowest credit balance {number(summary['lowest_balance_percent'])} %, {at(summary['lowest_balance_at_s'])}"
+        line = (
+            f"Lowest credit balance {number(summary['lowest_balance_percent'])} %, {at(summary['lowest_balance_at_s'])}"
+        )
         if summary["credits_empty_at_s"] is not None:
             line += f". Credits ran dry {at(summary['credits_empty_at_s'])} and were gone for {span(summary['credits_empty_s'])} in all"
         lines.append(line + ".")
@@ -248,7 +254,11 @@ def table_of(run, workload):
             columns.append((f"I/O {name.removesuffix('_ms')}", lambda r, name=name: latency(r[name])))
     cells = [[get(row) for _, get in columns] for row in rows.to_dicts()]
     titles = [title for title, _ in columns]
-    each = "" if rows.height == run.rows.height else f" Each row: {span(step_s)}; queue and latency the highest, balance the lowest."
+    each = (
+        ""
+        if rows.height == run.rows.height
+        else f" Each row: {span(step_s)}; queue and latency the highest, balance the lowest."
+    )
     when = "Time of day." if start else "Time since the start."
     return table(
         titles,
@@ -298,7 +308,9 @@ def chart_of(run, workload, title: str, most: int = 720):
     """The run over time, in at most `most` points (the chart has room for 720)."""
     from headrace.report.charts import over_time
 
-    return over_time.simulation(shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload))
+    return over_time.simulation(
+        shortened(run.rows, most), title, clock_start(workload), isinstance(workload, ClosedWorkload)
+    )
 
 
 def write_simulation(path: Path, run, workload, notes: list[str]) -> None:
@@ -391,12 +403,16 @@ def replay_in_words(found: dict) -> list[str]:
     """Sentences: how many decisions are equal, where the first difference is, how late the device
     was."""
     requests, late, seconds = found["requests"], found["lateness"], found["span"] / 1e9
-    lines = [f"{requests:,} requests and {found['changes']:,} changes over {span(seconds)}, repeated on the virtual clock."]
+    lines = [
+        f"{requests:,} requests and {found['changes']:,} changes over {span(seconds)}, repeated on the virtual clock."
+    ]
     if found["equal"] == requests:
         lines.append("Every decision is equal to the nanosecond.")
     else:
         first = found["first_difference"]
-        lines.append(f"{requests - found['equal']:,} decisions differ. The first: request {first['request']:,}, {first['asked']}.")
+        lines.append(
+            f"{requests - found['equal']:,} decisions differ. The first: request {first['request']:,}, {first['asked']}."
+        )
         lines += [f"  recorded: {first['recorded']}", f"  replayed: {first['replayed']}"]
     if late["answers"]:
         quantiles = ", ".join(
@@ -409,7 +425,11 @@ def replay_in_words(found: dict) -> list[str]:
                 ("at most", "max_ns"),
             )
         )
-        lines.append(f"The device answered late by {quantiles} ({late['answers']:,} answers): its clock, not the model's.")
+        lines.append(
+            f"The device answered late by {quantiles} ({late['answers']:,} answers): its clock, not the model's."
+        )
     if found["cut_tail"]:
-        lines.append("The record ends inside a frame: the device was killed while it wrote. What was whole was replayed.")
+        lines.append(
+            "The record ends inside a frame: the device was killed while it wrote. What was whole was replayed."
+        )
     return lines

@@ -51,7 +51,9 @@ def write_study(path: Path, result) -> None:
 
     made = Page(result.study.title, result.study.question)
     if result.on == "lab":
-        made.paragraph("Published, simulated beforehand and measured on this machine's lab, at the scale in the table below.")
+        made.paragraph(
+            "Published, simulated beforehand and measured on this machine's lab, at the scale in the table below."
+        )
     made.table(*verdict_table(result))
     for chart in result.charts:
         made.chart(study(chart), chart.title)

@@ -161,7 +161,8 @@ class Table:
 
     def _side_by_side(self, cells: Sequence[str], widths: dict[int, int]) -> list[str]:
         folded = {
-            index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width) for index, width in widths.items()
+            index: [cells[index]] if cell_len(cells[index]) <= width else wrapped(cells[index], width)
+            for index, width in widths.items()
         }
         lines = []
         for number in range(max((len(part) for part in folded.values()), default=0)):

@@ -13,6 +13,7 @@
 What starts servers takes Linux and root; importing works on any Unix.
 """
 
+from headrace.connect import Address, connect, parse_address
 from headrace.servers.config import settings_of
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.server import (
@@ -29,13 +30,16 @@ from headrace.servers.server import (
 )
 
 __all__ = [
+    "Address",
     "Server",
     "ServerProgram",
     "client_command",
+    "connect",
     "destroy",
     "find",
     "find_program",
     "log_lines",
+    "parse_address",
     "save_data",
     "servers",
     "settings_of",

@@ -134,8 +134,7 @@ def create_certificates(where: ServerPaths, name: str) -> None:
         _openssl(at, f"req {CURVE} -keyout server-key.pem -out request.pem", "-subj", f"/CN=Headrace server {name}")
         _openssl(
             at,
-            "x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial "
-            f"-days {DAYS} -extfile extensions -out server-cert.pem",
+            f"x509 -req -in request.pem -CA ca.pem -CAkey ca-key.pem -CAcreateserial -days {DAYS} -extfile extensions -out server-cert.pem",
         )
         for file in FILES:
             os.replace(at / file, where.tls / file)

@@ -15,6 +15,7 @@ from pathlib import Path
 from headrace.base import core
 from headrace.base.machine import memory_bytes
 from headrace.base.processes import Command, run_to_end, telling_lines
+from headrace.base.units import GIB, MIB
 from headrace.connect.option_files import read_option_file, server_groups, written
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.access import service_user
@@ -22,7 +23,6 @@ from headrace.servers.flavors import MYROCKS_PLUGIN, ServerProgram, dashed
 from headrace.servers.record import GUIDE, Record, ServerPaths
 
 KINDS = ("default", "tuned")
-MIB = 1 << 20  # bytes
 # 32 MiB holds the smallest buffer pool (5 MiB) and what the server needs itself; 24 TiB is the
 # largest EC2 instance (u-24tb1).
 SMALLEST_MEMORY_GIB, LARGEST_MEMORY_GIB = 0.03125, 24_576.0
@@ -146,17 +146,17 @@ def checked_memory(memory_gib: float | None) -> float | None:
         return None
     if not SMALLEST_MEMORY_GIB <= memory_gib <= LARGEST_MEMORY_GIB:
         rule = f"memory is {SMALLEST_MEMORY_GIB:g} to {LARGEST_MEMORY_GIB:,.0f} GiB"
-        raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "For example --memory 2.")
+        raise InputError(f"--memory-gib {memory_gib:g}", rule, GUIDE, "For example --memory-gib 2.")
     here = memory_bytes("MemTotal") / 2**30
     if (cache := core.cache_gib_for(memory_gib)) > here:
         rule = f"{cache:,.4g} GiB of it for the cache is more than the {here:.1f} GiB of this machine"
-        raise InputError(f"--memory {memory_gib:g}", rule, GUIDE, "Take less, and scale the data with it.")
+        raise InputError(f"--memory-gib {memory_gib:g}", rule, GUIDE, "Take less, and scale the data with it.")
     return float(memory_gib)
 
 
 def cache_bytes(memory_gib: float) -> int:
     """The part of the memory that caches data (docs/decisions/0006), in whole MiB."""
-    return int(core.cache_gib_for(memory_gib) * 2**30) // MIB * MIB
+    return int(core.cache_gib_for(memory_gib) * GIB) // MIB * MIB
 
 
 def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
@@ -168,7 +168,7 @@ def choose(program: ServerProgram, wanted: Record) -> tuple[Options, list[str]]:
     if kind == "tuned":
         if memory_gib is None:
             rule = "needs to know the memory"
-            raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory GIB.")
+            raise InputError("--config tuned", rule, "docs/reference/advice.md", "Add --memory-gib GIB.")
         from headrace.advice import tuned_settings
 
         tuned = tuned_settings(

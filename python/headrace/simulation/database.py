@@ -234,7 +234,9 @@ def _fits(cache_gib: float, host: core.Instance | None) -> list[str]:
     room = math.floor(core.cache_gib_for(memory) * 100) / 100
     if cache_gib > memory:
         hint = f"Say --cache-gib {room:g} (cache_gib={room:g} in Python), what {name} has room for, or name a larger instance."
-        raise InputError(f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint)
+        raise InputError(
+            f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint
+        )
     if cache_gib > TIGHT_SHARE * memory:
         left = f"leaves {memory - cache_gib:,.3g} of the {memory:,.4g} GiB of {name}"
         return [f"A cache of {cache_gib:,.4g} GiB {left}: the server would swap; {room:g} GiB have room."]
@@ -246,7 +248,9 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
     usable = core.parse_storage(storage)["usable_gib"]
     if workload.size_gib is None or workload.size_gib <= usable:
         return []
-    return [f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."]
+    return [
+        f"{workload.size_gib:,.0f} GiB of data do not fit {storage}, which holds {usable:,} GiB: this run could not be."
+    ]
 
 
 def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, draws: int) -> dict[str, float | None]:
@@ -296,7 +300,9 @@ def _start(start: str | float) -> str | float:
     return float(start)
 
 
-def _check(seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int) -> None:
+def _check(
+    seconds: int, cache_gib: float, threads: int, growth: float, balance: float | None, seed: int | None, draws: int
+) -> None:
     check_whole("seconds", seconds, 1, MAX_SECONDS)
     check_number("cache-gib", cache_gib, 0.001, 65_536)
     check_whole("threads", threads, 1, 65_536)

@@ -23,7 +23,7 @@ from headrace.base.shown import Shown
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import MAX_GROWTH, core_load
+from headrace.workload.model import MAX_GROWTH
 
 Form = Literal["auto", "events", "interval"]
 Repetition = Literal["first", "settled"]
@@ -160,7 +160,7 @@ def simulate(
 
     def run(form: str) -> core.SimulationAnswer:
         with core_errors():
-            return core.simulate(storage, core_load(workload), form=form, progress=progress, **settings)
+            return core.simulate(storage, workload.to_core(), form=form, progress=progress, **settings)
 
     answer = run(chosen)
     if (
@@ -176,7 +176,9 @@ def simulate(
     rows = pl.DataFrame(answer["rows"], schema=ROWS_SCHEMA)
     usable_gib = core.parse_storage(storage)["usable_gib"]
     day = as_of or core.newest_date()
-    return Simulation(rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"], workload)
+    return Simulation(
+        rows, answer["summary"], storage, instance, day, chosen, seed, usable_gib, answer["repeated"], workload
+    )
 
 
 def _check(seconds: float | None, seed: int, start_balance: float | None, cycle: str) -> None:
@@ -198,7 +200,8 @@ def _check_options(storage: str, options: dict[str, Any]) -> None:
         now = core.parse_storage(storage)
         after = core.parse_storage(options["modify"]["storage"]) if options.get("modify") else None
     if after is not None and (
-        len(after["members"]) != len(now["members"]) or any(member != after["members"][0] for member in after["members"])
+        len(after["members"]) != len(now["members"])
+        or any(member != after["members"][0] for member in after["members"])
     ):
         rule = f"must have the layout of {now['text']}, with equal members"
         raise InputError(after["text"], rule, "Amazon EC2 API, ModifyVolume", "Only the volumes change, not the array.")
@@ -256,14 +259,20 @@ def _row_length(interval_s: float | None, workload: OpenWorkload | ClosedWorkloa
             interval_s = 1.0 if length <= ROWS_OF_SECONDS_S else 60.0
         interval_s = min(length, interval_s)
     if not 0.001 <= interval_s <= length or length / interval_s > MAX_ROWS:
-        rule = f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
+        rule = (
+            f"a row is at least 1 ms and at most the run ({length:g} s) long, and a run has at most {MAX_ROWS:,} rows"
+        )
         raise InputError(f"interval {interval_s:g} s", rule, SOURCE, f"For example {max(1.0, length / 1000):g}.")
     return float(interval_s)
 
 
 def _cut(workload: OpenWorkload, seconds: float) -> OpenWorkload:
     if not 1 <= seconds <= workload.span_s:
-        rule = f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"
+        rule = (
+            f"{workload.name} is demand over {workload.span_s:g} s; a part of it is at least 1 s and at most all of it"
+        )
         raise InputError(f"seconds = {seconds:g}", rule, SOURCE, "Leave it out to simulate the whole.")
     points = workload.points.filter(pl.col("t_s") < seconds)
-    return replace(workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s"))))
+    return replace(
+        workload, points=points.with_columns(duration_s=pl.min_horizontal("duration_s", seconds - pl.col("t_s")))
+    )

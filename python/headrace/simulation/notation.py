@@ -60,7 +60,11 @@ def standard_settings(text: str) -> dict:
     """The arguments of `headrace.sysbench_tpcc` in `sysbench-tpcc:warehouses=10,cache_gib=2,...`,
     or those of `headrace.sysbench_oltp` in `sysbench:script=...`. Raises InputError."""
     head, _, rest = text.partition(":")
-    keys, needed = (TPCC_KEYS, ("cache_gib", "threads", "warehouses")) if head == "sysbench-tpcc" else (OLTP_KEYS, ("cache_gib", "threads"))
+    keys, needed = (
+        (TPCC_KEYS, ("cache_gib", "threads", "warehouses"))
+        if head == "sysbench-tpcc"
+        else (OLTP_KEYS, ("cache_gib", "threads"))
+    )
     given = {key: _typed(key, value) for key, value in _settings(rest, keys, STANDARD_SOURCE, STANDARD_EXAMPLE).items()}
     for key in needed:
         if key not in given:
@@ -102,7 +106,9 @@ def _size_bytes(what: str, text: str) -> float:
     """`16k`, `1m`, `4096` in bytes, by fio's rules. Raises InputError."""
     match = re.fullmatch(r"(\d{1,30}(?:\.\d{1,30})?)\s*([a-zA-Z]*)", text)
     if not match or match[2].lower() not in SIZE_UNITS:
-        raise InputError(f"{what}={text[:40]}", "must be a size such as 16k, 1m or 4096 (bytes)", FIO_SOURCE, FIO_EXAMPLE)
+        raise InputError(
+            f"{what}={text[:40]}", "must be a size such as 16k, 1m or 4096 (bytes)", FIO_SOURCE, FIO_EXAMPLE
+        )
     return float(match[1]) * SIZE_UNITS[match[2].lower()]
 
 
@@ -154,7 +160,9 @@ def modification(text: str) -> dict:
     `optimizing` ends. Raises InputError."""
     match = re.fullmatch(r"([^@]+)@([^@]+?)\.\.([^@]+)", text)
     if not match:
-        raise InputError(text[:60], "must be SPEC@START..END, times in seconds", SOURCE, "For example gp3:500:6000@60..7200.")
+        raise InputError(
+            text[:60], "must be SPEC@START..END, times in seconds", SOURCE, "For example gp3:500:6000@60..7200."
+        )
     start, end = _seconds("START", match[2]), _seconds("END", match[3])
     if end < start:
         raise InputError(text[:60], "END comes before START", SOURCE, "For example gp3:500:6000@60..7200.")

@@ -153,6 +153,12 @@ def by_role(x: tuple, label: str = "{role}", **y: Iterable[float]) -> tuple[Char
     return tuple(ChartSeries(label.format(role=role), cast(Role, role), x, tuple(values)) for role, values in y.items())
 
 
+def known(value: float | None) -> float:
+    """A figure of a simulation that must have it."""
+    assert value is not None, "the simulation has no such figure"
+    return value
+
+
 def error_percent(ours: float, published: float) -> float:
     """100 x (ours / published - 1)."""
     return 100.0 * (ours / published - 1.0)

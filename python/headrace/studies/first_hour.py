@@ -83,29 +83,16 @@ def _published(engine: str, cold: dict[int, Prediction]) -> list[Verdict]:
     mine = (ours[FEW] / FEW) / (cold[MANY].summary["quarters"][0] / MANY)
     told = f"{by_clock.value:.2f} x by the clock, {by_ios.value:.2f} x after the same I/Os"
     closer = abs(by_ios.value - 1.0) < abs(by_clock.value - 1.0) / 2.0
+    each = f"the hour at {FEW:,} and the first quarter at {MANY:,} IOPS: 18 million each"
+    clock, better = (
+        f"{name}: tps per IOPS over the hour, {FEW:,} against {MANY:,} IOPS",
+        "below 1: worse than proportional",
+    )
+    half = "the two runs agree better by I/Os done than by the clock, by more than half"
     return [
-        compare(
-            f"{name}: tps per IOPS over the hour, {FEW:,} against {MANY:,} IOPS",
-            by_clock,
-            (ours[FEW] / FEW) / (ours[MANY] / MANY),
-            QUARTER_PERCENT,
-            "below 1: worse than proportional",
-        ),
-        compare(
-            f"{name}: the same after the same I/Os",
-            by_ios,
-            mine,
-            QUARTER_PERCENT,
-            f"the hour at {FEW:,} and the first quarter at {MANY:,} IOPS: 18 million each",
-        ),
-        agree(
-            f"{name}, published runs: most of it is warming",
-            "one curve",
-            told,
-            SOURCE,
-            closer,
-            "the two runs agree better by I/Os done than by the clock, by more than half",
-        ),
+        compare(clock, by_clock, (ours[FEW] / FEW) / (ours[MANY] / MANY), QUARTER_PERCENT, better),
+        compare(f"{name}: the same after the same I/Os", by_ios, mine, QUARTER_PERCENT, each),
+        agree(f"{name}, published runs: most of it is warming", "one curve", told, SOURCE, closer, half),
     ]
 
 
@@ -121,48 +108,28 @@ def _curve(engine: str, cold: dict[int, Prediction]) -> tuple[Verdict, StudyTabl
     hour = [1e3 * cold[iops].summary["tps"] / iops for iops in IOPS if iops >= FEW]
     clock = 100.0 * (max(hour) / min(hour) - 1.0)
     told = f"{statistics.median(apart):.1f} % apart at the same I/Os, {clock:.0f} % by the clock"
-    verdict = agree(
-        f"{name}, simulated: volumes from {FEW:,} IOPS up lie on one curve",
-        "one curve",
-        told,
-        SOURCE,
-        statistics.median(apart) < clock / 2.0,
-        "median over 1-70 million I/Os; second half hour by the clock",
-    )
-    return verdict, StudyTable(
-        f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start",
-        ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS)),
-        tuple(rows),
-    )
+    what = f"{name}, simulated: volumes from {FEW:,} IOPS up lie on one curve"
+    how = "median over 1-70 million I/Os; second half hour by the clock"
+    verdict = agree(what, "one curve", told, SOURCE, statistics.median(apart) < clock / 2.0, how)
+    names = ("engine", "million I/Os", *(f"{iops:,} IOPS" for iops in IOPS))
+    title = f"{name}: tps per 1,000 IOPS by million I/Os done, from a cold start"
+    return verdict, StudyTable(title, names, tuple(rows))
 
 
 def _warm(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[Verdict, list[tuple]]:
-    rows = [
-        (
-            ENGINES[engine],
-            iops,
-            round(cold[iops].summary["tps"]),
-            round(1e3 * cold[iops].summary["tps"] / iops, 1),
-            round(cold[iops].rows["reads_per_tx"][-1], 1),
-            round(warm[iops].summary["tps"]),
-            round(1e3 * warm[iops].summary["tps"] / iops, 1),
-            round(warm[iops].rows["reads_per_tx"][-1], 1),
-        )
-        for iops in IOPS
-    ]
+    def shown(run: Prediction, iops: int) -> tuple[float, ...]:
+        tps, reads = run.summary["tps"], run.rows["reads_per_tx"][-1]
+        return round(tps), round(1e3 * tps / iops, 1), round(reads, 1)
+
+    rows = [(ENGINES[engine], iops, *shown(cold[iops], iops), *shown(warm[iops], iops)) for iops in IOPS]
     few, many = (1e3 * warm[iops].summary["tps"] / iops for iops in (FEW, MANY))
     apart = error_percent(few, many)
     told = (
         f"{apart:+.1f} % between {FEW:,} and {MANY:,} IOPS warm, "
         f"{error_percent(cold[FEW].summary['tps'] / FEW, cold[MANY].summary['tps'] / MANY):+.1f} % cold"
     )
-    return agree(
-        f"{ENGINES[engine]}, simulated: warm volumes are proportional",
-        "proportional",
-        told,
-        SOURCE,
-        abs(apart) <= PROPORTIONAL_PERCENT,
-    ), rows
+    what, alike = f"{ENGINES[engine]}, simulated: warm volumes are proportional", abs(apart) <= PROPORTIONAL_PERCENT
+    return agree(what, "proportional", told, SOURCE, alike), rows
 
 
 def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction]) -> tuple[ChartData, ...]:
@@ -179,37 +146,18 @@ def _charts(engine: str, cold: dict[int, Prediction], warm: dict[int, Prediction
         quarters = tuple(1e3 * tps / iops for tps in published_run(engine, iops).quarters)
         middles = tuple(7.5 + 15.0 * i for i in range(4))
         by_clock.append(ChartSeries(f"{iops:,} IOPS, published quarters", "published", middles, quarters))
-        by_ios.append(
-            ChartSeries(
-                f"{iops:,} IOPS, published quarters",
-                "published",
-                tuple(iops * 60 * minute / 1e6 for minute in middles),
-                quarters,
-            )
-        )
+        done = tuple(iops * 60 * minute / 1e6 for minute in middles)
+        by_ios.append(ChartSeries(f"{iops:,} IOPS, published quarters", "published", done, quarters))
     starts = [
         ChartSeries(f"{words} start", "simulated", IOPS, tuple(1e3 * runs[iops].summary["tps"] / iops for iops in IOPS))
         for words, runs in (("cold", cold), ("warm", warm))
     ]
-    return (
-        ChartData(
-            f"{name}: by the clock every volume has its own curve",
-            "curves",
-            "time since the cold start (min)",
-            unit,
-            tuple(by_clock),
-        ),
-        ChartData(
-            f"{name}: by I/Os done they lie on one",
-            "curves",
-            "I/Os since the cold start (million)",
-            unit,
-            tuple(by_ios),
-        ),
-        ChartData(
-            f"{name}: second half of the hour, cold and warm start", "curves", "IOPS of the volume", unit, tuple(starts)
-        ),
+    titles = (
+        ("by the clock every volume has its own curve", "time since the cold start (min)", by_clock),
+        ("by I/Os done they lie on one", "I/Os since the cold start (million)", by_ios),
+        ("second half of the hour, cold and warm start", "IOPS of the volume", starts),
     )
+    return tuple(ChartData(f"{name}: {title}", "curves", x, unit, tuple(series)) for title, x, series in titles)
 
 
 def run(progress: Progress | None = None) -> StudyResult:

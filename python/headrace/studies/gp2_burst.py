@@ -22,6 +22,7 @@ from headrace.studies.base import (
     columns,
     compare,
     figures,
+    known,
     study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
@@ -153,7 +154,9 @@ def _fio_verdicts(runs: dict[tuple[int, int], Simulation], seconds: float) -> li
             "I/Os in the fio run, nominal (Nitro)", ios, nitro.summary["delivered_ios"], NOMINAL_TOLERANCE_PERCENT, over
         ),
         compare("IOPS of the fio run, Xen over-delivery", fio["fio_iops"], delivered / seconds, FIO_TOLERANCE_PERCENT),
-        compare("mean read latency of the fio run", device_ms, xen.summary["mean_ms"], FIO_TOLERANCE_PERCENT, by_iops),
+        compare(
+            "mean read latency of the fio run", device_ms, known(xen.summary["mean_ms"]), FIO_TOLERANCE_PERCENT, by_iops
+        ),
         agree(
             "burst balance at the end",
             "very close to 0 %",
@@ -181,8 +184,7 @@ def _durations(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     per_io = burst(500, 3_700.0, as_of=BALANCE_DAY, form="events", saved_second=False)
     steps.step()
     names = columns(
-        "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | "
-        "refill s, computed | refill simulated"
+        "GiB | baseline IOPS | burst s, computed | simulated | with the saved second | refill s, computed | refill simulated"
     )
     table = StudyTable(
         "Burst at 3,000 IOPS from a full bucket, and refill of an empty one without load", names, tuple(rows)
@@ -210,7 +212,7 @@ def _duration_verdicts(found: dict[int, float], per_io: Simulation) -> list[Verd
             tolerance,
             alone,
         ),
-        compare("burst of 500 GiB, per I/O", half_size, per_io.summary["credits_empty_at_s"], tolerance, plain),
+        compare("burst of 500 GiB, per I/O", half_size, known(per_io.summary["credits_empty_at_s"]), tolerance, plain),
         compare("burst of 500 GiB, per interval", half_size, found[500], tolerance, plain),
         compare("burst at the 100 IOPS floor", theirs["burst_100_iops_s"], found[33], tolerance, rounded),
     ]
@@ -232,7 +234,7 @@ def _curves(steps: StepProgress) -> tuple[ChartData, ...]:
     series.append(ChartSeries(f"500 GiB ({theirs.source})", "published", (0.0, theirs.value / 60.0), (100.0, 0.0)))
     durations = tuple(computed_burst_s(size) or 0.0 for size in SIZES_GIB[:-1])
     simulated = tuple(
-        burst(size, expected + 60.0).summary["credits_empty_at_s"]
+        known(burst(size, expected + 60.0).summary["credits_empty_at_s"])
         for size, expected in zip(SIZES_GIB, durations, strict=False)
     )
     bars = (

@@ -204,8 +204,7 @@ def _verdicts(found: dict[Cell, tuple[float, float]]) -> list[Verdict]:
             ARTICLE,
             statistics.median(tested) <= BAR_PERCENT,
             (
-                f"calibrated on {len(USED)} cells; 90 % of the others within "
-                f"{statistics.quantiles(tested, n=10)[-1]:.0f} %"
+                f"calibrated on {len(USED)} cells; 90 % of the others within {statistics.quantiles(tested, n=10)[-1]:.0f} %"
             ),
         )
     ]
@@ -251,8 +250,7 @@ WHY = {
         3_000,
     ): "with 64 threads published 1.45 times the index updates; here both are bound by the same log writes",
     ("non-index", 900): (
-        "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 "
-        "threads as at 3,000 IOPS"
+        "one thread published 13 I/Os an update, more than an index update's 10; here both need 8; with 64 threads as at 3,000 IOPS"
     ),
 }
 

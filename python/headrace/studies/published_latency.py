@@ -248,19 +248,8 @@ def _table_of_shares(compared: list[Compared]) -> StudyTable:
         for quantile, tolerance in TOLERANCE_PERCENT.items():
             within, total, middle, mean = _shares(compared, family, regime, quantile)
             if total:
-                rows.append(
-                    (
-                        family or "all",
-                        regime or "all",
-                        quantile,
-                        tolerance,
-                        within,
-                        total,
-                        round(100 * within / total),
-                        round(middle, 1),
-                        round(mean, 1),
-                    )
-                )
+                shares = (tolerance, within, total, round(100 * within / total), round(middle, 1), round(mean, 1))
+                rows.append((family or "all", regime or "all", quantile, *shares))
     names = columns(
         "volume | regime | quantile | tolerance % | within | runs | share % | median |error| % | mean error %"
     )
@@ -295,18 +284,8 @@ def _table_of_runs(compared: list[Compared]) -> StudyTable:
 
 
 def _table_of_skipped(skipped: list[dict[str, str]]) -> StudyTable:
-    rows = tuple(
-        (
-            r["family"],
-            r["storage"],
-            r["rw"],
-            r["bs_kib"],
-            r["iops"],
-            r["skipped_because"],
-            f"{r['source']}, {r['date']}",
-        )
-        for r in skipped
-    )
+    shown = ("family", "storage", "rw", "bs_kib", "iops", "skipped_because")
+    rows = tuple((*(r[name] for name in shown), f"{r['source']}, {r['date']}") for r in skipped)
     return StudyTable("Runs left out", ("volume", "storage", "load", "KiB", "IOPS", "because", "source"), rows)
 
 
@@ -338,17 +317,8 @@ def _group_verdict(family: str | None, regime: str | None, name: str, chosen: li
         f"depth {worst.run.depth}, {worst.error[name]:+.1f} %"
     )
     ours = f"{within} of {total} within {tolerance:g} %"
-    return Verdict(
-        f"{family or 'all volumes'}, {regime}: {name}",
-        f"{total} runs",
-        ours,
-        "",
-        None,
-        within == total,
-        tolerance,
-        source,
-        note,
-    )
+    what = f"{family or 'all volumes'}, {regime}: {name}"
+    return Verdict(what, f"{total} runs", ours, "", None, within == total, tolerance, source, note)
 
 
 def _drawn(compared: list[Compared]) -> list[tuple[str, Compared]]:

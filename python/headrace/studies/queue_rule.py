@@ -30,6 +30,7 @@ from headrace.studies.base import (
     agree,
     compare,
     figures,
+    known,
     study,
 )
 from headrace.workload import ClosedWorkload, OpenWorkload
@@ -97,7 +98,7 @@ def own_latency_ms(storage: str, day: str, rw: str, kib: float) -> float:
     rate = {"randread": (100.0, 0.0), "randwrite": (0.0, 100.0)}[rw]
     points = make_points([0.0], [300.0], [rate[0]], [rate[1]], [kib], [kib])
     load = OpenWorkload(name="one at a time", kind="constant", points=points, arrivals="even")
-    return simulate(load, storage, as_of=day, interval_s=300.0, form="events").summary["mean_ms"]
+    return known(simulate(load, storage, as_of=day, interval_s=300.0, form="events").summary["mean_ms"])
 
 
 def depth_needed(storage: str, day: str, rw: str, kib: float) -> int:
@@ -119,7 +120,7 @@ def _queue(theirs: dict[str, Figure], steps: StepProgress) -> tuple[list[Verdict
             own = own_ms[storage, rw] = own_latency_ms(storage, day, rw, kib)
             by_rule = round(iops / rule)
             ruled = at_depth(storage, day, by_rule, rw=rw, kib=kib)
-            at_rule = (round(_iops(ruled)), round(ruled.summary["mean_ms"], 2))
+            at_rule = (round(_iops(ruled)), round(known(ruled.summary["mean_ms"]), 2))
             needed = depth_needed(storage, day, rw, kib)
             rows.append(
                 (storage, day, rw, kib, iops, round(own, 3), round(rule * own / 1e3, 3), needed, by_rule, *at_rule)
@@ -136,26 +137,15 @@ def _queue_verdicts(theirs: dict[str, Figure], own_ms: float) -> list[Verdict]:
     rule = theirs["iops_per_queue_length"]
     example = at_depth("io1:500:2000", WHITEPAPER_DAY, int(theirs["example_queue_length"].value))
     implied = Figure(1e3 / rule.value, "ms", rule.source)
+    wait_ms = known(example.summary["mean_ms"])
     at_cap = f"at the cap the wait is depth / IOPS; the volume's own latency is {own_ms:.2f} ms"
-    disks = (
-        "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the "
-        "rule's length is a full one"
-    )
-    what = (
-        f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length "
-        f"{theirs['example_queue_length'].value:g}"
-    )
+    disks = "nothing promised: the rule is one of disks (5 ms); io1 at depth 1 is faster, and a queue of the rule's length is a full one"
+    what = f"IOPS of a {theirs['example_iops'].value:,.0f} IOPS volume at queue length {theirs['example_queue_length'].value:g}"
     return [
         compare(
             what, theirs["example_iops"], _iops(example), RATE_TOLERANCE_PERCENT, "io1:500:2000, 16 KiB random reads"
         ),
-        compare(
-            "latency the rule implies (Little's law)",
-            implied,
-            example.summary["mean_ms"],
-            LITTLE_TOLERANCE_PERCENT,
-            at_cap,
-        ),
+        compare("latency the rule implies (Little's law)", implied, wait_ms, LITTLE_TOLERANCE_PERCENT, at_cap),
         compare("IOPS one outstanding request brings (io1 reads)", rule, 1e3 / own_ms, None, disks),
     ]
 
@@ -182,10 +172,7 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
     one_each = (
         "25 reads of 16 KiB and 1,250 writes of 22 KiB a second; each is charged one I/O, under the baseline of 1,500"
     )
-    less = (
-        "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in "
-        "larger requests"
-    )
+    less = "nothing promised: a third of 1,250; the published three sum to 1,050, so that run wrote less, or in larger requests"
     return [
         compare("MySQL load carried by gp2 500 GiB", asked, _iops(gp2), tolerance, one_each),
         compare("MySQL load carried by io1 with 5,000 IOPS", asked, _iops(io1), tolerance),
@@ -214,38 +201,19 @@ def _accounting(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]
     shallow = _iops(at_depth("gp2:30", "2017-06-01", 4, rw="read", kib=4))
     steps.step()
     limit = member_limits("gp2:1000", BYTE_CAP_DAY)
-    effort = (
-        "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests "
-        "that wait together"
-    )
-    shallow_note = (
-        "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure "
-        "is over-delivery on Xen"
-    )
+    effort = "sequential over random IOPS at depth 256 on io1:1000:1000: merging is best effort, among requests that wait together"
+    shallow_note = "measured against the rule above: at depth 4 nothing merges; 2.3 % of the published figure is over-delivery on Xen"
     binds = f"gp2:1000 on {BYTE_CAP_DAY}; {limit['iops']:,} IOPS are provisioned, the byte cap binds"
     merged = deep["read"] / deep["randread"]
+    unit, per_io = theirs["unit_kib"], theirs["contiguous_per_io"]
+    at_depth_4, at_byte_cap = theirs["sequential_qd4_iops"], theirs["iops_at_byte_cap"]
+    tolerance = RATE_TOLERANCE_PERCENT
     verdicts = [
-        compare(
-            "largest request charged as one I/O", theirs["unit_kib"], limit["io_unit_bytes"] / 1024, 0.0, "catalog"
-        ),
-        compare(
-            "contiguous 16 KiB requests per I/O charged",
-            theirs["contiguous_per_io"],
-            merged,
-            RATE_TOLERANCE_PERCENT,
-            effort,
-        ),
+        compare("largest request charged as one I/O", unit, limit["io_unit_bytes"] / 1024, 0.0, "catalog"),
+        compare("contiguous 16 KiB requests per I/O charged", per_io, merged, tolerance, effort),
         # Published at 3,070 with 2.3 % of Xen over-delivery; ours is nominal 3,000.
-        compare(
-            "4 KiB sequential reads at depth 4: not merged", theirs["sequential_qd4_iops"], shallow, 3.0, shallow_note
-        ),
-        compare(
-            "256 KiB random reads on a volume of 160 MiB/s",
-            theirs["iops_at_byte_cap"],
-            byte_cap,
-            RATE_TOLERANCE_PERCENT,
-            binds,
-        ),
+        compare("4 KiB sequential reads at depth 4: not merged", at_depth_4, shallow, 3.0, shallow_note),
+        compare("256 KiB random reads on a volume of 160 MiB/s", at_byte_cap, byte_cap, tolerance, binds),
     ]
     for name, storage in (("gp2", "gp2:3334"), ("io1", "io1:1000:20000")):
         ours = member_limits(storage, WHITEPAPER_DAY)["throughput_bytes_s"] / 2**20
@@ -288,14 +256,8 @@ def _knees(theirs: dict[str, Figure], steps: StepProgress) -> tuple[StudyTable, 
 def _depth_chart(theirs: dict[str, Figure], steps: StepProgress) -> ChartData:
     rule = theirs["iops_per_queue_length"]
     depths = (1, 2, 3, 4, 6, 8, 10, 15, 20)
-    series = [
-        ChartSeries(
-            f"200 a request ({rule.source})",
-            "published",
-            depths,
-            tuple(min(rule.value * depth, 2_000.0) for depth in depths),
-        )
-    ]
+    ruled = tuple(min(rule.value * depth, 2_000.0) for depth in depths)
+    series = [ChartSeries(f"200 a request ({rule.source})", "published", depths, ruled)]
     for storage, day in (("io1:500:2000", WHITEPAPER_DAY), ("standard:500", "2012-01-01")):
         series.append(
             ChartSeries(

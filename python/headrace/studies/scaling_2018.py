@@ -132,11 +132,9 @@ def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
         ours = run_again(run, draws=24)
         steps.step()
         figure = Figure(run.mean, "tps", run.source)
-        note = (
-            "the calibration itself: no test"
-            if run.calibrates
-            else f"80 % interval {ours.summary['tps_low']:.0f} to {ours.summary['tps_high']:.0f}"
-        )
+        note = f"80 % interval {ours.summary['tps_low']:.0f} to {ours.summary['tps_high']:.0f}"
+        if run.calibrates:
+            note = "the calibration itself: no test"
         if run.cache_known != "published":
             note += f"; cache {run.cache_known}"
         limit = None if run.calibrates else BARS[run.engine][1]
@@ -147,58 +145,26 @@ def _held_out(steps: StepProgress) -> tuple[list[Verdict], StudyTable]:
     for engine, found in errors.items():
         middle, limit = statistics.median(found), BARS[engine][0]
         told = f"{middle:.1f} % of {len(found)} runs, worst {max(found):.1f} %"
-        verdicts.append(
-            agree(
-                f"{ENGINES[engine]}, runs not calibrated on: median error",
-                f"at most {limit:g} % (this project's bar)",
-                told,
-                ARTICLE,
-                middle <= limit,
-            )
+        what, bar = (
+            f"{ENGINES[engine]}, runs not calibrated on: median error",
+            f"at most {limit:g} % (this project's bar)",
         )
-    columns = (
-        "run",
-        "use",
-        "mean",
-        "ours",
-        "error %",
-        *(f"Q{i} error %" for i in range(1, 5)),
-        "p5",
-        "ours p5",
-        "p50",
-        "ours p50",
-        "p95",
-        "ours p95",
+        verdicts.append(agree(what, bar, told, ARTICLE, middle <= limit))
+    names = columns(
+        "run | use | mean | ours | error % | Q1 error % | Q2 error % | Q3 error % | Q4 error % | p5 | ours p5 | "
+        "p50 | ours p50 | p95 | ours p95"
     )
-    return verdicts, StudyTable(
-        "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half",
-        columns,
-        tuple(rows),
-    )
+    title = "Published runs and ours: tps; quarters of the hour, quantiles of one-second tps in the second half"
+    return verdicts, StudyTable(title, names, tuple(rows))
 
 
 def _row(run: TpccRun, ours: Prediction) -> tuple:
     summary = ours.summary
-    quarters = (
-        round(error_percent(mine, theirs), 1) for mine, theirs in zip(summary["quarters"], run.quarters, strict=True)
-    )
-    quantiles = [
-        round(value)
-        for pair in zip(
-            (run.p5, run.p50, run.p95), (summary["tps_p5"], summary["tps_p50"], summary["tps_p95"]), strict=True
-        )
-        for value in pair
-    ]
-    error = round(error_percent(summary["tps"], run.mean), 1)
-    return (
-        run.told,
-        "calibration" if run.calibrates else "test",
-        round(run.mean),
-        round(summary["tps"]),
-        error,
-        *quarters,
-        *quantiles,
-    )
+    pairs = [(summary["tps"], run.mean), *zip(summary["quarters"], run.quarters, strict=True)]
+    errors = (round(error_percent(mine, theirs), 1) for mine, theirs in pairs)
+    quantiles = (run.p5, summary["tps_p5"], run.p50, summary["tps_p50"], run.p95, summary["tps_p95"])
+    use = "calibration" if run.calibrates else "test"
+    return (run.told, use, round(run.mean), round(summary["tps"]), *errors, *map(round, quantiles))
 
 
 def _article(runs: dict) -> list[Verdict]:
@@ -207,22 +173,14 @@ def _article(runs: dict) -> list[Verdict]:
     stops = knee(inno)
     bound = max(inno[3_400].summary["caps"], key=inno[3_400].summary["caps"].get)
     straight, gain = linearity(rocks), rocks[3_400].summary["tps"] / rocks[2_600].summary["tps"] - 1.0
+    told = f"a line explains {straight:.1%}; {gain:+.0%} from 2,600 to 3,400 GB"
+    linear, smaller = straight >= LINEAR and gain > NO_BETTER, "from 1,000 GB on; smaller ones burst"
+    why = f"within {NO_BETTER:.0%} of 3,400 GB; {bound} binds there"
+    published_knee = theirs["innodb_gp2_knee_gib"]
+    line = "MyRocks on gp2 grows along a straight line"
     verdicts = [
-        compare(
-            "InnoDB no better from this gp2 size on",
-            theirs["innodb_gp2_knee_gib"],
-            stops,
-            KNEE_TOLERANCE_PERCENT,
-            (f"within {NO_BETTER:.0%} of 3,400 GB; {bound} binds there"),
-        ),
-        agree(
-            "MyRocks on gp2 grows along a straight line",
-            "continues to scale linearly",
-            (f"a line explains {straight:.1%}; {gain:+.0%} from 2,600 to 3,400 GB"),
-            ARTICLE,
-            straight >= LINEAR and gain > NO_BETTER,
-            "from 1,000 GB on; smaller ones burst",
-        ),
+        compare("InnoDB no better from this gp2 size on", published_knee, stops, KNEE_TOLERANCE_PERCENT, why),
+        agree(line, "continues to scale linearly", told, ARTICLE, linear, smaller),
     ]
     for kind, spec in LARGEST.items():
         point = 3_400 if kind == "gp2" else 30_000
@@ -232,16 +190,8 @@ def _article(runs: dict) -> list[Verdict]:
             f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({widths[engine] / run.summary['tps']:.0%} of the mean)"
             for engine, run in ours.items()
         )
-        verdicts.append(
-            agree(
-                f"MyRocks varies more on {spec}",
-                "a lot of variance",
-                told,
-                ARTICLE,
-                widths["myrocks"] > widths["innodb"],
-                "5th to 95th percentile, as a density plot shows it",
-            )
-        )
+        wider, how = widths["myrocks"] > widths["innodb"], "5th to 95th percentile, as a density plot shows it"
+        verdicts.append(agree(f"MyRocks varies more on {spec}", "a lot of variance", told, ARTICLE, wider, how))
     least, most = runs["myrocks", "io1"][1_000].summary["tps"], runs["myrocks", "io1"][30_000].summary["tps"]
     growth = f"{most / least:.0f} times the tps with 30 times the IOPS"
     verdicts.append(agree("MyRocks on io1 grows", "an impressive growth", growth, ARTICLE, most > 10 * least))
@@ -261,19 +211,9 @@ def _scaling_table(runs: dict) -> StudyTable:
             usd, summary = monthly_usd(run.storage), run.summary
             binds = max(summary["caps"], key=summary["caps"].get)
             both = (usd + hourly * HOURS_PER_MONTH) / summary["tps"]
-            rows.append(
-                (
-                    ENGINES[engine],
-                    run.storage,
-                    round(summary["tps"]),
-                    round(summary["tps_p5"]),
-                    round(summary["tps_p95"]),
-                    binds,
-                    round(usd, 2),
-                    round(usd / summary["tps"], 3),
-                    round(both, 3),
-                )
-            )
+            rates = (round(summary[name]) for name in ("tps", "tps_p5", "tps_p95"))
+            costs = (round(usd, 2), round(usd / summary["tps"], 3), round(both, 3))
+            rows.append((ENGINES[engine], run.storage, *rates, binds, *costs))
     names = columns(
         f"engine | storage | tps | p5 | p95 | binds | storage USD/month | USD/month per tps | with {INSTANCE}"
     )
@@ -287,11 +227,8 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
         series = []
         for engine, name in ENGINES.items():
             sweep = runs[engine, kind]
-            series.append(
-                ChartSeries(
-                    f"{name}, simulated", "simulated", tuple(sweep), tuple(run.summary["tps"] for run in sweep.values())
-                )
-            )
+            tps = tuple(run.summary["tps"] for run in sweep.values())
+            series.append(ChartSeries(f"{name}, simulated", "simulated", tuple(sweep), tps))
             at = {
                 _point(run): run.mean
                 for run in known
@@ -299,15 +236,8 @@ def _sweep_charts(runs: dict) -> list[ChartData]:
             }
             if at:
                 series.append(ChartSeries(f"{name}, published", "published", tuple(at), tuple(at.values())))
-        charts.append(
-            ChartData(
-                f"Transactions a second on {kind}, mean of the second half of an hour",
-                "curves",
-                x_title,
-                "tps",
-                tuple(series),
-            )
-        )
+        title = f"Transactions a second on {kind}, mean of the second half of an hour"
+        charts.append(ChartData(title, "curves", x_title, "tps", tuple(series)))
     return charts
 
 
@@ -339,13 +269,10 @@ def _density_charts(runs: dict) -> list[ChartData]:
             for run in measured():
                 if (run.engine, run.storage, run.threads) == (engine, storage(kind, point), calibrated(engine).threads):
                     series.append(ChartSeries(label, "published", (run.p5, run.p50, run.p95), (0.0, 0.0, 0.0)))
-        title = (
-            f"{ENGINES[engine]} on {kind}: how one-second tps are spread; published 5th, 50th and 95th "
-            "percentile where known"
-        )
-        charts.append(
-            ChartData(title, "ridge", "one-second tps", "size" if kind == "gp2" else "provisioned IOPS", tuple(series))
-        )
+        spread = "how one-second tps are spread; published 5th, 50th and 95th percentile where known"
+        y_title = "size" if kind == "gp2" else "provisioned IOPS"
+        title = f"{ENGINES[engine]} on {kind}: {spread}"
+        charts.append(ChartData(title, "ridge", "one-second tps", y_title, tuple(series)))
     return charts
 
 
@@ -359,15 +286,8 @@ def _second_charts(runs: dict) -> list[ChartData]:
             ChartSeries(name, "simulated", minutes, tuple(runs[engine, kind][point].rows["tps"][SECONDS // 2 :]))
             for engine, name in ENGINES.items()
         )
-        charts.append(
-            ChartData(
-                f"Second by second on {spec}, second half hour",
-                "curves",
-                "time since the cold start (min)",
-                "tps",
-                series,
-            )
-        )
+        title = f"Second by second on {spec}, second half hour"
+        charts.append(ChartData(title, "curves", "time since the cold start (min)", "tps", series))
     return charts
 
 
@@ -378,17 +298,11 @@ def _cost_charts(runs: dict) -> list[ChartData]:
         usd = [monthly_usd(run.storage) for run in sweep.values()]
         tps = [run.summary["tps"] for run in sweep.values()]
         by_tps.append(ChartSeries(name, "simulated", tuple(usd), tuple(tps)))
-        per_tps.append(
-            ChartSeries(name, "simulated", tuple(tps), tuple(cost / rate for cost, rate in zip(usd, tps, strict=True)))
-        )
+        each = tuple(cost / rate for cost, rate in zip(usd, tps, strict=True))
+        per_tps.append(ChartSeries(name, "simulated", tuple(tps), each))
+    title = f"What more money buys ({REGION}, prices of {DAY}, storage alone)"
     return [
-        ChartData(
-            f"What more money buys ({REGION}, prices of {DAY}, storage alone)",
-            "curves",
-            "storage (USD a month)",
-            "tps",
-            tuple(by_tps),
-        ),
+        ChartData(title, "curves", "storage (USD a month)", "tps", tuple(by_tps)),
         ChartData("Cost of a transaction a second", "curves", "tps", "USD a month per tps", tuple(per_tps)),
     ]
 

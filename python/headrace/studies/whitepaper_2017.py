@@ -25,6 +25,7 @@ from headrace.studies.base import (
     StudyTable,
     Verdict,
     agree,
+    columns,
     compare,
     error_percent,
     figures,
@@ -170,41 +171,20 @@ def _tuned_or_default(steps: StepProgress) -> tuple[list[Verdict], StudyTable, d
     verdicts = []
     for storage in VOLUMES:
         default, tuned = (found[1, storage, server]["tps"] for server in ("default", "tuned"))
-        verdicts.append(
-            compare(
-                f"tuned over default, {storage}", theirs["ratio"], tuned / default, TOLERANCE_PERCENT, "one table used"
-            )
-        )
-    io1 = VOLUMES[1]
+        ratio, what = theirs["ratio"], f"tuned over default, {storage}"
+        verdicts.append(compare(what, ratio, tuned / default, TOLERANCE_PERCENT, "one table used"))
+    io1, nearer = VOLUMES[1], "the volume is not stated; this one is nearer than gp2:500"
     for server in SERVERS:
-        figure = Figure(theirs[f"{server}_tps"].value, "tps", theirs[f"{server}_tps"].source)
-        verdicts.append(
-            compare(
-                f"{server} server, {io1}",
-                figure,
-                found[1, io1, server]["tps"],
-                TOLERANCE_PERCENT,
-                "the volume is not stated; this one is nearer than gp2:500",
-            )
-        )
+        ours = found[1, io1, server]["tps"]
+        verdicts.append(compare(f"{server} server, {io1}", theirs[f"{server}_tps"], ours, TOLERANCE_PERCENT, nearer))
     rows = []
-    for (tables, storage, server), run in found.items():
-        published = theirs[f"{server}_tps"].value
-        rows.append(
-            (
-                tables,
-                storage,
-                server,
-                published,
-                round(run["tps"]),
-                round(error_percent(run["tps"], published), 1),
-                round(run["reads_per_tx"], 2),
-                round(run["iops"]),
-                run["cap"],
-            )
-        )
-    columns = ("tables used", "storage", "server", "published tps", "ours", "error %", "reads/tx", "IOPS", "binds")
-    return verdicts, StudyTable("Table 4: an hour from a cold start", columns, tuple(rows)), found
+    for place, run in found.items():
+        published = theirs[f"{place[2]}_tps"].value
+        error = round(error_percent(run["tps"], published), 1)
+        shown = (round(run["tps"]), error, round(run["reads_per_tx"], 2), round(run["iops"]), run["cap"])
+        rows.append((*place, published, *shown))
+    names = columns("tables used | storage | server | published tps | ours | error % | reads/tx | IOPS | binds")
+    return verdicts, StudyTable("Table 4: an hour from a cold start", names, tuple(rows)), found
 
 
 def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTable, dict]:
@@ -219,61 +199,29 @@ def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTa
     apart = max(served) / min(served) - 1.0
     one, striped = runs["io1"], runs["three io1 in RAID 0"]
     most = ", ".join(f"{name} {run['tps']:,.0f}" for name, run in runs.items())
+    read, asked_of = f"{one['reads']:.0f} of {selects * tps:,.0f}", "25 of 36,000 a second"
+    few = one["reads"] < 0.01 * selects * tps
+    log = f"ours syncs the log {one['log']:,.0f} times a second; published sizes leave room for some 700"
+    mib_s = Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER)
+    ours_mib_s, chosen = one["writes"] * one["write_kib"] / 1024, "the redo log's size was chosen by this figure"
+    same, told = "no discernable difference", f"{apart:.2%} apart: {most}"
+    free = "encryption costs nothing in the model"
     verdicts = [
-        agree(
-            "four storages under 6,000 tps",
-            "no discernable difference",
-            f"{apart:.2%} apart: {most}",
-            PAPER,
-            apart < ALIKE,
-            "encryption costs nothing in the model",
-        ),
-        agree(
-            "statements that read a volume",
-            "25 of 36,000 a second",
-            f"{one['reads']:.0f} of {selects * tps:,.0f}",
-            PAPER,
-            one["reads"] < 0.01 * selects * tps,
-            "everything is in the pool",
-        ),
-        compare(
-            "writes on one volume",
-            theirs["volume_writes"],
-            one["writes"],
-            None,
-            (f"ours syncs the log {one['log']:,.0f} times a second; published sizes leave room for some 700"),
-        ),
+        agree("four storages under 6,000 tps", same, told, PAPER, apart < ALIKE, free),
+        agree("statements that read a volume", asked_of, read, PAPER, few, "everything is in the pool"),
+        compare("writes on one volume", theirs["volume_writes"], one["writes"], None, log),
         compare("KiB of a write", theirs["write_kib"], one["write_kib"], None, "smaller for the same reason"),
         compare("writes on each of three", theirs["striped_writes"], striped["writes"] / 3, None, "a third of all"),
-        compare(
-            "MiB/s written",
-            Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER),
-            one["writes"] * one["write_kib"] / 1024,
-            None,
-            "the redo log's size was chosen by this figure",
-        ),
+        compare("MiB/s written", mib_s, ours_mib_s, None, chosen),
     ]
+    digits = {"tps": None, "mean_ms": 2, "reads": None, "writes": None, "write_kib": 1}
     rows = tuple(
-        (
-            name,
-            STORAGES[name],
-            round(run["tps"]),
-            round(run["mean_ms"], 2),
-            round(run["reads"]),
-            round(run["writes"]),
-            round(run["write_kib"], 1),
-        )
+        (name, STORAGES[name], *(round(run[figure], places) for figure, places in digits.items()))
         for name, run in runs.items()
     )
-    return (
-        verdicts,
-        StudyTable(
-            f"6,000 tps asked of each, redo log of {redo_gib:g} GiB",
-            ("storage", "", "tps", "mean ms", "reads/s", "writes/s", "KiB a write"),
-            rows,
-        ),
-        runs,
-    )
+    names = columns("storage |  | tps | mean ms | reads/s | writes/s | KiB a write")
+    table = StudyTable(f"6,000 tps asked of each, redo log of {redo_gib:g} GiB", names, rows)
+    return verdicts, table, runs
 
 
 def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
@@ -286,22 +234,13 @@ def _redo(steps: StepProgress) -> tuple[float, StudyTable]:
     rows = []
     for redo in REDO_GIB:
         gp2 = asked("gp2:500", redo, tps, selects)
-        rows.append(
-            (
-                redo,
-                round(gp2["tps"]),
-                round(gp2["writes"]),
-                round(gp2["write_kib"], 1),
-                round(gp2["writes"] * gp2["write_kib"] / 1024, 1),
-            )
-        )
+        mib_s = gp2["writes"] * gp2["write_kib"] / 1024
+        shown = (round(gp2["tps"]), round(gp2["writes"]), round(gp2["write_kib"], 1), round(mib_s, 1))
+        rows.append((redo, *shown))
         steps.step()
     nearest = min((row for row in rows if row[1] > (1 - ALIKE) * tps), key=lambda row: abs(row[4] - wanted))
-    return nearest[0], StudyTable(
-        "6,000 tps asked of gp2:500, by redo log",
-        ("redo GiB", "tps", "writes/s", "KiB a write", "MiB/s written"),
-        tuple(rows),
-    )
+    names = columns("redo GiB | tps | writes/s | KiB a write | MiB/s written")
+    return nearest[0], StudyTable("6,000 tps asked of gp2:500, by redo log", names, tuple(rows))
 
 
 def _counts() -> StudyTable:
@@ -309,22 +248,12 @@ def _counts() -> StudyTable:
     rows = []
     for name in SERVERS:
         of = per_transaction(name)
-        rows.append(
-            (
-                f"table 4, {name}",
-                round(of["selects"], 2),
-                round(of["writes"], 2),
-                round(of["other"], 2),
-                round(of["clients"]),
-            )
-        )
+        counts = (round(of[kind], 2) for kind in ("selects", "writes", "other"))
+        rows.append((f"table 4, {name}", *counts, round(of["clients"])))
     selects = theirs["alike_selects"].value / theirs["alike_tps"].value
     rows.append(("four storages", selects, 4.0, None, None))
-    return StudyTable(
-        "Statements of a transaction, from the printed totals",
-        ("experiment", "selects", "writes", "BEGIN and COMMIT", "clients, by Little's law"),
-        tuple(rows),
-    )
+    names = columns("experiment | selects | writes | BEGIN and COMMIT | clients, by Little's law")
+    return StudyTable("Statements of a transaction, from the printed totals", names, tuple(rows))
 
 
 def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
@@ -332,11 +261,8 @@ def _charts(found: dict, alike: dict) -> tuple[ChartData, ...]:
     names = tuple(SERVERS)
     bars = [ChartSeries("published", "published", names, tuple(theirs[f"{name}_tps"].value for name in names))]
     for storage in VOLUMES:
-        bars.append(
-            ChartSeries(
-                f"simulated, {storage}", "simulated", names, tuple(found[1, storage, name]["tps"] for name in names)
-            )
-        )
+        ours = tuple(found[1, storage, name]["tps"] for name in names)
+        bars.append(ChartSeries(f"simulated, {storage}", "simulated", names, ours))
     storages = tuple(STORAGES)
     each = (
         ChartSeries("published (about)", "published", storages, tuple(theirs["alike_tps"].value for _ in storages)),

@@ -105,8 +105,7 @@ def demo_day() -> OpenWorkload:
         f"Only one hour was recorded. Its {len(minutes)} minutes after the "
         "warm-up are repeated and scaled by the hourly factors of an "
         f"{DAY_SHAPE} day ({SHAPES[DAY_SHAPE][0]:g} at night, 1 from 10:00): the day's shape is an assumption.",
-        f"The backup is an assumption: {BACKUP_MINUTES} minutes from 02:00 "
-        f"at {BACKUP_MIB_S:g} MiB/s in {BACKUP_READ_KIB:g} KiB reads.",
+        f"The backup is an assumption: {BACKUP_MINUTES} minutes from 02:00 at {BACKUP_MIB_S:g} MiB/s in {BACKUP_READ_KIB:g} KiB reads.",
         backup_caveat(),
         CAPPED_CAVEAT,
         SIZES_CAVEAT,

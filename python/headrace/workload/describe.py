@@ -58,8 +58,7 @@ def _demand_lines(figures: dict) -> list[str]:
     ]
     if figures["span_s"] > HOUR_S:
         lines.append(
-            f"Busiest hour: {when}, {figures['busiest_hour_iops']:,.0f} IOPS "
-            f"and {figures['busiest_hour_mib_s']:,.1f} MiB/s on average."
+            f"Busiest hour: {when}, {figures['busiest_hour_iops']:,.0f} IOPS and {figures['busiest_hour_mib_s']:,.1f} MiB/s on average."
         )
     return lines
 

@@ -120,6 +120,23 @@ class OpenWorkload(Shown):
         """From the start of the first point to the end of the last, in seconds."""
         return self.points["t_s"][-1] + self.points["duration_s"][-1]
 
+    def to_core(self) -> dict:
+        """The demand as the core takes it: bytes instead of KiB, points as columns."""
+        points = self.points
+        return {
+            "kind": "open",
+            "duration_s": points["duration_s"].to_list(),
+            "reads_per_s": points["reads_per_s"].to_list(),
+            "writes_per_s": points["writes_per_s"].to_list(),
+            "read_bytes": (points["read_kib"] * KIB).to_list(),
+            "write_bytes": (points["write_kib"] * KIB).to_list(),
+            "sequential_read_share": self.sequential_read_share,
+            "sequential_write_share": self.sequential_write_share,
+            "arrivals": self.arrivals,
+            "max_outstanding": MAX_OUTSTANDING,
+            "span_bytes": int((self.size_gib or 0) * GIB),
+        }
+
     def scaled(self, growth: float, *, data_growth: float | None = None) -> OpenWorkload:
         """The same shape with `growth` times the rates and `data_growth` times the data (None: as
         the rates).
@@ -211,8 +228,7 @@ class OpenWorkload(Shown):
         if "uncensored_by" in self.source:
             margin = self.source["uncensored_by"]
             found.append(
-                "Points at a limit of the recorded volume were raised to "
-                f"their least demand times {margin:g}, which is a guess."
+                f"Points at a limit of the recorded volume were raised to their least demand times {margin:g}, which is a guess."
             )
         start = self.source.get("clock_start")
         # A time of day without a date was laid out by hand, as the demonstration's day is.
@@ -281,6 +297,18 @@ class ClosedWorkload:
         """True when each job's I/Os follow on from each other."""
         return not self.rw.startswith("rand")
 
+    def to_core(self) -> dict:
+        """The load as the core takes it: bytes instead of KiB."""
+        return {
+            "kind": "closed",
+            "rw": self.rw,
+            "block_bytes": int(self.bs_kib * KIB),
+            "iodepth": self.iodepth,
+            "numjobs": self.numjobs,
+            "rwmixread": self.rwmixread,
+            "span_bytes": int((self.size_gib or 0) * GIB),
+        }
+
     def scaled(self, growth: float) -> ClosedWorkload:
         """A closed load has no demand to grow: anything but 1.0 is an InputError."""
         if check_number("growth", growth, 0.0, MAX_GROWTH) != 1.0:
@@ -313,35 +341,6 @@ class ClosedWorkload:
 
 
 Workload = OpenWorkload | ClosedWorkload
-
-
-def core_load(workload: OpenWorkload | ClosedWorkload) -> dict:
-    """A workload as the core takes it: bytes instead of KiB, points as columns."""
-    span_bytes = int((workload.size_gib or 0) * GIB)
-    if isinstance(workload, ClosedWorkload):
-        return {
-            "kind": "closed",
-            "rw": workload.rw,
-            "block_bytes": int(workload.bs_kib * KIB),
-            "iodepth": workload.iodepth,
-            "numjobs": workload.numjobs,
-            "rwmixread": workload.rwmixread,
-            "span_bytes": span_bytes,
-        }
-    points = workload.points
-    return {
-        "kind": "open",
-        "duration_s": points["duration_s"].to_list(),
-        "reads_per_s": points["reads_per_s"].to_list(),
-        "writes_per_s": points["writes_per_s"].to_list(),
-        "read_bytes": (points["read_kib"] * KIB).to_list(),
-        "write_bytes": (points["write_kib"] * KIB).to_list(),
-        "sequential_read_share": workload.sequential_read_share,
-        "sequential_write_share": workload.sequential_write_share,
-        "arrivals": workload.arrivals,
-        "max_outstanding": MAX_OUTSTANDING,
-        "span_bytes": span_bytes,
-    }
 
 
 def _factor(what: str, value: object) -> float:

@@ -162,15 +162,9 @@ def _by_limit(windows: tuple[CensoredWindow, ...]) -> list[tuple[CensoredWindow,
 def short_note(span_s: float) -> str | None:
     """What a recording of less than a day, or a week, cannot show; None when it is long enough."""
     if span_s < WHOLE_SHARE * DAY_S:
-        return (
-            f"The recording is {span_in_words(span_s)} long: a day with its "
-            "backup is needed, better a week, before a plan can be trusted."
-        )
+        return f"The recording is {span_in_words(span_s)} long: a day with its backup is needed, better a week, before a plan can be trusted."
     if span_s < WHOLE_SHARE * 7 * DAY_S:
-        return (
-            f"The recording covers {span_in_words(span_s)}: a weekend, "
-            "a month end or a weekly backup may be missing from it."
-        )
+        return f"The recording covers {span_in_words(span_s)}: a weekend, a month end or a weekly backup may be missing from it."
     return None
 
 

@@ -128,10 +128,7 @@ def check_clock_start(start: object) -> None:
     longest span."""
     if start is None:
         return
-    rule = (
-        "must be a time of day like 10:00:00, or a date and time like "
-        "2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
-    )
+    rule = "must be a time of day like 10:00:00, or a date and time like 2025-11-21T10:00:00 of the years 1990 to 2100, in quotes"
     try:
         moment = (
             datetime.fromisoformat(start if len(start) > 8 else f"2000-01-01T{start}")

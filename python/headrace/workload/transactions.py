@@ -172,8 +172,7 @@ class TransactionWorkload(Shown):
         few, many = covered.threads or (threads, threads)
         if not few / 3 <= threads <= many * 3:
             said.append(
-                f"{threads} {'client is' if threads == 1 else 'clients are'} "
-                f"far from the {_range(few, many)} of the runs."
+                f"{threads} {'client is' if threads == 1 else 'clients are'} far from the {_range(few, many)} of the runs."
             )
         if (
             vcpus is not None
@@ -185,8 +184,7 @@ class TransactionWorkload(Shown):
             )
         if transactions is not None and transactions > 3.0 * covered.transactions > 0:
             said.append(
-                f"It goes on for {transactions:,.0f} transactions; the "
-                f"longest run ended after {covered.transactions:,.0f}."
+                f"It goes on for {transactions:,.0f} transactions; the longest run ended after {covered.transactions:,.0f}."
             )
         return said
 

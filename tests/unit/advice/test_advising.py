@@ -54,7 +54,9 @@ WHITEPAPER = {
 def test_the_whitepapers_tuned_server(storage):
     found = {
         item.parameter: item.value
-        for item in advised(storage=storage, memory_gib=244, vcpus=32, flavor="mysql", version="5.7.18", as_of="2017-06-01")
+        for item in advised(
+            storage=storage, memory_gib=244, vcpus=32, flavor="mysql", version="5.7.18", as_of="2017-06-01"
+        )
     }
     # Theirs had 193 GiB of pool, 79 % of memory; ours is 3/4 (docs/decisions/0006).
     assert {name: found[name] for name in WHITEPAPER} == WHITEPAPER
@@ -89,10 +91,15 @@ def test_an_instance_caps_the_storage_and_gives_memory_and_processors():
     # m5.2xlarge: 12,000 IOPS and 287.5 MB/s at its baseline, 32 GiB, 8 virtual CPUs (catalog).
     held = storage_rates("gp3:500:16000:1000", None, "m5.2xlarge")
     assert (held.iops, held.bytes_s) == (12_000, 287.5e6)
-    found = {item.id: item for item in advised(storage="gp3:500:16000:1000", instance="m5.2xlarge", flavor="mysql", version="8.4")}
+    found = {
+        item.id: item
+        for item in advised(storage="gp3:500:16000:1000", instance="m5.2xlarge", flavor="mysql", version="8.4")
+    }
     assert found["innodb_buffer_pool_size"].value == "24G"
     assert found["innodb_redo_log_capacity"].value == "4G"  # 8 virtual CPUs / 2
-    local = {item.id: item for item in advised(storage="gp3:500", instance="m5d.2xlarge", flavor="mysql", version="8.4")}
+    local = {
+        item.id: item for item in advised(storage="gp3:500", instance="m5d.2xlarge", flavor="mysql", version="8.4")
+    }
     assert "tmpdir" in local and not local["tmpdir"].settable and "tmpdir" not in found
 
 
@@ -105,7 +112,9 @@ def test_a_workload_decides_pool_redo_and_capacity(plain):
     guessed, known = by_id(), by_id(workload=plain)
     # As predicted by the simulator at the pool that fits: an hour of that redo (to the whole 128
     # MiB the advice rounds to).
-    tps = predict(plain, ASKED["storage"], cache_gib=32 * 0.75, start="warm", seconds=3600, seed=None, draws=0).summary["tps"]
+    tps = predict(plain, ASKED["storage"], cache_gib=32 * 0.75, start="warm", seconds=3600, seed=None, draws=0).summary[
+        "tps"
+    ]
     hour = plain.database["log"]["redo_bytes_per_tx"] * tps * 3600
     redo = as_bytes(known["innodb_redo_log_capacity"].value)
     assert hour - 2**27 <= redo <= hour * 1.02
@@ -127,16 +136,28 @@ def test_effects_are_the_simulators(tpcc):
     database = copy.deepcopy(tpcc.database)
     database["log"]["syncs_per_commit"] = 3.0
     by_hand = [
-        predict(replace(tpcc, database=database), ASKED["storage"], cache_gib=size, start="warm", seconds=3600, seed=None, draws=0).summary[
-            "tps"
-        ]
+        predict(
+            replace(tpcc, database=database),
+            ASKED["storage"],
+            cache_gib=size,
+            start="warm",
+            seconds=3600,
+            seed=None,
+            draws=0,
+        ).summary["tps"]
         for size in (4, 24)
     ]
     shown = [float(part.replace(",", "")) for part in effect.split(": ")[1].split(" tps")[0].split(" to ")]
     # Four digits are shown; steps of 10 s against 1 s.
     assert shown == pytest.approx(by_hand, rel=0.005)
     found = by_id(workload=replace(tpcc, parameters=(), covariance=()), current={})
-    for name in ("innodb_flush_log_at_trx_commit", "sync_binlog", "innodb_doublewrite", "innodb_redo_log_capacity", "log_volume"):
+    for name in (
+        "innodb_flush_log_at_trx_commit",
+        "sync_binlog",
+        "innodb_doublewrite",
+        "innodb_redo_log_capacity",
+        "log_volume",
+    ):
         assert "tps" in found[name].effect, name
     assert "cannot be estimated: locks" in found["table_open_cache_instances"].effect
 
@@ -153,7 +174,10 @@ def test_more_redo_never_flushes_more(plain):
     for size in ("128M", "1G", "8G"):
         effect = by_id(workload=plain, current={"innodb_redo_log_capacity": size})["innodb_redo_log_capacity"].effect
         seen.append(effect)
-    gains = [float(text.split("tps, ")[1].split(" ")[0].rstrip("%")) if "tps" in text and "no change" not in text else 0.0 for text in seen]
+    gains = [
+        float(text.split("tps, ")[1].split(" ")[0].rstrip("%")) if "tps" in text and "no change" not in text else 0.0
+        for text in seen
+    ]
     assert gains[0] > gains[1] >= gains[2] - 0.1, seen
 
 
@@ -167,7 +191,9 @@ def test_durability():
     # MariaDB's default is 0.
     mariadb = by_id(flavor="mariadb", version="10.11.19")["sync_binlog"]
     assert (mariadb.value, mariadb.risk, mariadb.active) == ("1", SLOWER, True)
-    assert not [item for item in full.values() if item.risk == LOSSY], "nothing that can lose data without being asked for"
+    assert not [item for item in full.values() if item.risk == LOSSY], (
+        "nothing that can lose data without being asked for"
+    )
 
 
 def test_replicas():
@@ -182,14 +208,20 @@ def test_replicas():
 def test_folders_need_a_path_or_stay_comments():
     named = by_id(log_storage="gp3:50", log_dir="/srv/log")
     assert (named["innodb_log_group_home_dir"].value, named["innodb_log_group_home_dir"].active) == ("/srv/log", True)
-    assert (named["log_bin"].value, named["log_bin"].active) == ("/srv/log/binlog", True)  # MySQL 8 writes one by default
+    assert (named["log_bin"].value, named["log_bin"].active) == (
+        "/srv/log/binlog",
+        True,
+    )  # MySQL 8 writes one by default
     assert not by_id(version="5.7.30", log_storage="gp3:50", log_dir="/srv/log")["log_bin"].active
     unnamed = by_id(log_storage="gp3:50")
     assert not unnamed["innodb_log_group_home_dir"].settable and "innodb_log_group_home_dir" not in by_id()
 
 
 def test_myrocks(rocks):
-    found = {item.id: item for item in advised(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", workload=rocks)}
+    found = {
+        item.id: item
+        for item in advised(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", workload=rocks)
+    }
     rate = as_bytes(found["rocksdb_rate_limiter_bytes_per_sec"].value)
     # 30 % of 500 MiB/s.
     assert rate == 150 * 2**20
@@ -199,7 +231,11 @@ def test_myrocks(rocks):
     assert not {"innodb_io_capacity", "innodb_flush_neighbors"} & set(found)
     cache, tables = as_bytes(found["rocksdb_block_cache_size"].value), 2 * 256 * 2**20
     assert cache + tables <= 0.75 * 32 * GIB
-    serial = advised(**ASKED | {"flavor": "mariadb", "version": "10.11.19"}, engine="myrocks", current={"tx_isolation": "SERIALIZABLE"})
+    serial = advised(
+        **ASKED | {"flavor": "mariadb", "version": "10.11.19"},
+        engine="myrocks",
+        current={"tx_isolation": "SERIALIZABLE"},
+    )
     assert next(item for item in serial if item.id == "transaction_isolation").differs
 
 
@@ -211,7 +247,9 @@ def test_myrocks(rocks):
 def test_values_are_sane_whatever_the_machine(memory, vcpus, engine, storage, version):
     found = {
         item.id: item
-        for item in advised(storage=storage, memory_gib=memory, vcpus=vcpus, engine=engine, flavor=version[0], version=version[1])
+        for item in advised(
+            storage=storage, memory_gib=memory, vcpus=vcpus, engine=engine, flavor=version[0], version=version[1]
+        )
     }
     caches = as_bytes(found["innodb_buffer_pool_size"].value) + as_bytes(
         found.get("rocksdb_block_cache_size", found["innodb_buffer_pool_size"]).value
@@ -252,9 +290,16 @@ def test_sizes(text, size):
 def test_values_compare_by_meaning():
     assert same("bytes", "134217728", "128M") and not same("bytes", "128M", "128K")
     assert same("switch", "1", "ON") and same("switch", "off", "0") and not same("switch", "DETECT_ONLY", "ON")
-    assert same("word", "read-committed", "READ_COMMITTED") and same("count", "16", "16") and not same("count", "16", "8")
+    assert (
+        same("word", "read-committed", "READ_COMMITTED") and same("count", "16", "16") and not same("count", "16", "8")
+    )
     assert same("text", "a=1; b=2", "b=2;a=1") and same("path", "/a/", "/a")
-    assert is_on("DETECT_AND_RECOVER") and not is_on("DETECT_ONLY") and as_number("99.9") == 99.9 and as_number("x") is None
+    assert (
+        is_on("DETECT_AND_RECOVER")
+        and not is_on("DETECT_ONLY")
+        and as_number("99.9") == 99.9
+        and as_number("x") is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,11 @@ def test_a_narrow_table_keeps_what_matters(capsys, monkeypatch):
 def test_json_and_csv_are_whole(capsys):
     code, out, err = run(capsys, *ASKED, "--output", "json")
     answer = json.loads(out)
-    assert code == 0 and answer["schema"] == "headrace-advice/1" and (answer["flavor"], answer["version"]) == ("mysql", "8.0.36")
+    assert (
+        code == 0
+        and answer["schema"] == "headrace-advice/1"
+        and (answer["flavor"], answer["version"]) == ("mysql", "8.0.36")
+    )
     code, out, err = run(capsys, *ASKED, "--output", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert tuple(rows[0]) == columns() == tuple(answer["advice"][0])
@@ -61,7 +65,9 @@ def test_cnf_and_diff(capsys, tmp_path):
 
 
 def test_a_workload_by_name_gives_effects(capsys):
-    code, out, err = run(capsys, *ASKED, "--workload", "sysbench-tpcc:warehouses=100,cache_gib=4,threads=16", "--output", "json")
+    code, out, err = run(
+        capsys, *ASKED, "--workload", "sysbench-tpcc:warehouses=100,cache_gib=4,threads=16", "--output", "json"
+    )
     assert code == 0
     assert any("simulated" in (item["effect"] or "") for item in json.loads(out)["advice"])
 
@@ -163,9 +169,15 @@ def test_options_no_server_knows_are_findings(capsys, tmp_path):
     code, out, err = run(capsys, *ASKED, "--config", config, "--check")
     unknown = [line for line in err.splitlines() if "not an option of MySQL or MariaDB known here" in line]
     assert code == 1 and [line.split(": ")[1] for line in unknown] == ["foo_bar", "innodb_buffer_pol_size"]
-    assert "does not start" in unknown[0] and "line 2" in unknown[0] and unknown[1].endswith("Did you mean innodb_buffer_pool_size?")
+    assert (
+        "does not start" in unknown[0]
+        and "line 2" in unknown[0]
+        and unknown[1].endswith("Did you mean innodb_buffer_pool_size?")
+    )
     changed = run(capsys, *ASKED, "--config", config, "--output", "diff")[1]
-    assert "\n+# not known to MySQL 8.0.36: foo_bar=1\n" in changed and "loose_foo_bar" not in "".join(re.findall("^[+-].*", changed, re.M))
+    assert "\n+# not known to MySQL 8.0.36: foo_bar=1\n" in changed and "loose_foo_bar" not in "".join(
+        re.findall("^[+-].*", changed, re.M)
+    )
 
 
 def test_real_servers_options_are_known():
@@ -207,14 +219,22 @@ def test_the_table_shows_changes_first_and_what_is_so_already_in_one_row(capsys,
         assert "innodb_flush_neighbors" in so
         assert ("innodb_flush_method" in so) == (config is not None), "8.0's default is fsync"
         assert title == ("Keep: as advised by default" if config is None else "Keep: as advised today")
-        rows = list(csv.DictReader(io.StringIO(run(capsys, *ASKED, *(["--config", config] if config else []), "--output", "csv")[1])))
+        rows = list(
+            csv.DictReader(
+                io.StringIO(run(capsys, *ASKED, *(["--config", config] if config else []), "--output", "csv")[1])
+            )
+        )
         assert {row["parameter"] for row in rows if row["change"] == "set"} == to_set.keys()
 
 
 def test_from_python(tmp_path):
     found = headrace.advise("gp3:500:6000", memory_gib=32, vcpus=8, config=write_config(tmp_path, "sync_binlog=0"))
     assert repr(found).startswith("<Advice for MySQL 8.4 (newest) on gp3:500:6000: ") and len(repr(found)) < 120
-    assert found["sync_binlog"].current == "0" and found["sync_binlog"] in found.settings and len(found) == len(list(found))
+    assert (
+        found["sync_binlog"].current == "0"
+        and found["sync_binlog"] in found.settings
+        and len(found) == len(list(found))
+    )
     assert "\nsync_binlog = 1\n" in found.to_cnf() and "-sync_binlog=0" in found.to_diff() and not found.agrees
     assert found.to_dict()["findings"][0]["parameter"] == "sync_binlog"
     with pytest.raises(KeyError):

@@ -47,7 +47,8 @@ VERSIONS = {
         "9.0",
         "9.7",
     ],
-    "mariadb": [f"10.{minor}" for minor in range(2, 12)] + ["10.4.5", "10.5.0", "10.8.3", *(f"11.{minor}" for minor in range(9))],
+    "mariadb": [f"10.{minor}" for minor in range(2, 12)]
+    + ["10.4.5", "10.5.0", "10.8.3", *(f"11.{minor}" for minor in range(9))],
     "percona": ["5.7.30", "8.0.36", "8.4"],
 }
 EVERY = [(flavor, version) for flavor, versions in VERSIONS.items() for version in versions]
@@ -93,10 +94,14 @@ def test_every_name_a_real_server_lists_is_advised_there(label):
         name = parameter.name_on(server)
         others = {name.name for name in parameter.names if name.flavor == flavor} & listed
         if name is None:
-            assert all((label, other) in IDLE for other in others), f"{parameter.id}: {others} are there and not advised"
+            assert all((label, other) in IDLE for other in others), (
+                f"{parameter.id}: {others} are there and not advised"
+            )
 
 
-@pytest.mark.parametrize("row", list(csv.DictReader((DATA / "gone_settings.csv").open())), ids=lambda row: f"{row['server']}-{row['name']}")
+@pytest.mark.parametrize(
+    "row", list(csv.DictReader((DATA / "gone_settings.csv").open())), ids=lambda row: f"{row['server']}-{row['name']}"
+)
 def test_what_became_of_a_setting_is_what_the_server_did_with_it(row):
     found = gone(row["name"], server_of(*split(row["server"])))
     expected = "accepted" if found is None or found["then"] == "deprecated" else found["then"]

@@ -34,7 +34,9 @@ def active(found) -> dict[str, str]:
     ],
 )
 @pytest.mark.parametrize(
-    "more", [{}, {"durability": "relaxed", "replica": True, "log_storage": "gp3:50", "log_dir": "/srv/log"}], ids=["plain", "all"]
+    "more",
+    [{}, {"durability": "relaxed", "replica": True, "log_storage": "gp3:50", "log_dir": "/srv/log"}],
+    ids=["plain", "all"],
 )
 def test_the_option_file_says_what_was_advised_and_nothing_else(tmp_path, flavor, version, engine, more):
     found = advise(**ASKED, **more, flavor=flavor, version=version, engine=engine)
@@ -68,7 +70,9 @@ SECRETS = ["password = geheim", "ssl_key = geheim", "wsrep_sst_auth = root:gehei
 
 @st.composite
 def option_file(draw) -> str:
-    lines = draw(st.lists(st.sampled_from(["[client]", "[mysqldump]"]), max_size=1)) + draw(st.lists(st.sampled_from(SECRETS), max_size=1))
+    lines = draw(st.lists(st.sampled_from(["[client]", "[mysqldump]"]), max_size=1)) + draw(
+        st.lists(st.sampled_from(SECRETS), max_size=1)
+    )
     lines = lines if lines and lines[0].startswith("[") else ["[client]", *lines]
     for _ in range(draw(st.integers(0, 2))):
         lines += [
@@ -80,7 +84,12 @@ def option_file(draw) -> str:
 
 @needs_patch
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(main=option_file(), included=option_file(), include=st.booleans(), version=st.sampled_from(["5.7.44", "8.0.36", "8.4.3", "9.7.4"]))
+@given(
+    main=option_file(),
+    included=option_file(),
+    include=st.booleans(),
+    version=st.sampled_from(["5.7.44", "8.0.36", "8.4.3", "9.7.4"]),
+)
 def test_a_patched_file_agrees_and_keeps_everything_else(tmp_path, main, included, include, version):
     folder = tmp_path / "files"
     shutil.rmtree(folder, ignore_errors=True)
@@ -99,7 +108,9 @@ def test_a_patched_file_agrees_and_keeps_everything_else(tmp_path, main, include
     assert after.to_diff() == ""
     kept = {"log-error=/var/log/m.err", "max_connections=500", "user = mysql", "# a comment", *SECRETS}
     for path, text in files.items():
-        assert [line for line in path.read_text().split("\n") if line in kept] == [line for line in text.split("\n") if line in kept]
+        assert [line for line in path.read_text().split("\n") if line in kept] == [
+            line for line in text.split("\n") if line in kept
+        ]
 
 
 def test_a_missing_section_is_made(tmp_path):
@@ -127,8 +138,13 @@ def test_a_diff_needs_a_file():
 
 def test_findings_name_file_and_line(tmp_path):
     path = tmp_path / "my.cnf"
-    path.write_text("[mysqld]\nquery_cache_size=1M\nloose_query_cache_type=1\ninnodb_log_files_in_group=3\nsync_binlog=100\n")
-    found = {finding.parameter: finding.text for finding in advise(**ASKED, config=path, flavor="mysql", version="8.0.36").findings}
+    path.write_text(
+        "[mysqld]\nquery_cache_size=1M\nloose_query_cache_type=1\ninnodb_log_files_in_group=3\nsync_binlog=100\n"
+    )
+    found = {
+        finding.parameter: finding.text
+        for finding in advise(**ASKED, config=path, flavor="mysql", version="8.0.36").findings
+    }
     assert "does not start" in found["query_cache_size"] and f"{path}, line 2" in found["query_cache_size"]
     assert "query_cache_type" not in found, "loose: its writer knows that the server may not know it"
     assert "still takes it" in found["innodb_log_files_in_group"], "no innodb_redo_log_capacity: three files count"

@@ -29,7 +29,10 @@ def command(folder, script: str) -> processes.Command:
 def test_lines_come_as_they_are_printed_and_are_kept(tmp_path):
     lines = []
     ended = processes.run_lines(
-        command(tmp_path, "echo one; echo two >&2; printf three"), tmp_path / "raw", 30, lambda at, text: lines.append(text)
+        command(tmp_path, "echo one; echo two >&2; printf three"),
+        tmp_path / "raw",
+        30,
+        lambda at, text: lines.append(text),
     )
     assert lines == ["one", "two", "three"] and ended.code == 0 and not ended.late
     assert (tmp_path / "raw").read_text() == "one\ntwo\nthree"
@@ -38,7 +41,9 @@ def test_lines_come_as_they_are_printed_and_are_kept(tmp_path):
 def test_what_is_late_is_ended_with_all_it_started(tmp_path):
     script = "sleep 60 & echo $!; trap 'echo last words' TERM; sleep 60 & wait"
     pids = []
-    ended = processes.run_lines(command(tmp_path, script), tmp_path / "raw", 0.5, lambda at, text: pids.append(int(text)))
+    ended = processes.run_lines(
+        command(tmp_path, script), tmp_path / "raw", 0.5, lambda at, text: pids.append(int(text))
+    )
     assert ended.late and "last words" in (tmp_path / "raw").read_text()
     for _ in range(100):  # the kernel reaps a killed process when it comes to it
         if not os.path.exists(f"/proc/{pids[0]}") or "State:\tZ" in Path(f"/proc/{pids[0]}/status").read_text():
@@ -62,7 +67,9 @@ def test_ctrl_c_ends_the_tool(tmp_path):
 
 def test_a_program_that_is_missing(tmp_path):
     with pytest.raises(CouldNotRun, match="could not be started"):
-        processes.run_lines(processes.Command(("/nowhere/at-all",), tmp_path), tmp_path / "raw", 5, lambda at, text: None)
+        processes.run_lines(
+            processes.Command(("/nowhere/at-all",), tmp_path), tmp_path / "raw", 5, lambda at, text: None
+        )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,9 @@ def test_a_tool_that_is_not_there_says_how_to_get_it(monkeypatch, tmp_path):
 
 def test_versions_of_both_slaps():
     pattern = machine.TOOLS["mysqlslap"].version
-    assert re.search(pattern, "mariadb-slap from 10.11.19-MariaDB, client 1.0 for debian-linux-gnu (x86_64)")[1].startswith("10.11.19")
+    assert re.search(pattern, "mariadb-slap from 10.11.19-MariaDB, client 1.0 for debian-linux-gnu (x86_64)")[
+        1
+    ].startswith("10.11.19")
     assert re.search(pattern, "mysqlslap  Ver 8.0.36 for Linux on x86_64 (MySQL Community Server - GPL)")[1] == "8.0.36"
     assert re.search(pattern, "mysqlslap  Ver 1.0 Distrib 10.5.8-MariaDB, for Linux (x86_64)")[1] == "10.5.8-MariaDB"
 
@@ -129,7 +138,9 @@ def test_kill_is_an_interrupt_only_while_something_is_half_made():
         os.kill(os.getpid(), signal.SIGINT)
     # In other threads there are no handlers to set, and nothing breaks.
     failed = []
-    thread = threading.Thread(target=lambda: [failed.append(1) for _ in [processes.undisturbed().__enter__()] if _ is not None])
+    thread = threading.Thread(
+        target=lambda: [failed.append(1) for _ in [processes.undisturbed().__enter__()] if _ is not None]
+    )
     thread.start()
     thread.join()
     assert not failed
@@ -254,11 +265,15 @@ def test_a_real_data_directory_that_cannot_be_made(tmp_path):
     assert said.startswith("failed (exit code 1): [ERROR] ") and "no_such_thing" in said and "http" not in said
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("mariadb-install-db") is None, reason="mounting takes root, and mariadb-server")
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("mariadb-install-db") is None, reason="mounting takes root, and mariadb-server"
+)
 def test_a_real_data_directory_on_a_full_filesystem(tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(tmp_path)], check=True)
     try:
-        said = fails("mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={tmp_path}/data", folder=Path("/"))
+        said = fails(
+            "mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={tmp_path}/data", folder=Path("/")
+        )
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
     assert "failed with error 28" in said and "http" not in said

@@ -119,7 +119,7 @@ def test_list_show_compare_and_export(runs, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["show", "nothing"], 2, "is no run of this store"), (["show", "latest", "--report", "x.pdf"], 2, "a chart is written as"), (["compare", "latest", "latest"], 2, "on both sides"),
+        (["show", "nothing"], 2, "is not a run of this store"), (["show", "latest", "--report", "x.pdf"], 2, "a chart is written as"), (["compare", "latest", "latest"], 2, "on both sides"),
         (["compare", "latest", ","], 2, "one is compared with one"), (["export", "--sql", "SELECT", "--what", "series"], 2, "say what to export twice"),
         (["export", "--sql", "SELECT x"], 2, "DuckDB SQL"), (["export", "--to", "x.xls"], 2, "runs are exported as"), (["remove", "latest"], 2, "--yes"),
         (["run", "sysbench-oltp"], 2, "name one"), (["run", "sysbench-oltp", "mysql://u:secret@h/d"], 2, "holds a password"), (["run", "sysbench-oltp", "mysql://u@h/d", "--server", "db"], 2, "name one"),

@@ -14,7 +14,7 @@ import pytest
 from headrace.calibration import prior as counted
 from headrace.calibration.prior import prior
 from headrace.calibration.runs import BenchmarkLoad, Run
-from headrace.catalog.run_storage import Caps
+from headrace.observe.run_storage import Caps
 
 SECONDS, TPS = 200, 100.0
 

@@ -130,7 +130,12 @@ def test_totals_are_nan_where_nothing_is_known():
 
 def test_knows():
     prices = PriceList("us-east-1", "2026-11-21")
-    assert prices.knows("gp3") and prices.knows("io2-block-express") and prices.knows("instance-store") and prices.knows("snapshot")
+    assert (
+        prices.knows("gp3")
+        and prices.knows("io2-block-express")
+        and prices.knows("instance-store")
+        and prices.knows("snapshot")
+    )
     assert prices.knows("m5.large") and not prices.knows("m5.nope")
     assert not PriceList("af-south-1").knows("io2")
 
@@ -306,7 +311,9 @@ def test_regions_without_ebs_prices(tmp_path):
     with pytest.raises(InputError) as caught:
         PriceList("us-gov-west-1")
     assert "EBS" in caught.value.rule and "price file" in caught.value.hint
-    own = PriceList("us-gov-west-1", price_file=written(tmp_path, "[volumes.gp3]\ngib = 0.096\niops = 0.006\nmib_s = 0.048\n"))
+    own = PriceList(
+        "us-gov-west-1", price_file=written(tmp_path, "[volumes.gp3]\ngib = 0.096\niops = 0.006\nmib_s = 0.048\n")
+    )
     # 100 x 0.096 + 1,000 x 0.006 + 75 x 0.048: gp3 includes 3,000 IOPS and 125 MiB/s here too.
     assert usd(own.volume_items("gp3:100:4000:200")) == pytest.approx(19.20, abs=CENT)
     assert own.knows("gp3") and not own.knows("gp2") and own.rates("gp2") is None

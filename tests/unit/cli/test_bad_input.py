@@ -15,7 +15,9 @@ from headrace import workload
 from headrace.cli import main as cli
 
 # Hypothesis prints the example that fails, and the command to run it again; print_blob adds the seed as one line.
-RANDOM = settings(max_examples=150, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+RANDOM = settings(
+    max_examples=150, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 WORDS = (
     "catalog", "volumes", "instances", "prices", "sources", "simulate", "predict", "replay", "workload", "new", "import", "show", "demo", "plan", "study", "list",
@@ -64,7 +66,9 @@ def test_random_words(words):
 SETTINGS = {
     "--storage": st.one_of(
         st.sampled_from(["gp2:100", "2xgp3:50", "raid10:4xgp2:10", "st1:500", "io2:10:1000", "standard:10"]),
-        st.from_regex(r"(raid(0|1|5|10|10f2):)?([0-9]{1,2}x)?(gp2|gp3|io1|io2|st1|sc1|standard)(:[0-9]{1,6}){0,4}", fullmatch=True),
+        st.from_regex(
+            r"(raid(0|1|5|10|10f2):)?([0-9]{1,2}x)?(gp2|gp3|io1|io2|st1|sc1|standard)(:[0-9]{1,6}){0,4}", fullmatch=True
+        ),
     ),
     "--instance": st.sampled_from(["m5.large", "t2.micro", "x", "m5.24xlarge"]),
     "--as-of": st.one_of(st.dates().map(str), st.text(max_size=10)),
@@ -83,8 +87,12 @@ SETTINGS = {
 
 @RANDOM
 @given(
-    st.sampled_from(["fio:rw=randread,bs=16k,iodepth=4", "fio:rw=write,bs=1m", "fio:rw=randrw,rwmixread=3,bs=512,numjobs=3"]),
-    st.fixed_dictionaries({"--storage": SETTINGS["--storage"]}, optional={k: v for k, v in SETTINGS.items() if k != "--storage"}),
+    st.sampled_from(
+        ["fio:rw=randread,bs=16k,iodepth=4", "fio:rw=write,bs=1m", "fio:rw=randrw,rwmixread=3,bs=512,numjobs=3"]
+    ),
+    st.fixed_dictionaries(
+        {"--storage": SETTINGS["--storage"]}, optional={k: v for k, v in SETTINGS.items() if k != "--storage"}
+    ),
 )
 def test_random_simulations(load, options):
     options.setdefault("--seconds", "1")  # short: this is about what is refused

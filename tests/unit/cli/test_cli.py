@@ -45,7 +45,9 @@ def test_every_command_has_help_and_stands_in_the_reference(call):
             assert f"\n## {name}\n" in document
     for _, command in commands():
         assert command.help
-        assert all(param.help for param in command.params if param.name not in ("install_completion", "show_completion")), command.name
+        assert all(
+            param.help for param in command.params if param.name not in ("install_completion", "show_completion")
+        ), command.name
 
 
 def test_lines_of_the_help_are_whole_sentences(call):
@@ -101,7 +103,9 @@ def cli_newest() -> str:
 
 
 def test_simulate_csv_is_every_row_and_nothing_else():
-    done = process("simulate", "fio:rw=randread,bs=16k,iodepth=16", "--storage", "gp2:1000", "--seconds", "20", "--output", "csv")
+    done = process(
+        "simulate", "fio:rw=randread,bs=16k,iodepth=16", "--storage", "gp2:1000", "--seconds", "20", "--output", "csv"
+    )
     assert done.returncode == 0 and done.stderr == ""
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
     assert len(rows) == 20 and rows[7]["t_s"] == "7.0" and rows[7]["clock"] == "00:00:07"
@@ -121,7 +125,9 @@ def test_simulate_answers_the_downsizing_question(call, tmp_path):
     # m5.large: 3,600 IOPS baseline, 18,750 for 30 minutes. 9,000 IOPS spend 5,400 a second of 27.27 M: dry after 84 min.
     path = tmp_path / "steady.toml"
     workload.save(workload.new_constant(9000, 0, read_kib=4, seconds=4 * 3600), path)
-    code, out, _ = call("simulate", str(path), "--storage", "gp3:200:16000:1000", "--instance", "m5.large", "--output", "json")
+    code, out, _ = call(
+        "simulate", str(path), "--storage", "gp3:200:16000:1000", "--instance", "m5.large", "--output", "json"
+    )
     summary = json.loads(out)["summary"]
     assert code == 0
     bucket = (18_750 - 3_600) * 1_800
@@ -254,17 +260,23 @@ def test_workload_new_asks_on_a_terminal(tmp_path):
 def test_import_and_show(call, tmp_path):
     recording = DATA / "iostat_12.txt"
     made = tmp_path / "db.toml"
-    code, out, err = call("workload", "import", str(recording), "--to", str(made), "--size-gib", "250", "--output", "json")
+    code, out, err = call(
+        "workload", "import", str(recording), "--to", str(made), "--size-gib", "250", "--output", "json"
+    )
     assert code == 0, err
     assert json.loads(out)["size_gib"] == 250
     code, out, _ = call("workload", "show", str(made))
     assert code == 0 and "IOPS" in out and "█" in out
     code, out, _ = call("workload", "show", str(made), "--output", "csv")
-    assert out.startswith("t_s,duration_s,reads_per_s,writes_per_s,read_kib,write_kib,read_await_ms,write_await_ms,queue,util_percent\n")
+    assert out.startswith(
+        "t_s,duration_s,reads_per_s,writes_per_s,read_kib,write_kib,read_await_ms,write_await_ms,queue,util_percent\n"
+    )
 
 
 def test_plan_ranks_and_says_why(call, day):
-    code, out, err = call("plan", day, "--goal", "p99_ms<=20", "--goal", "throttled_min<=0", "--compare", "gp2:400", "--output", "json")
+    code, out, err = call(
+        "plan", day, "--goal", "p99_ms<=20", "--goal", "throttled_min<=0", "--compare", "gp2:400", "--output", "json"
+    )
     assert code == 0 and err == ""
     document = json.loads(out)
     costs = [choice["cost_usd_month"] for choice in document["winners"]]
@@ -285,7 +297,9 @@ def test_catalog_prints_source_and_date_and_marks_doubt(call):
         code, out, err = call("catalog", command, "--output", "json")
         rows = json.loads(out)
         assert code == 0 and err == "" and rows
-        dated = {"volumes": ("source", "from"), "instances": ("as_of", "unconfirmed"), "prices": ("source", "as_of")}[command]
+        dated = {"volumes": ("source", "from"), "instances": ("as_of", "unconfirmed"), "prices": ("source", "as_of")}[
+            command
+        ]
         assert all(row[key] is not None for row in rows for key in dated)
     _, out, _ = call("catalog", "volumes", "--type", "st1")
     assert re.search(r"^st1 .* \? ", out, flags=re.MULTILINE) and "\n? st1 since" in out
@@ -321,7 +335,9 @@ def test_a_bug_is_one_line_and_3_unless_debugging(monkeypatch, call):
     monkeypatch.setattr("headrace.catalog.facts.sources", lambda: 1 / 0)
     monkeypatch.delenv("HEADRACE_DEBUG", raising=False)
     code, _, err = call("catalog", "sources")
-    assert code == 3 and err.count("\n") == 1 and "bug in headrace: ZeroDivisionError" in err and "HEADRACE_DEBUG=1" in err
+    assert (
+        code == 3 and err.count("\n") == 1 and "bug in headrace: ZeroDivisionError" in err and "HEADRACE_DEBUG=1" in err
+    )
     monkeypatch.setenv("HEADRACE_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
         cli.main(["catalog", "sources"])
@@ -356,13 +372,17 @@ def imported(*arguments: str, **environment: str) -> set[str]:
     return {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
 
 
-@pytest.mark.parametrize("command", ["", "plan", "simulate", "predict", "workload", "catalog", "lab up", "bench run fio", "mysql", "study"])
+@pytest.mark.parametrize(
+    "command", ["", "plan", "simulate", "predict", "workload", "catalog", "lab up", "bench run fio", "mysql", "study"]
+)
 def test_help_imports_little(command):
     found = imported(*command.split(), "--help")
     assert not found & HEAVY
     # The modules of other commands are not imported at all.
     groups = {name for name in found if re.fullmatch(r"headrace\.cli\.(model|workloads|lab|bench|servers)", name)}
-    assert len(groups) <= (0 if not command else 1) and len([name for name in found if name.startswith("headrace")]) <= 16
+    assert (
+        len(groups) <= (0 if not command else 1) and len([name for name in found if name.startswith("headrace")]) <= 16
+    )
 
 
 @pytest.mark.parametrize(

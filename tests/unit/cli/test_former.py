@@ -24,7 +24,9 @@ def test_former_names_lead_to_options_that_exist_and_are_gone_themselves():
     for command, names in OPTIONS.items():
         known = options_of(" ".join(("headrace", *command)))
         assert set(names.values()) <= known and not set(names) & known, command
-    assert set(OF_DATABASES) <= options_of("headrace predict") and not set(OF_DATABASES) & options_of("headrace simulate")
+    assert set(OF_DATABASES) <= options_of("headrace predict") and not set(OF_DATABASES) & options_of(
+        "headrace simulate"
+    )
 
 
 def test_one_meaning_has_one_name():
@@ -35,7 +37,11 @@ def test_one_meaning_has_one_name():
             if param.param_type_name == "option" and param.metavar and not getattr(param, "is_flag", False):
                 metavars.setdefault(param.metavar, set()).update(name for name in param.opts if name.startswith("--"))
     assert metavars["SPEC"] == {"--storage", "--log-storage"}
-    assert metavars["YYYY-MM-DD"] == {"--as-of"} and metavars["REGION"] == {"--region"} and metavars["TYPE"] == {"--instance", "--type"}
+    assert (
+        metavars["YYYY-MM-DD"] == {"--as-of"}
+        and metavars["REGION"] == {"--region"}
+        and metavars["TYPE"] == {"--instance", "--type"}
+    )
     for metavar, ending in (("GIB", "-gib"), ("KIB", "-kib"), ("SHARE", "")):
         assert all(name.endswith(ending) for name in metavars[metavar]), metavar
     everywhere = {name for names in metavars.values() for name in names}

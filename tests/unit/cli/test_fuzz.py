@@ -34,7 +34,13 @@ NOT_HEALTH = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthC
 def cases(usual: int, soak: int):
     # A line is short as it is; making it shorter would run the slow ones again and again.
     phases = (Phase.explicit, Phase.reuse, Phase.generate)
-    return settings(max_examples=soak if SOAK else usual, deadline=None, print_blob=True, suppress_health_check=NOT_HEALTH, phases=phases)
+    return settings(
+        max_examples=soak if SOAK else usual,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=NOT_HEALTH,
+        phases=phases,
+    )
 
 
 COMMANDS = {name: command for name, command in commands() if not getattr(command, "commands", None)}
@@ -51,7 +57,24 @@ AT_WORK = (
 TYPES = ("gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1", "standard", "instance-store", "GP3", "gp4", "")
 NUMBERS = st.one_of(
     st.sampled_from(
-        ["0", "1", "-1", "0.5", "1e3", "nan", "inf", "-inf", "1e999", "-0.0", "1_000", "٣", "", " 7", "0x10", "99999999999999999999"]
+        [
+            "0",
+            "1",
+            "-1",
+            "0.5",
+            "1e3",
+            "nan",
+            "inf",
+            "-inf",
+            "1e999",
+            "-0.0",
+            "1_000",
+            "٣",
+            "",
+            " 7",
+            "0x10",
+            "99999999999999999999",
+        ]
     ),
     st.integers(0, 20_000).map(str),
     st.floats(-10, 1e6).map(str),
@@ -63,10 +86,20 @@ JUNK = st.one_of(
 )
 STORAGE = st.one_of(
     st.sampled_from(
-        ["gp3:100", "2xgp2:50", "raid10:4xgp3:20:4000", "raid5:3xio1:100:500", "gp2:100+gp2:100@512k", " GP3:500\n", "raid6:4xgp3:5"]
+        [
+            "gp3:100",
+            "2xgp2:50",
+            "raid10:4xgp3:20:4000",
+            "raid5:3xio1:100:500",
+            "gp2:100+gp2:100@512k",
+            " GP3:500\n",
+            "raid6:4xgp3:5",
+        ]
     ),
     st.builds(
-        lambda level, count, kind, parts, chunk: f"{level}{count}{kind}" + "".join(f":{part}" for part in parts) + chunk,
+        lambda level, count, kind, parts, chunk: (
+            f"{level}{count}{kind}" + "".join(f":{part}" for part in parts) + chunk
+        ),
         st.sampled_from(["", "", "raid0:", "raid1:", "raid5:", "raid6:", "raid10:", "raid10f2:", "RAID10:", ":"]),
         st.one_of(st.just(""), st.integers(0, 40).map(lambda count: f"{count}x")),
         st.sampled_from(TYPES),
@@ -74,7 +107,10 @@ STORAGE = st.one_of(
         st.sampled_from(["", "", "@64k", "@512k", "@0k", "@", "+gp2:10", "+"]),
     ),
 )
-DATES = st.one_of(st.dates().map(str), st.sampled_from(["2018-08-15", "2020-06-01", "2018-02-30", "today", "0001-01-01", "9999-12-31"]))
+DATES = st.one_of(
+    st.dates().map(str),
+    st.sampled_from(["2018-08-15", "2020-06-01", "2018-02-30", "today", "0001-01-01", "9999-12-31"]),
+)
 GOALS = st.one_of(
     st.sampled_from(
         [
@@ -105,7 +141,11 @@ BY_NAME = {
 def value_of(param, files: list[str]) -> st.SearchStrategy[str]:
     """A value for a parameter: of its kind three times in four, else junk."""
     annotation = getattr(getattr(param, "type_descriptor", None), "annotation", str)
-    choices = [str(one.value) for one in annotation] if isinstance(annotation, type) and issubclass(annotation, enum.Enum) else []
+    choices = (
+        [str(one.value) for one in annotation]
+        if isinstance(annotation, type) and issubclass(annotation, enum.Enum)
+        else []
+    )
     if param.name in BY_NAME:
         own = BY_NAME[param.name]
     elif choices:
@@ -141,7 +181,9 @@ def lines(draw, files: list[str], names=tuple(COMMANDS)) -> list[str]:
         if param.param_type_name == "argument" and draw(st.integers(0, 9)):
             words.append(draw(value_of(param, files)))
     options = [param for param in params if param.param_type_name == "option" and param.name != "proof"]
-    for param in draw(st.lists(st.sampled_from(options), max_size=5, unique_by=lambda one: one.name)) if options else []:
+    for param in (
+        draw(st.lists(st.sampled_from(options), max_size=5, unique_by=lambda one: one.name)) if options else []
+    ):
         words.append(draw(st.sampled_from([*param.opts, *param.secondary_opts])))
         if not getattr(param, "is_flag", False):
             words.append(draw(value_of(param, files)))
@@ -172,7 +214,9 @@ def files(tmp_path_factory) -> list[str]:
         broken = bytearray(content)
         for _ in range(3):
             at = chance.randrange(max(1, len(broken)))
-            broken[at : at + chance.randrange(9)] = chance.choice([b"", b"nan", b"\x00", b"\xff", b"-1", b"]", b"\n", b"1e999"])
+            broken[at : at + chance.randrange(9)] = chance.choice(
+                [b"", b"nan", b"\x00", b"\xff", b"-1", b"]", b"\n", b"1e999"]
+            )
         (folder / f"broken-{name}").write_bytes(bytes(broken))
     (folder / "empty").write_bytes(b"")
     return [*(str(path) for path in sorted(folder.iterdir())), str(folder), str(folder / "none")]
@@ -258,7 +302,9 @@ CATALOG = [["catalog", "volumes", "--output", output] for output in ("table", "c
 
 
 def started(words: list[str], **more) -> subprocess.Popen:
-    return subprocess.Popen([*HEADRACE, *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", **more)
+    return subprocess.Popen(
+        [*HEADRACE, *words], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", **more
+    )
 
 
 @cases(4, 400)
@@ -266,7 +312,9 @@ def started(words: list[str], **more) -> subprocess.Popen:
 def test_a_sample_in_processes_of_their_own(data, files):
     words = data.draw(lines(files))
     words = [word.encode("utf-8", "surrogateescape").decode("utf-8", "replace") for word in words]
-    done = subprocess.run([*HEADRACE, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=300)
+    done = subprocess.run(
+        [*HEADRACE, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=300
+    )
     check(words, done.returncode, done.stdout, done.stderr)
 
 

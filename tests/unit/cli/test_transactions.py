@@ -96,9 +96,9 @@ def test_calibrate_json_is_one_document(call, runs):
     code, out, _ = call("calibrate", runs["fast"], "--output", "json")
     document = json.loads(out, parse_constant=lambda name: pytest.fail(name))
     assert code == 0 and document["schema"] == "headrace-calibration/1" and document["engine"] == "innodb"
-    assert {"name", "words", "value", "spread", "before", "from"} == set(document["parameters"][0]) and document["runs"][0][
-        "name"
-    ] == "fast"
+    assert {"name", "words", "value", "spread", "before", "from"} == set(document["parameters"][0]) and document[
+        "runs"
+    ][0]["name"] == "fast"
     assert document["database"]["read_bytes"] == 16_384
 
 
@@ -164,7 +164,12 @@ def test_csv_has_a_row_per_second_and_these_columns(call, runs):
     }
     assert all(float(row["tps"]) >= 0 and row["balance_percent"] == "" for row in rows)
     assert call("predict", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv")[1] == out
-    assert call("predict", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv", "--seed", "2")[1] != out
+    assert (
+        call(
+            "predict", runs["shop"], "--storage", "io1:1024:5000", "--seconds", "30", "--output", "csv", "--seed", "2"
+        )[1]
+        != out
+    )
 
 
 def test_an_hour_is_simulated_where_no_length_is_given(call, runs):
@@ -180,10 +185,18 @@ def test_every_option_does_something(call, runs):
         return json.loads(out)
 
     plain = summary()
-    assert plain["schema"] == "headrace-prediction/1" and plain["threads"] == 72 and plain["cache_gib"] == 50 and len(plain["rows"]) == 120
+    assert (
+        plain["schema"] == "headrace-prediction/1"
+        and plain["threads"] == 72
+        and plain["cache_gib"] == 50
+        and len(plain["rows"]) == 120
+    )
     tps = plain["summary"]["tps"]
     assert summary("--start", "warm")["summary"]["tps"] > 1.2 * tps, "a cold cache reads more"
-    assert summary("--start", "warm", "--cache-gib", "25")["summary"]["tps"] < 0.95 * summary("--start", "warm")["summary"]["tps"]
+    assert (
+        summary("--start", "warm", "--cache-gib", "25")["summary"]["tps"]
+        < 0.95 * summary("--start", "warm")["summary"]["tps"]
+    )
     assert summary("--threads", "4")["threads"] == 4 and summary("--threads", "4")["summary"]["tps"] < tps
     assert summary("--growth", "4")["summary"]["tps"] < 0.95 * tps
     assert summary("--start-balance", "0")["summary"]["tps"] < 0.7 * tps, "1,500 IOPS instead of 3,000"
@@ -193,7 +206,11 @@ def test_every_option_does_something(call, runs):
     apart = summary("--log-storage", "gp3:100")
     assert apart["log_storage"] == "gp3:100" and apart["summary"]["tps"] > tps
     few = summary("--arrivals-tps", "3")
-    assert few["threads"] is None and few["summary"]["tps_p50"] == pytest.approx(3, rel=0.5) and few["summary"]["caps"] == {"none": 1.0}
+    assert (
+        few["threads"] is None
+        and few["summary"]["tps_p50"] == pytest.approx(3, rel=0.5)
+        and few["summary"]["caps"] == {"none": 1.0}
+    )
     events = summary("--form", "events")
     assert events["summary"]["response_ms"]["p95"] > 0 and plain["summary"]["response_ms"] is None
     assert plain["summary"]["tps_low"] < tps < plain["summary"]["tps_high"]
@@ -261,7 +278,10 @@ def test_simulate_of_a_database_still_works_with_a_note(call, runs):
     for more in ((), ("--start", "cold")):
         code, former, err = call("simulate", runs["shop"], *options, *more)
         assert (code, former) == (0, today)
-        assert err == "note: `headrace simulate` of a database is now `headrace predict`; this still works in this version\n"
+        assert (
+            err
+            == "note: `headrace simulate` of a database is now `headrace predict`; this still works in this version\n"
+        )
 
 
 @pytest.mark.parametrize(
@@ -326,7 +346,11 @@ PARTS = st.tuples(
 def test_random_standard_benchmarks(call, head, parts, complete):
     given_keys = {key for key, _ in parts}
     rest = (
-        [(key, value) for key, value in (("cache_gib", "1"), ("threads", "4"), ("warehouses", "10")) if key not in given_keys]
+        [
+            (key, value)
+            for key, value in (("cache_gib", "1"), ("threads", "4"), ("warehouses", "10"))
+            if key not in given_keys
+        ]
         if complete
         else []
     )

@@ -61,7 +61,9 @@ def test_a_link_stays_and_its_target_is_written(call, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link.toml", "one", "target.toml", "two"]
 
 
-@pytest.mark.parametrize("words", [("workload", "demo", "--to"), ("workload", "show"), ("workload", "import"), ("plan", DAY, "--report")])
+@pytest.mark.parametrize(
+    "words", [("workload", "demo", "--to"), ("workload", "show"), ("workload", "import"), ("plan", DAY, "--report")]
+)
 def test_a_name_too_long_is_named_with_the_right_hint(call, tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     name = "x" * 300 + (".html" if words[0] == "plan" else "")
@@ -89,7 +91,9 @@ def test_when_it_was_throttled_is_told_and_kept(call, tmp_path):
 
 def test_a_terminal_without_utf_8_gets_ascii():
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    done = subprocess.run([sys.executable, "-m", "headrace", "workload", "show", DAY], env=environment, capture_output=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-m", "headrace", "workload", "show", DAY], env=environment, capture_output=True, timeout=300
+    )
     text = done.stdout.decode("ascii")
     assert done.returncode == 0 and "peak" in text and "?" not in text
 

@@ -17,7 +17,30 @@ from headrace.errors import HeadraceError, InputError
 
 TOOL = shutil.which("my_print_defaults")
 needs_tool = pytest.mark.skipif(TOOL is None, reason="my_print_defaults (mariadb-client-core) is not here")
-PIECES = ["a", "b-c", "_x", "=", "=", "#", "'", '"', "\\", "\\n", "\\s", "\\q", " ", "\t", ";", "!", "[", "]", "é", "1", "K", "mysqld"]
+PIECES = [
+    "a",
+    "b-c",
+    "_x",
+    "=",
+    "=",
+    "#",
+    "'",
+    '"',
+    "\\",
+    "\\n",
+    "\\s",
+    "\\q",
+    " ",
+    "\t",
+    ";",
+    "!",
+    "[",
+    "]",
+    "é",
+    "1",
+    "K",
+    "mysqld",
+]
 GROUPS = ["[mysqld]", "[client]", "[ mysqld]", "[mysqld ]", "[MySQLd]", "[mysqld] x", "[mysqld-10.11]", "[mysqld"]
 DIRECTIVES = [
     "!include inc.cnf",
@@ -71,14 +94,18 @@ def test_what_is_read_is_what_the_servers_read(tmp_path, main, included, first, 
         ("d/c.txt", "[mysqld]\nnot-read=1\n"),
     ):
         (tmp_path / name).write_text(text, encoding="utf-8")
-    theirs = subprocess.run([TOOL, "--defaults-file=main.cnf", "mysqld", "mysqld-10.11"], cwd=tmp_path, capture_output=True)
+    theirs = subprocess.run(
+        [TOOL, "--defaults-file=main.cnf", "mysqld", "mysqld-10.11"], cwd=tmp_path, capture_output=True
+    )
     try:
         found = read_option_file(tmp_path / "main.cnf", ("mysqld", "mysqld-10.11"))
     except HeadraceError:
         # An error in an included file is a warning to the servers, which pass over the rest of it.
         assert theirs.returncode != 0 or theirs.stderr.startswith(b"error:")
         return
-    ours = "".join(f"--{setting.key}" + ("" if setting.value is None else f"={setting.value}") + "\n" for setting in found.settings)
+    ours = "".join(
+        f"--{setting.key}" + ("" if setting.value is None else f"={setting.value}") + "\n" for setting in found.settings
+    )
     assert (theirs.returncode, theirs.stdout.decode()) == (0, ours)
 
 
@@ -126,8 +153,14 @@ def test_groups_are_those_the_server_of_this_machine_reads():
     program = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin")
     if program is None:
         pytest.skip("mariadbd is not here")
-    version = subprocess.run([program, "--no-defaults", "--version"], capture_output=True, text=True).stdout.split("Ver ")[1].split("-")[0]
-    said = subprocess.run([program, "--no-defaults", "--user=nobody", "--verbose", "--help"], capture_output=True, text=True).stdout
+    version = (
+        subprocess.run([program, "--no-defaults", "--version"], capture_output=True, text=True)
+        .stdout.split("Ver ")[1]
+        .split("-")[0]
+    )
+    said = subprocess.run(
+        [program, "--no-defaults", "--user=nobody", "--verbose", "--help"], capture_output=True, text=True
+    ).stdout
     groups = said.split("The following groups are read: ")[1].splitlines()[0].split()
     assert set(server_groups("mariadb", server_of("mariadb", version).version)) == set(groups)
 

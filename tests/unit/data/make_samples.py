@@ -115,9 +115,19 @@ def iostat_json() -> str:
             }
             for device, reads, writes in rows
         ]
-        statistics.append({"timestamp": f"{end:%Y-%m-%dT%H:%M:%S}+0000", "avg-cpu": {"user": 4.1, "idle": 19.4}, "disk": disks})
-    host = {"nodename": "db1", "sysname": "Linux", "release": "6.1.0-28-amd64", "machine": "x86_64", "number-of-cpus": 8}
-    return json.dumps({"sysstat": {"hosts": [host | {"date": "2025-11-21", "statistics": statistics}]}}, indent=1) + "\n"
+        statistics.append(
+            {"timestamp": f"{end:%Y-%m-%dT%H:%M:%S}+0000", "avg-cpu": {"user": 4.1, "idle": 19.4}, "disk": disks}
+        )
+    host = {
+        "nodename": "db1",
+        "sysname": "Linux",
+        "release": "6.1.0-28-amd64",
+        "machine": "x86_64",
+        "number-of-cpus": 8,
+    }
+    return (
+        json.dumps({"sysstat": {"hosts": [host | {"date": "2025-11-21", "statistics": statistics}]}}, indent=1) + "\n"
+    )
 
 
 def vmstat(stamped: bool) -> str:
@@ -206,7 +216,13 @@ def _starts() -> list[datetime]:
 def cloudwatch_data() -> str:
     times = [f"{start:%Y-%m-%dT%H:%M:%S}+00:00" for start in _starts()][::-1]  # newest first, the default
     results = [
-        {"Id": f"m{at}", "Label": metric, "Timestamps": times, "Values": [float(value) for value in values][::-1], "StatusCode": "Complete"}
+        {
+            "Id": f"m{at}",
+            "Label": metric,
+            "Timestamps": times,
+            "Values": [float(value) for value in values][::-1],
+            "StatusCode": "Complete",
+        }
         for at, (metric, values) in enumerate(_sums().items(), start=1)
     ]
     return json.dumps({"MetricDataResults": results, "Messages": []}, indent=1) + "\n"

@@ -25,9 +25,13 @@ def ask(command: str, *more: str) -> subprocess.CompletedProcess:
         Path(folder).chmod(0o777)
         words = shlex.split(command)
         # A wrapper (env, a loader) comes first; --no-defaults must be the server's first option.
-        at = next((index for index, word in enumerate(words) if word.startswith("--") and "librar" not in word), len(words))
+        at = next(
+            (index for index, word in enumerate(words) if word.startswith("--") and "librar" not in word), len(words)
+        )
         words = [*words[:at], "--no-defaults", *words[at:], "--user=nobody", f"--datadir={folder}", *more]
-        return subprocess.run(words, capture_output=True, text=True, errors="replace", timeout=60, stdin=subprocess.DEVNULL)
+        return subprocess.run(
+            words, capture_output=True, text=True, errors="replace", timeout=60, stdin=subprocess.DEVNULL
+        )
 
 
 def options(command: str) -> set[str]:

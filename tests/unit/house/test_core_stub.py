@@ -60,8 +60,14 @@ def typed_dicts() -> dict[str, dict[str, ast.expr]]:
         if isinstance(node, ast.ClassDef):
             bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
             if "TypedDict" in bases or set(bases) & set(found):
-                found[node.name] = {key: value for base in bases for key, value in found.get(base, {}).items()} | fields_of(node)
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and ast.unparse(node.value.func) == "TypedDict":
+                found[node.name] = {
+                    key: value for base in bases for key, value in found.get(base, {}).items()
+                } | fields_of(node)
+        elif (
+            isinstance(node, ast.Assign)
+            and isinstance(node.value, ast.Call)
+            and ast.unparse(node.value.func) == "TypedDict"
+        ):
             found[node.targets[0].id] = fields_of(node.value)
     return found
 
@@ -102,7 +108,9 @@ def wrong(value: object, said: ast.expr, place: str) -> list[str]:
         optional = {key for key, kind in fields.items() if ast.unparse(kind).startswith("NotRequired")}
         off = [f"{place}: {key} is not in {name}" for key in value.keys() - fields.keys()]
         off += [f"{place}: {key} of {name} is missing" for key in fields.keys() - optional - value.keys()]
-        return off + [text for key in value.keys() & fields.keys() for text in wrong(value[key], fields[key], f"{place}.{key}")]
+        return off + [
+            text for key in value.keys() & fields.keys() for text in wrong(value[key], fields[key], f"{place}.{key}")
+        ]
     if name in ("Any", "Param"):
         return []
     if name != "bool" and isinstance(value, bool):
@@ -147,7 +155,12 @@ def test_parameters_are_those_of_the_module(name):
 
 ANSWERS = {
     "parse_storage": [("raid10f2:4xgp3:500",), ("gp3:1::200",)],
-    "storage_limits": [("gp2:100",), ("st1:1000",), ("io2:100:200", "2024-01-01"), ("instance-store:100", None, "m5d.8xlarge")],
+    "storage_limits": [
+        ("gp2:100",),
+        ("st1:1000",),
+        ("io2:100:200", "2024-01-01"),
+        ("instance-store:100", None, "m5d.8xlarge"),
+    ],
     "storage_cost": [("gp3:500",), ("raid5:3xgp3:500",)],
     "volume_eras": [(), (None, True)],
     "newest_date": [()],
@@ -185,7 +198,9 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments"), [(name, one) for name, calls in ANSWERS.items() for one in calls], ids=lambda one: str(one)[:40]
+    ("name", "arguments"),
+    [(name, one) for name, calls in ANSWERS.items() for one in calls],
+    ids=lambda one: str(one)[:40],
 )
 def test_answers_have_the_types_the_stub_says(name, arguments):
     found = wrong(getattr(core, name)(*arguments), stub_functions()[name].returns, name)

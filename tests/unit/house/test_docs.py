@@ -85,21 +85,27 @@ def test_example_runs_and_gives_what_is_shown(page, command, shown, folder):
     same = same_but_for_the_fit if command in from_a_fit() else str.__eq__
     command, _, into = command.partition(" > ")
     words = [sys.executable, "-m", "headrace", *shlex.split(command)[1:]]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "150"})
+    done = subprocess.run(
+        words, cwd=folder, capture_output=True, text=True, timeout=120, env={**os.environ, "COLUMNS": "150"}
+    )
     assert done.returncode in FINE, done.stderr
     if into:
         (folder / into).write_text(done.stdout)
     given = iter([line.rstrip() for line in done.stdout.splitlines()])
     for line in shown:
         # "..." stands for lines left out; every other line must come, in order.
-        assert line == "..." or any(same(line, other) for other in given), f"{page} shows a line that `{command}` no longer gives:\n{line}"
+        assert line == "..." or any(same(line, other) for other in given), (
+            f"{page} shows a line that `{command}` no longer gives:\n{line}"
+        )
 
 
 def test_only_what_follows_from_a_fit_is_compared_with_a_tolerance():
     kinds = [command.split()[1] for _, command, _ in examples() if command in from_a_fit()]
-    assert set(kinds) == {"calibrate", "simulate", "plan"}
+    assert set(kinds) == {"calibrate", "predict", "plan"}
     exact = [command for _, command, _ in examples() if command not in from_a_fit()]
-    assert any("examples/innodb-tpcc-day.toml" in command for command in exact) and any("workload new" in command for command in exact)
+    assert any("examples/innodb-tpcc-day.toml" in command for command in exact) and any(
+        "workload new" in command for command in exact
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +159,9 @@ def python_imports() -> list[tuple[str, str]]:
     for page in [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))]:
         for code in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             lines = [line.strip() for line in code.splitlines()]
-            found += [(str(page.relative_to(ROOT)), line) for line in lines if re.match(r"(from|import) headrace", line)]
+            found += [
+                (str(page.relative_to(ROOT)), line) for line in lines if re.match(r"(from|import) headrace", line)
+            ]
     return found
 
 

@@ -15,7 +15,9 @@ from places import ROOT
 def run(*command: object, folder: Path, **environment: str) -> subprocess.CompletedProcess:
     """A command with the user's environment, but none of what points Python at this clone."""
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    return subprocess.run([str(part) for part in command], cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=900)
+    return subprocess.run(
+        [str(part) for part in command], cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=900
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,9 @@ def test_without_the_daemon_the_lab_says_where_to_get_it(installed, tmp_path):
     """The command line names the program that is missing and how to get it; pip may have installed a wheel without it."""
     hidden = (installed / "headraced").rename(installed / "headraced.hidden")
     try:
-        done = run(installed / "headrace", "lab", "up", "--data-dir", tmp_path / "lab", folder=tmp_path, PATH="/usr/bin:/bin")
+        done = run(
+            installed / "headrace", "lab", "up", "--data-dir", tmp_path / "lab", folder=tmp_path, PATH="/usr/bin:/bin"
+        )
     finally:
         hidden.rename(installed / "headraced")
     assert done.returncode == 3 and "headraced" in done.stderr and "Traceback" not in done.stderr, done.stderr

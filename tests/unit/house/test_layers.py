@@ -158,7 +158,9 @@ def test_no_circle_among_files():
 
 
 def test_folders_can_be_held_in_mind():
-    folders = {path.parent for path in python_files()} | {path.parent for path in (ROOT / "crates").glob("*/src/**/*.rs")}
+    folders = {path.parent for path in python_files()} | {
+        path.parent for path in (ROOT / "crates").glob("*/src/**/*.rs")
+    }
     folders |= {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
     sizes = {str(folder.relative_to(ROOT)): len([*folder.glob("*.py"), *folder.glob("*.rs")]) for folder in folders}
     assert not {folder: size for folder, size in sizes.items() if size > MOST_MODULES}
@@ -191,11 +193,18 @@ def private_uses(path: Path) -> set[str]:
     used += [
         f"{named[node.value.id]}.{node.attr}"
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and named.get(node.value.id) in modules()
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and named.get(node.value.id) in modules()
     ]
     for name in used:
         package, _, last = name.rpartition(".")
-        if last.startswith("_") and not last.startswith("__") and name != "headrace._core" and not package.startswith(own):
+        if (
+            last.startswith("_")
+            and not last.startswith("__")
+            and name != "headrace._core"
+            and not package.startswith(own)
+        ):
             found.add(name)
     return found
 
@@ -286,7 +295,9 @@ def rust_graph(crate: str) -> dict[str, set[str]]:
             path = "::".join(part for part in (module, handing[module][name]) if part)
         return None
 
-    graph = {module: {home(path) for path in rust_uses(text, module)} - {module, None, ""} for module, text in files.items()}
+    graph = {
+        module: {home(path) for path in rust_uses(text, module)} - {module, None, ""} for module, text in files.items()
+    }
     return {module: targets for module, targets in graph.items() if module}
 
 

@@ -123,7 +123,7 @@ def test_a_file_that_is_no_balance(tmp_path):
     for text in ("", "{}", '{"format": "other"}', "[" * 100_000, "\x00", "x" * (2 << 20)):
         (tmp_path / "b.json").write_text(text)
         code, _, err = call("volume", "balance", "db", "--load", "b.json")
-        assert code == 2 and "no saved balance" in err
+        assert code == 2 and "not a saved balance" in err
 
 
 def test_balances_go_through_a_file(tmp_path):
@@ -204,7 +204,11 @@ def test_state_says_what_is_not_as_usual():
 
 
 def test_notes_of_a_status():
-    assert notes({}) == [] == notes({"leftovers": {"released": 0, "unmounted": 0, "busy": []}, "recording": None, "metrics_rows_lost": 0})
+    assert (
+        notes({})
+        == []
+        == notes({"leftovers": {"released": 0, "unmounted": 0, "busy": []}, "recording": None, "metrics_rows_lost": 0})
+    )
     said = notes(
         {
             "journal_repaired": "12 bytes",
@@ -245,7 +249,11 @@ def test_frame_keeps_columns_without_rows():
 
 
 def reading(*credits: float | None) -> dict:
-    return {"members": [None if one is None else {"credits": one, "capacity": 5_400_000, "percent": one / 54_000} for one in credits]}
+    return {
+        "members": [
+            None if one is None else {"credits": one, "capacity": 5_400_000, "percent": one / 54_000} for one in credits
+        ]
+    }
 
 
 @given(st.floats(1_000, 5_000_000), st.floats(1, 3_000), st.integers(2, 30))
@@ -331,7 +339,9 @@ def test_delete_asks(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     code, _, err = call("volume", "delete", "db")
     assert code == 2 and "--yes" in err and not deleted  # no terminal to ask at
-    monkeypatch.setattr("sys.stdin", types.SimpleNamespace(isatty=lambda: True, readline=lambda *_: "n\n", read=lambda *_: ""))
+    monkeypatch.setattr(
+        "sys.stdin", types.SimpleNamespace(isatty=lambda: True, readline=lambda *_: "n\n", read=lambda *_: "")
+    )
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     assert call("volume", "delete", "db")[0] == 1 and not deleted
     assert call("volume", "delete", "db", "--yes")[0] == 0 and deleted == ["vol-1"]

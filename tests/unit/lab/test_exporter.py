@@ -52,7 +52,11 @@ def test_metrics_are_answered_and_nothing_else(serve):
     good = ask(port, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
     head, _, body = good.partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK\r\n") and body == "headrace_up 1\n"
-    assert "Content-Type: text/plain; version=0.0.4; charset=utf-8" in head and "Content-Length: 14" in head and "Connection: close" in head
+    assert (
+        "Content-Type: text/plain; version=0.0.4; charset=utf-8" in head
+        and "Content-Length: 14" in head
+        and "Connection: close" in head
+    )
     for request, wanted in [
         (b"GET /metrics HTTP/1.0\r\n\r\n", "200"),
         (b"GET /metrics?name[]=x HTTP/1.1\r\n" + HERE + b"\r\n", "200"),
@@ -111,7 +115,10 @@ def test_heads_of_any_length_and_any_bytes(serve):
     for size in range(0, 900, 23):
         assert status(ask(port, chance.randbytes(size) + b"\r\n\r\n")) in ("400", "405", "421", "505"), size
     # A body that is not read does not cost the client its answer.
-    assert status(ask(port, b"POST /metrics HTTP/1.1\r\n" + HERE + b"Content-Length: 60000\r\n\r\n" + b"b" * 60_000)) == "405"
+    assert (
+        status(ask(port, b"POST /metrics HTTP/1.1\r\n" + HERE + b"Content-Length: 60000\r\n\r\n" + b"b" * 60_000))
+        == "405"
+    )
 
 
 def trickle(client: socket.socket) -> str:

@@ -113,7 +113,11 @@ def test_a_machine_that_has_everything(tmp_path):
         ({"proc/sys/kernel/osrelease": "5.7.19\n"}, doctor.kernel, "5.8"),
         ({"proc/sys/kernel/osrelease": "4.19.0\n"}, doctor.kernel, "5.8"),
         ({"proc/sys/kernel/osrelease": None}, doctor.kernel, "Linux"),
-        ({"proc/self/status": STATUS.format("00000000a80425fb")}, doctor.root, "--cap-add SYS_ADMIN"),  # a container of Docker, by default
+        (
+            {"proc/self/status": STATUS.format("00000000a80425fb")},
+            doctor.root,
+            "--cap-add SYS_ADMIN",
+        ),  # a container of Docker, by default
         ({"dev/fuse": None}, doctor.fuse, "modprobe fuse"),
         ({"dev/loop-control": None}, doctor.loop_control, "modprobe loop"),
         ({"proc/self/mountinfo": ""}, doctor.loop_devices, "mknod"),
@@ -171,7 +175,10 @@ def test_leftovers_are_ours_alone(tmp_path):
     here = machine(
         tmp_path / "root",
         **{
-            "proc/self/mountinfo": DEVTMPFS + mounted(str(dead)) + mounted(str(alive)) + mounted(str(other), "sshfs", "fuse.sshfs"),
+            "proc/self/mountinfo": DEVTMPFS
+            + mounted(str(dead))
+            + mounted(str(alive))
+            + mounted(str(other), "sshfs", "fuse.sshfs"),
             "proc/locks": f"1: FLOCK  ADVISORY  WRITE 4711 {os.major(lock.st_dev):02x}:{os.minor(lock.st_dev):02x}:{lock.st_ino} 0 EOF\n",
             "sys/block/loop1/loop/backing_file": f"{dead}/mnt/vol-1\n",
             "sys/block/loop2/loop/backing_file": f"{alive}/mnt/vol-1\n",
@@ -196,7 +203,8 @@ def test_loops_of_a_mount_that_is_gone(tmp_path):
 @given(st.text(max_size=300))
 def test_any_mount_table_is_read(tmp_path_factory, text):
     here = machine(
-        tmp_path_factory.mktemp("any"), **{"proc/self/mountinfo": text.encode(errors="replace").decode(), "proc/locks": "1: FLOCK x\n\n"}
+        tmp_path_factory.mktemp("any"),
+        **{"proc/self/mountinfo": text.encode(errors="replace").decode(), "proc/locks": "1: FLOCK x\n\n"},
     )
     doctor.leftovers(here, place(here.root))
     doctor.loop_devices(here)

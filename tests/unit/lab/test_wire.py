@@ -163,7 +163,9 @@ def test_answers_in_pieces_and_together(serve, tmp_path):
 
 def test_answers_longer_than_a_call_may_be(serve, tmp_path):
     rows = [[i, i * 0.5] for i in range(100_000)]
-    serve(lambda connection, call: say(connection, {"id": call["id"], "result": {"columns": ["t_s", "x"], "rows": rows}}))
+    serve(
+        lambda connection, call: say(connection, {"id": call["id"], "result": {"columns": ["t_s", "x"], "rows": rows}})
+    )
     with Lab(tmp_path) as lab:
         assert lab.metrics("db")["rows"] == rows
 
@@ -254,7 +256,14 @@ def test_refused_at_the_door(tmp_path):
             connection, _ = server.accept()
             say(
                 connection,
-                {"id": None, "error": {"kind": "insufficient-permission", "value": "caller", "rule": "user 7 may not use this lab"}},
+                {
+                    "id": None,
+                    "error": {
+                        "kind": "insufficient-permission",
+                        "value": "caller",
+                        "rule": "user 7 may not use this lab",
+                    },
+                },
             )
             connection.close()
 
@@ -311,7 +320,9 @@ def test_a_socket_of_somebody_else(serve, tmp_path):
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False), TEXT),
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False), TEXT
+    ),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
     max_leaves=10,
 )
@@ -319,7 +330,9 @@ JSON = st.recursive(
 
 @given(
     args=st.dictionaries(
-        TEXT.filter(lambda key: key not in ("name", "timeout_s")), JSON.filter(lambda value: value is not None), max_size=5
+        TEXT.filter(lambda key: key not in ("name", "timeout_s")),
+        JSON.filter(lambda value: value is not None),
+        max_size=5,
     )
 )
 def test_what_is_said_arrives(tmp_path_factory, args):

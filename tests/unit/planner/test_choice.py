@@ -37,7 +37,10 @@ def test_free_space_given_up_is_no_saving():
     assert "needs a migration (a volume cannot be made smaller: 1,867 GiB instead of 2,048)" in found.winner.migration
     # 14.48 USD a month are no reason to copy 1,400 GiB: what is there stays, and nothing is called
     # saved.
-    assert found.recommended.storage == "gp3:2048" and "14.48 USD a month less, but needs a migration" in found.why_recommended
+    assert (
+        found.recommended.storage == "gp3:2048"
+        and "14.48 USD a month less, but needs a migration" in found.why_recommended
+    )
     assert found.saving.as_planned == found.saving.equal_space == 0.0
 
 
@@ -167,7 +170,9 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     found = actions(_with_way(other, one), one, core.newest_date())
     modify = found[0]
     line = modify["lines"][0]
-    assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(r"vol-[0-9a-f]{17}", parameters(line)["volume-id"])
+    assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(
+        r"vol-[0-9a-f]{17}", parameters(line)["volume-id"]
+    )
     told = parameters(line)
     told.pop("volume-id")
     assert told == bought(target)
@@ -182,9 +187,13 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     assert "optimizing" in modify["what"] and "24 hours" in modify["what"]
     terraform = dict(re.split(r"\s+=\s+", text) for text in found[1]["lines"])
     assert {
-        ("volume-type" if name == "type" else name): value.strip('"') for name, value in terraform.items() if name != "count"
+        ("volume-type" if name == "type" else name): value.strip('"')
+        for name, value in terraform.items()
+        if name != "count"
     } == bought(target)
-    assert found[-1]["lines"] == [f"headrace advise --config my.cnf --storage {target} --memory MEMORY_GIB --output diff"]
+    assert found[-1]["lines"] == [
+        f"headrace advise --config my.cnf --storage {target} --memory-gib MEMORY_GIB --output diff"
+    ]
 
 
 def _with_way(choice, today):
@@ -204,9 +213,15 @@ def test_what_is_new_is_created_and_an_array_put_together():
     found = actions(one, None, core.newest_date())
     create = found[0]["lines"]
     assert shlex.split(create[0])[:3] == ["aws", "ec2", "create-volume"]
-    assert {name: value for name, value in parameters(create[0]).items() if name in bought(one.storage)} == bought(one.storage)
+    assert {name: value for name, value in parameters(create[0]).items() if name in bought(one.storage)} == bought(
+        one.storage
+    )
     assert "--encrypted" in create[0]
-    assert "--level=0" in create[1] and "--raid-devices=2" in create[1] and f"--chunk={Storage.parse(one.storage).chunk_kib}" in create[1]
+    assert (
+        "--level=0" in create[1]
+        and "--raid-devices=2" in create[1]
+        and f"--chunk={Storage.parse(one.storage).chunk_kib}" in create[1]
+    )
     assert shlex.split(found[0]["undo"], comments=True)[:3] == ["aws", "ec2", "delete-volume"]
     mirrored = bare(steady(), exclude=NO_ARRAYS, compare="raid10:4xgp3:250").compared
     assert "--level=10" in actions(mirrored, None, core.newest_date())[0]["lines"][1]
@@ -224,13 +239,20 @@ def test_the_log_volume_is_bought_too():
         placed("r6i.large/gp3:100,log=gp3:60"),
         placed("r6i.large/gp3:100,log=gp3:90"),
     )
-    created = [line for action in actions(apart, None, core.newest_date()) for line in action["lines"] if line.startswith("aws ")]
+    created = [
+        line
+        for action in actions(apart, None, core.newest_date())
+        for line in action["lines"]
+        if line.startswith("aws ")
+    ]
     assert [parameters(line)["size"] for line in created] == ["100", "80"]
     # From a log volume to a larger one: in place, the data stay as they are.
     grown = actions(_with_way(larger, apart), apart, core.newest_date())
     lines = [line for action in grown for line in action["lines"] if line.startswith("aws ")]
     assert [parameters(line)["size"] for line in lines] == ["90"] and lines[0].startswith("aws ec2 modify-volume")
-    assert migration(apart, larger).startswith("in place") and "the log volume cannot be made smaller" in migration(apart, smaller)
+    assert migration(apart, larger).startswith("in place") and "the log volume cannot be made smaller" in migration(
+        apart, smaller
+    )
 
 
 def test_nothing_to_do_needs_no_modification():
@@ -266,7 +288,12 @@ def test_alarms_name_what_the_volume_can_run_out_of(kind, day):
     assert ("VolumeIOPSExceededCheck" in found) == (day > "2024-10-01" and kind != "standard:500")
     assert "VolumeStalledIOCheck" in found
     for alarm in found.values():
-        assert alarm["points"] <= alarm["of"] and alarm["period_s"] % 60 == 0 and alarm["comparison"] in ("<", ">", ">=") and alarm["why"]
+        assert (
+            alarm["points"] <= alarm["of"]
+            and alarm["period_s"] % 60 == 0
+            and alarm["comparison"] in ("<", ">", ">=")
+            and alarm["why"]
+        )
         assert alarm["namespace"] in ("AWS/EBS", "AWS/EC2")
 
 
@@ -283,11 +310,19 @@ def test_instances_that_burst_have_their_balances_watched():
 def test_two_nodes_cost_twice_and_are_as_good():
     one = bare(steady(), instances=["m5.large"], exclude=only("gp3"))
     two = bare(steady(), instances=["m5.large"], exclude=only("gp3"), nodes=2, compare="gp3:600")
-    assert two.winner.storage == one.winner.storage and two.winner.cost_usd_month == pytest.approx(2 * one.winner.cost_usd_month)
+    assert two.winner.storage == one.winner.storage and two.winner.cost_usd_month == pytest.approx(
+        2 * one.winner.cost_usd_month
+    )
     assert two.compared.cost_usd_month - two.winner.cost_usd_month == pytest.approx(2 * 100 * 0.08)
     # A budget is for all of them.
-    assert bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=79.99"], exclude=only("gp3")).winner is None
-    assert bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=80"], exclude=only("gp3")).winner.storage == "gp3:500"
+    assert (
+        bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=79.99"], exclude=only("gp3")).winner
+        is None
+    )
+    assert (
+        bare(steady(), nodes=2, goals=["headroom_percent>=0", "cost_usd_month<=80"], exclude=only("gp3")).winner.storage
+        == "gp3:500"
+    )
 
 
 def test_snapshots_are_on_the_bill_once_and_change_no_rank():
@@ -304,7 +339,9 @@ def test_a_discount_lowers_every_item():
     less = bare(steady(), instances=["m5.large"], exclude=only("gp3"), snapshot_days=1, discount_percent=12.5)
     assert less.winner.cost_usd_month == pytest.approx(0.875 * plain.winner.cost_usd_month) and "12.5 %" in less.prices
     reserved = bare(steady(), instances=["m5.large"], exclude=only("gp3"), commitment="reserved-3y")
-    assert reserved.winner.usd("instance") < 0.75 * plain.winner.usd("instance") and reserved.winner.usd("data") == plain.winner.usd("data")
+    assert reserved.winner.usd("instance") < 0.75 * plain.winner.usd("instance") and reserved.winner.usd(
+        "data"
+    ) == plain.winner.usd("data")
 
 
 def test_prices_say_when_they_were_seen():

@@ -37,7 +37,9 @@ def run(*arguments: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = cli.main(list(arguments))
-    assert "Traceback" not in out.getvalue() + err.getvalue() and "bug in headrace" not in err.getvalue(), err.getvalue()
+    assert "Traceback" not in out.getvalue() + err.getvalue() and "bug in headrace" not in err.getvalue(), (
+        err.getvalue()
+    )
     return code, out.getvalue(), err.getvalue()
 
 
@@ -78,7 +80,9 @@ def test_the_table_leads_with_the_answer():
     code, out, err = database("--goal", "tps>=300")
     best = library().recommended
     assert code == 0 and err == ""
-    assert out.startswith(f"Recommended, and the cheapest that meets every goal: {best.place}, {best.cost_usd_month:,.2f} USD a month; ")
+    assert out.startswith(
+        f"Recommended, and the cheapest that meets every goal: {best.place}, {best.cost_usd_month:,.2f} USD a month; "
+    )
     for word in (
         "USD/month",
         "probability",
@@ -97,11 +101,17 @@ def test_the_table_leads_with_the_answer():
 def test_a_demand_s_table_has_what_a_dba_asks_first(tmp_path):
     save(steady(), tmp_path / "io.toml")
     code, out, _ = run("plan", "io.toml", "--compare", "gp2:1000")
-    assert code == 0 and out.startswith("Recommended, and the cheapest that meets every goal: gp3:667, 53.36 USD a month; ")
+    assert code == 0 and out.startswith(
+        "Recommended, and the cheapest that meets every goal: gp3:667, 53.36 USD a month; "
+    )
     first = out.splitlines()[0]
     for word in ("I/O p99 of the worst 5 min", "head-room +20 %", "up to 0.2 % a year to lose the data (1 in 500)"):
         assert word in first, word
-    assert "Today gp2:1000 costs 100.00 USD a month and " in out and "At equal usable space (1,000 GiB)" in out and "AFR a year" in out
+    assert (
+        "Today gp2:1000 costs 100.00 USD a month and " in out
+        and "At equal usable space (1,000 GiB)" in out
+        and "AFR a year" in out
+    )
     assert "25 % free" in out and "credits of the settled day" in out and "prices last seen" in out
 
 
@@ -146,7 +156,9 @@ def test_csv_has_a_row_for_each_choice():
     code, out, _ = database("--goal", "tps>=300", "--output", "csv", "--compare", "m5.xlarge/gp2:500")
     rows = list(csv.DictReader(io.StringIO(out)))
     found = library(compare="m5.xlarge/gp2:500")
-    assert code == 0 and [row["rank"] for row in rows][: len(found.winners)] == [str(i + 1) for i in range(len(found.winners))]
+    assert code == 0 and [row["rank"] for row in rows][: len(found.winners)] == [
+        str(i + 1) for i in range(len(found.winners))
+    ]
     assert (rows[0]["storage"], rows[0]["instance"]) == (found.winner.storage, found.winner.instance)
     for row in rows:
         parts = sum(float(row[f"{part}_usd_month"]) for part in ("instance", "data", "log"))
@@ -154,7 +166,9 @@ def test_csv_has_a_row_for_each_choice():
     now = [row for row in rows if row["rank"] == "0"]
     assert len(now) == 1 and (now[0]["instance"], now[0]["storage"]) == ("m5.xlarge", "gp2:500")
     assert sum(row["recommended"] == "true" for row in rows) == 1
-    in_place = [row for row in rows if row["storage"] == found.in_place.storage and row["instance"] == found.in_place.instance]
+    in_place = [
+        row for row in rows if row["storage"] == found.in_place.storage and row["instance"] == found.in_place.instance
+    ]
     assert len(in_place) == 1 and in_place[0]["migration"].startswith("in place")
 
 
@@ -175,7 +189,12 @@ def test_exit_code_1_and_the_closest_when_nothing_fits(tmp_path):
     assert code == 1 and out.startswith("Nothing meets every goal. Closest: ") and "against 5,000" in out
     assert "What comes closest" in (tmp_path / "none.html").read_text() and "report written" in err
     code, out, _ = database("--goal", "tps>=5000", "--output", "json")
-    assert code == 1 and json.loads(out)["winners"] == [] and json.loads(out)["closest"] and json.loads(out)["recommended"] is None
+    assert (
+        code == 1
+        and json.loads(out)["winners"] == []
+        and json.loads(out)["closest"]
+        and json.loads(out)["recommended"] is None
+    )
     code, out, _ = database("--goal", "tps>=300", "--goal", "usd_month<=20")
     # Less than any instance costs: what the cheapest would cost is said.
     assert code == 1 and "monthly cost" in out.splitlines()[0] and "against 20" in out.splitlines()[0]
@@ -233,7 +252,10 @@ def test_a1_a_single_gp3_above_125_mib_s_is_found(options, today, was):
     assert found["winners"][0]["cost_usd_month"] <= found["compared"]["cost_usd_month"]
     # With arrays allowed the single volume is still what is recommended, and in the table.
     both = answer(day, *options, "--compare", today)
-    assert both["recommended"]["members"] == 1 or both["winners"][0]["cost_usd_month"] <= 0.8 * found["winners"][0]["cost_usd_month"]
+    assert (
+        both["recommended"]["members"] == 1
+        or both["winners"][0]["cost_usd_month"] <= 0.8 * found["winners"][0]["cost_usd_month"]
+    )
     assert any(choice["members"] == 1 for choice in both["winners"])
 
 
@@ -251,10 +273,16 @@ def test_a1_stripes_are_found_and_cost_never_falls_with_growth():
     # growth 3.
     day = new("w7", reads_per_s=15_000, writes_per_s=20, shape="evening", read_kib=32, write_kib=64, size_gib=2_000)
     # At --growth 3 the volume of data that is given stays.
-    found = answer(day, "--growth", "3", "--size-gib", "2000", "--max-volumes", "4", *BARE, "--compare", "4xgp3:500:11600:420")
-    assert found["compared"]["meets_goals"] and found["winners"][0]["cost_usd_month"] <= found["compared"]["cost_usd_month"] < 400
+    found = answer(
+        day, "--growth", "3", "--size-gib", "2000", "--max-volumes", "4", *BARE, "--compare", "4xgp3:500:11600:420"
+    )
+    assert (
+        found["compared"]["meets_goals"]
+        and found["winners"][0]["cost_usd_month"] <= found["compared"]["cost_usd_month"] < 400
+    )
     costs = [
-        answer(day, "--growth", str(by), "--size-gib", "2000", "--max-volumes", "4")["winners"][0]["cost_usd_month"] for by in (2, 3, 4)
+        answer(day, "--growth", str(by), "--size-gib", "2000", "--max-volumes", "4")["winners"][0]["cost_usd_month"]
+        for by in (2, 3, 4)
     ]
     assert costs == sorted(costs)
 
@@ -337,7 +365,8 @@ def test_b1_local_disks_are_asked_for():
     found = answer(SHOP, *options)
     assert all(choice["persistent"] for choice in found["winners"])
     assert any(
-        not choice["persistent"] for choice in answer(SHOP, *options, "--allow-instance-store", "--goal", "headroom_percent>=0")["winners"]
+        not choice["persistent"]
+        for choice in answer(SHOP, *options, "--allow-instance-store", "--goal", "headroom_percent>=0")["winners"]
     )
 
 

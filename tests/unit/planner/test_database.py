@@ -32,7 +32,9 @@ def planned(workload=None, **settings):
     """A small plan of 2024: two instances, gp3 alone, four databases drawn, nothing free and no
     head-room unless asked for."""
     goals = [*settings.pop("goals", ["tps>=300"])]
-    if any(goal.startswith(("tps", "headroom")) for goal in goals) and not any(goal.startswith("headroom") for goal in goals):
+    if any(goal.startswith(("tps", "headroom")) for goal in goals) and not any(
+        goal.startswith("headroom") for goal in goals
+    ):
         goals.append("headroom_percent>=0")
     usual = {
         "as_of": DAY,
@@ -47,7 +49,8 @@ def planned(workload=None, **settings):
 def judge_of(workload, instances, goals=("tps>=300",), draws: int = 0, **conditions) -> DatabaseJudge:
     """The judge of a plan, without the plan."""
     about = Conditions(
-        **{"threads": workload.threads, "arrivals_tps": None, "start": "warm", "hours": 24.0, "start_balance": None} | conditions
+        **{"threads": workload.threads, "arrivals_tps": None, "start": "warm", "hours": 24.0, "start_balance": None}
+        | conditions
     )
     prices = PriceList("us-east-1", DAY)
     hosts = hosts_alone(workload.cache_gib) if instances == ["none"] else hosts_named(instances, prices, OWN_SHARE)[0]
@@ -122,16 +125,22 @@ def test_nothing_cheaper_meets_the_goals(kind, goals, draws, confidence):
         confidence=confidence,
     )
     judge = judge_of(workload, instances)
-    candidates = [(data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)]
+    candidates = [
+        (data, log, host) for data, log in space(kind, int(found.size_gib), found.log_gib) for host in range(2)
+    ]
     fine = chances(workload, judge, candidates, goals, draws) >= confidence
     usd = np.where(fine, judge.costs(candidates), np.inf)
     assert np.isfinite(usd).any() and not fine.all()
     best = int(usd.argmin())
     # gp2 is enumerated to the GiB, the others in steps of 50 IOPS: the plan may be cheaper, never
     # dearer.
-    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), f"{found.winner.place} against {candidates[best]}"
+    assert found.winner.cost_usd_month <= usd[best] / (1 - CLOSE_ENOUGH), (
+        f"{found.winner.place} against {candidates[best]}"
+    )
     if kind == "gp2":
-        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), f"{found.winner.place} against {candidates[best]}"
+        assert found.winner.cost_usd_month == pytest.approx(usd[best], rel=CLOSE_ENOUGH), (
+            f"{found.winner.place} against {candidates[best]}"
+        )
     place = (
         found.winner.storage,
         found.winner.log_storage,
@@ -188,8 +197,12 @@ def test_figures_are_those_of_the_prediction(engine):
             instance,
         )
         if engine == "innodb":  # in MyRocks it depends on how many compactions the hour holds
-            assert row["ios_per_tx"] == pytest.approx(float(run.rows["iops"].to_numpy()[worst].sum() / tps[worst].sum()), rel=2 * tolerance)
-            assert row["reads_per_tx"] == pytest.approx(float(run.rows["reads_per_tx"].to_numpy()[worst].mean()), rel=2 * tolerance)
+            assert row["ios_per_tx"] == pytest.approx(
+                float(run.rows["iops"].to_numpy()[worst].sum() / tps[worst].sum()), rel=2 * tolerance
+            )
+            assert row["reads_per_tx"] == pytest.approx(
+                float(run.rows["reads_per_tx"].to_numpy()[worst].mean()), rel=2 * tolerance
+            )
         if storage.startswith("gp2"):
             dry = run.rows.filter(run.rows["balance_percent"] < 0.1)["t_s"][0]
             assert row["dry_at_s"] == pytest.approx(dry, abs=60.0 + 0.001 * dry) and row["cap"] == "volume-credits"
@@ -221,7 +234,11 @@ def test_more_never_loses_a_met_goal(threads):
 
 
 def test_a_dearer_goal_never_costs_less():
-    costs = [found.winner.cost_usd_month for tps in (100, 250, 400, 550, 700) if (found := planned(goals=[f"tps>={tps}"], draws=0)).winner]
+    costs = [
+        found.winner.cost_usd_month
+        for tps in (100, 250, 400, 550, 700)
+        if (found := planned(goals=[f"tps>={tps}"], draws=0)).winner
+    ]
     assert len(costs) >= 3 and costs == sorted(costs)
     sure = [planned(confidence=confidence).winner.cost_usd_month for confidence in (0.5, 0.8, 0.95)]
     assert sure == sorted(sure)
@@ -241,7 +258,9 @@ def assert_bill(choice, region="us-east-1", day=DAY):
     """Items add up to the total, and each part to what it costs alone."""
     assert choice.cost_usd_month == pytest.approx(sum(item["usd"] for item in choice.items), abs=1e-6)
     assert all(
-        item["usd"] == pytest.approx(item["quantity"] * item["unit_price_usd"], abs=1e-6) and item["source"] and item["as_of"]
+        item["usd"] == pytest.approx(item["quantity"] * item["unit_price_usd"], abs=1e-6)
+        and item["source"]
+        and item["as_of"]
         for item in choice.items
     )
     for part, storage in (("data", choice.storage), ("log", choice.log_storage)):
@@ -276,7 +295,11 @@ def test_log_volumes_hold_redo_and_a_day_of_binlogs():
     # A goal on response times implies transactions: 16 clients x 3 (95th percentile over mean) / 60
     # ms = 800 tps.
     both = planned(goals=["tps>=300", "p95_ms<=60"], instances=["r6i.4xlarge"])
-    assert both.log_gib == planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"]).log_gib == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
+    assert (
+        both.log_gib
+        == planned(goals=["p95_ms<=60"], instances=["r6i.4xlarge"]).log_gib
+        == 8 + math.ceil(3_000 * 800 * 86_400 / GIB)
+    )
     for choice in found.winners:
         room = core.parse_storage(choice.storage)["usable_gib"] + (
             core.parse_storage(choice.log_storage)["usable_gib"] if choice.log_storage else 0
@@ -288,7 +311,11 @@ def test_local_disks_are_asked_for_and_say_what_is_lost():
     # B1: they ranked first without being asked for.
     disks = {"instances": ["i3.large", "r6i.4xlarge"], "goals": ["tps>=300"], "exclude": only("gp3", "instance-store")}
     found = planned(**disks, allow_instance_store=True)
-    assert found.winner.volume_type == "instance-store" and found.winner.instance == "i3.large" and not found.winner.persistent
+    assert (
+        found.winner.volume_type == "instance-store"
+        and found.winner.instance == "i3.large"
+        and not found.winner.persistent
+    )
     assert any("gone when the instance stops" in caveat for caveat in found.winner.caveats)
     assert found.recommended.persistent and found.recommended.volume_type == "gp3"
     assert "its data is gone when the instance stops" in found.why_recommended
@@ -308,7 +335,10 @@ def test_local_disks_too_small_are_not_offered():
     found = planned(size_gib=430, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True)
     # 475 GB are 442 GiB: the data fits, but not with redo and binlogs beside it.
     assert all(choice.log_storage for choice in found.winners)
-    assert planned(size_gib=443, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True).winners == []
+    assert (
+        planned(size_gib=443, instances=["i3.large"], exclude=only("instance-store"), allow_instance_store=True).winners
+        == []
+    )
 
 
 def test_when_nothing_fits_the_closest_say_what_they_miss():
@@ -327,7 +357,9 @@ def test_a_budget_is_a_goal():
     free = planned()
     enough = planned(goals=["tps>=300", f"cost_usd_month<={free.winner.cost_usd_month + 0.01}"])
     assert enough.winner.place == free.winner.place
-    assert all(choice.cost_usd_month <= free.winner.cost_usd_month + 0.01 for choice in [*enough.winners, enough.least_regret])
+    assert all(
+        choice.cost_usd_month <= free.winner.cost_usd_month + 0.01 for choice in [*enough.winners, enough.least_regret]
+    )
     short = planned(goals=["tps>=300", f"cost_usd_month<={free.winner.cost_usd_month - 10:.2f}"])
     assert short.winner is None and short.closest
 
@@ -355,7 +387,9 @@ def test_arrivals_are_served_or_wait():
         found.arrivals_tps,
     ) == (None, 250)
     for choice in found.winners:
-        assert choice.metrics["tps"] == pytest.approx(250) and choice.metrics["backlog_s"] <= 1 and choice.tps_high <= 250
+        assert (
+            choice.metrics["tps"] == pytest.approx(250) and choice.metrics["backlog_s"] <= 1 and choice.tps_high <= 250
+        )
         run = headrace.predict(
             shop(),
             choice.storage,
@@ -425,7 +459,11 @@ def test_counts_add_up_and_winners_are_ordered():
     assert len(costs) == 4 and costs == sorted(costs)
     assert len({(choice.family, choice.instance) for choice in found.winners}) == 4
     for choice in found.winners:
-        assert choice.meets_goals and choice.probability >= 0.8 and choice.tps_low < choice.metrics["tps"] < choice.tps_high
+        assert (
+            choice.meets_goals
+            and choice.probability >= 0.8
+            and choice.tps_low < choice.metrics["tps"] < choice.tps_high
+        )
         assert_bill(choice)
     assert [one.outcome for one in found.families][0] == "wins"
     ratios = [one.cost_ratio for one in found.families if one.outcome in ("wins", "costs more") and one.best]
@@ -449,7 +487,10 @@ def test_explain_s_arithmetic_adds_up():
     assert f"together {best.cost_usd_month:,.2f} USD" in text
     assert f"{best.memory_gib:,.4g} GiB of memory -> {best.cache_gib:,.4g} GiB" in text
     for item in best.items:
-        assert f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD" in text
+        assert (
+            f"{item['quantity']:,.10g} {item['unit']} x {item['unit_price_usd']:.10g} USD = {item['usd']:,.2f} USD"
+            in text
+        )
 
 
 def test_a_workload_that_names_no_processor_time_says_so():
@@ -470,5 +511,7 @@ def test_a_database_is_judged_without_its_bursts():
         # The worst hour of a day that begins full is at the baseline too, or never needed more;
         # never below it by more than the settling's last step.
         assert settled["tps"][0] <= first["tps_mean"][0] * (1 + SETTLED) and math.isnan(settled["dry_at_s"][0])
-    tps = judge_of(shop(), ["m5.large"]).run([(f"gp3:300:{iops}:250", None, 0) for iops in range(3_000, 9_000, 500)], bounds=False)["tps"]
+    tps = judge_of(shop(), ["m5.large"]).run(
+        [(f"gp3:300:{iops}:250", None, 0) for iops in range(3_000, 9_000, 500)], bounds=False
+    )["tps"]
     assert all(more >= less * (1 - SETTLED) for less, more in itertools.pairwise(tps))

@@ -141,7 +141,10 @@ def test_durability_as_a_goal_chooses_io2_and_mirrors():
     # gp3 is 0.2 % a volume; a mirrored pair of 2 pairs: 1 - (1 - 0.002^2)^2 = 0.0008 %.
     assert found.winner.storage == "raid10:4xgp3:250"
     assert found.winner.durability_afr_percent == pytest.approx(100 * (1 - (1 - 0.002**2) ** 2))
-    assert verdict(found, "gp3").outcome == "fails" and "annual failure rate 0.2 % against 0.01" in verdict(found, "gp3").why
+    assert (
+        verdict(found, "gp3").outcome == "fails"
+        and "annual failure rate 0.2 % against 0.01" in verdict(found, "gp3").why
+    )
     assert verdict(found, "gp3 RAID 0").outcome == "fails"
     assert verdict(found, "io2").outcome == "costs more"
 
@@ -149,7 +152,11 @@ def test_durability_as_a_goal_chooses_io2_and_mirrors():
 def test_when_nothing_fits_the_closest_are_named_with_what_they_miss():
     found = plan(steady(), goals=["p99_ms<=0.01"])
     assert (
-        found.winners == [] and found.winner is None and found.recommended is None and found.saving is None and found.why_recommended == ""
+        found.winners == []
+        and found.winner is None
+        and found.recommended is None
+        and found.saving is None
+        and found.why_recommended == ""
     )
     assert 1 <= len(found.closest) <= 5
     for choice in found.closest:
@@ -166,7 +173,10 @@ def test_too_dear_is_a_miss_like_any_other():
     assert found.winners == []
     assert "monthly cost 40 USD against 39 USD" in verdict(found, "gp3").best.misses
     # At exactly what it costs it is bought.
-    assert bare(steady(), exclude=NO_ARRAYS, goals=["headroom_percent>=0", "cost_usd_month<=40"]).winner.storage == "gp3:500"
+    assert (
+        bare(steady(), exclude=NO_ARRAYS, goals=["headroom_percent>=0", "cost_usd_month<=40"]).winner.storage
+        == "gp3:500"
+    )
 
 
 def test_a_bill_adds_up_and_names_its_sources():
@@ -259,9 +269,13 @@ def test_months_use_the_growth_of_a_year():
     # 1.44^2 = 2.0736.
     assert bare(growing, exclude=NO_ARRAYS, months=24).winner.storage == "gp3:1037:5184"
     # Months and a factor multiply.
-    assert bare(growing, exclude=NO_ARRAYS, months=6, demand_growth=2.0, data_growth=1.0).winner.storage == "gp3:600:6000"
+    assert (
+        bare(growing, exclude=NO_ARRAYS, months=6, demand_growth=2.0, data_growth=1.0).winner.storage == "gp3:600:6000"
+    )
     silent = bare(steady(), exclude=NO_ARRAYS, months=6)
-    assert silent.winner.storage == "gp3:500" and any("does not say how much it grows a year" in note for note in silent.caveats)
+    assert silent.winner.storage == "gp3:500" and any(
+        "does not say how much it grows a year" in note for note in silent.caveats
+    )
 
 
 def test_the_same_answer_every_time_and_in_any_order():

@@ -24,7 +24,11 @@ STANDARD_ERRORS = 4.0  # one false alarm in 16,000
 
 def calibrated(covered: tuple[float, float] | None = None):
     """The shop; `covered`: as if calibrated on runs with caches of so many GiB."""
-    return shop() if covered is None else dataclasses.replace(shop(), covered=Covered(covered, (16, 16), (3_000, 3_000), 1e7))
+    return (
+        shop()
+        if covered is None
+        else dataclasses.replace(shop(), covered=Covered(covered, (16, 16), (3_000, 3_000), 1e7))
+    )
 
 
 def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | None = None) -> Scenarios:
@@ -35,12 +39,16 @@ def worlds_of(workload, goals, draws: int, seed: int = 1, arrivals_tps: float | 
     return DatabaseJudge(workload, parsed, prices, hosts, about, 0.0, 0.8, draws, seed).scenarios
 
 
-def drawn(workload, worlds: Scenarios, candidate, count: int, factors: np.ndarray | None = None, seed: int = 99) -> list[dict]:
+def drawn(
+    workload, worlds: Scenarios, candidate, count: int, factors: np.ndarray | None = None, seed: int = 99
+) -> list[dict]:
     """Figures of a candidate in draws from the calibration: fresh ones, or with seed 1 the plan's
     own."""
     cores = [core.TransactionCandidates(database) for database in workload.draws(count, seed)]
     by = [1.0] * count if factors is None else (1.0 / factors).tolist()
-    return [{name: column[0] for name, column in columns.items()} for columns in worlds.judge.run_in(cores, by, [candidate])]
+    return [
+        {name: column[0] for name, column in columns.items()} for columns in worlds.judge.run_in(cores, by, [candidate])
+    ]
 
 
 def shares(worlds: Scenarios, figures: list[dict], factors: np.ndarray) -> np.ndarray:
@@ -67,7 +75,9 @@ def test_probability_is_that_of_a_direct_monte_carlo(goals, covered):
         figures = drawn(workload, worlds, candidate, count)
         by_database = shares(worlds, figures, factors)
         # In the plan's own databases only the factors are drawn: 64 x 2,000 of them.
-        own = shares(worlds, drawn(workload, worlds, candidate, 64, seed=1), np.exp(width * chance.standard_normal((64, 2_000)))).mean()
+        own = shares(
+            worlds, drawn(workload, worlds, candidate, 64, seed=1), np.exp(width * chance.standard_normal((64, 2_000)))
+        ).mean()
         assert abs(doubt.probability - own) <= STANDARD_ERRORS * math.sqrt(0.25 / 128_000), (
             candidate,
             doubt.probability,
@@ -106,7 +116,10 @@ def test_an_open_load_s_probability_is_that_of_a_direct_monte_carlo():
 
 def test_doubt_grows_with_the_distance_from_the_runs():
     goals, candidate = ["tps>=1"], ("gp3:100", None, 2)
-    near, far = (worlds_of(calibrated(covered=covered), goals, 16).of([candidate])[0].spread for covered in ((16.0, 16.0), (1.0, 1.0)))
+    near, far = (
+        worlds_of(calibrated(covered=covered), goals, 16).of([candidate])[0].spread
+        for covered in ((16.0, 16.0), (1.0, 1.0))
+    )
     assert far > near
     # A candidate that never runs has no chance.
     worlds = worlds_of(calibrated(), goals, 4)
@@ -156,9 +169,9 @@ def test_regret_is_that_of_a_double_loop(seed):
     assert share == pytest.approx(undecided, abs=1e-12)
     for one, rows in zip(found, wanted, strict=True):
         if rows:
-            assert one.expected == pytest.approx(np.mean(rows), abs=1e-9) and one.worst == pytest.approx(max(rows), abs=1e-9), (
-                f"seed {seed}"
-            )
+            assert one.expected == pytest.approx(np.mean(rows), abs=1e-9) and one.worst == pytest.approx(
+                max(rows), abs=1e-9
+            ), f"seed {seed}"
         else:
             assert math.isnan(one.expected)
 

@@ -148,7 +148,9 @@ def test_distance_is_zero_exactly_when_met(known, limit, value):
 def test_every_metric_has_a_unit_and_says_what_it_means():
     for metric in [*DEMAND.values(), *DATABASE.values()]:
         assert metric.unit and len(metric.meaning.split()) >= 3 and metric.words and metric.sign in ("<=", ">=")
-        assert metric.name.endswith(("_ms", "_s", "_min", "_percent", "_month", "tps", "_p5", "_queue", "_end")), metric.name
+        assert metric.name.endswith(("_ms", "_s", "_min", "_percent", "_month", "tps", "_p5", "_queue", "_end")), (
+            metric.name
+        )
     assert "worst five minutes" in DEMAND["p99_ms"].meaning and "whole recording" in DEMAND["overall_p99_ms"].meaning
 
 

@@ -42,7 +42,9 @@ def prices() -> PriceList:
 
 def families(day: str, excluded=(), most: int = 8, hosts=None) -> tuple[list[Family], dict[str, str]]:
     hosts = hosts_alone() if hosts is None else hosts
-    found, verdicts = families_on(Directory(day), PriceList("us-east-1", day), dict.fromkeys(excluded, "not wanted"), most, hosts)
+    found, verdicts = families_on(
+        Directory(day), PriceList("us-east-1", day), dict.fromkeys(excluded, "not wanted"), most, hosts
+    )
     return found, {verdict.family: verdict.why for verdict in verdicts}
 
 
@@ -79,7 +81,10 @@ def test_shapes_hold_the_data():
                 high = shape.storage((shape.x[1], shape.y[1]))
                 core.storage_limits(high, "2026-11-21", None)
                 # One GiB less a member would not hold it, unless it is the smallest sold.
-                assert shape.member_gib == family.min_gib or (shape.member_gib - 1) * shape.members < size * family.data_share
+                assert (
+                    shape.member_gib == family.min_gib
+                    or (shape.member_gib - 1) * shape.members < size * family.data_share
+                )
 
 
 def test_iops_bring_the_gib_they_need_and_mib_s_the_iops():
@@ -106,7 +111,9 @@ def test_instances_by_pattern(prices):
 
 def test_an_instance_too_small_for_a_cache_is_left_out_with_the_reason(prices):
     hosts, skipped = hosts_named(["t3.nano", "r6i.large"], prices, OWN_SHARE)
-    assert [host.name for host in hosts] == ["r6i.large"] and skipped == [("t3.nano", "0.5 GiB of memory leave no 0.5 GiB of cache")]
+    assert [host.name for host in hosts] == ["r6i.large"] and skipped == [
+        ("t3.nano", "0.5 GiB of memory leave no 0.5 GiB of cache")
+    ]
     # Without a cache in question it is an instance like any other.
     assert len(hosts_named(["t3.nano", "r6i.large"], prices)[0]) == 2
 
@@ -146,7 +153,9 @@ def test_what_a_cheaper_host_equals_is_left_out_but_not_today_s_family(prices):
             and all((other.instance[name] or 0) >= (host.instance[name] or 0) for name in names)
         ]
         assert better, host.name
-    assert {host.name for host in undominated(hosts, frozenset({"m5"}))} >= {host.name for host in hosts if host.name.startswith("m5.")}
+    assert {host.name for host in undominated(hosts, frozenset({"m5"}))} >= {
+        host.name for host in hosts if host.name.startswith("m5.")
+    }
 
 
 def test_more_volumes_than_an_instance_attaches_are_no_candidate(prices):
@@ -189,7 +198,10 @@ def test_the_chance_to_lose_an_array():
     # Two or more of three.
     assert layout_afr_percent("raid5", 3, 0.2) == pytest.approx(100 * (3 * 0.002**2 * 0.998 + 0.002**3))
     assert layout_afr_percent("single", 1, None) is None
-    assert combined_afr_percent([0.2, None, 0.001]) == pytest.approx(100 * (1 - 0.998 * 0.99999)) and combined_afr_percent([None]) is None
+    assert (
+        combined_afr_percent([0.2, None, 0.001]) == pytest.approx(100 * (1 - 0.998 * 0.99999))
+        and combined_afr_percent([None]) is None
+    )
 
 
 def test_a_shape_is_written_once():

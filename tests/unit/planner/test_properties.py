@@ -67,7 +67,13 @@ def random_storages(day: OpenWorkload, settings: dict, dice: random.Random, coun
     needed = math.ceil(round(day.size_gib / 0.75, 6))
     peak = float((day.points["reads_per_s"] + day.points["writes_per_s"]).max())
     bytes_s = (
-        float((day.points["reads_per_s"] * day.points["read_kib"] + day.points["writes_per_s"] * day.points["write_kib"]).max()) / 1024
+        float(
+            (
+                day.points["reads_per_s"] * day.points["read_kib"]
+                + day.points["writes_per_s"] * day.points["write_kib"]
+            ).max()
+        )
+        / 1024
     )
     found = []
     while len(found) < count:
@@ -79,13 +85,17 @@ def random_storages(day: OpenWorkload, settings: dict, dice: random.Random, coun
         match dice.choice(["gp2", "gp3", "gp3", "io1", "io2", "st1", "sc1"]):
             case "gp3":
                 iops, mib_s = max(3_000, iops), max(125, mib_s)
-                found.append(f"{front}gp3:{max(gib, -(-iops // 500) if iops > 3_000 else gib)}:{max(iops, 4 * mib_s)}:{mib_s}")
+                found.append(
+                    f"{front}gp3:{max(gib, -(-iops // 500) if iops > 3_000 else gib)}:{max(iops, 4 * mib_s)}:{mib_s}"
+                )
             case "gp2":
                 found.append(
                     f"{front}gp2:{max(gib, 1, round(gib * dice.choice([1.0, dice.uniform(1.0, 3.0)])), round(iops / 3 * dice.choice([0.3, 0.6, 1.0])))}"
                 )
             case "io1" | "io2" as kind:
-                found.append(f"{front}{kind}:{max(gib, 4, -(-iops // (50 if kind == 'io1' else 500)))}:{max(100, iops)}")
+                found.append(
+                    f"{front}{kind}:{max(gib, 4, -(-iops // (50 if kind == 'io1' else 500)))}:{max(100, iops)}"
+                )
             case kind:
                 found.append(f"{front}{kind}:{max(gib, 125, 500, round(gib * dice.uniform(1.0, 4.0)))}")
     return found
@@ -100,7 +110,10 @@ def test_no_storage_that_passes_costs_less_than_the_winner(seed):
     p99, factor = asked_of(settings)
     rows = judge(day, random_storages(day, settings, dice, 150), demand=factor, as_of=settings["as_of"])
     passing = rows.filter(
-        (rows["status"] == "simulated") & (rows["worst_p99_ms"] <= p99) & (rows["throttled_s"] <= 1e-6) & rows["usd"].is_not_nan()
+        (rows["status"] == "simulated")
+        & (rows["worst_p99_ms"] <= p99)
+        & (rows["throttled_s"] <= 1e-6)
+        & rows["usd"].is_not_nan()
     )
     if passing.is_empty():
         return

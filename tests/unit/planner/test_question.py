@@ -188,10 +188,14 @@ def test_any_setting_is_taken_or_refused(names, values, database):
 
 def test_the_old_notation_is_read_with_a_note():
     # B6: `+` meant three things; INSTANCE+STORAGE+LOG is INSTANCE/STORAGE,log=LOG now.
-    made = make_question(shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40"))
+    made = make_question(
+        shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge+gp2:1200+gp3:40")
+    )
     assert str(made.today) == "m5.2xlarge/gp2:1200,log=gp3:40"
     assert any("is the old form: write m5.2xlarge/gp2:1200,log=gp3:40" in note for note in made.notes)
-    new = make_question(shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40"))
+    new = make_question(
+        shop(), PlanSettings(goals="tps>=300", instances=["r6i.large"], compare="m5.2xlarge/gp2:1200,log=gp3:40")
+    )
     assert new.today == made.today and not any("old form" in note for note in new.notes)
 
 

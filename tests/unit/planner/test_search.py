@@ -17,7 +17,6 @@ from headrace.planner import plan
 from headrace.planner.demand import PlannedDemand
 from headrace.planner.search import CLOSE_ENOUGH, Search, SpaceResult
 from headrace.workload import OpenWorkload
-from headrace.workload.model import core_load
 from headrace.workload.points import make_points
 
 CASES = 2_000 if os.environ.get("HYPOTHESIS_PROFILE") == "soak" else 200
@@ -44,7 +43,9 @@ class Terrain:
 
     def usd(self, x: int, y: int) -> float:
         one, two, three = self.slopes
-        return self.base + one * min(x, self.bend) + 0.7 * one * max(0, x - self.bend) + two * y + three * (x // self.step)
+        return (
+            self.base + one * min(x, self.bend) + 0.7 * one * max(0, x - self.bend) + two * y + three * (x // self.step)
+        )
 
     def meets(self, candidates) -> list[bool]:
         points = [tuple(map(int, text.split(":"))) for text, *_ in candidates]
@@ -78,12 +79,16 @@ def test_never_dearer_than_the_best_by_more_than_it_says():
         assert terrain.usd(*found.best) == found.usd, seed
         assert terrain.meets([terrain.space.candidate(found.best)]) == [True], seed
         best = terrain.best()
-        assert best * (1 - ROUNDING) <= found.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), f"seed {seed}: {found.usd} against {best}"
+        assert best * (1 - ROUNDING) <= found.usd <= best / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
+            f"seed {seed}: {found.usd} against {best}"
+        )
         # Nothing below `low` on either axis meets the goals.
         x, y = found.low
         assert x <= min(left for left, _ in terrain.corners) and y <= min(low for _, low in terrain.corners), seed
         questions.append(len(terrain.asked))
-    print(f"{len(questions)} upper sets of up to 40 corners: {np.mean(questions):.0f} questions on average, at most {max(questions)}")
+    print(
+        f"{len(questions)} upper sets of up to 40 corners: {np.mean(questions):.0f} questions on average, at most {max(questions)}"
+    )
 
 
 def test_limits_that_bind_apart_are_found_exactly_and_with_few_questions():
@@ -144,9 +149,13 @@ def test_a_second_search_starts_where_the_first_ended():
             terrain.base,
             terrain.space,
         )
-        higher.corners = [(dice.randint(x, terrain.width - 1), dice.randint(y, terrain.height - 1)) for x, y in terrain.corners]
+        higher.corners = [
+            (dice.randint(x, terrain.width - 1), dice.randint(y, terrain.height - 1)) for x, y in terrain.corners
+        ]
         found = higher.search(start=SpaceResult(terrain.space, first.low, first.high))
-        assert found.usd <= higher.best() / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), f"seed {seed}: {found.usd} against {higher.best()}"
+        assert found.usd <= higher.best() / (1 - CLOSE_ENOUGH) * (1 + ROUNDING), (
+            f"seed {seed}: {found.usd} against {higher.best()}"
+        )
 
 
 def test_many_spaces_are_searched_together_as_one_by_one():
@@ -160,10 +169,18 @@ def test_many_spaces_are_searched_together_as_one_by_one():
         """One judge of all: a candidate says of which space it is."""
 
         def meets(self, candidates):
-            return [lone[int(text.partition("/")[0])].meets([(text.partition("/")[2], None, 0)])[0] for text, *_ in candidates]
+            return [
+                lone[int(text.partition("/")[0])].meets([(text.partition("/")[2], None, 0)])[0]
+                for text, *_ in candidates
+            ]
 
         def costs(self, candidates):
-            return np.array([lone[int(text.partition("/")[0])].costs([(text.partition("/")[2], None, 0)])[0] for text, *_ in candidates])
+            return np.array(
+                [
+                    lone[int(text.partition("/")[0])].costs([(text.partition("/")[2], None, 0)])[0]
+                    for text, *_ in candidates
+                ]
+            )
 
     spaces = [
         SimpleNamespace(
@@ -197,11 +214,15 @@ def spiky(seed: int) -> OpenWorkload:
 def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled_min: float) -> list[float]:
     """What each storage costs, infinite where it misses a limit: everything simulated, nothing
     pruned, judged one by one."""
-    run = core.evaluate(core_load(workload), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled")
+    run = core.evaluate(
+        workload.to_core(), storages, [None] * len(storages), [], prune_above=float("inf"), cycle="settled"
+    )
     costs = core.monthly_totals(storages, "us-east-1")
     columns = zip(costs, run["status"], run["worst_p99_ms"], run["throttled_s"], strict=True)
     return [
-        round(cost, 6) if status == "simulated" and p99 <= p99_ms and throttled <= 60 * throttled_min + 1e-6 else math.inf
+        round(cost, 6)
+        if status == "simulated" and p99 <= p99_ms and throttled <= 60 * throttled_min + 1e-6
+        else math.inf
         for cost, status, p99, throttled in columns
     ]
 
@@ -244,7 +265,9 @@ def test_nothing_cheaper_meets_the_goals(seed, p99_ms, throttled_min, kind):
     assert winner.cost_usd_month <= best / (1 - CLOSE_ENOUGH), f"seed {seed}: {winner.storage} against {best}"
     # It meets the goals itself, and what is one IOPS, MiB/s or GiB smaller does not: there is no
     # grid between.
-    assert judged(workload, [winner.storage], p99_ms, throttled_min)[0] == pytest.approx(winner.cost_usd_month, abs=1e-6)
+    assert judged(workload, [winner.storage], p99_ms, throttled_min)[0] == pytest.approx(
+        winner.cost_usd_month, abs=1e-6
+    )
     below = [text for text in one_less(winner.storage) if Storage.parse(text).usable_gib >= 80]
     # Where two limits trade for each other the search stops within CLOSE_ENOUGH of the best.
     if kind != "gp3":
@@ -259,10 +282,12 @@ def test_demand_is_counted_as_the_core_counts_it(seed, storage):
     workload = spiky(seed)
     limits = core.storage_limits(storage)[0]
     volume = PlannedDemand(workload).per_member(storage, len(Storage.parse(storage).members))
-    column, allowed = ("hdd_mib_s", limits["throughput_bytes_s"] / 2**20) if limits["byte_burst"] else ("iops", limits["iops"])
+    column, allowed = (
+        ("hdd_mib_s", limits["throughput_bytes_s"] / 2**20) if limits["byte_burst"] else ("iops", limits["iops"])
+    )
     excess = ((volume[column] / allowed - 1).clip(lower_bound=0.0) * volume["duration_s"]).sum()
     factor = 1.0 if excess > 0 else volume[column].max() / allowed
-    run = core.simulate(storage, core_load(workload), form="interval", interval_s=60.0)["summary"]
+    run = core.simulate(storage, workload.to_core(), form="interval", interval_s=60.0)["summary"]
     # The saved second forgives an excess of one second's worth; the IOPS or the MiB/s of another
     # limit may still bind.
     if excess > 1.0:

@@ -119,7 +119,12 @@ def test_simulation_page_svg_and_png(tmp_path, day, dry):
     assert page.seen.count("svg") == 1 and "&lt;img" in text
     simulation.write_simulation(tmp_path / "run.svg", dry, day, [])
     drawn = (tmp_path / "run.svg").read_text()
-    assert drawn.startswith("<svg") and "<script" not in drawn and "time of day (h:min)" in drawn and "balance (%)" in drawn
+    assert (
+        drawn.startswith("<svg")
+        and "<script" not in drawn
+        and "time of day (h:min)" in drawn
+        and "balance (%)" in drawn
+    )
     simulation.write_simulation(tmp_path / "run.png", dry, day, [])
     assert (tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
 
@@ -145,8 +150,14 @@ ROLES = ("published", "simulated", "measured")
 
 @pytest.mark.parametrize("kind", ["line", "bar", "quantiles", "scatter"])
 def test_roles_have_the_same_colours_in_every_study_chart(kind):
-    series = [SimpleNamespace(label=f"{role} {n}", role=role, x=(0.5, 0.9, 0.99), y=(1.0, 2.0, 30.0 * n)) for role in ROLES for n in (1, 2)]
-    drawn = drawing.svg(studies.study(SimpleNamespace(title="t", kind=kind, x_title="x (s)", y_title="y (ms)", series=series)))
+    series = [
+        SimpleNamespace(label=f"{role} {n}", role=role, x=(0.5, 0.9, 0.99), y=(1.0, 2.0, 30.0 * n))
+        for role in ROLES
+        for n in (1, 2)
+    ]
+    drawn = drawing.svg(
+        studies.study(SimpleNamespace(title="t", kind=kind, x_title="x (s)", y_title="y (ms)", series=series))
+    )
     for role in ROLES:
         assert style.ROLE_COLOURS[role].lower() in drawn.lower()
     assert "y (ms)" in drawn
@@ -164,7 +175,10 @@ def test_balances_are_drawn_only_where_there_are_credits(dry, day):
 
 def test_frontier_names_the_winner_and_the_goal():
     point = {"instance": None, "delivered_percent": 100.0, "meets_goals": True}
-    points = [point | {"storage": f"gp3:{n}", "family": "gp3", "cost_usd_month": 10.0 * n, "p99_ms": 40.0 / n} for n in range(1, 9)]
+    points = [
+        point | {"storage": f"gp3:{n}", "family": "gp3", "cost_usd_month": 10.0 * n, "p99_ms": 40.0 / n}
+        for n in range(1, 9)
+    ]
     drawn = drawing.svg(cost.frontier(points, "gp3:4", 20.0))
     assert "gp3:4" in drawn and "20 ms" in drawn and "USD a month" in drawn
     assert cost.frontier([], None, None) is None
@@ -214,7 +228,10 @@ def rows_of(throttled: list[float], each_s: float = 60.0) -> pl.DataFrame:
             "p999_ms",
         )
     }
-    columns |= {name: [None] * count for name in ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")}
+    columns |= {
+        name: [None] * count
+        for name in ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")
+    }
     return pl.DataFrame(columns, schema_overrides={name: pl.Float64 for name in columns}).with_columns(
         t_s=pl.Series([index * each_s for index in range(count)], dtype=pl.Float64),
         duration_s=pl.lit(each_s),
@@ -240,7 +257,9 @@ def test_windows_are_joined_over_short_gaps_and_say_when():
     ]
     run = SimpleNamespace(rows=rows_of(waits), summary={"seconds": 86_400.0})
     (line,) = simulation._when(run, "00:00:00")
-    assert line.startswith("When: 10:00-11:00 ") and "15:00-15:01" in line and "18:20-18:50" in line and "more" not in line
+    assert (
+        line.startswith("When: 10:00-11:00 ") and "15:00-15:01" in line and "18:20-18:50" in line and "more" not in line
+    )
 
 
 def test_at_most_five_windows_are_told_and_the_rest_counted():
@@ -299,7 +318,9 @@ def test_tables_of_pages_have_titles_for_narrow_screens(tmp_path):
     page = html.Page("t")
     page.table([f"c{n}" for n in range(10)], [["gp3:1", *"abcdefghi"]], right=("c1",))
     text = page.render()
-    assert 'class="scroll broad"' in text and text.count('data-title="c') == 10 and 'class="whole" data-title="c0"' in text
+    assert (
+        'class="scroll broad"' in text and text.count('data-title="c') == 10 and 'class="whole" data-title="c0"' in text
+    )
 
 
 def test_no_negative_zero_in_csv_or_json():

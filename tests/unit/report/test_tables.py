@@ -50,7 +50,9 @@ def test_specifications_numbers_and_units_are_whole_at_every_width(width):
         assert cell in text, (width, cell)
     # The widest thing that may not be broken is the specification with its rank before it; all else
     # fits.
-    assert max(map(cell_len, lines)) <= max(width, len("1  raid10:4xgp3:700:12000:1000"), len("    storage: raid10:4xgp3:700:12000:1000"))
+    assert max(map(cell_len, lines)) <= max(
+        width, len("1  raid10:4xgp3:700:12000:1000"), len("    storage: raid10:4xgp3:700:12000:1000")
+    )
 
 
 def test_sentences_go_under_their_row_and_columns_of_drop_are_left_out_in_order():
@@ -83,5 +85,7 @@ def test_wrapped_lines_fit_and_lose_nothing(text, width):
 
 
 def test_numbers_hold_on_to_their_units():
-    assert glued("at 1,500 MiB/s for 40 min (60 %) of 3 members", "_") == "at 1,500_MiB/s for 40_min (60_%) of 3 members"
+    assert (
+        glued("at 1,500 MiB/s for 40 min (60 %) of 3 members", "_") == "at 1,500_MiB/s for 40_min (60_%) of 3 members"
+    )
     assert not re.search("_", glued("12 monkeys, 3 s-bends", "_").replace("3_s", ""))

@@ -69,7 +69,11 @@ def test_a_name_is_a_folder_or_refused(name):
 KEYS = st.from_regex(r"[a-z][a-z_]{2,20}", fullmatch=True)
 
 
-@given(st.dictionaries(KEYS, st.text(max_size=30) | st.sampled_from(["a b", "#", '"', "\\n", "'x'", "a;b", " x ", "C:\\temp"])))
+@given(
+    st.dictionaries(
+        KEYS, st.text(max_size=30) | st.sampled_from(["a b", "#", '"', "\\n", "'x'", "a;b", " x ", "C:\\temp"])
+    )
+)
 def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
     """By Headrace's reader, and by my_print_defaults, which is the servers' own, where it is
     installed."""
@@ -83,7 +87,9 @@ def test_what_is_written_into_an_option_file_is_read_out_of_it(settings):
         path.write_text(text)
         reader = which("my_print_defaults")
         if reader:
-            said = subprocess.run([reader, f"--defaults-file={path}", "mysqld"], capture_output=True, check=True).stdout.decode()
+            said = subprocess.run(
+                [reader, f"--defaults-file={path}", "mysqld"], capture_output=True, check=True
+            ).stdout.decode()
             assert said == "".join(f"--{name}={value}\n" for name, value in options.items())
         if options:
             assert config.file_options(MARIADB, path) == options
@@ -104,7 +110,17 @@ def test_an_option_file_of_a_user(tmp_path):
 
 @pytest.mark.parametrize(
     "key",
-    ["datadir", "DATADIR", "loose_datadir", "skip-networking", "skip_ssl", "loose-skip-ssl", "port", "init_file", "skip-grant-tables"],
+    [
+        "datadir",
+        "DATADIR",
+        "loose_datadir",
+        "skip-networking",
+        "skip_ssl",
+        "loose-skip-ssl",
+        "port",
+        "init_file",
+        "skip-grant-tables",
+    ],
 )
 def test_where_things_are_is_not_for_settings(key):
     with pytest.raises(InputError, match="is set by Headrace"):
@@ -112,7 +128,15 @@ def test_where_things_are_is_not_for_settings(key):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"": "1"}, {"a b": "1"}, {"a\n[client]": "1"}, {"=": "1"}, {"sort_buffer_size": "1\n[mysqld]"}, {"x": "y" * 5_000}]
+    "settings",
+    [
+        {"": "1"},
+        {"a b": "1"},
+        {"a\n[client]": "1"},
+        {"=": "1"},
+        {"sort_buffer_size": "1\n[mysqld]"},
+        {"x": "y" * 5_000},
+    ],
 )
 def test_settings_that_no_option_file_can_hold(settings):
     with pytest.raises(InputError):
@@ -144,14 +168,22 @@ def test_the_binary_log_goes_to_the_volume_of_logs_where_there_is_one(program, a
     assert options.get("log-bin") == (str(WHERE.log_mount / "log" / "binlog") if on else None)
     assert ("skip-log-bin" in options) == (program is MYSQL and not on)
     assert options["innodb-log-group-home-dir"] == str(WHERE.log_mount / "log")
-    assert config.whole(program, "innodb", WHERE, False, None, asked)["innodb-log-group-home-dir"] == str(WHERE.data_mount / "log")
+    assert config.whole(program, "innodb", WHERE, False, None, asked)["innodb-log-group-home-dir"] == str(
+        WHERE.data_mount / "log"
+    )
 
 
 def test_places_stand_last_and_win():
-    options = config.whole(MARIADB, "myrocks", WHERE, False, 3307, {"sync-binlog": "1", "plugin-load-add": "a.so;ha_rocksdb.so"})
+    options = config.whole(
+        MARIADB, "myrocks", WHERE, False, 3307, {"sync-binlog": "1", "plugin-load-add": "a.so;ha_rocksdb.so"}
+    )
     assert list(options)[0] == "sync-binlog"
     assert options["plugin-load-add"] == "ha_rocksdb.so;a.so"
-    assert options["require-secure-transport"] == "ON" and options["bind-address"] == "127.0.0.1" and "skip-networking" not in options
+    assert (
+        options["require-secure-transport"] == "ON"
+        and options["bind-address"] == "127.0.0.1"
+        and "skip-networking" not in options
+    )
     assert config.whole(MYSQL, "innodb", WHERE, False, None, {})["mysqlx"] == "OFF"
 
 
@@ -159,7 +191,9 @@ def test_memory():
     # Half of a memory up to 4 GiB, three quarters from 8 GiB on: docs/decisions/0006.
     assert (config.cache_bytes(2), config.cache_bytes(16)) == (1 << 30, 12 << 30)
     assert config.choose(MARIADB, record_of(memory_gib=2))[0] == {"innodb-buffer-pool-size": str(1 << 30)}
-    assert config.choose(MARIADB, record_of(engine="myrocks", memory_gib=2))[0] == {"rocksdb-block-cache-size": str(1 << 30)}
+    assert config.choose(MARIADB, record_of(engine="myrocks", memory_gib=2))[0] == {
+        "rocksdb-block-cache-size": str(1 << 30)
+    }
     assert config.choose(MARIADB, record_of())[0] == {}
     for wrong in (0, -1, float("nan"), float("inf"), 1e9):
         with pytest.raises(InputError):
@@ -182,7 +216,11 @@ To see what values a running server is using, type
 
 
 def test_the_table_of_options():
-    assert flavors.option_values(HELP) == {"basedir": "/usr/", "log-bin": "", "sql-mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE"}
+    assert flavors.option_values(HELP) == {
+        "basedir": "/usr/",
+        "log-bin": "",
+        "sql-mode": "STRICT_TRANS_TABLES,NO_ZERO_DATE",
+    }
     assert flavors.option_values("") == {}
     assert MARIADB.knows("innodb_io_capacity") and not MARIADB.knows("innodb_buffer_pool_size")
 
@@ -212,7 +250,9 @@ def where(tmp_path):
 
 
 def test_a_record_comes_back_as_it_was(where):
-    kept = record_of(process=Process(1, 2, "b"), options={"a": None, "b": "1"}, notes=["x"], data_volume="vol-1", made=True)
+    kept = record_of(
+        process=Process(1, 2, "b"), options={"a": None, "b": "1"}, notes=["x"], data_volume="vol-1", made=True
+    )
     record.save(where, kept)
     assert record.load(where) == kept
     assert kept.volumes == ("vol-1",)
@@ -308,8 +348,13 @@ def test_tools_of_an_unpacked_server_run_through_its_loader(tmp_path):
 def test_apt_is_given_a_state_of_its_own_and_signatures(tmp_path, monkeypatch):
     words = install._private_apt(tmp_path / "apt")
     options = dict(word.split("=", 1) for word in words if "=" in word)
-    assert options["Dir::State::status"].startswith(str(tmp_path)) and options["Dir::Cache::archives"].startswith(str(tmp_path))
-    assert options["APT::Get::AllowUnauthenticated"] == "false" and "signed-by=" in (tmp_path / "apt/sources.list").read_text()
+    assert options["Dir::State::status"].startswith(str(tmp_path)) and options["Dir::Cache::archives"].startswith(
+        str(tmp_path)
+    )
+    assert (
+        options["APT::Get::AllowUnauthenticated"] == "false"
+        and "signed-by=" in (tmp_path / "apt/sources.list").read_text()
+    )
     for wrong in ("ftp://x", "http://x y", "http://x\ndeb http://evil"):
         monkeypatch.setenv("HEADRACE_DEBIAN_MIRROR", wrong)
         with pytest.raises(InputError, match="must be the URL of a Debian mirror"):

@@ -12,7 +12,9 @@ from headrace.bench.store.store import PERCENTILES_FILE, SERIES_FILE, RunRecord,
 CONFIG = {"innodb_buffer_pool_size": "134217728", "sync_binlog": "1", "hostname": "one"}
 
 
-def series(tps: float = 500.0, spread: float = 10.0, seconds: int = 120, warmup: int = 10, seed: int = 1, phi: float = 0.0) -> pl.DataFrame:
+def series(
+    tps: float = 500.0, spread: float = 10.0, seconds: int = 120, warmup: int = 10, seed: int = 1, phi: float = 0.0
+) -> pl.DataFrame:
     """A time line whose tps go up and down by `spread` (standard deviation), remembered from second to second by `phi`."""
     chance, value, rows = random.Random(seed), 0.0, []
     for second in range(warmup + seconds):
@@ -34,7 +36,17 @@ def document(frame: pl.DataFrame, **changes: object) -> dict:
     part = frame.filter(pl.col("phase") == "measure")
     summary = {
         name: part[name].mean()
-        for name in ("tps", "qps", "read_iops", "write_iops", "read_mib_s", "write_mib_s", "queue", "read_wait_ms", "write_wait_ms")
+        for name in (
+            "tps",
+            "qps",
+            "read_iops",
+            "write_iops",
+            "read_mib_s",
+            "write_mib_s",
+            "queue",
+            "read_wait_ms",
+            "write_wait_ms",
+        )
     }
     summary |= {"seconds": float(part.height), "tps_sd": part["tps"].std(), "tps_min": part["tps"].min(), "p50_ms": 20.0, "p95_ms": 40.0, "p99_ms": 60.0, "p999_ms": None,
                 "mean_ms": 22.0, "max_ms": 90.0, "stall_s": 0.0, "errors_per_s": 0.0, "p95_of_seconds_ms": 40.0, "idle_cpus": 1.2, "balance_percent_first": 49.0,

@@ -58,7 +58,11 @@ def truth(engine: str) -> TransactionWorkload:
     if engine == "innodb":
         return replace(standard, database=_with_known_mix(database, standard), parameters=(), covariance=())
     mean = sum(PROFILE) / len(PROFILE)
-    database["compaction"] |= {"period_tx": PERIOD_TX, "first_tx": 1.3 * PERIOD_TX, "profile": [part / mean for part in PROFILE]}
+    database["compaction"] |= {
+        "period_tx": PERIOD_TX,
+        "first_tx": 1.3 * PERIOD_TX,
+        "profile": [part / mean for part in PROFILE],
+    }
     return replace(standard, database=database, parameters=(), covariance=())
 
 
@@ -116,16 +120,15 @@ sysbench = "run.csv"
 def sysbench_csv(rows: pl.DataFrame, threads: int) -> str:
     """What sysbench would have reported of predicted rows; `t_s` there is the end of a second."""
     lines = [
-        f"{row['t_s'] + 1:g},{threads},{row['tps']:.2f},{30 * row['tps']:.2f},{row['p95_ms']:.2f}" for row in rows.iter_rows(named=True)
+        f"{row['t_s'] + 1:g},{threads},{row['tps']:.2f},{30 * row['tps']:.2f},{row['p95_ms']:.2f}"
+        for row in rows.iter_rows(named=True)
     ]
     return "\n".join(["t_s,threads,tps,qps,lat_p95_ms", *lines]) + "\n"
 
 
 def iostat_text(rows: pl.DataFrame, read_kib: float) -> str:
     """What iostat -xt would have shown: a report of the time since boot, then one a second."""
-    head = (
-        "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz  aqu-sz  %util"
-    )
+    head = "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz  aqu-sz  %util"
     begin = datetime(2018, 8, 15, 10)
     out = ["Linux 4.14.62 (db1) \t08/15/2018 \t_x86_64_\t(36 CPU)\n"]
 
@@ -145,7 +148,17 @@ def record(
     start: str = "cold", cache_gib: float | None = None, threads: int | None = None, change=None, **described: object,
 ) -> Path:  # fmt: skip
     """Lets a database run on a storage and writes what was measured: the path of its RUN.toml. `change(rows)` spoils the rows first."""
-    run = predict(workload, storage, seconds=seconds, seed=seed, draws=0, start=start, cache_gib=cache_gib, threads=threads, **WHERE)
+    run = predict(
+        workload,
+        storage,
+        seconds=seconds,
+        seed=seed,
+        draws=0,
+        start=start,
+        cache_gib=cache_gib,
+        threads=threads,
+        **WHERE,
+    )
     rows = run.rows if change is None else change(run.rows)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.csv").write_text(sysbench_csv(rows, run.threads))
@@ -154,7 +167,12 @@ def record(
         (folder / "iostat.txt").write_text(iostat_text(rows, workload.database["read_bytes"] / 1024))
         files = 'iostat = "iostat.txt"'
     text = description(
-        name, workload.engine, storage, f"cache_gib = {run.cache_gib}", run.threads, **{"start": start, "files": files} | described
+        name,
+        workload.engine,
+        storage,
+        f"cache_gib = {run.cache_gib}",
+        run.threads,
+        **{"start": start, "files": files} | described,
     )
     (folder / "run.toml").write_text(text)
     return folder / "run.toml"
@@ -175,7 +193,13 @@ def published(name: str, folder: Path) -> Run:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "run.csv").write_text(file.read_text())
     text = description(
-        name, engine, storage, f"cache_gb = {cache_gb}", threads, more=f"data_gb = {DATA_GB[engine]}", top='engine_version = "5.7.22"'
+        name,
+        engine,
+        storage,
+        f"cache_gb = {cache_gb}",
+        threads,
+        more=f"data_gb = {DATA_GB[engine]}",
+        top='engine_version = "5.7.22"',
     )
     (folder / "run.toml").write_text(text)
     return load_run(folder / "run.toml")

@@ -17,7 +17,11 @@ class Checker(HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.seen.append(tag)
-        self.fetched += [value for key, value in attrs if key in ("src", "href", "xlink:href") and value and not value.startswith("#")]
+        self.fetched += [
+            value
+            for key, value in attrs
+            if key in ("src", "href", "xlink:href") and value and not value.startswith("#")
+        ]
         self.fetched += [key for key, _ in attrs if key.startswith("on")]
         if tag not in self.VOID:
             self.open.append(tag)

@@ -11,7 +11,6 @@ from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.planner import Plan, plan
 from headrace.workload import OpenWorkload
 from headrace.workload.daily import new_constant
-from headrace.workload.model import core_load
 from headrace.workload.points import make_points
 
 NO_ARRAYS = ("raid0", "raid10")
@@ -29,7 +28,14 @@ def only(*kinds: str, arrays: bool = False) -> tuple[str, ...]:
 
 def steady(**changes) -> OpenWorkload:
     """2,500 IOPS of 16 KiB all day on 500 GiB."""
-    usual = {"reads_per_s": 1_500, "writes_per_s": 1_000, "write_kib": 16.0, "seconds": DAY_S, "size_gib": 500, "arrivals": "even"}
+    usual = {
+        "reads_per_s": 1_500,
+        "writes_per_s": 1_000,
+        "write_kib": 16.0,
+        "seconds": DAY_S,
+        "size_gib": 500,
+        "arrivals": "even",
+    }
     return new_constant(**usual | changes)
 
 
@@ -69,14 +75,25 @@ def bare(workload, **settings) -> Plan:
 
 
 def judge(
-    workload: OpenWorkload, storages: list[str], *, demand: float = 1.0, instance: str | None = None, as_of: str | None = None
+    workload: OpenWorkload,
+    storages: list[str],
+    *,
+    demand: float = 1.0,
+    instance: str | None = None,
+    as_of: str | None = None,
 ) -> pl.DataFrame:
     """Storages under `demand` times the load in the settled cycle, by the core alone: nothing pruned, nothing of the planner."""
-    load = core_load(workload)
+    load = workload.to_core()
     load = {**load, **{rate: [value * demand for value in load[rate]] for rate in ("reads_per_s", "writes_per_s")}}
     names = [] if instance is None else [instance]
     raw = core.evaluate(
-        load, storages, [None if instance is None else 0] * len(storages), names, as_of=as_of, prune_above=math.inf, cycle="settled"
+        load,
+        storages,
+        [None if instance is None else 0] * len(storages),
+        names,
+        as_of=as_of,
+        prune_above=math.inf,
+        cycle="settled",
     )
     wanted = ("status", "worst_p99_ms", "throttled_s", "queue_at_end", "settled")
     costs = core.monthly_totals(storages, "us-east-1", as_of)

@@ -15,7 +15,9 @@ SECOND_NS = 1_000_000_000
 
 
 def steady(reads_per_s=600.0, seconds=120, **more):
-    return new_constant(name="steady", reads_per_s=reads_per_s, writes_per_s=200.0, seconds=seconds, size_gib=50.0, **more)
+    return new_constant(
+        name="steady", reads_per_s=reads_per_s, writes_per_s=200.0, seconds=seconds, size_gib=50.0, **more
+    )
 
 
 def degraded(caps_per_mille=1_000, extra_ms=20):
@@ -36,7 +38,11 @@ PER_REQUEST = st.one_of(
 
 
 @settings(max_examples=12, deadline=None)
-@given(options=PER_REQUEST, storage=st.sampled_from(["raid10:4xgp3:50", "2xgp2:100", "raid1:2xgp3:100"]), seed=st.integers(1, 9))
+@given(
+    options=PER_REQUEST,
+    storage=st.sampled_from(["raid10:4xgp3:50", "2xgp2:100", "raid1:2xgp3:100"]),
+    seed=st.integers(1, 9),
+)
 def test_auto_is_the_per_request_form_where_options_need_it(options, storage, seed):
     from headrace.simulation import demand as simulation
 
@@ -83,7 +89,9 @@ def test_a_settled_cycle_is_told_with_the_first():
     assert simulate(load, "gp2:100").repeated is None
 
 
-@pytest.mark.parametrize(("asked", "why"), [({"start_balance": 50.0}, "starts with what"), ({"form": "events"}, "needs the interval form")])
+@pytest.mark.parametrize(
+    ("asked", "why"), [({"start_balance": 50.0}, "starts with what"), ({"form": "events"}, "needs the interval form")]
+)
 def test_a_settled_cycle_refuses_what_it_cannot_have(asked, why):
     with pytest.raises(InputError, match=why):
         simulate(steady(), "gp2:100", cycle="settled", **asked)

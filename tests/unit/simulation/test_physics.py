@@ -14,7 +14,6 @@ from headrace.calibration.runs import BenchmarkLoad
 from headrace.errors import InputError
 from headrace.observe.settings import check_settings
 from headrace.workload import OpenWorkload
-from headrace.workload.model import core_load
 from headrace.workload.points import make_points
 
 
@@ -41,13 +40,18 @@ def test_what_a_write_costs_on_each_layout(storage, ios_per_write, reads, copies
 
 
 def test_the_units_of_a_storage():
-    units = {name: core.storage_cost("raid10:4xst1:500@512k")[name] for name in ("chunk_kib", "unit_kib", "hdd_unit_kib", "hdd_merge_kib")}
+    units = {
+        name: core.storage_cost("raid10:4xst1:500@512k")[name]
+        for name in ("chunk_kib", "unit_kib", "hdd_unit_kib", "hdd_merge_kib")
+    }
     assert units == {"chunk_kib": 512, "unit_kib": 256, "hdd_unit_kib": 1024, "hdd_merge_kib": 32}
     assert core.storage_cost("gp3:500")["chunk_kib"] is None
 
 
 POINTS = st.lists(
-    st.tuples(st.floats(0, 5000), st.floats(0, 5000), st.floats(0.5, 2048), st.floats(0.5, 2048), st.floats(1, 600)), min_size=1, max_size=8
+    st.tuples(st.floats(0, 5000), st.floats(0, 5000), st.floats(0.5, 2048), st.floats(0.5, 2048), st.floats(1, 600)),
+    min_size=1,
+    max_size=8,
 )
 
 
@@ -55,7 +59,15 @@ POINTS = st.lists(
     points=POINTS,
     shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
     storage=st.sampled_from(
-        ["gp3:500", "2xst1:500", "raid1:3xgp3:500", "raid10:4xgp3:500@64k", "raid5:3xgp3:500", "raid5:6xgp3:500", "raid10f2:3xgp3:500"]
+        [
+            "gp3:500",
+            "2xst1:500",
+            "raid1:3xgp3:500",
+            "raid10:4xgp3:500@64k",
+            "raid5:3xgp3:500",
+            "raid5:6xgp3:500",
+            "raid10f2:3xgp3:500",
+        ]
     ),
 )
 def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
@@ -65,7 +77,7 @@ def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
         name="any", kind="recorded", points=make_points(starts, seconds, reads, writes, read_kib, write_kib), sequential_read_share=shares[0],
         sequential_write_share=shares[1],
     )  # fmt: skip
-    found = core.demand_on_volumes(core_load(workload), storage)
+    found = core.demand_on_volumes(workload.to_core(), storage)
     cost = core.storage_cost(storage)
 
     def one(rate, kib, share):
@@ -86,7 +98,9 @@ def test_demand_on_volumes_is_counted_as_the_rules_say(points, shares, storage):
     assert found["duration_s"] == seconds
 
 
-@pytest.mark.parametrize(("memory", "cache"), [(0.5, 0.25), (2, 1), (4, 2), (6, 4), (8, 6), (16, 12), (64, 48), (244, 183)])
+@pytest.mark.parametrize(
+    ("memory", "cache"), [(0.5, 0.25), (2, 1), (4, 2), (6, 4), (8, 6), (16, 12), (64, 48), (244, 183)]
+)
 def test_the_cache_a_memory_has_room_for(memory, cache):
     """A half up to 4 GiB, three quarters from 8 GiB on (innodb_dedicated_server), all but 2 GiB in between."""
     assert core.cache_gib_for(memory) == cache
@@ -135,7 +149,9 @@ def test_syncs_of_a_commit(engine, settings, syncs):
 def test_syncs_follow_the_commits_of_a_script(script, options, commits, at_commit, sync_binlog):
     """What reads commits nothing, and under autocommit every write does: whatever the settings were before."""
     made = core.mysql_sysbench({"script": script} | options)["database"]
-    direct = core.mysql_sysbench({"script": script, "flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog} | options)["database"]
+    direct = core.mysql_sysbench(
+        {"script": script, "flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog} | options
+    )["database"]
     under = core.database_under(made, {"flush_log_at_trx_commit": at_commit, "sync_binlog": sync_binlog})
     expected = commits * ((at_commit == 1) + (2 / sync_binlog if sync_binlog else 0))
     assert under["log"]["syncs_per_commit"] == pytest.approx(expected)
@@ -147,9 +163,13 @@ def test_syncs_follow_the_commits_of_a_script(script, options, commits, at_commi
 @pytest.mark.parametrize(("log", "commits"), [({"syncs_per_commit": 1.0}, 1.0), ({"syncs_per_commit": 12.0}, 4.0),
                                               ({"syncs_per_commit": 0.0, "redo_bytes_per_tx": 0.0, "binlog_bytes_per_tx": 0.0}, 0.0)])  # fmt: skip
 def test_databases_from_before_commits_were_kept_tell_them_by_their_syncs(log, commits):
-    old = TPCC["innodb"] | {"log": {name: value for name, value in (TPCC["innodb"]["log"] | log).items() if name != "commits_per_tx"}}
+    old = TPCC["innodb"] | {
+        "log": {name: value for name, value in (TPCC["innodb"]["log"] | log).items() if name != "commits_per_tx"}
+    }
     core.mysql_check(old)
-    assert core.database_under(old, {"flush_log_at_trx_commit": 1, "log_bin": False})["log"]["syncs_per_commit"] == commits
+    assert (
+        core.database_under(old, {"flush_log_at_trx_commit": 1, "log_bin": False})["log"]["syncs_per_commit"] == commits
+    )
 
 
 def test_settings_that_decide_nothing_leave_a_database_alone():
@@ -170,7 +190,12 @@ def test_a_larger_redo_log_never_flushes_more(measured, now):
 
     def pages(size):
         window = 0.75 * size / database["log"]["redo_bytes_per_tx"]
-        return math.fsum(item["pages"] * -math.expm1(-item["touches_per_tx"] / 3 * window) for item in database["popularity"]) / window
+        return (
+            math.fsum(
+                item["pages"] * -math.expm1(-item["touches_per_tx"] / 3 * window) for item in database["popularity"]
+            )
+            / window
+        )
 
     factor = under["writes"]["flush_per_tx"] / database["writes"]["flush_per_tx"]
     # Sums of a few dozen terms in another order: 1e-12 is thousands of roundings.
@@ -200,7 +225,8 @@ def test_no_processor_time_binds_nothing():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"flush_log_at_trx_commit": 4}, {"sync_binlog": -1}, {"io_capacity": -1.0}, {"redo_bytes": math.nan}, {"foo": 1}]
+    "wrong",
+    [{"flush_log_at_trx_commit": 4}, {"sync_binlog": -1}, {"io_capacity": -1.0}, {"redo_bytes": math.nan}, {"foo": 1}],
 )
 def test_settings_no_server_takes_are_refused(wrong):
     with pytest.raises(core.CoreError):
@@ -211,7 +237,9 @@ def test_what_a_run_description_takes_for_flush_log_at_trx_commit_the_simulator_
     """MariaDB has 3: at prepare and at commit. Descriptions took it, sysbench's scripts did not, and standards took it for a commit that is not synced."""
     for value in range(4):
         assert check_settings({"flush_log_at_trx_commit": value}, "innodb") == {"flush_log_at_trx_commit": value}
-        made = core.mysql_sysbench({"script": "oltp_read_write", "flush_log_at_trx_commit": value, "log_bin": False})["database"]
+        made = core.mysql_sysbench({"script": "oltp_read_write", "flush_log_at_trx_commit": value, "log_bin": False})[
+            "database"
+        ]
         assert made["log"]["syncs_per_commit"] == (1 if value in (1, 3) else 0)
         assert made["log"] == core.database_under(made, {"flush_log_at_trx_commit": value})["log"]
     with pytest.raises(InputError, match="0, 1 or 2"):
@@ -238,7 +266,11 @@ def test_what_a_run_description_takes_for_flush_log_at_trx_commit_the_simulator_
     ],
 )
 def test_a_setting_left_out_is_the_servers_default_whatever_the_benchmark(name, flavor, version, settings, syncs):
-    benchmark = BenchmarkLoad(name, 1, 100_000, 1.0, "oltp_read_write", "uniform") if name != "own" else BenchmarkLoad(name, data_gib=1.0)
+    benchmark = (
+        BenchmarkLoad(name, 1, 100_000, 1.0, "oltp_read_write", "uniform")
+        if name != "own"
+        else BenchmarkLoad(name, data_gib=1.0)
+    )
     run = SimpleNamespace(benchmark=benchmark, flavor=flavor, engine_version=version, settings=settings, engine="innodb", threads=8, cache_gib=1.0,
                           status=None, transactions=1.0, as_of=date(2020, 1, 1))  # fmt: skip
     assert prior(run)["log"]["syncs_per_commit"] == pytest.approx(syncs, rel=1e-12)

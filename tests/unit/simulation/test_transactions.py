@@ -71,11 +71,16 @@ def same(one: TransactionWorkload, other: TransactionWorkload) -> None:
     ):
         assert getattr(one, name) == getattr(other, name), name
     # Points of the shape come back as lists instead of tuples; the core takes both for the same.
-    plain = [tomllib.loads(tomli_w.dumps({"database": {k: v for k, v in each.database.items() if v is not None}})) for each in (one, other)]
+    plain = [
+        tomllib.loads(tomli_w.dumps({"database": {k: v for k, v in each.database.items() if v is not None}}))
+        for each in (one, other)
+    ]
     assert plain[0] == plain[1]
 
 
-@pytest.mark.parametrize("make", [lambda: found("innodb"), lambda: found("myrocks"), shop], ids=["innodb", "myrocks", "standard"])
+@pytest.mark.parametrize(
+    "make", [lambda: found("innodb"), lambda: found("myrocks"), shop], ids=["innodb", "myrocks", "standard"]
+)
 def test_what_is_written_is_read_back(tmp_path, make):
     files.save(make(), tmp_path / "w.toml")
     read = files.load(tmp_path / "w.toml")
@@ -206,7 +211,9 @@ def test_same_seed_same_answer():
 
 
 def test_without_a_seed_there_are_means():
-    means, scattered = (predict(shop(), "io1:300:4000", seconds=600, start="warm", seed=seed, draws=0) for seed in (None, 1))
+    means, scattered = (
+        predict(shop(), "io1:300:4000", seconds=600, start="warm", seed=seed, draws=0) for seed in (None, 1)
+    )
     steps = means.rows["tps"].diff().drop_nulls().abs()[20:]
     assert steps.max() < 1e-3 * means.summary["tps"], "means move as the cache does: by nothing from second to second"
     noise = shop().database["noise"]
@@ -232,7 +239,10 @@ def test_the_interval_holds_the_mean_and_can_be_left_out():
     # 80 %: 1.2816 standard deviations on each side, in logarithms.
     assert math.log(told["tps_high"] / told["tps_low"]) == pytest.approx(2 * 1.2816 * told["relative_spread"], rel=1e-9)
     without = predict(found(), "io1:1024:5000", seconds=600, draws=0, **WHERE).summary
-    assert without["tps_low"] is without["tps_high"] is without["relative_spread"] is None and without["tps"] == told["tps"]
+    assert (
+        without["tps_low"] is without["tps_high"] is without["relative_spread"] is None
+        and without["tps"] == told["tps"]
+    )
 
 
 def test_intervals_are_wider_without_a_run_and_further_away():
@@ -240,7 +250,9 @@ def test_intervals_are_wider_without_a_run_and_further_away():
     spread = {name: predict(each, LONG, seconds=900, **WHERE, **options).summary["relative_spread"]
               for name, each, options in (("standard", standard, {}), ("near", found(), {}), ("few clients", found(), {"threads": 8}))}  # fmt: skip
     assert spread["near"] < 0.5 * spread["standard"], spread
-    assert spread["few clients"] > 2 * spread["near"], "one run with 72 clients does not tell the response time without I/O"
+    assert spread["few clients"] > 2 * spread["near"], (
+        "one run with 72 clients does not tell the response time without I/O"
+    )
 
 
 def test_far_outside_the_runs_is_said():
@@ -248,17 +260,23 @@ def test_far_outside_the_runs_is_said():
         return " ".join(predict(found(), LONG, draws=0, **({"seconds": 60} | WHERE | options)).warnings)
 
     assert warnings() == "" == warnings(cache_gib=25) == warnings(threads=30)
-    assert "cache of 5 GiB is far from the 50 GiB" in warnings(cache_gib=5) and "cache of 200 GiB" in warnings(cache_gib=200, instance=None)
+    assert "cache of 5 GiB is far from the 50 GiB" in warnings(cache_gib=5) and "cache of 200 GiB" in warnings(
+        cache_gib=200, instance=None
+    )
     assert "10 clients are far from the 72" in warnings(threads=10) and "1000 clients" in warnings(threads=1_000)
     assert "No run stands behind" in " ".join(smooth(shop(), "gp2:300").warnings)
     short = replace(found(), covered=Covered((50.0, 50.0), (72, 72), (20_000.0, 20_000.0), 1_000.0))
-    assert any("longest run ended after 1,000" in text for text in predict(short, LONG, draws=0, seconds=60, **WHERE).warnings)
+    assert any(
+        "longest run ended after 1,000" in text for text in predict(short, LONG, draws=0, seconds=60, **WHERE).warnings
+    )
 
 
 def test_open_loads_are_served_or_wait():
     calm = smooth(shop(), "io1:300:2000", arrivals_tps=50)
     assert (
-        calm.rows["tps"].to_list() == pytest.approx([50.0] * 300) and calm.rows["backlog"].max() == 0 and set(calm.rows["cap"]) == {"none"}
+        calm.rows["tps"].to_list() == pytest.approx([50.0] * 300)
+        and calm.rows["backlog"].max() == 0
+        and set(calm.rows["cap"]) == {"none"}
     )
     assert calm.threads is None
     over = smooth(shop(), "io1:300:2000", arrivals_tps=2_000)
@@ -279,7 +297,9 @@ def test_log_storage_takes_the_log_off_the_data_volume():
     # Both at the data volume's 2,000 IOPS: apart, the I/Os of the log come on top.
     assert together.summary["iops"] == pytest.approx(2_000, rel=1e-3) and apart.summary["iops"] > 2_002
     # A magnetic volume under the log of a fast database binds it.
-    starved, fed = (smooth(shop(), "io1:400:20000", log_storage=log, threads=512).summary for log in ("standard:10", "gp3:100"))
+    starved, fed = (
+        smooth(shop(), "io1:400:20000", log_storage=log, threads=512).summary for log in ("standard:10", "gp3:100")
+    )
     assert starved["caps"].get("log-volume-iops", 0) > 0.9 and starved["tps"] < 0.99 * fed["tps"]
 
 
@@ -287,7 +307,11 @@ def test_more_data_and_less_cache_are_slower():
     base = smooth(shop(), "io1:300:2000").summary["tps"]
     more = smooth(shop(), "io1:300:2000", growth=2).summary["tps"]
     assert more < 0.95 * base
-    assert smooth(shop(), "io1:300:2000", cache_gib=12).summary["tps"] < base < smooth(shop(), "io1:300:2000", cache_gib=50).summary["tps"]
+    assert (
+        smooth(shop(), "io1:300:2000", cache_gib=12).summary["tps"]
+        < base
+        < smooth(shop(), "io1:300:2000", cache_gib=50).summary["tps"]
+    )
     # Twice the data in twice the cache: every page is as likely to be cached as before. I/Os of the log and background are the same.
     assert smooth(shop(), "io1:300:2000", growth=2, cache_gib=50).summary["tps"] == pytest.approx(base, rel=0.02)
     assert shop().grown(2).size_gib == 2 * shop().size_gib
@@ -345,13 +369,19 @@ def test_what_cannot_be_predicted_is_refused(options, words):
 
 def test_the_summary_is_what_the_rows_say():
     rows = pl.DataFrame(
-        {"t_s": [float(i) for i in range(8)], "tps": [0.0, 10, 20, 30, 40, 50, 60, 70], "p95_ms": [1.0] * 4 + [2.0, 4.0, 6.0, None]}
+        {
+            "t_s": [float(i) for i in range(8)],
+            "tps": [0.0, 10, 20, 30, 40, 50, 60, 70],
+            "p95_ms": [1.0] * 4 + [2.0, 4.0, 6.0, None],
+        }
     )
     told = summarise(rows)
     assert told["tps"] == 55 and told["quarters"] == [5, 25, 45, 65] and told["tps_p50"] == 55 and told["p95_ms"] == 4.0
     assert told["tps_p5"] == pytest.approx(np.percentile([40, 50, 60, 70], 5)) and told["stalls_s"] == 1
     # One row, and three: quarters are never of nothing.
-    assert summarise(rows[:1])["quarters"][0] == 0.0 and all(math.isfinite(value) for value in summarise(rows[:3])["quarters"])
+    assert summarise(rows[:1])["quarters"][0] == 0.0 and all(
+        math.isfinite(value) for value in summarise(rows[:3])["quarters"]
+    )
 
 
 # --- scoring ------------------------------------------------------------------------------------------------------------------
@@ -396,11 +426,17 @@ def test_leaving_runs_out():
     assert [row["predicted"] for row in rows] == [run.name for run in runs] and told[-1] == 1.0
     for row in rows:
         assert row["predicted"] not in row["from"] and row["from"].count("io1") == 2
-        assert all(math.isfinite(row[name]) for name in ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95"))
+        assert all(
+            math.isfinite(row[name])
+            for name in ("mean", "quarter_1", "quarter_2", "quarter_3", "quarter_4", "p5", "p95")
+        )
     # The storage of the second was not seen, but its cap is the cap (the bars of test_calibration).
     assert abs(rows[1]["mean"]) < 3
     single = leave_out(runs[:2], from_one=True)
-    assert [(row["predicted"], row["from"]) for row in single] == [(runs[1].name, runs[0].name), (runs[0].name, runs[1].name)]
+    assert [(row["predicted"], row["from"]) for row in single] == [
+        (runs[1].name, runs[0].name),
+        (runs[0].name, runs[1].name),
+    ]
 
 
 def test_scoring_refuses_what_cannot_be_scored():

@@ -304,6 +304,25 @@ def test_a_burst_that_ends_as_the_formula_says_holds_and_another_does_not(tmp_pa
         assert word in text, word
 
 
+@pytest.mark.parametrize("name", [name for name in MODULES if name != "gp2-burst"])
+def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
+    options = LabOptions(quick=True)
+    made = module(name).cells(options)
+    found = {
+        cell.key: run_of(cell, [100.0 + 3.0 * place + (t % 3) for t in range(8)]) for place, cell in enumerate(made)
+    }
+    rows = pl.DataFrame({"t_s": [float(t) for t in range(8)], "tps": [100.0 + t % 3 for t in range(8)]})
+    ours = {cell.key: simulate.SimulatedCell(100.0 + 3.0 * place, 5.0, rows) for place, cell in enumerate(made)}
+    facts = {"cpu": "b", "cpus_usable": 2, "memory_gib": 4.0, "kernel": "6", "sysbench": "1.0.20", "server": "10.11"}
+    result = module(name).result(session.Session(options, facts, HERE), found, ours)
+    assert result.verdicts[-1].what == "the machine was at rest" and len(result.verdicts) > 2
+    for table in result.tables:
+        assert table.rows and all(len(row) == len(table.columns) for row in table.rows), table.title
+    roles = {series.role for chart in result.charts for series in chart.series}
+    assert {"simulated", "measured"} <= roles
+    write_study(tmp_path / "page.html", result)
+
+
 def test_a_busy_machine_is_a_finding():
     cell = module("iops-900-vs-3000").cells(LabOptions(quick=True))[0]
     calm, busy = (run_of(cell, [100.0] * 5, busy=share) for share in (0.04, 0.6))

@@ -87,7 +87,7 @@ impl Slot {
         (crc32c::crc32c(covered) == sum && slot[6] == VERSION).then(|| u64::from_le_bytes(slot[8..16].try_into().expect("eight bytes")))
     }
 
-    /// What the bytes say; none when they are no slot.
+    /// What the bytes say; none if they do not hold a slot.
     pub fn decode(slot: &[u8]) -> Option<Slot> {
         let sequence = Slot::sequence_of(slot)?;
         let coarse = Some(slot[7]).filter(|&coarse| coarse <= COARSEST)?;

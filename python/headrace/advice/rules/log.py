@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 from headrace.advice.model import LOSSY, SAFE, SLOWER
-from headrace.advice.situation import GIB, MIB, Rule, RuleValue, Situation, fixed
+from headrace.advice.situation import Rule, RuleValue, Situation, fixed
 from headrace.advice.table import parameters
 from headrace.advice.values import size_text
+from headrace.base.units import GIB, HOUR_S, MIB
 
-HOUR_S = 3_600.0  # the redo log holds the writes of an hour, the rule of MySQL's manual
 LEAST_REDO = GIB  # a guess
 MOST_REDO = 128 * GIB  # the largest innodb_redo_log_capacity of MySQL 8.0.30 (manual)
 # innodb_dedicated_server of MySQL 8.4: (virtual CPUs / 2) GiB, at most 16.

@@ -4,9 +4,10 @@ itself."""
 from __future__ import annotations
 
 from headrace.advice.model import SAFE, SLOWER
-from headrace.advice.situation import GIB, MIB, PAGE_BYTES, Rule, RuleValue, Situation, WorkloadDemand, fixed
+from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation, WorkloadDemand, fixed
 from headrace.advice.table import parameters
 from headrace.advice.values import size_text
+from headrace.base.units import GIB, MIB
 
 # innodb_buffer_pool_chunk_size, default: the server rounds the pool up to a multiple of it times
 # its instances (MySQL manual, "Configuring InnoDB Buffer Pool Size").

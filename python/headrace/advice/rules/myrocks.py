@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from headrace.advice.rules.log import at_commit, folder_rule
-from headrace.advice.situation import GIB, MIB, Rule, RuleValue, Situation, fixed
+from headrace.advice.situation import Rule, RuleValue, Situation, fixed
 from headrace.advice.values import size_text
+from headrace.base.units import GIB, MIB
 
 # Blocks are cached uncompressed: the published runs had 471 GB in InnoDB and 100 GB in MyRocks, of
 # which a part is InnoDB's unfilled pages.

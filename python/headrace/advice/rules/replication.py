@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.advice.situation import MIB, Rule, RuleValue, Situation, fixed
+from headrace.advice.situation import Rule, RuleValue, Situation, fixed
+from headrace.base.units import MIB
 
 WORKERS = (4, 16)  # 4 were enough in the published test (mts-2016); 16 is a guess
 # Mean of one fdatasync, ms: gp2 and gp3 in use, 2021 (parameters.toml, fdatasync-2021). gp3's also

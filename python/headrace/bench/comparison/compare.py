@@ -83,7 +83,7 @@ class Difference:
 
 
 @dataclass(frozen=True, eq=False)
-class RunComparison:
+class BenchComparison:
     """`a` and `b`: the runs.
 
     `unlike`: what is not alike in load, tool, machine or data (empty unless it was allowed).
@@ -101,7 +101,7 @@ class RunComparison:
 
 def compare(
     a: RunRecord | Sequence[RunRecord], b: RunRecord | Sequence[RunRecord], *, allow_unlike: bool = False
-) -> RunComparison:
+) -> BenchComparison:
     """`b` against `a`.
 
     Raises InputError for runs that are not alike (unless `allow_unlike`), for one against several,
@@ -126,7 +126,7 @@ def compare(
         rule = "are not alike: " + "; ".join(strange[:4])
         raise InputError(f"{left[0].id} and {right[0].id}", rule, f"{DOC}, Comparing", hint)
     made = _single(left[0], right[0]) if len(left) == 1 else _groups(left, right)
-    return RunComparison(
+    return BenchComparison(
         left, right, tuple(made), tuple(strange), tuple(differing(left[0], right[0])), tuple(_notes(left, right))
     )
 

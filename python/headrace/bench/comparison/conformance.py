@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -194,7 +194,7 @@ def _workload(load: fio.FioLoad) -> ClosedWorkload:
     )
 
 
-def _late_ms(rows: dict) -> tuple[float, float]:
+def _late_ms(rows: Mapping) -> tuple[float, float]:
     """How late answers left at the median and at the 99th percentile, ms: the median of the
     seconds."""
     columns = rows["columns"]

@@ -66,8 +66,7 @@ def file_whole(path: Path, size: int) -> bool:
         raise InputError(
             str(path),
             (
-                f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and "
-                f"{size / GIB:.3g} are needed"
+                f"is there with {status.st_size / GIB:.3g} GiB, {status.st_blocks * 512 / GIB:.3g} written, and {size / GIB:.3g} are needed"
             ),
             f"{DOC}, Preparing",
             "Write it anew: --fresh.",

@@ -16,7 +16,7 @@ import polars as pl
 from headrace.base.processes import Command
 from headrace.bench.drivers.benchmark import Benchmark, RunLoad, Say, ToolOutcome, check_numbers, check_one_of, silent
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.server import cursor_on, require_database, tables_of
+from headrace.bench.server import cursor_on, first_value, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.connect import write_client_file
 from headrace.errors import InputError
@@ -64,7 +64,7 @@ class Mysqlslap(Benchmark):
             return False
         with cursor_on(target) as cursor:
             cursor.execute(f"SELECT MAX(id) FROM {TABLE}")
-            rows = cursor.fetchone()[0] or 0
+            rows = first_value(cursor) or 0
         if found[TABLE].lower() != ENGINES[target.engine] or rows < self.rows:
             raise InputError(
                 f"table {TABLE}",
@@ -113,8 +113,7 @@ class Mysqlslap(Benchmark):
         return ToolOutcome(
             notes=(
                 (
-                    "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of "
-                    "all its statements."
+                    "mysqlslap tells no latencies: percentiles, where there are any, are the server's own of all its statements."
                 ),
             )
         )
@@ -134,7 +133,7 @@ class Mysqlslap(Benchmark):
     def verify(self, target: Target) -> list[str]:
         with cursor_on(target) as cursor:
             cursor.execute(f"SELECT COUNT(*) FROM {TABLE} WHERE id <= %s", (self.rows,))
-            count = int(cursor.fetchone()[0])
+            count = int(first_value(cursor) or 0)
         return [] if count == self.rows else [f"table {TABLE} has {count:,} of its first {self.rows:,} rows"]
 
     def cleanup(self, target: Target, folder: Path) -> None:

@@ -116,10 +116,7 @@ def quoted(what: str, value: str, secret: bool = False) -> str:
         if quote not in value:
             return f"{quote}{value}{quote}"
     if any(character in value for character in " ,\t") or value[0] in "'\"":
-        rule = (
-            "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's "
-            "option file cannot hold"
-        )
+        rule = "has both kinds of quotes with a blank, a comma or a quote at its beginning, which sysbench's option file cannot hold"
         raise InputError(f"{what} {shown}", rule, SOURCE, "Use an account with another password for benchmarks.")
     return value
 

@@ -19,7 +19,7 @@ from headrace.bench.drivers import sysbench
 from headrace.bench.drivers.benchmark import Benchmark, IntervalReport, RunLoad, Say, ToolOutcome, check_numbers, silent
 from headrace.bench.drivers.percentiles import Histogram, merged
 from headrace.bench.drivers.sysbench_oltp import ENGINES
-from headrace.bench.server import cursor_on, require_database, tables_of
+from headrace.bench.server import cursor_on, first_value, require_database, tables_of
 from headrace.bench.target import DOC, Target
 from headrace.errors import InputError
 
@@ -91,7 +91,7 @@ class Tpcc(Benchmark):
                 "SELECT COUNT(*) FROM information_schema.statistics WHERE table_schema = %s AND index_name = %s",
                 (target.database, INDEX),
             )
-            if not cursor.fetchone()[0]:
+            if not first_value(cursor):
                 return ["the loading was not finished"]
             found = {}
             for what, query in (
@@ -100,7 +100,7 @@ class Tpcc(Benchmark):
                 ("customers", "SELECT MAX(c_id) FROM tpcc_customer WHERE c_w_id = 1 AND c_d_id = 1"),
             ):
                 cursor.execute(query)
-                found[what] = cursor.fetchone()[0] or 0
+                found[what] = first_value(cursor) or 0
         return [
             f"with {found[what]:,} {what}, not {value:,}"
             for what, value in self.options().items()
@@ -147,8 +147,7 @@ class Tpcc(Benchmark):
         notes = list(found.notes)
         if not self.standard:
             notes.append(
-                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of "
-                "a district (of 3,000)."
+                f"Not the standard's tables: {self.items:,} items (of 100,000), {self.customers:,} customers of a district (of 3,000)."
             )
         return ToolOutcome(found.histogram, (), figures, tuple(notes))
 
@@ -214,9 +213,8 @@ def consistency(cursor, warehouses: int) -> list[str]:
     wrong = []
     for number, query in re.findall(r"^-- (\d+)$\n(.*?)(?=^-- |\Z)", text, re.MULTILINE | re.DOTALL):
         cursor.execute(query, (most,) * query.count("%s"))
-        if broken := int(cursor.fetchone()[0]):
+        if broken := int(first_value(cursor) or 0):
             wrong.append(
-                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the "
-                f"first {most} warehouses"
+                f"{broken:,} rows break consistency condition {number} of TPC-C (clause 3.3.2.{number}), in the first {most} warehouses"
             )
     return wrong

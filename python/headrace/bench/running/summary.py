@@ -127,13 +127,11 @@ def findings(
     found = []
     if interrupted:
         found.append(
-            f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what "
-            "was measured until then."
+            f"Stopped after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: what was measured until then."
         )
     if failure is not None:
         found.append(
-            f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: "
-            f"{failure.rule}."
+            f"Ended early, after {series['duration_s'].sum():,.0f} of {load['warmup_s'] + load['seconds']:,} s: {failure.rule}."
         )
     if not part.height:
         found.append("Nothing was measured after the warm-up: all figures are empty.")

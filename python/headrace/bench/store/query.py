@@ -90,10 +90,7 @@ def _runs_view(records: Sequence[RunRecord]) -> str:
     if not records:
         return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT NULL::JSON AS document) WHERE false"
     paths = ", ".join(_text(record.folder / RUN_FILE) for record in records)
-    return (
-        f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM "
-        f"read_text([{paths}]))"
-    )
+    return f"CREATE VIEW runs AS SELECT {', '.join(columns)} FROM (SELECT content::JSON AS document FROM read_text([{paths}]))"
 
 
 def _parquet(records: Sequence[RunRecord], file: str) -> str:

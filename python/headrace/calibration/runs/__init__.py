@@ -15,7 +15,7 @@ from headrace.calibration.runs.description import FORMAT, VERSION
 from headrace.calibration.runs.load import load_run
 from headrace.calibration.runs.model import SERIES_COLUMNS, BenchmarkLoad, Run
 from headrace.calibration.runs.series import describe
-from headrace.catalog.run_storage import Caps
+from headrace.observe.run_storage import Caps
 from headrace.observe.series import RunFinding
 
 __all__ = ["FORMAT", "SERIES_COLUMNS", "VERSION", "BenchmarkLoad", "Caps", "RunFinding", "Run", "describe", "load_run"]

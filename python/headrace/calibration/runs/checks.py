@@ -70,10 +70,7 @@ def check_threads(recording: Recording, rows: Rows, described: int) -> list[bool
             raise recording.bad(where, f"{value:g} threads", f"the description says threads = {described}", hint, RULES)
     ending = [index >= end for index in range(count)]
     if any(ending):
-        text = (
-            f"In the last {count - end} rows clients had already left "
-            f"({threads[count - 1]:g} of {described} at the end): marked suspect."
-        )
+        text = f"In the last {count - end} rows clients had already left ({threads[count - 1]:g} of {described} at the end): marked suspect."
         rows.findings.append(RunFinding("ending", text, rows.t_s[end] - rows.interval_s))
     return ending
 

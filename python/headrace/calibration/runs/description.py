@@ -17,10 +17,10 @@ from headrace.base.checks import check_name, shown
 from headrace.base.documents import DocumentKind, DocumentTable, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
 from headrace.calibration.runs.model import BenchmarkLoad
-from headrace.catalog.run_storage import Caps, check_storage
 from headrace.errors import InputError
 from headrace.observe.clock import FIRST_YEAR, LAST_YEAR, Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
+from headrace.observe.run_storage import Caps, check_storage
 from headrace.observe.series import DOC
 from headrace.observe.settings import DISTRIBUTIONS, SCRIPTS, check_settings, check_version
 from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SIZE_GIB, MAX_SPAN_S, MIN_POINT_S

@@ -22,12 +22,12 @@ from headrace.calibration.runs.checks import (
 from headrace.calibration.runs.description import KIND, MAX_TOML_BYTES, Description, check_description
 from headrace.calibration.runs.model import SERIES_COLUMNS, Run
 from headrace.calibration.runs.series import check_start, finished, marked
-from headrace.catalog.run_storage import later_than_catalog
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.recording import Recording, clip
 from headrace.observe.run_files import align, status, sysbench
 from headrace.observe.run_files.counters import read_counters
 from headrace.observe.run_files.disk import read_disk
+from headrace.observe.run_storage import later_than_catalog
 from headrace.observe.series import DOC, RunFinding, TimeSeries, open_text
 
 # In this order: of several, the first gives the figures.
@@ -239,10 +239,7 @@ def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFindi
         for key, columns in measured.items()
     }
     first = used[0]
-    text = (
-        f"{', '.join(used[:-1])} and {used[-1]} are "
-        f"{'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
-    )
+    text = f"{', '.join(used[:-1])} and {used[-1]} are {'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
     if "vmstat" in total and total["vmstat"] < LEAST_HOST_SHARE * total[first]:
         text += (
             f" vmstat has only {total['vmstat'] / total[first]:.0%} of its bytes, "

@@ -9,7 +9,7 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.catalog.run_storage import Caps
+from headrace.observe.run_storage import Caps
 from headrace.observe.series import RunFinding
 
 # One row per report of the benchmark. Rates are means over the row; null where not measured.

@@ -248,8 +248,7 @@ def _disk(run: Run) -> list[str]:
     each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
     per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
     return [
-        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a "
-        f"second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
+        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
     ]
 
 
@@ -272,10 +271,7 @@ def _measured(run: Run) -> list[str]:
 
 def _doubts(run: Run) -> list[str]:
     stalls, suspect = stall_runs(run.series), int(run.series["suspect"].sum())
-    first = (
-        f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} "
-        f"s), {suspect} suspect rows of {run.series.height}."
-    )
+    first = f"{len(stalls)} stalls ({sum(length for _, length in stalls):,.0f} s), {suspect} suspect rows of {run.series.height}."
     return [first, *(finding.text for finding in run.findings if finding.kind not in ("stall", "outlier"))]
 
 

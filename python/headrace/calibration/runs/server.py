@@ -89,14 +89,12 @@ def _transactions(
     if commits and commits >= LEAST_COMMITS_PER_WRITE * writes and commits >= LEAST_COMMITS_PER_READ * reads:
         chosen, said = (
             COMMITS,
-            f"a transaction is a commit ({commits:,.0f}, compared with "
-            f"{writes:,.0f} statements that write and {reads:,.0f} that read)",
+            f"a transaction is a commit ({commits:,.0f}, compared with {writes:,.0f} statements that write and {reads:,.0f} that read)",
         )
     else:
         chosen, said = (
             (*WRITES, *READS),
-            f"a transaction is a statement that reads or writes ({reads:,.0f} "
-            f"and {writes:,.0f}), since there are {commits:,.0f} commits",
+            f"a transaction is a statement that reads or writes ({reads:,.0f} and {writes:,.0f}), since there are {commits:,.0f} commits",
         )
     return tuple(name for name in chosen if name in known), [RunFinding("transactions", f"{recording.name}: {said}.")]
 

@@ -69,11 +69,18 @@ def list_all(
     found = [
         record
         for record in found
-        if benchmark in (None, record.document["benchmark"]["name"]) and storage in (None, record.document["target"].get("storage"))
+        if benchmark in (None, record.document["benchmark"]["name"])
+        and storage in (None, record.document["target"].get("storage"))
     ][-(last or 0) :]
     rows = [_csv(record) for record in found]
     answer = [record.document | {"folder": record.folder} for record in found]
-    print_answer(answer, output, rows, LIST_CSV, lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),))
+    print_answer(
+        answer,
+        output,
+        rows,
+        LIST_CSV,
+        lambda: (table(LIST_COLUMNS, [list_row(record) for record in found], right=LIST_RIGHT),),
+    )
 
 
 def _csv(record: RunRecord) -> dict[str, object]:
@@ -85,7 +92,12 @@ def _csv(record: RunRecord) -> dict[str, object]:
 
 
 @app.command()
-def show(run: RunArgument = "latest", report: PageOrChartOption = None, store: StoreOption = None, output: OutputOption = "table") -> None:
+def show(
+    run: RunArgument = "latest",
+    report: PageOrChartOption = None,
+    store: StoreOption = None,
+    output: OutputOption = "table",
+) -> None:
     """Show a run: what was measured, on what; csv is its time line."""
     from headrace.bench import Store
 
@@ -99,10 +111,16 @@ def show(run: RunArgument = "latest", report: PageOrChartOption = None, store: S
 @app.command()
 def compare(
     first: Annotated[
-        str, typer.Argument(metavar="FIRST", help="A run, or several with commas between: the reference.", autocompletion=complete_run)
+        str,
+        typer.Argument(
+            metavar="FIRST", help="A run, or several with commas between: the reference.", autocompletion=complete_run
+        ),
     ],
     second: Annotated[
-        str, typer.Argument(metavar="SECOND", help="A run, or several: compared with the first.", autocompletion=complete_run)
+        str,
+        typer.Argument(
+            metavar="SECOND", help="A run, or several: compared with the first.", autocompletion=complete_run
+        ),
     ],
     unlike: Annotated[bool, flag("--unlike", "Compare even when load, tool, machine or data are not alike.")] = False,
     report: ReportOption = None,
@@ -139,13 +157,19 @@ def compare(
 @app.command()
 def export(
     runs: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run)
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Only these runs. Default: all.", autocompletion=complete_run),
     ] = None,
-    what: Annotated[Literal["runs", "series", "percentiles"], choice("A row a run, a row a second, or the latency histograms.")] = "runs",
+    what: Annotated[
+        Literal["runs", "series", "percentiles"], choice("A row a run, a row a second, or the latency histograms.")
+    ] = "runs",
     sql: Annotated[
-        str | None, option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what.")
+        str | None,
+        option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what."),
     ] = None,
-    to: Annotated[Path | None, option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o")] = None,
+    to: Annotated[
+        Path | None, option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o")
+    ] = None,
     store: StoreOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -156,7 +180,9 @@ def export(
     kept = Store(store)
     chosen = None if not runs else [kept.open(name) for name in runs]
     if sql is not None and what != "runs":
-        raise InputError("--sql and --what", "say what to export twice", "headrace bench export --help", "Give one of them.")
+        raise InputError(
+            "--sql and --what", "say what to export twice", "headrace bench export --help", "Give one of them."
+        )
     if to is not None:
         rows = query.export(kept, to, what=what, sql=sql, runs=chosen)
         return say(f"{rows:,} rows written to {to}")
@@ -168,7 +194,9 @@ def export(
 
 @app.command()
 def remove(
-    run: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs to remove from the store.", autocompletion=complete_run)],
+    run: Annotated[
+        list[str], typer.Argument(metavar="RUN...", help="Runs to remove from the store.", autocompletion=complete_run)
+    ],
     yes: YesOption = False,
     store: StoreOption = None,
 ) -> None:

@@ -46,7 +46,9 @@ measured (exit code 130), so does a server that dies (3). Passwords come from HE
 app = CommandGroup("Run a benchmark and keep what was measured.", EPILOG)
 
 DEFAULT_DATABASE = "headrace_bench"
-ADDRESS = "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
+ADDRESS = (
+    "mysql://USER@HOST[:PORT]/DATABASE or mysql://USER@/DATABASE?socket=PATH. The tables are made in that database."
+)
 VOLUME = "Lab volume whose own figures are recorded too; again for each. Those of a lab server are known."
 SOURCE = "docs/reference/bench.md, sysbench-oltp"
 
@@ -55,9 +57,12 @@ SOURCE = "docs/reference/bench.md, sysbench-oltp"
 class MeasuredOptions:
     """What a benchmark is run on, as far as it must be told."""
 
-    storage: Annotated[str | None, storage_option("The storage it is run on, like gp3:500:6000; that of a lab server is known.")] = None
+    storage: Annotated[
+        str | None, storage_option("The storage it is run on, like gp3:500:6000; that of a lab server is known.")
+    ] = None
     device: Annotated[
-        list[str] | None, option("D", "Block device whose counters are recorded; again for each. Default: that of the data.")
+        list[str] | None,
+        option("D", "Block device whose counters are recorded; again for each. Default: that of the data."),
     ] = None
     volume: Annotated[list[str] | None, option("VOL", VOLUME)] = None
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None
@@ -69,7 +74,9 @@ class ServerOptions:
 
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None
     server: Annotated[str | None, option("NAME", "A server of `headrace mysql up`, instead of an address.")] = None
-    log_storage: Annotated[str | None, storage_option("Storage of redo and binary log, where they have their own.")] = None
+    log_storage: Annotated[str | None, storage_option("Storage of redo and binary log, where they have their own.")] = (
+        None
+    )
     engine: Annotated[Engine | None, choice("Engine of the test tables. Default: the server's default engine.")] = None
 
 
@@ -124,7 +131,9 @@ class RunOptions:
                 bench.cleanup(benchmark, target)
 
 
-FolderOption = Annotated[Path, option("PATH", "A folder on the volume that is measured; for fio also a block device.", readable=False)]
+FolderOption = Annotated[
+    Path, option("PATH", "A folder on the volume that is measured; for fio also a block device.", readable=False)
+]
 
 
 # Fields of a dataclass stand in the order of its bases, the last one first.
@@ -138,7 +147,12 @@ class FileRun(LabPlace, RunOptions, MeasuredOptions):
         from headrace.lab import Lab
 
         lab = Lab(self.data_dir, self.socket).place if self.volume else None
-        more = {"storage": self.storage, "devices": self.device or (), "volumes": self.volume or (), "instance": self.instance}
+        more = {
+            "storage": self.storage,
+            "devices": self.device or (),
+            "volumes": self.volume or (),
+            "instance": self.instance,
+        }
         self.carry_out(benchmark, bench.file_target(folder, lab=lab, **more))
 
 
@@ -158,7 +172,9 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
         if (self.address is None) == (self.server is None):
             rule = "name one: an address, or a server of the lab"
             hint = "For example mysql://root@/sbtest?socket=/run/mysqld/mysqld.sock, or --server db."
-            raise InputError("address and --server" if self.address else "no server", rule, "headrace bench run --help", hint)
+            raise InputError(
+                "address and --server" if self.address else "no server", rule, "headrace bench run --help", hint
+            )
         self.carry_out(benchmark, self._at_address() if self.address else self._in_lab())
 
     def _at_address(self) -> Target:
@@ -167,7 +183,12 @@ class ServerRun(LabPlace, PasswordOptions, RunOptions, MeasuredOptions, ServerOp
 
         lab = Lab(self.data_dir, self.socket).place if self.volume else None
         found = self.read_address(str(self.address))
-        on = {"storage": self.storage, "log_storage": self.log_storage, "devices": self.device or (), "volumes": self.volume or ()}
+        on = {
+            "storage": self.storage,
+            "log_storage": self.log_storage,
+            "devices": self.device or (),
+            "volumes": self.volume or (),
+        }
         found = found if found.database else found.with_database(DEFAULT_DATABASE)
         return bench.server_target(found, lab=lab, instance=self.instance, engine=self.engine, **on)
 
@@ -207,7 +228,12 @@ def _pairs(texts: list[str] | None) -> dict[str, str]:
     for text in texts or []:
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
-            raise InputError(text[:60], "must be KEY=VALUE", "headrace bench run sysbench-oltp --help", "For example point_selects=5.")
+            raise InputError(
+                text[:60],
+                "must be KEY=VALUE",
+                "headrace bench run sysbench-oltp --help",
+                "For example point_selects=5.",
+            )
         found[key.strip().replace("-", "_")] = value.strip()
     return found
 
@@ -238,15 +264,21 @@ def _numbers(texts: list[str] | None) -> dict[str, float]:
 @app.command("sysbench-oltp")
 def sysbench_oltp(
     on: ServerRun,
-    script: Annotated[str, option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")] = "oltp_read_write",
+    script: Annotated[
+        str, option("NAME", "oltp_read_write, oltp_read_only, ... : any script of sysbench 1.0.")
+    ] = "oltp_read_write",
     tables: Annotated[int, option("N", "Number of tables.", min=1)] = 8,
     rows: Annotated[int, option("N", "Rows of each table; a million take some 0.24 GiB in InnoDB.", min=1)] = 100_000,
-    distribution: Annotated[Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Which rows are picked.")] = "special",
+    distribution: Annotated[
+        Literal["uniform", "gaussian", "special", "pareto", "zipfian"], choice("Which rows are picked.")
+    ] = "special",
     parameter: Annotated[
-        list[str] | None, option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable.")
+        list[str] | None,
+        option("K=V", "A parameter of the distribution: rand_pareto_h=0.2, rand_zipfian_exp=0.9, ... Repeatable."),
     ] = None,
     option_: Annotated[
-        list[str] | None, option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option")
+        list[str] | None,
+        option("K=V", "An option of the script: point_selects=5, skip_trx=on, ... Repeatable.", "--option"),
     ] = None,
 ) -> None:
     """Run sysbench's OLTP scripts on a server."""

@@ -55,7 +55,9 @@ def state_cell(volume: Mapping[str, Any]) -> str:
         parts.append(attachment["state"])
     if modification and modification["state"] in ("modifying", "optimizing"):
         parts.append(f"{modification['state']} {modification['progress_percent']} %")
-    parts += [f"member {member['index']} {member['state']}" for member in volume.get("members", ()) if member["state"] != "ok"]
+    parts += [
+        f"member {member['index']} {member['state']}" for member in volume.get("members", ()) if member["state"] != "ok"
+    ]
     return ", ".join(parts)
 
 

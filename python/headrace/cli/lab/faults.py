@@ -63,7 +63,9 @@ def list_faults(volume: VolumeArgument, place: LabPlace, output: OutputOption = 
 def clear_fault(
     volume: VolumeArgument,
     place: LabPlace,
-    fault: Annotated[str | None, typer.Argument(metavar="[FAULT]", help="Id of a fault. Default: all, degraded times too.")] = None,
+    fault: Annotated[
+        str | None, typer.Argument(metavar="[FAULT]", help="Id of a fault. Default: all, degraded times too.")
+    ] = None,
 ) -> None:
     """End a fault, or all of them."""
     with place.open() as lab:
@@ -76,14 +78,17 @@ def member(
     action: Annotated[
         Action,
         typer.Argument(
-            metavar="ACTION", help="What to do to the member: fail it, slow it down, restore it to full speed, or replace and rebuild it."
+            metavar="ACTION",
+            help="What to do to the member: fail it, slow it down, restore it to full speed, or replace and rebuild it.",
         ),
     ],
     index: Annotated[int, typer.Argument(metavar="N", min=0, help="The member, counted from 0.")],
     place: LabPlace,
     caps: CapsOption = None,
     extra_ms: ExtraOption = None,
-    mib_s: Annotated[int | None, option("MIB_S", "replace: the most the rebuild may use. Default: what members give.", min=1)] = None,
+    mib_s: Annotated[
+        int | None, option("MIB_S", "replace: the most the rebuild may use. Default: what members give.", min=1)
+    ] = None,
 ) -> None:
     """Fail, slow down, restore or replace a member of an array."""
     caps_percent = percent(caps, "--caps")
@@ -111,5 +116,8 @@ FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
 
-    cells = [(row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed")) for row in rows]
+    cells = [
+        (row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed"))
+        for row in rows
+    ]
     return table(("fault", "kind", "starts", "ends", "seed"), cells)

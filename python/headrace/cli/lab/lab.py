@@ -7,7 +7,16 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
-from headrace.cli.options import AsOfOption, CommandGroup, LabPlace, OutputOption, ReportOption, flag, instance_option, option
+from headrace.cli.options import (
+    AsOfOption,
+    CommandGroup,
+    LabPlace,
+    OutputOption,
+    ReportOption,
+    flag,
+    instance_option,
+    option,
+)
 from headrace.cli.output import pairs, print_answer, progress, say, table
 from headrace.report.output import check_chart_path
 
@@ -35,8 +44,12 @@ def up(
     place: LabPlace,
     instance: Annotated[str | None, instance_option(INSTANCE)] = None,
     as_of: AsOfOption = None,
-    time_scale: Annotated[int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)] = None,
-    metrics_port: Annotated[int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)] = METRICS_PORT,
+    time_scale: Annotated[
+        int | None, option("N", "Modifications go N times as fast. Devices never do. Default: as before.", min=1)
+    ] = None,
+    metrics_port: Annotated[
+        int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)
+    ] = METRICS_PORT,
     group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
@@ -54,7 +67,8 @@ def up(
 
 @app.command()
 def down(
-    place: LabPlace, force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False
+    place: LabPlace,
+    force: Annotated[bool, flag("--force", "End it even while volumes are mounted: unwritten data are lost.")] = False,
 ) -> None:
     """Detach everything and end the lab; its volumes stay."""
     from headrace import lab
@@ -75,7 +89,13 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
     for note in notes(answer):
         say(f"note: {note}")
     rows = [volume_csv(volume) for volume in volumes]
-    print_answer(answer | {"volumes": volumes}, output, rows, VOLUME_CSV, lambda: (pairs(_settings(answer)), "", volumes_table(volumes)))
+    print_answer(
+        answer | {"volumes": volumes},
+        output,
+        rows,
+        VOLUME_CSV,
+        lambda: (pairs(_settings(answer)), "", volumes_table(volumes)),
+    )
 
 
 def _settings(answer: Any) -> list[tuple[str, object]]:
@@ -83,7 +103,9 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
     from headrace.lab.metrics import time_text
 
     balance, recording = answer.get("instance_balance") or {}, answer.get("recording") or {}
-    balances = [f"{key.removesuffix('_percent')} {percent_cell(value)}" for key, value in balance.items() if value is not None]
+    balances = [
+        f"{key.removesuffix('_percent')} {percent_cell(value)}" for key, value in balance.items() if value is not None
+    ]
     scale = f"{answer['time_scale']} x as fast as the wall clock"
     return [
         ("lab", f"headraced {answer['version']}, process {answer['pid']}"),
@@ -120,7 +142,9 @@ def doctor(place: LabPlace, output: OutputOption = "table") -> None:
 @app.command()
 def verify(
     place: LabPlace,
-    quick: Annotated[bool, flag("--quick", "Three types, three seconds a load: about a minute. Else nine types, some minutes.")] = False,
+    quick: Annotated[
+        bool, flag("--quick", "Three types, three seconds a load: about a minute. Else nine types, some minutes.")
+    ] = False,
     report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:

@@ -36,9 +36,13 @@ def balance(
 
     wanted = percent(set_to, "--set")
     if sum(given is not None for given in (set_to, save, load)) > 1:
-        raise InputError("--set, --save, --load", "only one of them", "headrace volume balance --help", "Run the command twice.")
+        raise InputError(
+            "--set, --save, --load", "only one of them", "headrace volume balance --help", "Run the command twice."
+        )
     if member is not None and set_to is None:
-        raise InputError("--member", "belongs to --set", "headrace volume balance --help", "Every member is shown anyway.")
+        raise InputError(
+            "--member", "belongs to --set", "headrace volume balance --help", "Every member is shown anyway."
+        )
     saved = None if load is None else balances.load(load)
     with place.open() as lab:
         if wanted is not None:
@@ -64,7 +68,10 @@ def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
     parts: list[object] = [table(("member", "credits", "of", "balance"), rows, right=("credits", "of", "balance"))]
     instance = answer.get("instance")
     if instance:
-        parts += ["", f"instance: IOPS {percent_cell(instance['iops_percent'])}, bytes {percent_cell(instance['bytes_percent'])}"]
+        parts += [
+            "",
+            f"instance: IOPS {percent_cell(instance['iops_percent'])}, bytes {percent_cell(instance['bytes_percent'])}",
+        ]
     return parts
 
 
@@ -73,7 +80,9 @@ def metrics(
     place: LabPlace,
     minutes: Annotated[int | None, option("N", "The last N minutes, a row each.", min=1)] = None,
     seconds: Annotated[int | None, option("N", "The last N seconds, a row each. Default: 60.", min=1)] = None,
-    resolution: Annotated[Literal["second", "minute"] | None, choice("Rows of seconds (an hour is kept) or of minutes (15 days).")] = None,
+    resolution: Annotated[
+        Literal["second", "minute"] | None, choice("Rows of seconds (an hour is kept) or of minutes (15 days).")
+    ] = None,
     member: MemberOption = None,
     output: OutputOption = "table",
 ) -> None:
@@ -123,11 +132,26 @@ def watch(
     with place.open() as lab:
         found = lab.describe(volume)
         if not found["attachment"]:
-            raise InputError(volume, "is not attached, so nothing happens on it", "", f"Attach it: headrace volume attach {volume}")
+            raise InputError(
+                volume, "is not attached, so nothing happens on it", "", f"Attach it: headrace volume attach {volume}"
+            )
         (live if sys.stdout.isatty() else plain_lines)(found, readings(lab, volume, seconds))
 
 
-COLUMNS = ("time", "IOPS", "read", "write", "MiB/s", "queue", "read p50", "p99 ms", "write p50", "p99 ms", "balance", "empty in")
+COLUMNS = (
+    "time",
+    "IOPS",
+    "read",
+    "write",
+    "MiB/s",
+    "queue",
+    "read p50",
+    "p99 ms",
+    "write p50",
+    "p99 ms",
+    "balance",
+    "empty in",
+)
 WIDTHS = (8, 8, 8, 8, 8, 7, 9, 8, 9, 8, 9, 10)  # characters, as wide as the largest figures
 ROWS = 20  # seconds in the table: it fits a terminal of 25 lines
 COURSE = 120  # seconds in the course of IOPS and balance: it fits 130 columns
@@ -190,7 +214,9 @@ def record(
     volume: VolumeArgument,
     do: Annotated[Literal["start", "stop"], typer.Argument(metavar="start|stop", help="Begin or end the record.")],
     place: LabPlace,
-    to: Annotated[Path | None, option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o")] = None,
+    to: Annotated[
+        Path | None, option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o")
+    ] = None,
     output: OutputOption = "table",
 ) -> None:
     """Write every decision of the model to a file, for headrace replay."""
@@ -198,7 +224,9 @@ def record(
         hint = "Leave it out: stop says where it was written."
         raise InputError("--to", "belongs to start", "headrace volume record --help", hint)
     with place.open() as lab:
-        answer: Any = lab.record(volume, None if to is None else to.absolute()) if do == "start" else lab.record_stop(volume)
+        answer: Any = (
+            lab.record(volume, None if to is None else to.absolute()) if do == "start" else lab.record_stop(volume)
+        )
     requests = "" if do == "start" else f", {answer['requests']:,} requests"
     text = f"{'recording to' if do == 'start' else 'recorded in'} {answer['path']}{requests}"
     print_answer(answer, output, [dict(answer)], ("path", "requests"), lambda: (text,))

@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal
 import typer
 
 from headrace.cli.lab import faults, metrics
-from headrace.cli.lab.common import VOLUME_CSV, number, percent, percent_cell, state_cell, tags, volume_csv, volumes_table
+from headrace.cli.lab.common import (
+    VOLUME_CSV,
+    number,
+    percent,
+    percent_cell,
+    state_cell,
+    tags,
+    volume_csv,
+    volumes_table,
+)
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
@@ -52,7 +61,9 @@ def create(
     name: Annotated[str | None, option("NAME", "A name to call it by, unique in the lab.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
     as_of: AsOfOption = None,
-    start_balance: Annotated[str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")] = None,
+    start_balance: Annotated[
+        str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
+    ] = None,
     attach: Annotated[bool, flag("--attach", "Attach it at once, under the first free name.")] = False,
     output: OutputOption = "table",
 ) -> None:
@@ -71,7 +82,9 @@ def list_volumes(place: LabPlace, output: OutputOption = "table") -> None:
     """List the volumes of the lab."""
     with place.open() as lab:
         volumes = lab.volumes()
-    print_answer(volumes, output, [volume_csv(volume) for volume in volumes], VOLUME_CSV, lambda: (volumes_table(volumes),))
+    print_answer(
+        volumes, output, [volume_csv(volume) for volume in volumes], VOLUME_CSV, lambda: (volumes_table(volumes),)
+    )
 
 
 @app.command()
@@ -88,7 +101,9 @@ def attach(
     place: LabPlace,
     name: Annotated[str | None, option("NAME", "Attach name, like sdf. Default: the first free one.")] = None,
     unpaced: Annotated[bool, flag("--unpaced", "As fast as this machine can: no limits, no model.")] = False,
-    no_probe: Annotated[bool, flag("--no-probe", "Do not measure the machine's own latency and ceiling: quicker, less exact.")] = False,
+    no_probe: Annotated[
+        bool, flag("--no-probe", "Do not measure the machine's own latency and ceiling: quicker, less exact.")
+    ] = False,
     output: OutputOption = "table",
 ) -> None:
     """Make a block device of a volume."""
@@ -135,10 +150,12 @@ def modify(
     iops: Annotated[int | None, option("N", "Provisioned IOPS of each member.", min=1)] = None,
     mib_s: Annotated[int | None, option("MIB_S", "Provisioned MiB/s of each member.", min=1)] = None,
     wait: Annotated[
-        bool, flag("--wait", "Return when the volume has its new size and type (optimizing); exit code 1 when it failed.")
+        bool,
+        flag("--wait", "Return when the volume has its new size and type (optimizing); exit code 1 when it failed."),
     ] = False,
     until: Annotated[
-        Literal["optimizing", "completed"], choice("What --wait waits for: optimizing (seconds) or completed (hours of lab time).")
+        Literal["optimizing", "completed"],
+        choice("What --wait waits for: optimizing (seconds) or completed (hours of lab time)."),
     ] = "optimizing",
     output: OutputOption = "table",
 ) -> None:
@@ -161,7 +178,9 @@ def modify(
 @app.command()
 def modifications(
     place: LabPlace,
-    volume: Annotated[str | None, typer.Argument(metavar="[VOL]", help="Of this volume alone.", autocompletion=complete_volume)] = None,
+    volume: Annotated[
+        str | None, typer.Argument(metavar="[VOL]", help="Of this volume alone.", autocompletion=complete_volume)
+    ] = None,
     output: OutputOption = "table",
 ) -> None:
     """List the modifications of a volume, or of all."""
@@ -212,7 +231,9 @@ def _parts(volume: Mapping[str, Any]) -> list[object]:
     if volume.get("modification"):
         parts += ["", _modifications([{"volume": volume.get("name") or volume["id"]} | volume["modification"]])]
     if volume.get("raid"):
-        rows = [(member["index"], member["spec"], member["state"], _member_facts(member)) for member in volume["members"]]
+        rows = [
+            (member["index"], member["spec"], member["state"], _member_facts(member)) for member in volume["members"]
+        ]
         parts += ["", table(("member", "storage", "state", ""), rows)]
     return parts
 
@@ -225,7 +246,10 @@ def _facts(volume: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("storage", volume["spec"]),
         ("state", state_cell(volume)),
         ("size", f"{number(volume['size_gib'])} GiB, {number(volume.get('used_gib'), 2)} GiB used"),
-        ("limits", f"{number(volume['iops'])} IOPS, {number(volume['throughput_mib_s'])} MiB/s, as of {volume['as_of']}"),
+        (
+            "limits",
+            f"{number(volume['iops'])} IOPS, {number(volume['throughput_mib_s'])} MiB/s, as of {volume['as_of']}",
+        ),
         ("balance", None if balance is None else percent_cell(balance)),
         ("tags", ", ".join(f"{key}={value}" for key, value in (volume.get("tags") or {}).items())),
         ("created", volume["created_at"]),
@@ -242,15 +266,26 @@ def _device_facts(attachment: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("links", "  ".join(attachment.get("links") or ())),
         ("pacing", "none: as fast as this machine can" if attachment.get("unpaced") else None),
         ("own path", None if path_us is None else f"{number(path_us)} us, taken out of the model's latency"),
-        ("this machine", f"at most {number(ceiling['iops'])} IOPS, {number(ceiling['mib_s'])} MiB/s" if ceiling else None),
+        (
+            "this machine",
+            f"at most {number(ceiling['iops'])} IOPS, {number(ceiling['mib_s'])} MiB/s" if ceiling else None,
+        ),
     ]
 
 
 def _member_facts(member: Mapping[str, Any]) -> str:
     """What a member gives, how slow it is, how far it is rebuilt."""
-    said = [f"{number(member['iops'])} IOPS, {number(member['throughput_mib_s'])} MiB/s"] if member.get("iops") is not None else []
+    said = (
+        [f"{number(member['iops'])} IOPS, {number(member['throughput_mib_s'])} MiB/s"]
+        if member.get("iops") is not None
+        else []
+    )
     said += [f"balance {percent_cell(member['balance_percent'])}"] if member.get("balance_percent") is not None else []
-    said += [f"{number(member['caps_percent'])} % of that, {number(member['extra_ms'])} ms added"] if member["state"] == "slow" else []
+    said += (
+        [f"{number(member['caps_percent'])} % of that, {number(member['extra_ms'])} ms added"]
+        if member["state"] == "slow"
+        else []
+    )
     said += [f"{percent_cell(member['done_percent'])} rebuilt"] if member["state"] == "rebuilding" else []
     return ", ".join(said)
 
@@ -264,7 +299,13 @@ def _modifications(rows: Sequence[Mapping[str, Any]]) -> Any:
 
     ends = ("from", "to", "start", "end")
     cells = [
-        [row.get("volume") or "", row["state"], f"{row['progress_percent']} %", *(row.get(name) for name in ends), row.get("reason") or ""]
+        [
+            row.get("volume") or "",
+            row["state"],
+            f"{row['progress_percent']} %",
+            *(row.get(name) for name in ends),
+            row.get("reason") or "",
+        ]
         for row in rows
     ]
     return table(("modification of", "state", "done", *ends, ""), cells, right=("done",))

@@ -68,10 +68,16 @@ INSTANCES = (
 class PlanOptions:
     """The settings of `headrace.plan`."""
 
-    goals: Annotated[list[str] | None, option("GOAL", "A goal. Repeatable. A database needs at least one on performance.", "--goal")] = None
-    default_goals: Annotated[bool, flag("--default-goals/--no-default-goals", "Keep the default goals whose metric is not given.")] = True
+    goals: Annotated[
+        list[str] | None, option("GOAL", "A goal. Repeatable. A database needs at least one on performance.", "--goal")
+    ] = None
+    default_goals: Annotated[
+        bool, flag("--default-goals/--no-default-goals", "Keep the default goals whose metric is not given.")
+    ] = True
     size_gib: Annotated[float | None, option("GIB", "Data to hold. Default: the workload's, times the growth.")] = None
-    free_percent: Annotated[float, option("PERCENT", "Share of the volumes that stays free: binlogs, temporary tables, ALTER.")] = 25.0
+    free_percent: Annotated[
+        float, option("PERCENT", "Share of the volumes that stays free: binlogs, temporary tables, ALTER.")
+    ] = 25.0
     region: RegionOption = "us-east-1"
     as_of: AsOfOption = None
     growth: Annotated[float, option("FACTOR", "Multiply demand and data: 1.5 is half as much again.")] = 1.0
@@ -84,18 +90,22 @@ class PlanOptions:
         bool, flag("--allow-instance-store", "Consider local disks too: all data are gone when the instance stops.")
     ] = False
     exclude: Annotated[
-        list[str] | None, option("LIST", "Volume types or layouts not to use: st1,sc1,raid10.", autocompletion=complete_type)
+        list[str] | None,
+        option("LIST", "Volume types or layouts not to use: st1,sc1,raid10.", autocompletion=complete_type),
     ] = None
     compare: Annotated[
-        str | None, storage_option("Today's storage, compared with the answer.", metavar="[INSTANCE/]STORAGE[,log=STORAGE]")
+        str | None,
+        storage_option("Today's storage, compared with the answer.", metavar="[INSTANCE/]STORAGE[,log=STORAGE]"),
     ] = None
-    cycle: Annotated[str | None, option("settled|first", "Credits of the repeated recording, or of its first day. Default: settled.")] = (
-        None
-    )
+    cycle: Annotated[
+        str | None, option("settled|first", "Credits of the repeated recording, or of its first day. Default: settled.")
+    ] = None
     start_balance: StartBalanceOption = None
     discount_percent: Annotated[float, option("PERCENT", "Discount on all list prices.")] = 0.0
     price_file: Annotated[Path | None, option("FILE", "Prices of your own: docs/reference/prices.md.")] = None
-    commitment: Annotated[str, option("KIND", "Instances: on-demand, reserved-1y, reserved-3y, savings-1y or savings-3y.")] = "on-demand"
+    commitment: Annotated[
+        str, option("KIND", "Instances: on-demand, reserved-1y, reserved-3y, savings-1y or savings-3y.")
+    ] = "on-demand"
     nodes: Annotated[int, option("N", "Servers that are paid for: 2 for a pair.")] = 1
     snapshot_days: Annotated[int, option("N", "Daily snapshots kept, on the bill.")] = 0
     daily_change_percent: Annotated[float, option("PERCENT", "Share of the data that changes a day (snapshots).")] = 5.0
@@ -104,11 +114,16 @@ class PlanOptions:
         float | None, option("TPS", "Database: this many transactions arrive a second, instead of clients that wait.")
     ] = None
     start: Annotated[str | None, option("cold|warm", "Database: the cache at the start. Default: warm.")] = None
-    hours: Annotated[float | None, option("H", "Database: length looked at; its worst hour counts. Default: 24.")] = None
+    hours: Annotated[float | None, option("H", "Database: length looked at; its worst hour counts. Default: 24.")] = (
+        None
+    )
     cache_share: Annotated[
-        float | None, option("SHARE", "Database: share of an instance's memory for the cache. Default: what `headrace advise` sets.")
+        float | None,
+        option("SHARE", "Database: share of an instance's memory for the cache. Default: what `headrace advise` sets."),
     ] = None
-    confidence: Annotated[float | None, option("SHARE", "Database: probability from which a goal counts as met. Default: 0.8.")] = None
+    confidence: Annotated[
+        float | None, option("SHARE", "Database: probability from which a goal counts as met. Default: 0.8.")
+    ] = None
     draws: Annotated[int | None, option("N", "Database: random draws from the calibration. Default: 32.")] = None
     seed: Annotated[int | None, option("N", "Database: seed for the random draws. Default: 1.")] = None
     top: Annotated[int, option("N", "How many choices to show.", min=1, max=100)] = 10
@@ -122,7 +137,9 @@ class PlanOptions:
 def plan(
     workload: WorkloadArgument,
     options: PlanOptions,
-    against: Annotated[str | None, option("WORKLOAD", "Database: another database under the same goals: InnoDB against MyRocks.")] = None,
+    against: Annotated[
+        str | None, option("WORKLOAD", "Database: another database under the same goals: InnoDB against MyRocks.")
+    ] = None,
     families: Annotated[bool, flag("--families", "Say why every family lost, those far off too.")] = False,
     explain: Annotated[bool, flag("--explain", "Show the arithmetic.")] = False,
     output: OutputOption = "table",
@@ -132,7 +149,9 @@ def plan(
     what to do next."""
 
     check_chart_path(report, (".html",))
-    load, other = (read_workload(workload), None) if against is None else (read_database(workload), read_database(against))
+    load, other = (
+        (read_workload(workload), None) if against is None else (read_database(workload), read_database(against))
+    )
     made = make_plan(load, other, options.settings())
     if report is not None:
         write_report(report, made, load, options.start_balance)
@@ -153,7 +172,11 @@ def make_plan(load: Any, other: TransactionWorkload | None, settings: dict[str, 
     from headrace.planner import plan_against
 
     with progress("planning") as tick:
-        return make(load, **settings, progress=tick) if other is None else plan_against(load, other, **settings, progress=tick)
+        return (
+            make(load, **settings, progress=tick)
+            if other is None
+            else plan_against(load, other, **settings, progress=tick)
+        )
 
 
 def plans_of(made: Plan | EngineComparison) -> tuple[Plan, ...]:
@@ -189,7 +212,10 @@ def show_plan(made: Plan | EngineComparison, output: Output, *, explain: bool = 
 
         frames = [frame_of(plan) for plan in plans]
         if words is not None:
-            frames = [frame.select(pl.lit(plan.engine).alias("engine"), pl.all()) for frame, plan in zip(frames, plans, strict=True)]
+            frames = [
+                frame.select(pl.lit(plan.engine).alias("engine"), pl.all())
+                for frame, plan in zip(frames, plans, strict=True)
+            ]
         return data(as_csv(pl.concat(frames, how="vertical_relaxed")))
 
     parts: list[object] = [words, ""] if words else []

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.inputs import read_database
-from headrace.cli.model.simulate import InstanceOption, StorageOption
 from headrace.cli.options import (
     AsOfOption,
+    DatabaseArgument,
     GrowthOption,
+    InstanceOption,
     Output,
     OutputOption,
     PageOrChartOption,
     SeedOption,
     StartBalanceOption,
-    WorkloadArgument,
+    StorageOption,
     choice,
     option,
     storage_option,
@@ -51,17 +52,21 @@ class RunSettings:
     as_of: AsOfOption = None
     cache_gib: Annotated[float | None, option("GIB", "Buffer pool or block cache. Default: as measured.")] = None
     threads: Annotated[int | None, option("N", "Clients. Default: as measured.")] = None
-    arrivals_tps: Annotated[float | None, option("TPS", "This many transactions arrive a second, instead of clients that wait.")] = None
+    arrivals_tps: Annotated[
+        float | None, option("TPS", "This many transactions arrive a second, instead of clients that wait.")
+    ] = None
     start: Annotated[Literal["cold", "warm"], choice("The cache at the start: empty, or as full as it gets.")] = "cold"
     seconds: Annotated[float | None, option("S", "Length of the run. Default: 3,600; 60 with --form events.")] = None
     seed: SeedOption = 1
     start_balance_percent: StartBalanceOption = None
     growth: GrowthOption = 1.0
-    form: Annotated[Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")] = "interval"
+    form: Annotated[
+        Literal["interval", "events"], choice("Simulate whole seconds, or every I/O of every client (events).")
+    ] = "interval"
 
 
 def predict(
-    workload: WorkloadArgument,
+    workload: DatabaseArgument,
     storage: StorageOption,
     settings: RunSettings,
     output: OutputOption = "table",
@@ -79,7 +84,9 @@ def predict(
     print_prediction(load, Storage.parse(storage).text, settings, output, report)
 
 
-def print_prediction(workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None) -> None:
+def print_prediction(
+    workload: TransactionWorkload, storage: str, settings: RunSettings, output: Output, report: Path | None
+) -> None:
     """Predicts and prints."""
     from headrace.report import databases
     from headrace.simulation import database

@@ -41,15 +41,22 @@ def prove(
             "Or a workload with --storage.",
         ),
     ] = None,
-    storage: Annotated[list[str] | None, storage_option("Prove a workload on this storage. Repeatable.", metavar="DATA[,log=LOG]")] = None,
-    compare: Annotated[str | None, storage_option("Today's storage: calibrate on it.", metavar="DATA[,log=LOG]")] = None,
+    storage: Annotated[
+        list[str] | None, storage_option("Prove a workload on this storage. Repeatable.", metavar="DATA[,log=LOG]")
+    ] = None,
+    compare: Annotated[
+        str | None, storage_option("Today's storage: calibrate on it.", metavar="DATA[,log=LOG]")
+    ] = None,
     workload: Annotated[str | None, option("WORKLOAD", "The workload a plan was made for: its skew is taken.")] = None,
     minutes: Annotated[float, option("M", "About how long it may take.")] = 10.0,
-    scale: Annotated[str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")] = "auto",
+    scale: Annotated[
+        str, option("auto|F", "Factor on data, cache, IOPS and clients. auto: the largest this machine holds.")
+    ] = "auto",
     flavor: Annotated[Literal["mariadb", "mysql"], choice("Which server to run.")] = "mariadb",
     seed: Annotated[int, option("N", "Seed for the load and the predictions.", min=1, max=2**31 - 1)] = 1,
     store: Annotated[
-        Path | None, option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs.")
+        Path | None,
+        option("DIR", "Where proofs are kept. Default: $HEADRACE_PROOFS, else ~/.local/share/headrace/proofs."),
     ] = None,
     show: Annotated[Path | None, option("DIR", "Show the proof in this folder instead of running one.")] = None,
     report: ReportOption = None,
@@ -85,7 +92,9 @@ def requested(source: str, storages: list[str], current: str | None, workload: s
         made = from_workload(read_database(source), storages, source)
     else:
         if storages:
-            raise InputError("--storage", "belongs to a workload: a plan names its own", SOURCE, "Give the workload in its place.")
+            raise InputError(
+                "--storage", "belongs to a workload: a plan names its own", SOURCE, "Give the workload in its place."
+            )
         made = from_plan(plan, source, None if workload is None else read_database(workload))
     return made if current is None else made.with_current(current)
 

@@ -10,18 +10,18 @@ from headrace.cli.former import still_works
 from headrace.cli.inputs import read_workload
 from headrace.cli.options import (
     AsOfOption,
+    DemandArgument,
     GrowthOption,
+    InstanceOption,
     Output,
     OutputOption,
     PageOrChartOption,
     SeedOption,
     StartBalanceOption,
-    WorkloadArgument,
+    StorageOption,
     choice,
     flag,
-    instance_option,
     option,
-    storage_option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
@@ -48,9 +48,6 @@ for: volume-iops, volume-throughput, volume-credits (gone), instance-iops, insta
 XEN_RATE_PER_MILLE = 1_025
 DEGRADE = "MEMBER:START_S:LENGTH_S:CAPS_PERCENT[:EXTRA_MS]"
 
-StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
-InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DemandOptions:
@@ -59,17 +56,28 @@ class DemandOptions:
     interval: Annotated[float | None, option("S", "Length of a row in seconds.")] = None
     cycle: Annotated[
         Literal["first", "settled"] | None,
-        choice("first: from the balances at the start. settled: repeated until balances end where they began. Default: first."),
+        choice(
+            "first: from the balances at the start. settled: repeated until balances end where they began. Default: first."
+        ),
     ] = None
     no_merge: Annotated[bool, flag("--no-merge", "Do not merge sequential I/Os.")] = False
-    no_saved_second: Annotated[bool, flag("--no-saved-second", "Begin without the second of IOPS that a rested volume has saved.")] = False
+    no_saved_second: Annotated[
+        bool, flag("--no-saved-second", "Begin without the second of IOPS that a rested volume has saved.")
+    ] = False
     no_holds: Annotated[bool, flag("--no-holds", "Leave stalls of single I/Os out of the latency.")] = False
     xen: Annotated[bool, flag("--xen", "Deliver 2.5 % over the nominal rate, as measured on Xen instances.")] = False
-    snapshot_gib: Annotated[float | None, option("GIB", "The volume was made from a snapshot of this much data.")] = None
-    init_rate: Annotated[float | None, option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.")] = None
-    degrade: Annotated[list[str] | None, option(DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.")] = None
+    snapshot_gib: Annotated[float | None, option("GIB", "The volume was made from a snapshot of this much data.")] = (
+        None
+    )
+    init_rate: Annotated[float | None, option("MIB_S", "Initialization rate that was bought, with --snapshot-gib.")] = (
+        None
+    )
+    degrade: Annotated[
+        list[str] | None, option(DEGRADE, "A volume delivers less for a while. Repeatable; members count from 0.")
+    ] = None
     modify: Annotated[
-        str | None, option("SPEC@START..END", "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s).")
+        str | None,
+        option("SPEC@START..END", "ModifyVolume to SPEC: 'modifying' ends at START, 'optimizing' at END (s)."),
     ] = None
     lose_member: Annotated[list[str] | None, option("N", "This member of the array is lost. Repeatable.")] = None
 
@@ -99,7 +107,9 @@ class DemandOptions:
             raise InputError(f"--init-rate {self.init_rate:,.10g}", rule, "headrace simulate --help", hint)
         if self.snapshot_gib is not None:
             # 100,000 MiB/s is a guess at what no initialization rate reaches.
-            rate = None if self.init_rate is None else check_number("--init-rate", self.init_rate, 0.001, 100_000, "MiB/s")
+            rate = (
+                None if self.init_rate is None else check_number("--init-rate", self.init_rate, 0.001, 100_000, "MiB/s")
+            )
             written = int(check_number("--snapshot-gib", self.snapshot_gib, 0.0, MAX_SIZE_GIB, "GiB") * GIB)
             options["snapshot"] = {"written_bytes": written, "initialization_bytes_s": rate and int(rate * MIB)}
         if self.degrade:
@@ -110,16 +120,20 @@ class DemandOptions:
 
 
 def simulate(
-    workload: WorkloadArgument,
+    workload: DemandArgument,
     storage: StorageOption,
     of_demand: DemandOptions,
     instance: InstanceOption = None,
     as_of: AsOfOption = None,
-    seconds: Annotated[float | None, option("S", "Length of a closed load (default 60), or where to cut a demand over time.")] = None,
+    seconds: Annotated[
+        float | None, option("S", "Length of a closed load (default 60), or where to cut a demand over time.")
+    ] = None,
     seed: SeedOption = 1,
     start_balance: StartBalanceOption = None,
     growth: GrowthOption = 1.0,
-    form: Annotated[Literal["auto", "events", "interval"], choice("Simulate every request (events), or whole intervals.")] = "auto",
+    form: Annotated[
+        Literal["auto", "events", "interval"], choice("Simulate every request (events), or whole intervals.")
+    ] = "auto",
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
@@ -134,7 +148,12 @@ def simulate(
     if isinstance(load, TransactionWorkload):
         common |= {"start_balance_percent": start_balance, "form": "events" if form == "events" else "interval"}
         return predict_instead(load, storage, of_demand, common, output, report)
-    common |= {"start_balance": start_balance, "form": form, "interval_s": of_demand.interval, "cycle": of_demand.cycle or "first"}
+    common |= {
+        "start_balance": start_balance,
+        "form": form,
+        "interval_s": of_demand.interval,
+        "cycle": of_demand.cycle or "first",
+    }
     options = of_demand.for_the_model()
     with progress("simulating") as tick:
         run = demand.simulate(load, storage, options=options, progress=tick, **common)
@@ -142,7 +161,12 @@ def simulate(
 
 
 def predict_instead(
-    load: TransactionWorkload, storage: str, of_demand: DemandOptions, common: dict[str, Any], output: Output, report: Path | None
+    load: TransactionWorkload,
+    storage: str,
+    of_demand: DemandOptions,
+    common: dict[str, Any],
+    output: Output,
+    report: Path | None,
 ) -> None:
     """A database, which this command ran before there was `headrace predict`. Raises InputError."""
     from headrace.cli.model.predict import RunSettings, print_prediction
@@ -159,7 +183,11 @@ def show_run(run: Simulation, load: Workload, output: Output, report: Path | Non
     from headrace.catalog import facts as catalog
     from headrace.report import simulation
 
-    notes = catalog.caveats(run.storage, run.instance, run.as_of) + catalog.latency_caveats(run.storage, run.as_of) + list(load.notes())
+    notes = (
+        catalog.caveats(run.storage, run.instance, run.as_of)
+        + catalog.latency_caveats(run.storage, run.as_of)
+        + list(load.notes())
+    )
     if report is not None:
         from headrace.report.simulation import write_simulation
 

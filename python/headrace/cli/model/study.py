@@ -33,7 +33,9 @@ def complete_study(incomplete: str) -> list[str]:
     return [study.name for study in every_study() if study.name.startswith(incomplete)]
 
 
-StudyArgument = Annotated[str, typer.Argument(metavar="NAME", help="A study of `headrace study list`.", autocompletion=complete_study)]
+StudyArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="A study of `headrace study list`.", autocompletion=complete_study)
+]
 
 
 @app.command("list")
@@ -44,7 +46,10 @@ def list_studies(output: TableOrJsonOption = "table") -> None:
     studies = every_study()
     if output == "json":
         return print_json(studies)
-    rows = [(study.name, ", ".join(runs_on(study.name)), study.title, "; ".join(map(str, study.sources))) for study in studies]
+    rows = [
+        (study.name, ", ".join(runs_on(study.name)), study.title, "; ".join(map(str, study.sources)))
+        for study in studies
+    ]
     show(table(("name", "runs on", "title", "sources"), rows))
 
 
@@ -57,21 +62,34 @@ def show_study(name: StudyArgument, output: TableOrJsonOption = "table") -> None
     if output == "json":
         return print_json(study)
     runs = f"Runs on: {', '.join(runs_on(name))}"
-    show(f"{study.name}: {study.title}", study.question, "", runs, "Published by:", *(f"  {source}" for source in study.sources))
+    show(
+        f"{study.name}: {study.title}",
+        study.question,
+        "",
+        runs,
+        "Published by:",
+        *(f"  {source}" for source in study.sources),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabRunOptions:
     """Options of a run on the lab, which the model has none of."""
 
-    scale: Annotated[float | None, option("F", "Lab: data and cache as a share of the published ones. Default: what fits the time.")] = None
-    minutes: Annotated[float | None, option("M", "Lab: about how long it may take. Default: 10, with --quick 3.")] = None
-    quick: Annotated[bool, flag("--quick", "Lab: run the fewest cells that answer the question.")] = False
-    resume: Annotated[bool, flag("--resume", "Lab: take complete runs of the store with the same configuration; measure the others.")] = (
-        False
+    scale: Annotated[
+        float | None, option("F", "Lab: data and cache as a share of the published ones. Default: what fits the time.")
+    ] = None
+    minutes: Annotated[float | None, option("M", "Lab: about how long it may take. Default: 10, with --quick 3.")] = (
+        None
     )
+    quick: Annotated[bool, flag("--quick", "Lab: run the fewest cells that answer the question.")] = False
+    resume: Annotated[
+        bool, flag("--resume", "Lab: take complete runs of the store with the same configuration; measure the others.")
+    ] = False
     seed: Annotated[int | None, option("N", "Lab: seed for the clients' random numbers. Default: 1.")] = None
-    store: Annotated[Path | None, option("DIR", "Lab: where runs are kept. Default: $HEADRACE_RUNS, as for headrace bench.")] = None
+    store: Annotated[
+        Path | None, option("DIR", "Lab: where runs are kept. Default: $HEADRACE_RUNS, as for headrace bench.")
+    ] = None
     work: Annotated[
         Path | None,
         option(
@@ -86,7 +104,8 @@ def run(
     name: StudyArgument,
     on_lab: LabRunOptions,
     on: Annotated[
-        Literal["model", "lab"], choice("model: simulated, seconds. lab: a real server on this machine, minutes; needs Linux and root.")
+        Literal["model", "lab"],
+        choice("model: simulated, seconds. lab: a real server on this machine, minutes; needs Linux and root."),
     ] = "model",
     report: ReportOption = None,
     output: TableOrJsonOption = "table",

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.options import AsOfOption, Engine, PasswordOptions, choice, flag, instance_option, option, storage_option
+from headrace.cli.options import (
+    AsOfOption,
+    Engine,
+    PasswordOptions,
+    choice,
+    flag,
+    instance_option,
+    option,
+    storage_option,
+)
 from headrace.cli.output import data, print_frame, print_json, say, show, table
 from headrace.errors import InputError
 
@@ -63,7 +72,8 @@ def advise(
     replica: Annotated[bool, flag("--replica", "The server applies another's binlog.")] = False,
     as_of: AsOfOption = None,
     check: Annotated[
-        bool, flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data.")
+        bool,
+        flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."),
     ] = False,
     output: Annotated[Form, choice("What to print on stdout.")] = "table",
 ) -> None:
@@ -85,9 +95,17 @@ def advise(
 
         known = read_database(workload)
     machine: dict[str, Any] = {"memory_gib": memory_gib, "vcpus": vcpus, "instance": instance}
-    server: dict[str, Any] = {"flavor": flavor, "version": server_version, "engine": engine, "durability": durability, "replica": replica}
+    server: dict[str, Any] = {
+        "flavor": flavor,
+        "version": server_version,
+        "engine": engine,
+        "durability": durability,
+        "replica": replica,
+    }
     places: dict[str, Any] = {"log_storage": log_storage, "log_dir": log_dir, "tmp_dir": tmp_dir}
-    found = advice_for(storage, address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places)
+    found = advice_for(
+        storage, address=given, config=config, workload=known, as_of=as_of, **machine, **server, **places
+    )
     print_advice(found, output)
     if check and not found.agrees:
         raise typer.Exit(1)

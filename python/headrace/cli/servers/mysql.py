@@ -40,7 +40,9 @@ Examples:
 The lab must be up: sudo headrace lab up. After a crash of the server, the lab or the machine: `mysql status` says what
 is wrong, `mysql up NAME` brings it back."""
 
-app = CommandGroup("Run real servers on volumes of the lab: MariaDB and MySQL, InnoDB and MyRocks. Needs Linux and root.", EPILOG)
+app = CommandGroup(
+    "Run real servers on volumes of the lab: MariaDB and MySQL, InnoDB and MyRocks. Needs Linux and root.", EPILOG
+)
 
 Flavor = Literal["mariadb", "mysql"]
 
@@ -56,7 +58,9 @@ def complete_server(context: typer.Context, incomplete: str) -> list[str]:
         return []
 
 
-ServerArgument = Annotated[str, typer.Argument(metavar="[NAME]", help="Which server. Default: db.", autocompletion=complete_server)]
+ServerArgument = Annotated[
+    str, typer.Argument(metavar="[NAME]", help="Which server. Default: db.", autocompletion=complete_server)
+]
 CONFIG = "The server's own defaults, the advice for this storage, or an option file's [mysqld]."
 MEMORY = "Three quarters of it (half of less than 4 GiB) cache data. Default: the server's 128 MiB."
 
@@ -68,16 +72,25 @@ class NewServerOptions:
     flavor: Annotated[Flavor | None, choice("Which server. Default: mariadb.")] = None
     engine: Annotated[Engine | None, choice("Default: innodb. MyRocks comes with MariaDB.")] = None
     storage: Annotated[str | None, storage_option("The data volumes of a new server: gp3:100:6000, 2xgp2:500.")] = None
-    log_storage: Annotated[str | None, storage_option("A volume of its own for redo, binary or write-ahead log.")] = None
+    log_storage: Annotated[str | None, storage_option("A volume of its own for redo, binary or write-ahead log.")] = (
+        None
+    )
     config: Annotated[str | None, option("default|tuned|FILE", CONFIG)] = None
     memory_gib: Annotated[float | None, option("GIB", MEMORY)] = None
-    port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS. Default: a Unix socket alone.")] = None
+    port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS. Default: a Unix socket alone.")] = (
+        None
+    )
     server_path: Annotated[
         Path | None, option("FILE", "Another server: its mysqld or mariadbd, or its base directory.", readable=False)
     ] = None
-    unpaced: Annotated[bool, flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly.")] = False
+    unpaced: Annotated[
+        bool, flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly.")
+    ] = False
     seed_from: Annotated[
-        Path | None, option("FOLDER", "Begin with data of `headrace mysql save`, not with an empty server.", "--from", readable=False)
+        Path | None,
+        option(
+            "FOLDER", "Begin with data of `headrace mysql save`, not with an empty server.", "--from", readable=False
+        ),
     ] = None
 
 
@@ -130,7 +143,9 @@ def status(
         _print(found[0], output)
     else:
         rows = [_csv(server) for server in found]
-        print_answer([one.as_dict() for one in found], output, rows, CSV, lambda: (table(COLUMNS, [_row(one) for one in found]),))
+        print_answer(
+            [one.as_dict() for one in found], output, rows, CSV, lambda: (table(COLUMNS, [_row(one) for one in found]),)
+        )
     for server in found:
         _notes(server)
     if any(server.problems for server in found):
@@ -157,7 +172,9 @@ def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False
     with place.open() as lab:
         found = servers.find(lab, name)
         if not yes and not sys.stdin.isatty():
-            raise InputError(name, "deletes data, and nobody can be asked", "headrace mysql destroy --help", "Add --yes.")
+            raise InputError(
+                name, "deletes data, and nobody can be asked", "headrace mysql destroy --help", "Add --yes."
+            )
         if not yes:
             typer.confirm(f"Delete {name} ({found.storage}) and all its data?", abort=True, err=True)
         servers.destroy(found)
@@ -196,7 +213,9 @@ def install(
 def log(
     place: LabPlace,
     name: ServerArgument = "db",
-    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="The last N lines.")] = 50,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", metavar="N", min=1, max=100_000, help="The last N lines.")
+    ] = 50,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines, until Ctrl-C.")] = False,
 ) -> None:
     """Print a server's error log."""
@@ -217,7 +236,16 @@ CSV = (
 
 def _row(server: Server) -> list[object]:
     memory = None if server.memory_gib is None else f"{server.memory_gib:g} GiB"
-    shown = (_version(server), server.engine, server.state, server.storage, server.log_storage, memory, server.port, server.pid)
+    shown = (
+        _version(server),
+        server.engine,
+        server.state,
+        server.storage,
+        server.log_storage,
+        memory,
+        server.port,
+        server.pid,
+    )
     return [server.name, *(cell or "-" for cell in shown)]
 
 

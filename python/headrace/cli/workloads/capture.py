@@ -68,7 +68,12 @@ def capture(
     from headrace.observe.live.record import capture as capture_run
 
     storage = check_storage_given(storage, device)
-    of_server: dict[str, Any] = {"log_storage": log_storage, "instance": instance, "engine": engine, "data_gib": size_gib}
+    of_server: dict[str, Any] = {
+        "log_storage": log_storage,
+        "instance": instance,
+        "engine": engine,
+        "data_gib": size_gib,
+    }
     of_run: dict[str, Any] = {"threads": threads, "name": name, "interval_s": interval, "as_of": read_day(as_of)}
     read = password.read_address(address)
     request = CaptureRequest(read, seconds, storage, tuple(device or ()), **of_server, **of_run)
@@ -81,7 +86,9 @@ def capture(
         interrupted = found.state == "interrupted"
         why = "was interrupted" if interrupted else "lost the server"
         hint = f"What was sampled is in {found.description.parent}."
-        raise CouldNotRun("the capture", f"{why} after {found.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None)
+        raise CouldNotRun(
+            "the capture", f"{why} after {found.seconds:,.0f} s", "", hint, INTERRUPTED if interrupted else None
+        )
 
 
 def report(found: Any, output: TableOrJson, workload: Path | None, name: str | None) -> None:

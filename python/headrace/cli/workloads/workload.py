@@ -47,7 +47,9 @@ Files are TOML: docs/reference/workload-file.md."""
 app = CommandGroup("Make, import, capture and show what a database demands of its storage.", EPILOG)
 app.command("capture", epilog=capture.EPILOG)(capture.capture)
 
-ToOption = Annotated[Path | None, option("FILE", "File to write. Default: the workload's name and .toml, in this folder.", "--to", "-o")]
+ToOption = Annotated[
+    Path | None, option("FILE", "File to write. Default: the workload's name and .toml, in this folder.", "--to", "-o")
+]
 DataSizeOption = Annotated[float | None, option("GIB", "Data the volume must hold; a plan needs it.")]
 # Questions about a day, which a constant load does not have.
 DAY_ONLY = ("shape", "night_floor", "backup_start_hour", "backup_minutes", "backup_mib_s")
@@ -62,9 +64,15 @@ class DayOptions:
     writes_per_s: Annotated[str | None, option("N", "Writes a second in the busy hour (iostat -x: w/s).")] = None
     read_kib: Annotated[str | None, option("KIB", "Mean size of a read. Default: 16.")] = None
     write_kib: Annotated[str | None, option("KIB", "Mean size of a write. Default: 22.")] = None
-    shape: Annotated[str | None, option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office.")] = None
-    night_floor: Annotated[str | None, option("SHARE", "Quietest hour as a share of the busiest, 0-1. Default: 0.1.")] = None
-    backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = None
+    shape: Annotated[
+        str | None, option("SHAPE", "flat, office, evening, two-peaks, or 24 numbers from midnight. Default: office.")
+    ] = None
+    night_floor: Annotated[
+        str | None, option("SHARE", "The quietest hour as a share of the busiest, 0-1. Default: 0.1.")
+    ] = None
+    backup_start_hour: Annotated[str | None, option("HOUR", "When the nightly backup starts, 0-24. Default: none.")] = (
+        None
+    )
     backup_minutes: Annotated[str | None, option("N", "How long the backup runs. Default: 60.")] = None
     backup_mib_s: Annotated[str | None, option("MIB_S", "How fast the backup reads. Default: 50.")] = None
     size_gib: Annotated[str | None, option("GIB", "Data the volume must hold; a plan needs it.")] = None
@@ -145,14 +153,22 @@ def _ask(question: Any) -> object:
 def import_recording(
     recording: Annotated[
         Path,
-        typer.Argument(metavar="RECORDING", help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export; - reads standard input."),
+        typer.Argument(
+            metavar="RECORDING",
+            help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export; - reads standard input.",
+        ),
     ],
-    format: Annotated[Literal["auto", "iostat", "vmstat", "sar", "cloudwatch"], choice("The tool that made the recording.")] = "auto",
+    format: Annotated[
+        Literal["auto", "iostat", "vmstat", "sar", "cloudwatch"], choice("The tool that made the recording.")
+    ] = "auto",
     device: Annotated[
-        str | None, option("NAME", "Device in the recording, several joined by +. Default: the one that clearly does most.")
+        str | None,
+        option("NAME", "Device in the recording, several joined by +. Default: the one that clearly does most."),
     ] = None,
     interval: Annotated[float | None, option("S", "Seconds between reports, where the file has no times.")] = None,
-    clock_start: Annotated[str | None, option("TIME", "When the recording began (ISO 8601), where the file does not say.")] = None,
+    clock_start: Annotated[
+        str | None, option("TIME", "When the recording began (ISO 8601), where the file does not say.")
+    ] = None,
     gaps: Annotated[
         Literal["refuse", "hold", "zero"], choice("Where reports are missing: refuse, hold the one before, or zero.")
     ] = "refuse",
@@ -188,7 +204,10 @@ def keep(made: Workload, to: Path | None, force: bool, output: Output) -> None:
 
 @app.command("show")
 def show_workload(
-    workload: WorkloadArgument, growth: GrowthOption = 1.0, report: PageOrChartOption = None, output: OutputOption = "table"
+    workload: WorkloadArgument,
+    growth: GrowthOption = 1.0,
+    report: PageOrChartOption = None,
+    output: OutputOption = "table",
 ) -> None:
     """Describe in words and a chart what a workload demands; csv prints its points."""
     from headrace.workload import TransactionWorkload
@@ -212,7 +231,10 @@ def _show_database(load: TransactionWorkload, growth: float, report: Path | None
     from headrace.report import databases
 
     if report is not None:
-        rule, hint = ("a database in transactions has no demand over time to draw", "headrace predict draws it on a storage.")
+        rule, hint = (
+            "a database in transactions has no demand over time to draw",
+            "headrace predict draws it on a storage.",
+        )
         raise InputError("--report", rule, "headrace workload show --help", hint)
     if growth != 1.0:
         load = load.grown(check_number("--growth", growth, 0.001, 1_000.0))

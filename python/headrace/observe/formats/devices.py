@@ -406,10 +406,7 @@ def _check_order(recording: Recording, readings: Readings, stamps: list[Stamp]) 
             hint = "Two recordings were joined, or one was copied twice: keep one."
             raise recording.bad(report.where, str(after.local), "this time was there before", hint)
         if step < 0:
-            hint = (
-                "The clock was set, or recordings were joined in the "
-                "wrong order: cut the file there and import the parts."
-            )
+            hint = "The clock was set, or recordings were joined in the wrong order: cut the file there and import the parts."
             if abs(abs(step) - HOUR_S) <= 600:
                 hint = "About an hour: the end of summer time. Record in UTC (TZ=UTC), or cut the file there."
             rule = f"lies {-step:g} s before the report above it"
@@ -457,10 +454,7 @@ def _filled(
         where = readings.reports[longest].where
         if missing > MAX_MISSING_SHARE * total and gaps == "refuse":
             value = f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing"
-            hint = (
-                "Say what to do: --gaps hold repeats the report before, "
-                "--gaps zero takes it as idle. Or cut the file there."
-            )
+            hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
             raise recording.bad(where, value, f"at most {MAX_MISSING_SHARE:.0%} may be", hint)
         how = "taken as idle" if gaps == "zero" else "filled with the report before"
         summer = (

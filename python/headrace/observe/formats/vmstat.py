@@ -104,10 +104,7 @@ class _Reader:
                 self.block = self.since_header
             elif self.since_header < self.block:
                 rule = f"vmstat prints one every {self.block}"
-                hint = (
-                    "vmstat was started again here and its next line is a mean "
-                    "since boot: cut the file there and import the parts."
-                )
+                hint = "vmstat was started again here and its next line is a mean since boot: cut the file there and import the parts."
                 raise self.recording.bad(number, f"a header after {self.since_header} lines", rule, hint)
         self.columns, self.stamped, self.since_header = columns, stamped, 0
 

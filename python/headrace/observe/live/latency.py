@@ -18,10 +18,7 @@ TRANSACTIONS = (
 )
 # Buckets are closed above (MySQL 8.0 manual, "Statement Histogram Summary Tables"): a percentile is
 # the upper end of its bucket, at most 4.7 % too high.
-STATEMENTS = (
-    "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM "
-    "performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
-)
+STATEMENTS = "SELECT BUCKET_TIMER_HIGH, COUNT_BUCKET FROM performance_schema.events_statements_histogram_global ORDER BY BUCKET_NUMBER"
 PERCENTILES = (50.0, 95.0, 99.0, 99.9)  # as reports of benchmarks have them
 # A histogram of fewer statements tells no 95th percentile.
 FEWEST = 200

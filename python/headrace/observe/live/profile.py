@@ -51,8 +51,7 @@ IDLE = (
 # Bytes on disk of all tables. InnoDB's own list needs PROCESS; it opens no table.
 SIZES = {
     "innodb": (
-        "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_TABLESPACES "
-        "WHERE SPACE_TYPE IN ('Single', 'General', 'System')",
+        "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_TABLESPACES WHERE SPACE_TYPE IN ('Single', 'General', 'System')",
         "SELECT SUM(FILE_SIZE) FROM information_schema.INNODB_SYS_TABLESPACES",
     ),
     "myrocks": ("SELECT SUM(DATA_BLOCK_SIZE) FROM information_schema.ROCKSDB_SST_PROPS",),
@@ -188,7 +187,7 @@ def data_gib(connection, engine: str, account: str) -> float | None:
             continue
         return float(size) / GIB if size else None
     if denied:
-        hint = f"GRANT PROCESS ON *.* TO {account}; or give --data GIB."
+        hint = f"GRANT PROCESS ON *.* TO {account}; or give --size-gib GIB."
         raise InputError(f"account {account}", "may not see how large the data are", f"{DOC}, Privileges", hint)
     return None
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from headrace.catalog.run_storage import check_storage
 from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.observe.live import host, profile
@@ -23,6 +22,7 @@ from headrace.observe.live.latency import Latencies, between, read_latencies
 from headrace.observe.live.sampler import Sampler
 from headrace.observe.live.samples import Samples, write_disk_csv, write_status_csv
 from headrace.observe.run_files.status import WANTED, looks_cold
+from headrace.observe.run_storage import check_storage
 from headrace.observe.settings import ENGINES
 
 DOC = "docs/reference/capture.md"
@@ -219,8 +219,7 @@ def _devices(request: CaptureRequest, server: profile.Profile) -> tuple[list[str
     found = host.device_of(server.variables.get("datadir", "")) if here else None
     if found is None:
         return [], [
-            "no disk counters: I/Os per transaction follow from the "
-            "volume's cap alone. Run on the server, with --device"
+            "no disk counters: I/Os per transaction follow from the volume's cap alone. Run on the server, with --device"
         ]
     return [found], [f"disk counters are of {found}, on which the data directory lies"]
 
@@ -276,8 +275,7 @@ def _description(
     threads = request.threads or max(1, round(mean))
     if request.threads is None:
         notes.append(
-            f"threads is the mean of Threads_running, {mean:.1f} clients "
-            "with a statement under way: an estimate of the closed loop"
+            f"threads is the mean of Threads_running, {mean:.1f} clients with a statement under way: an estimate of the closed loop"
         )
     first = samples.status.row(0, named=True)
     free, total = first.get("innodb_buffer_pool_pages_free"), first.get("innodb_buffer_pool_pages_total")

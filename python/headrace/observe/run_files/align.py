@@ -44,8 +44,7 @@ def even_interval(
     findings.append(
         RunFinding(
             "alignment",
-            f"{recording.name} has no times: its {count} reports were "
-            f"taken to be {row_s:g} s apart, as the benchmark's.",
+            f"{recording.name} has no times: its {count} reports were taken to be {row_s:g} s apart, as the benchmark's.",
         )
     )
     return row_s
@@ -91,10 +90,7 @@ def _by_clock(series: TimeSeries, rows: pl.DataFrame, clock_at_zero_s: float, fi
             )
             return offset
     apart = (series.begin_s or 0.0) - clock_at_zero_s
-    hint = (
-        "Are they of the same run? Clocks that differ by whole hours: "
-        "give files.clock_start in the zone of the other file."
-    )
+    hint = "Are they of the same run? Clocks that differ by whole hours: give files.clock_start in the zone of the other file."
     rule = "files of one run lie in the same time"
     raise InputError(f"{series.name} begins {apart:+,.0f} s from the benchmark's start", rule, DOC, hint)
 

@@ -159,10 +159,7 @@ def _gaps(recording: Recording, starts: list[float], durations: list[float], res
         hint = "The recording was stopped: cut the file there."
         raise InputError(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", rule, DOC, hint)
     if wide:
-        text = (
-            f"{recording.name}: {len(wide)} gaps between samples, "
-            f"{missing:,.0f} s in all; figures there are means over the gap."
-        )
+        text = f"{recording.name}: {len(wide)} gaps between samples, {missing:,.0f} s in all; figures there are means over the gap."
         findings.append(RunFinding("gap", text, starts[wide[0]]))
     if restarts:
         text = (

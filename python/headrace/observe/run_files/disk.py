@@ -82,10 +82,7 @@ def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, inte
         rule = f"{missing / total:.0%} of the recording is missing, at most {MAX_MISSING_SHARE:.0%} may be"
         hint = "The clock was set, or the recording was stopped: cut the file there."
         raise recording.bad(readings.reports[longest].where, value, rule, hint, DOC)
-    text = (
-        f"{missing} of {total} reports are missing ({missing / total:.1%}), "
-        f"the longest gap {width_s:,.0f} s: null there."
-    )
+    text = f"{missing} of {total} reports are missing ({missing / total:.1%}), the longest gap {width_s:,.0f} s: null there."
     series.gaps.append(RunFinding("gap", f"{recording.name}: {text}", series.start_s[longest] - width_s))
 
 

@@ -392,18 +392,14 @@ def _series(
         findings.append(
             RunFinding(
                 "duplicate",
-                f"{recording.name}: {len(durations) - len(keep)} samples "
-                "at the time of the sample before were left out.",
+                f"{recording.name}: {len(durations) - len(keep)} samples at the time of the sample before were left out.",
             )
         )
     usual = statistics.median(durations[index] for index in keep)
     gaps = wide_intervals(durations, usual, UPTIME_SLACK_S)
     if gaps:
         longest = max(durations[index] for index in gaps)
-        text = (
-            f"{recording.name}: {len(gaps)} gaps between samples, the "
-            f"longest {longest:,.0f} s; rates there are means over the gap."
-        )
+        text = f"{recording.name}: {len(gaps)} gaps between samples, the longest {longest:,.0f} s; rates there are means over the gap."
         findings.append(RunFinding("gap", text, starts[gaps[0]]))
     columns, restarts = {}, {}
     for name in RATES:

@@ -184,10 +184,7 @@ def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, flo
         step = statistics.median_low([b - a for a, b in pairwise(rows.t_s)])
         summed, total = sum(rows.tps) * step, totals[0][1]
         if step > 0 and abs(summed - total) > TOTAL_SLACK * max(total, summed):
-            text = (
-                f"The reports add up to {summed:,.0f} transactions, sysbench's "
-                f"summary says {total:,.0f}: reports are missing or damaged."
-            )
+            text = f"The reports add up to {summed:,.0f} transactions, sysbench's summary says {total:,.0f}: reports are missing or damaged."
             rows.findings.append(RunFinding("totals", text))
 
 
@@ -361,8 +358,5 @@ def _clock(recording: Recording, rows: Rows) -> None:
     if jumps:
         by = offsets[jumps[0]] - offsets[jumps[0] - 1]
         way = "forward" if by > 0 else "back"
-        text = (
-            f"{recording.name}: the clock was set {len(jumps)} times, first "
-            f"{way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
-        )
+        text = f"{recording.name}: the clock was set {len(jumps)} times, first {way} by {abs(by):,.0f} s at line {rows.where[jumps[0]]}."
         rows.findings.append(RunFinding("clock", text + " t_s was believed, not the clock.", rows.t_s[jumps[0]]))

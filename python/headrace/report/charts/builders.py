@@ -87,7 +87,9 @@ def decades(low: float, high: float) -> list[float]:
     return [step * 10.0**power for power in range(first, last + 1) for step in (1, 2, 5)]
 
 
-def quantity(channel, frame: pl.DataFrame, column: str, title: str, *, zero: bool, far: float = FAR_APART, ticks: int = 7):
+def quantity(
+    channel, frame: pl.DataFrame, column: str, title: str, *, zero: bool, far: float = FAR_APART, ticks: int = 7
+):
     """An axis of numbers: with powers of ten where the values are `far` apart, from zero where that
     is asked for."""
     low, high = lowest_and_highest(frame, column)

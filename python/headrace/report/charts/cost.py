@@ -19,7 +19,9 @@ APART = 10
 MEETS, FAILS = "meets every goal", "fails a goal"
 
 
-def frontier(points: Sequence[dict], winner: str | None, goal_ms: float | None, goal_name: str = "I/O p99") -> Drawing | None:
+def frontier(
+    points: Sequence[dict], winner: str | None, goal_ms: float | None, goal_name: str = "I/O p99"
+) -> Drawing | None:
     """Cost against delivered latency: a point per storage, types in colours, the winner named, the
     latency goal as a line.
 
@@ -31,7 +33,10 @@ def frontier(points: Sequence[dict], winner: str | None, goal_ms: float | None, 
         return None
     frame = pl.DataFrame(
         {
-            "label": [f"{point['storage']} on {point['instance']}" if point.get("instance") else point["storage"] for point in known],
+            "label": [
+                f"{point['storage']} on {point['instance']}" if point.get("instance") else point["storage"]
+                for point in known
+            ],
             "type": [_volume_type(point) for point in known],
             "cost": [float(point["cost_usd_month"]) for point in known],
             "ms": [float(point["p99_ms"]) for point in known],
@@ -45,14 +50,18 @@ def frontier(points: Sequence[dict], winner: str | None, goal_ms: float | None, 
     x, y = _cost_axis(frame), _latency_axis(frame)
     points_drawn = alt.Chart(frame).mark_point(filled=True, opacity=0.8, size=80)
     colour = colour_of("type", colours, "right", title="volume type")
-    layers: list = [points_drawn.encode(x=x, y=y, color=colour, shape=alt.Shape("meets:N", scale=shapes, legend=legend))]
+    layers: list = [
+        points_drawn.encode(x=x, y=y, color=colour, shape=alt.Shape("meets:N", scale=shapes, legend=legend))
+    ]
     if goal_ms is not None:
         layers += _goal("ms", goal_ms, f"goal: {goal_name} ≤ {number(goal_ms)} ms", style.QUIET)
     best = frame.filter(pl.col("label") == pl.lit(winner, pl.String)).head(1)
     if best.height:
         to_left = best["cost"][0] > 0.6 * lowest_and_highest(frame, "cost")[1]
         ringed = alt.Chart(best).encode(x="cost:Q", y="ms:Q")
-        name = ringed.mark_text(align="right" if to_left else "left", dx=-14 if to_left else 6, dy=-18, fontWeight="bold")
+        name = ringed.mark_text(
+            align="right" if to_left else "left", dx=-14 if to_left else 6, dy=-18, fontWeight="bold"
+        )
         layers += [
             ringed.mark_point(size=280, strokeWidth=2, color=style.INK, filled=False),
             name.encode(text="label:N"),
@@ -71,7 +80,9 @@ def _cost_axis(frame: pl.DataFrame) -> alt.X:
 def _latency_axis(frame: pl.DataFrame) -> alt.Y:
     (low, high), title = lowest_and_highest(frame, "ms"), "I/O p99, waiting included"
     far = high > APART * low
-    return alt.Y("ms:Q", scale=_scale(far), axis=ms_axis(title) if far else alt.Axis(title=f"{title} (ms)", tickCount=6))
+    return alt.Y(
+        "ms:Q", scale=_scale(far), axis=ms_axis(title) if far else alt.Axis(title=f"{title} (ms)", tickCount=6)
+    )
 
 
 def _scale(far: bool) -> alt.Scale:
@@ -99,7 +110,9 @@ def against_tps(plan) -> Drawing | None:
     on = pl.when(pl.col("instance").is_null()).then(pl.lit("")).otherwise(pl.lit(" on ") + pl.col("instance"))
     frame = frame.with_columns((pl.col("family") + on).alias("name")).sort("name", "cost_usd_month")
     types = dict(frame.select("name", "family").unique(maintain_order=True).iter_rows())
-    colours = {name: style.FAMILY_COLOURS.get(family.split(" ")[0], style.OTHER_FAMILY) for name, family in types.items()}
+    colours = {
+        name: style.FAMILY_COLOURS.get(family.split(" ")[0], style.OTHER_FAMILY) for name, family in types.items()
+    }
     dashes = [[4, 3] if "RAID" in name else [1, 0] for name in types]
     x = alt.X("cost_usd_month:Q", title="USD a month, instance included", scale=alt.Scale(zero=False))
     y = alt.Y("tps:Q", title="sustained tps (80 % interval)", scale=alt.Scale(zero=True))
@@ -132,14 +145,23 @@ def against_tps(plan) -> Drawing | None:
 def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
     """The monthly bill of several choices as stacked bars. `choices`: name and its items (`item`,
     `usd`)."""
-    rows = [{"choice": name, "item": item["item"], "usd": float(item["usd"])} for name, items in choices for item in items if item["usd"]]
+    rows = [
+        {"choice": name, "item": item["item"], "usd": float(item["usd"])}
+        for name, items in choices
+        for item in items
+        if item["usd"]
+    ]
     frame = pl.DataFrame(rows, schema={"choice": pl.String, "item": pl.String, "usd": pl.Float64}, orient="row")
     totals = frame.group_by("choice", maintain_order=True).agg(pl.col("usd").sum())
     items = frame["item"].unique(maintain_order=True).to_list()
     colours = {item: style.PALETTE[index % len(style.PALETTE)] for index, item in enumerate(items)}
     y = alt.Y("choice:N", sort=[name for name, _ in choices], axis=alt.Axis(title=None))
     x = alt.X("usd:Q", axis=alt.Axis(title="USD a month", labelExpr=SHORT, tickCount=6))
-    bars = alt.Chart(frame).mark_bar().encode(y=y, x=x, color=colour_of("item", colours, columns=3), order=alt.Order("item:N"))
+    bars = (
+        alt.Chart(frame)
+        .mark_bar()
+        .encode(y=y, x=x, color=colour_of("item", colours, columns=3), order=alt.Order("item:N"))
+    )
     told = alt.Chart(totals.with_columns(pl.col("usd").map_elements(usd, return_dtype=pl.String).alias("text")))
     labels = told.mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
     drawn = (bars + labels).properties(width=style.WIDTH - 180, height=alt.Step(24), title="The monthly bill")

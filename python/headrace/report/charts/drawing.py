@@ -31,10 +31,7 @@ for line in sys.stdin.buffer:
         sys.stdout.buffer.write(b"-1\\n" + " ".join(str(error).split())[:300].encode() + b"\\n")
     sys.stdout.buffer.flush()
 """
-HINT = (
-    "Raise the limit on memory (ulimit -v: the renderer reserves far more addresses than it uses memory), "
-    "or leave the chart out."
-)
+HINT = "Raise the limit on memory (ulimit -v: the renderer reserves far more addresses than it uses memory), or leave the chart out."
 
 
 class _Renderer:
@@ -64,7 +61,9 @@ class _Renderer:
                 self._end()
                 raise
             if length < 0 or len(drawn) < length:
-                raise CouldNotRun("the chart", f"could not be drawn: the renderer {_ended(self._end())}", "vl-convert", HINT)
+                raise CouldNotRun(
+                    "the chart", f"could not be drawn: the renderer {_ended(self._end())}", "vl-convert", HINT
+                )
             return drawn
 
     def _started(self) -> tuple[IO[bytes], IO[bytes]]:
@@ -99,7 +98,11 @@ class _Renderer:
 
 
 def _ended(code: int) -> str:
-    return f"was ended by signal {-code}; it lacked memory, it seems" if code < 0 else f"ended with code {code}; it lacked memory, it seems"
+    return (
+        f"was ended by signal {-code}; it lacked memory, it seems"
+        if code < 0
+        else f"ended with code {code}; it lacked memory, it seems"
+    )
 
 
 _renderer = _Renderer()

@@ -69,7 +69,9 @@ def simulation(rows: pl.DataFrame, title: str, clock_start: object = None, close
         x = axis.x(index == len(panels) - 1)
         panel = lines(_positive(frame, parts) if y_title == "I/O latency" else frame, x, y_title, parts, y, height)
         drawn.append(alt.layer(shade(spans, x, height), panel) if spans.height else panel)
-    return stacked(drawn, title, "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit.")
+    return stacked(
+        drawn, title, "Shaded: requests waited for a limit." if spans.height else "No request waited for a limit."
+    )
 
 
 def _delivered(title: str, column: str, closed: bool) -> Panel:
@@ -85,7 +87,9 @@ def _state(frame: pl.DataFrame, closed: bool) -> list[Panel]:
     shown = [part for part in BALANCES if frame[part[0]].is_not_null().any()]
     if shown:
         panels.append(("balance (%)", shown, linear("balance (%)", *PERCENT)))
-    shown = [part for part in LATENCIES if frame[part[0]].is_not_null().any() and lowest_and_highest(frame, part[0])[1] > 0]
+    shown = [
+        part for part in LATENCIES if frame[part[0]].is_not_null().any() and lowest_and_highest(frame, part[0])[1] > 0
+    ]
     if shown:
         ends = [lowest_and_highest(frame.filter(pl.col(name) > 0), name) for name, _, _ in shown]
         low, high = min(low for low, _ in ends), max(high for _, high in ends)

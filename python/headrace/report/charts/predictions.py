@@ -67,10 +67,16 @@ def comparison(found) -> alt.VConcatChart:
     occurs in the second half."""
     time = TimeAxis(None, found.run.span_s)
     parts = {"measured": found.run.series.select("t_s", "tps"), "simulated": found.predicted_rows.select("t_s", "tps")}
-    bands = [_band(time.add(_each_second(rows)), time.x(True), style.ROLE_COLOURS[role], 220) for role, rows in parts.items()]
-    halves = pl.concat([rows[rows.height // 2 :].select("tps", pl.lit(role).alias("role")) for role, rows in parts.items()])
+    bands = [
+        _band(time.add(_each_second(rows)), time.x(True), style.ROLE_COLOURS[role], 220) for role, rows in parts.items()
+    ]
+    halves = pl.concat(
+        [rows[rows.height // 2 :].select("tps", pl.lit(role).alias("role")) for role, rows in parts.items()]
+    )
     title = f"tps over {max(1.0, found.run.interval_s):g} s, second half"
-    area = density(halves, "role", role_colour(list(parts), "bottom"), title).properties(width=style.WIDTH, height=DENSITY_HEIGHT)
+    area = density(halves, "role", role_colour(list(parts), "bottom"), title).properties(
+        width=style.WIDTH, height=DENSITY_HEIGHT
+    )
     over_time = alt.layer(*bands).properties(width=style.WIDTH, height=220)
     return style.configured(alt.vconcat(over_time, area, title=f"{found.run.name}: measured and simulated", spacing=14))
 

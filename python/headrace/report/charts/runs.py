@@ -60,7 +60,11 @@ def time_line(series: pl.DataFrame, title: str, unit: str = "transactions") -> a
     shown = [panel for panel in shown if panel[1]]
     # An instance without limits holds nothing back: of its limits only those that were reached are
     # shown.
-    strip = [name for name in CAPS if known(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)]
+    strip = [
+        name
+        for name in CAPS
+        if known(frame, name) and (name.startswith("cap_volume") or lowest_and_highest(frame, name)[1] > 0)
+    ]
     height = 84 if len(shown) > 4 else style.PANEL_HEIGHT
     warm = frame.filter(pl.col("phase") == "warmup")
     span = warm.select(pl.col("at").first(), pl.col("until").last())
@@ -91,7 +95,11 @@ def _limits(frame: pl.DataFrame, axis: TimeAxis, names: list[str]) -> alt.Chart:
     title = "share of the time in which requests waited for it"
     legend = alt.Legend(title=title, orient="bottom", format=".0%", tickCount=3, gradientLength=180, titleLimit=400)
     y = alt.Y("cap:N", sort=[CAPS[name] for name in names], axis=alt.Axis(title="limited by", ticks=False))
-    strip = alt.Chart(rows).mark_rect().encode(x=axis.x(True), x2="until:T", y=y, color=alt.Color("share:Q", scale=scale, legend=legend))
+    strip = (
+        alt.Chart(rows)
+        .mark_rect()
+        .encode(x=axis.x(True), x2="until:T", y=y, color=alt.Color("share:Q", scale=scale, legend=legend))
+    )
     return strip.properties(width=style.WIDTH, height=STRIP_HEIGHT * len(names))
 
 
@@ -117,7 +125,9 @@ def spread(parts: list[Labelled], unit: str = "transactions") -> Drawing | None:
         marks.mark_rule(strokeDash=[4, 3], strokeWidth=1.6).encode(x="mean:Q", color=colour),
     ]
     if len(parts) == 1:
-        layers.append(marks.mark_text(align="left", dx=4, baseline="top").encode(x="mean:Q", y=alt.value(2), text="text:N"))
+        layers.append(
+            marks.mark_text(align="left", dx=4, baseline="top").encode(x="mean:Q", y=alt.value(2), text="text:N")
+        )
     drawn = alt.layer(*layers).properties(width=style.WIDTH, height=DENSITY_HEIGHT)
     return style.configured(drawn.properties(title="How often each throughput occurred"))
 
@@ -136,7 +146,9 @@ def percentiles(parts: list[Labelled]) -> Drawing | None:
         return None
     y = quantity(alt.Y, rows, "value_ms", "latency (ms)", zero=True, far=FAR_APART, ticks=6)
     line = alt.Chart(rows).mark_line(strokeWidth=1.8, interpolate="step-after")
-    drawn = line.encode(x=percentile_axis("percentile of the transactions after the warm-up"), y=y, color=_colours(parts))
+    drawn = line.encode(
+        x=percentile_axis("percentile of the transactions after the warm-up"), y=y, color=_colours(parts)
+    )
     return style.configured(alt.layer(drawn).properties(width=style.WIDTH, height=220, title="Latency percentiles"))
 
 
@@ -155,7 +167,9 @@ def over_each_other(parts: list[Labelled], column: str, y_title: str) -> Drawing
     rows = pl.concat([axis.add(frame).select("at", column, pl.lit(label).alias("run")) for label, frame in frames])
     y = quantity(alt.Y, rows, column, y_title, zero=True, far=float("inf"), ticks=5)
     line = alt.Chart(rows).mark_line(strokeWidth=1.4).encode(x=axis.x(True), y=y, color=_colours(parts))
-    return style.configured(alt.layer(line.properties(width=style.WIDTH, height=180)).properties(title=f"{y_title} after the warm-up"))
+    return style.configured(
+        alt.layer(line.properties(width=style.WIDTH, height=180)).properties(title=f"{y_title} after the warm-up")
+    )
 
 
 def intervals(differences) -> Drawing | None:

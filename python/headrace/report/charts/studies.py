@@ -36,7 +36,9 @@ def study(chart_data) -> alt.TopLevelMixin:
     named = chart_data.kind == "bar" or any(isinstance(row["x"], str) for row in rows)
     for row in rows:
         row["x"] = float(row["x"]) if not named else row["x"] if isinstance(row["x"], str) else f"{row['x']:g}"
-    return style.configured(KINDS[chart_data.kind](pl.DataFrame(rows), chart_data, named).properties(title=chart_data.title))
+    return style.configured(
+        KINDS[chart_data.kind](pl.DataFrame(rows), chart_data, named).properties(title=chart_data.title)
+    )
 
 
 def _rows(series: Iterable) -> list[dict]:
@@ -85,7 +87,9 @@ def _marks(frame: pl.DataFrame, line: bool = False) -> dict:
     legend = alt.Legend(**LEGEND, symbolStrokeColor=style.QUIET, symbolFillColor=style.QUIET)
     order = frame["series"].unique(maintain_order=True).to_list()
     channel = alt.StrokeDash if line else alt.Shape
-    return {"strokeDash" if line else "shape": channel("series:N", sort=order, scale=alt.Scale(domain=order), legend=legend)}
+    return {
+        "strokeDash" if line else "shape": channel("series:N", sort=order, scale=alt.Scale(domain=order), legend=legend)
+    }
 
 
 def _x(frame: pl.DataFrame, chart_data, named: bool, **axis) -> alt.X:
@@ -146,7 +150,9 @@ def _ridge(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     row_of = {label: float(index) for index, label in enumerate(labels)}
     placed = frame.with_columns(pl.col("series").replace_strict(row_of, return_dtype=pl.Float64).alias("row"))
     marks = placed.filter(pl.col("role") == "published")
-    areas = placed.filter(pl.col("role") != "published").with_columns((pl.col("row") + RIDGE_ROWS * pl.col("y")).alias("top"))
+    areas = placed.filter(pl.col("role") != "published").with_columns(
+        (pl.col("row") + RIDGE_ROWS * pl.col("y")).alias("top")
+    )
     words = " : ".join(f"datum.value == {index} ? '{label}'" for index, label in enumerate(labels)) + " : ''"
     axis = alt.Axis(title=chart_data.y_title, values=list(range(len(labels))), labelExpr=words, grid=False, ticks=False)
     y = alt.Y("row:Q", axis=axis, scale=alt.Scale(domain=[0, len(labels) - 1 + RIDGE_ROWS], nice=False))
@@ -174,7 +180,9 @@ def _curves(frame: pl.DataFrame, chart_data, named: bool) -> Drawing:
     if points.height:
         shapes = alt.Shape("series:N", legend=alt.Legend(**LEGEND, symbolFillColor=style.PUBLISHED))
         layers.append(alt.Chart(points).mark_point(filled=True, size=75).encode(x=x, y=y, color=colour, shape=shapes))
-    names = alt.Chart(_names(drawn, lowest_and_highest(frame, "y")[1])).mark_text(align="left", dx=6, fontSize=10, clip=False)
+    names = alt.Chart(_names(drawn, lowest_and_highest(frame, "y")[1])).mark_text(
+        align="left", dx=6, fontSize=10, clip=False
+    )
     layers.append(names.encode(x=x, y=alt.Y("at:Q", title=chart_data.y_title), text="name:N", color=colour))
     return alt.layer(*layers).properties(width=style.WIDTH - 150, height=300)
 

@@ -197,10 +197,7 @@ def _when_dry(one: MeasuredCell, series: pl.DataFrame, dry: float, theirs: float
     formula = _formula(one)
     latest = _credits(one) / max(1.0, spent - model.limits(GIB_OF_VOLUME)["iops"])
     low, high = formula - SAVED_S - ROW_S, max(formula, 1.05 * latest) + 2 * ROW_S
-    note = (
-        f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS "
-        "measured until then take"
-    )
+    note = f"allowed {low:.0f} to {high:.0f}: the formula less the saved second, to what {spent:,.0f} IOPS measured until then take"
     return held("the balance is gone after", formula, dry, "s", low <= dry <= high, SOURCE, note, theirs)
 
 

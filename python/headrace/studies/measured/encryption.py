@@ -11,7 +11,7 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, agree, figures
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, agree, by_role, columns, figures
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -64,26 +64,15 @@ def cells(options: LabOptions) -> list[Cell]:
     rows = rows_of(options)
     load = SysbenchOltp(tables=1, rows=rows, distribution="uniform")
     pool = max(8, round(POOL_SHARE * rows * 250 / 2**20))
-    seconds = seconds_each(
-        options.time_s, 40.0 + 60.0 * data_gib(options), len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS
-    )
+    fixed_s = 40.0 + 60.0 * data_gib(options)
+    seconds = seconds_each(options.time_s, fixed_s, len(turns), SERVER_CELL_S + WARMUP_S, *SECONDS)
     made = []
     for turn, kind in enumerate(turns):
         data = DataSet(f"sbtest, {kind}", load, data_gib(options) / 2.0, settings=KINDS[kind])
         place = OnServer(data, STORAGE, PLAIN | {"innodb_buffer_pool_size": f"{pool}M"} | KINDS[kind])
         number = turns[: turn + 1].count(kind)
-        made.append(
-            Cell(
-                (kind, number),
-                f"{kind}, turn {number}",
-                place,
-                load,
-                THREADS,
-                WARMUP_S,
-                seconds,
-                options.seed + number - 1,
-            )
-        )
+        words, seed = f"{kind}, turn {number}", options.seed + number - 1
+        made.append(Cell((kind, number), words, place, load, THREADS, WARMUP_S, seconds, seed))
     return made
 
 
@@ -94,47 +83,30 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
     ratio = means["encrypted"] / means["plain"]
     doubt = verdicts.doubt(*found.values()) / len(plain) ** 0.5
     apart = f"{ratio - 1.0:+.1%} (doubt {doubt:.1%})"
-    low = ALIKE + doubt
+    volume, of_volume = "an encrypted io1 volume against a plain one", "no discernable difference"
+    unmeasured = "not measured: the lab does not encrypt volumes"
+    why = "EBS encrypts on the host, not on the instance's processors; nothing of it is in the model or on the lab"
+    own = "InnoDB's own encryption of tables and redo against none"
+    alike = f"pages are encrypted by the server's processors; alike within {ALIKE:.0%} and doubt"
     made = [
+        agree(volume, of_volume, unmeasured, model.PAPER, None, why),
         agree(
-            "an encrypted io1 volume against a plain one",
-            "no discernable difference",
-            "not measured: the lab does not encrypt volumes",
-            model.PAPER,
-            None,
-            ("EBS encrypts on the host, not on the instance's processors; nothing of it is in the model or on the lab"),
-        ),
-        agree(
-            ("InnoDB's own encryption of tables and redo against none"),
-            ("not published; no discernable difference of the volume"),
+            own,
+            f"not published; {of_volume} of the volume",
             apart,
             model.PAPER,
-            abs(ratio - 1.0) <= low,
-            (
-                "a different thing, measured in its place: pages are encrypted by the server's processors; alike "
-                f"within {ALIKE:.0%} and doubt"
-            ),
+            abs(ratio - 1.0) <= ALIKE + doubt,
+            f"a different thing, measured in its place: {alike}",
         ),
     ]
-    made.append(
-        verdicts.against_model(
-            "the simulation (which knows no encryption) against what was measured", simulated, found, model.PAPER
-        )
-    )
-    repeats = StudyTable(
-        "Turn and turn about",
-        ("turn", "tps", "± % (1 s.e.)", "p95 ms", "idle processors"),
-        tuple(
-            (
-                one.cell.words,
-                round(one.tps, 1),
-                round(100 * one.relative, 1),
-                one.record.summary.get("p95_ms"),
-                one.record.summary.get("idle_cpus"),
-            )
-            for one in found.values()
-        ),
-    )
+    what = "the simulation (which knows no encryption) against what was measured"
+    made.append(verdicts.against_model(what, simulated, found, model.PAPER))
+    rows = []
+    for one in found.values():
+        idle = (one.record.summary.get(name) for name in ("p95_ms", "idle_cpus"))
+        rows.append((one.cell.words, round(one.tps, 1), round(100 * one.relative, 1), *idle))
+    names = columns("turn | tps | ± % (1 s.e.) | p95 ms | idle processors")
+    repeats = StudyTable("Turn and turn about", names, tuple(rows))
     scale = tables.scale(
         "encryption",
         published_rows=PUBLISHED_ROWS,
@@ -150,9 +122,8 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
             f"Repetitions of the plain server differ by {_spread(plain):.1%}, of the encrypted one by "
             f"{_spread(hidden):.1%} (largest over smallest)."
         )
-    return session.result(
-        STUDY, made, [scale, repeats, tables.runs(found, simulated)], _charts(found, simulated), notes, found
-    )
+    shown = [scale, repeats, tables.runs(found, simulated)]
+    return session.result(STUDY, made, shown, _charts(found, simulated), notes, found)
 
 
 def _spread(runs: list[MeasuredCell]) -> float:
@@ -162,18 +133,9 @@ def _spread(runs: list[MeasuredCell]) -> float:
 def _charts(found: dict, simulated: dict) -> list[ChartData]:
     about = figures("whitepaper_2017")["alike_tps"].value
     names = ("io1, plain", "io1, encrypted")
-    published = ChartData(
-        "The paper's volumes: about the same",
-        "bar",
-        "",
-        "tps",
-        (ChartSeries("published", "published", names, (about, about)),),
-    )
+    published = by_role(names, published=(about, about))
     turns = tuple(one.cell.words for one in found.values())
-    series = (
-        ChartSeries("simulated", "simulated", turns, tuple(simulated[key].tps for key in found)),
-        ChartSeries("measured", "measured", turns, tuple(one.tps for one in found.values())),
-    )
+    series = tables.series(turns, found, found, simulated)
     seconds = [
         ChartSeries(kind, "measured", tuple(part["t_s"] - part["t_s"][0]), tuple(part["tps"]))
         for kind in KINDS
@@ -181,7 +143,7 @@ def _charts(found: dict, simulated: dict) -> list[ChartData]:
         for part in (found[kind, 1].measured(),)
     ]
     return [
-        published,
+        ChartData("The paper's volumes: about the same", "bar", "", "tps", published),
         ChartData(f"InnoDB's own encryption on {STORAGE}, turn and turn about", "bar", "", "tps", series),
         ChartData("Second by second, first turns", "curves", "time (s)", "tps", tuple(seconds)),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -16,12 +17,12 @@ from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.experiment.simulate import simulate as simulate_cell
 from headrace.studies import base
 from headrace.studies import scaling_2018 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, columns
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, columns
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 from headrace.studies.tpcc_runs import DAY as RUNS_DAY
 from headrace.studies.tpcc_runs import ENGINES as NAMES
-from headrace.studies.tpcc_runs import calibrated
+from headrace.studies.tpcc_runs import TpccRun, calibrated
 from headrace.studies.tpcc_runs import measured as published_runs
 
 STUDY = model.STUDY
@@ -99,18 +100,8 @@ def cells(options: LabOptions) -> list[Cell]:
         }[engine]
         for iops in points:
             place = OnServer(data, model.storage("io1", iops), REST[engine] | size)
-            made.append(
-                Cell(
-                    (engine, iops),
-                    f"{NAMES[engine]}, io1 with {iops:,} IOPS",
-                    place,
-                    load,
-                    THREADS,
-                    WARMUP_S,
-                    seconds,
-                    options.seed,
-                )
-            )
+            words = f"{NAMES[engine]}, io1 with {iops:,} IOPS"
+            made.append(Cell((engine, iops), words, place, load, THREADS, WARMUP_S, seconds, options.seed))
     return made
 
 
@@ -136,36 +127,19 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         _winner(found, simulated, points),
         _wider(found, simulated, points),
     ]
-    made.append(
-        verdicts.against_model(
-            "the simulation against what was measured",
-            simulated,
-            found,
-            model.ARTICLE,
-            ("databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"),
-        )
-    )
-    return session.result(
-        STUDY,
-        made,
-        [_scale(session.options), _densities(found), tables.runs(found, simulated)],
-        _charts(found, simulated, points),
-        [*base.texts("engines")],
-        found,
-    )
+    why = "databases calibrated on hours of 5,000 warehouses, shrunk; this machine's processors"
+    what = "the simulation against what was measured"
+    made.append(verdicts.against_model(what, simulated, found, model.ARTICLE, why))
+    shown = [_scale(session.options), _densities(found), tables.runs(found, simulated)]
+    charts = _charts(found, simulated, points)
+    return session.result(STUDY, made, shown, charts, [*base.texts("engines")], found)
 
 
 def _more(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict]:
     made = []
     for engine in ENGINES:
         pairs = [
-            verdicts.pair(
-                f"{high:,} over {low:,}",
-                found[engine, high],
-                found[engine, low],
-                None,
-                (simulated[engine, high], simulated[engine, low]),
-            )
+            verdicts.pair(f"{high:,} over {low:,}", found, simulated, (engine, high), (engine, low))
             for low, high in zip(points, points[1:], strict=False)
         ]
         made.append(verdicts.wins(f"{NAMES[engine]}: more IOPS of io1, more tps", "grows", pairs, model.ARTICLE))
@@ -174,70 +148,29 @@ def _more(found: dict, simulated: dict, points: tuple[int, ...]) -> list[Verdict
 
 def _growth(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     low, high = points[0], points[-1]
-    pair = verdicts.pair(
-        "MyRocks",
-        found["myrocks", high],
-        found["myrocks", low],
-        None,
-        (simulated["myrocks", high], simulated["myrocks", low]),
-    )
-    return verdicts.ratio(
-        f"MyRocks: {high:,} over {low:,} IOPS",
-        pair,
-        1.0,
-        high / low,
-        model.ARTICLE,
-        "the caps' ratio at most; published: an impressive growth",
-    )
+    pair = verdicts.pair("MyRocks", found, simulated, ("myrocks", high), ("myrocks", low))
+    why = "the caps' ratio at most; published: an impressive growth"
+    return verdicts.ratio(f"MyRocks: {high:,} over {low:,} IOPS", pair, 1.0, high / low, model.ARTICLE, why)
 
 
-def _published() -> dict[tuple[str, int], float]:
-    """Means of the published hours on io1, by engine and IOPS."""
-    known = {}
-    for run in published_runs():
-        if run.storage.startswith("io1") and run.threads == calibrated(run.engine).threads:
-            known[run.engine, int(run.storage.rsplit(":", 1)[1])] = run.mean
-    return known
-
-
-def _spreads() -> list[tuple[str, int, tuple[float, float, float]]]:
-    """Engine, IOPS and percentiles of one-second tps of the published hours on io1."""
-    return [
-        (run.engine, int(run.storage.rsplit(":", 1)[1]), (run.p5, run.p50, run.p95))
+def _published() -> dict[tuple[str, int], TpccRun]:
+    """The published hours on io1, by engine and IOPS."""
+    return {
+        (run.engine, int(run.storage.rsplit(":", 1)[1])): run
         for run in published_runs()
         if run.storage.startswith("io1") and run.threads == calibrated(run.engine).threads
-    ]
+    }
 
 
 def _winner(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     known = _published()
-    told = {
-        iops: known["myrocks", iops] / known["innodb", iops]
-        for engine, iops in known
-        if ("myrocks", iops) in known and ("innodb", iops) in known
-    }
-    said = (
-        ", ".join(f"{iops:,} IOPS: {ratio:.1f} times" for iops, ratio in sorted(told.items()))
-        or "more tps at the same IOPS"
-    )
-    pairs = [
-        verdicts.pair(
-            f"{iops:,} IOPS",
-            found["myrocks", iops],
-            found["innodb", iops],
-            None,
-            (simulated["myrocks", iops], simulated["innodb", iops]),
-        )
-        for iops in points
-    ]
+    both = sorted({iops for _, iops in known if all((engine, iops) in known for engine in ENGINES)})
+    told = [f"{iops:,} IOPS: {known['myrocks', iops].mean / known['innodb', iops].mean:.1f} times" for iops in both]
+    pairs = [verdicts.pair(f"{iops:,} IOPS", found, simulated, ("myrocks", iops), ("innodb", iops)) for iops in points]
     ratios = ", ".join(f"{pair.words} {pair.measured:.2f} times" for pair in pairs)
-    return verdicts.wins(
-        "MyRocks over InnoDB at the same IOPS and cache",
-        said,
-        pairs,
-        model.ARTICLE,
-        f"measured: {ratios}; its data take a fifth, so the same cache holds more of them",
-    )
+    note = f"measured: {ratios}; its data take a fifth, so the same cache holds more of them"
+    what, said = "MyRocks over InnoDB at the same IOPS and cache", ", ".join(told) or "more tps at the same IOPS"
+    return verdicts.wins(what, said, pairs, model.ARTICLE, note)
 
 
 def width(values: pl.Series) -> float:
@@ -260,19 +193,11 @@ def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     # The width of n seconds is known to about 1 / sqrt(n), twice that for two standard errors.
     clear = 2.0 / math.sqrt(n)
     wider = spread["myrocks"] / spread["innodb"]
-    held = True if wider > 1.0 else None if wider > 1.0 - clear else False
-    return Verdict(
-        f"MyRocks varies more at {top:,} IOPS",
-        "a lot of variance",
-        (f"{said(widths)}; {wider:.2f} times as wide in tps"),
-        "",
-        None,
-        held,
-        None,
-        model.ARTICLE,
-        f"5th to 95th percentile of {n} seconds, over the mean; known to {clear:.0%}",
-        said(theirs),
-    )
+    within = True if wider > 1.0 else None if wider > 1.0 - clear else False
+    told = f"{said(widths)}; {wider:.2f} times as wide in tps"
+    note = f"5th to 95th percentile of {n} seconds, over the mean; known to {clear:.0%}"
+    made = agree(f"MyRocks varies more at {top:,} IOPS", "a lot of variance", told, model.ARTICLE, within, note)
+    return replace(made, simulated=said(theirs))
 
 
 def _scale(options: LabOptions):
@@ -303,62 +228,25 @@ def _densities(found: dict[tuple, MeasuredCell]) -> StudyTable:
 
 
 def _charts(found: dict, simulated: dict, points: tuple[int, ...]) -> list[ChartData]:
-    series, known = [], _published()
+    series, charts, known = [], [], _published()
     for engine, name in NAMES.items():
-        series.append(
-            ChartSeries(
-                f"{name}, simulated", "simulated", points, tuple(simulated[engine, iops].tps for iops in points)
-            )
-        )
-        series.append(
-            ChartSeries(f"{name}, measured", "measured", points, tuple(found[engine, iops].tps for iops in points))
-        )
+        series += tables.series(points, [(engine, iops) for iops in points], found, simulated, f"{name}, {{role}}")
         # Beyond the points measured here the axis would be theirs.
-        there = tuple(sorted(iops for of, iops in known if of == engine and iops <= points[-1]))
-        if there:
-            series.append(
-                ChartSeries(
-                    f"{name}, published (5,000 warehouses, 36 vCPUs)",
-                    "published",
-                    there,
-                    tuple(known[engine, iops] for iops in there),
-                )
-            )
-    charts = [
-        ChartData(
-            "Transactions a second over provisioned IOPS",
-            "curves",
-            "provisioned IOPS of the io1 volume",
-            "tps",
-            tuple(series),
-        )
-    ]
-    for engine, name in NAMES.items():
+        if there := tuple(sorted(iops for of, iops in known if of == engine and iops <= points[-1])):
+            means = tuple(known[engine, iops].mean for iops in there)
+            series.append(ChartSeries(f"{name}, published (5,000 warehouses, 36 vCPUs)", "published", there, means))
         rows = []
         for iops in points:
-            rows.append(
-                ChartSeries(
-                    f"{iops:,} IOPS, simulated",
-                    "simulated",
-                    *model.density(simulated[engine, iops].rows["tps"].to_list()),
-                )
-            )
-            rows.append(
-                ChartSeries(
-                    f"{iops:,} IOPS, measured",
-                    "measured",
-                    *model.density(found[engine, iops].measured()["tps"].to_list()),
-                )
-            )
-            rows += [
-                ChartSeries(f"{iops:,} IOPS, simulated", "published", quantiles, (0.0, 0.0, 0.0))
-                for of, at, quantiles in _spreads()
-                if (of, at) == (engine, iops)
-            ]
-        title = (
-            f"{name}: how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
-        )
-        charts.append(ChartData(title, "ridge", "one-second tps", "", tuple(rows)))
+            ours, theirs = simulated[engine, iops].rows["tps"], found[engine, iops].measured()["tps"]
+            rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "simulated", *model.density(ours.to_list())))
+            rows.append(ChartSeries(f"{iops:,} IOPS, measured", "measured", *model.density(theirs.to_list())))
+            if run := known.get((engine, iops)):
+                marks = (run.p5, run.p50, run.p95)
+                rows.append(ChartSeries(f"{iops:,} IOPS, simulated", "published", marks, (0.0, 0.0, 0.0)))
+        spread = "how one-second tps are spread; published 5th, 50th and 95th percentile (full size) where known"
+        charts.append(ChartData(f"{name}: {spread}", "ridge", "one-second tps", "", tuple(rows)))
+    title, x_title = "Transactions a second over provisioned IOPS", "provisioned IOPS of the io1 volume"
+    charts.insert(0, ChartData(title, "curves", x_title, "tps", tuple(series)))
     top = points[-1]
     seconds = []
     for engine, name in NAMES.items():

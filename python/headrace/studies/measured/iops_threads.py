@@ -10,7 +10,7 @@ from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies import base
 from headrace.studies import iops_900_3000 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult
+from headrace.studies.base import ChartData, StudyResult, by_role
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -76,19 +76,9 @@ def cells(options: LabOptions) -> list[Cell]:
             # The bucket of a 300 GiB volume is empty, as after hours of load: 900 is all it has.
             place = OnServer(data, storage, settings, balance_percent=0.0 if iops == min(model.VOLUMES) else None)
             script = SysbenchOltp(model.LOADS[load], tables=PUBLISHED_TABLES, rows=rows)
-            made += [
-                Cell(
-                    (load, iops, n),
-                    f"{load}, {iops:,} IOPS, {n} threads",
-                    place,
-                    script,
-                    n,
-                    WARMUP_S,
-                    seconds,
-                    options.seed,
-                )
-                for n in threads
-            ]
+            for n in threads:
+                words = f"{load}, {iops:,} IOPS, {n} threads"
+                made.append(Cell((load, iops, n), words, place, script, n, WARMUP_S, seconds, options.seed))
     return made
 
 
@@ -103,56 +93,33 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         pairs = [
             verdicts.pair(
                 f"{n} threads",
-                found[load, high, n],
-                found[load, low, n],
+                found,
+                simulated,
+                (load, high, n),
+                (load, low, n),
                 theirs[load, high, n] / theirs[load, low, n],
-                (simulated[load, high, n], simulated[load, low, n]),
             )
             for n in threads
         ]
-        made.append(
-            verdicts.wins(
-                f"{load}: {high:,} IOPS beat {low:,}",
-                f"{len(model.THREADS)} of {len(model.THREADS)}",
-                pairs,
-                model.ARTICLE,
-                f"at {_list(threads)} threads",
-            )
-        )
+        what, all_of = f"{load}: {high:,} IOPS beat {low:,}", f"{len(model.THREADS)} of {len(model.THREADS)}"
+        made.append(verdicts.wins(what, all_of, pairs, model.ARTICLE, f"at {_list(threads)} threads"))
         # A pool that still fills gives the faster volume twice: it reads more now, and has more in
         # memory for what comes next.
-        most = max(CAPS, pairs[-1].simulated or 0.0)
+        most = max(CAPS, pairs[-1].simulated)
         why = (
             f"at least alike; at most the ratio of the caps, {high:,} / {low:,}, or what is simulated of a "
             "pool that still fills"
         )
-        made.append(
-            verdicts.ratio(
-                f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads", pairs[-1], 1.0, most, model.ARTICLE, why
-            )
-        )
+        what = f"{load}: {high:,} over {low:,} IOPS, {threads[-1]} threads"
+        made.append(verdicts.ratio(what, pairs[-1], 1.0, most, model.ARTICLE, why))
     published = {key: theirs[key] for key in found}
     ours = {key: one.tps for key, one in simulated.items()}
-    made.append(
-        verdicts.order(
-            "all cells in the published order",
-            published,
-            ours,
-            found,
-            model.ARTICLE,
-            ORDER,
-            "the published machine has 8 vCPUs, so its loads top out elsewhere",
-        )
-    )
+    what, why = "all cells in the published order", "the published machine has 8 vCPUs, so its loads top out elsewhere"
+    made.append(verdicts.order(what, published, ours, found, model.ARTICLE, ORDER, why))
     made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.ARTICLE))
-    return session.result(
-        STUDY,
-        made,
-        [_scale(session.options), tables.runs(found, simulated)],
-        _charts(found, simulated, loads, threads),
-        [*base.texts("iops_threads", warmup_s=WARMUP_S)],
-        found,
-    )
+    shown = [_scale(session.options), tables.runs(found, simulated)]
+    notes = [*base.texts("iops_threads", warmup_s=WARMUP_S)]
+    return session.result(STUDY, made, shown, _charts(found, simulated, loads, threads), notes, found)
 
 
 def _list(values: tuple) -> str:
@@ -180,41 +147,11 @@ def _charts(found: dict, simulated: dict, loads: tuple, threads: tuple) -> list[
     for load in loads:
         series = []
         for iops in model.VOLUMES:
-            series.append(
-                ChartSeries(
-                    f"published, {iops:,} IOPS",
-                    "published",
-                    threads,
-                    tuple(model.table()[load, iops, n] for n in threads),
-                )
-            )
-            series.append(
-                ChartSeries(
-                    f"simulated, {iops:,} IOPS",
-                    "simulated",
-                    threads,
-                    tuple(simulated[load, iops, n].tps for n in threads),
-                )
-            )
-            series.append(
-                ChartSeries(
-                    f"measured, {iops:,} IOPS", "measured", threads, tuple(found[load, iops, n].tps for n in threads)
-                )
-            )
+            keys = [(load, iops, n) for n in threads]
+            label = f"{{role}}, {iops:,} IOPS"
+            series += by_role(threads, label, published=[model.table()[key] for key in keys])
+            series += tables.series(threads, keys, found, simulated, label)
         unit = "transactions/s" if load == "oltp" else "statements/s"
-        charts.append(
-            ChartData(
-                (
-                    f"{load} ({model.LOADS[load]}): published on 8 vCPUs and full size, simulated and measured at "
-                    "the scale of this machine"
-                ),
-                "line",
-                "threads",
-                unit,
-                tuple(series),
-            )
-        )
+        scales = "published on 8 vCPUs and full size, simulated and measured at the scale of this machine"
+        charts.append(ChartData(f"{load} ({model.LOADS[load]}): {scales}", "line", "threads", unit, tuple(series)))
     return charts
-
-
-__all__ = ["DAY", "ENGINES", "FILES_ONLY", "STUDY", "cells", "data_gib", "result"]

@@ -12,7 +12,7 @@ from headrace.experiment.simulate import SIMULATE_S, SimulatedCell
 from headrace.simulation.demand import simulate as simulate_load
 from headrace.studies import base
 from headrace.studies import raid_2009 as model
-from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, published
+from headrace.studies.base import ChartData, ChartSeries, Source, StudyResult, Verdict, known, published
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 from headrace.workload import ClosedWorkload
@@ -101,7 +101,7 @@ def simulate(session: Session, asked: list[Cell], parts: Parts) -> dict[tuple, S
                 options={"saved_second": False},
             )
         found[cell.key] = SimulatedCell(
-            run.summary["delivered_ios"] / cell.seconds, run.summary["p95_ms"], pl.DataFrame()
+            run.summary["delivered_ios"] / cell.seconds, known(run.summary["p95_ms"]), pl.DataFrame()
         )
     return found
 
@@ -171,10 +171,7 @@ def _direction(
             (excused if c.tps / d.tps < least else failing).append(mode)
     note = f"requests/s of {row['better']} over {row['worse']}, at least {least:.2f} x asked"
     if excused:
-        note += (
-            f"; does not come out for {', '.join(excused)}, on the model neither: "
-            f"{model.WHY_NOT.get(row['claim'], 'not explained')}"
-        )
+        note += f"; does not come out for {', '.join(excused)}, on the model neither: {model.WHY_NOT.get(row['claim'], 'not explained')}"
     if failing:
         note += f"; does not come out for {', '.join(failing)}, where the model has it"
     source = Source(row["source"], row["date"])

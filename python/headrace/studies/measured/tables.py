@@ -3,14 +3,14 @@ machine."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headrace.base import caps
 from headrace.experiment import machine
 from headrace.experiment.cell import OnServer
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import ProcessorSpeed, SimulatedCell
-from headrace.studies.base import StudyTable, columns, scale_rows
+from headrace.studies.base import ChartSeries, StudyTable, by_role, columns, scale_rows
 
 
 def runs(
@@ -62,6 +62,18 @@ def binds(one: MeasuredCell) -> str:
     if summary.get("idle_cpus") is not None and idle < (1.0 - BUSY_SHARE) * machine.cores():
         return PROCESSORS
     return "latency"
+
+
+def series(
+    x: tuple,
+    keys: Iterable[tuple],
+    found: Mapping[tuple, MeasuredCell],
+    simulated: Mapping[tuple, SimulatedCell],
+    label: str = "{role}",
+) -> tuple[ChartSeries, ...]:
+    """tps of these cells over x, simulated and measured."""
+    keys = list(keys)
+    return by_role(x, label, simulated=[simulated[key].tps for key in keys], measured=[found[key].tps for key in keys])
 
 
 def scale(name: str, **values: object) -> StudyTable:

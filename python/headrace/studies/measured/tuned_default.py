@@ -14,7 +14,7 @@ from headrace.experiment.simulate import SimulatedCell
 from headrace.servers import find_program
 from headrace.studies import base
 from headrace.studies import whitepaper_2017 as model
-from headrace.studies.base import ChartData, ChartSeries, StudyResult, by_role, figures
+from headrace.studies.base import ChartData, StudyResult, StudyTable, by_role, figures
 from headrace.studies.measured import tables, verdicts
 from headrace.studies.measured.session import LabOptions, Session
 
@@ -124,37 +124,24 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
     published = theirs["tuned_tps"].value / theirs["default_tps"].value
     made = []
     for storage in storages:
-        ours = simulated["tuned", storage], simulated["default", storage]
-        pair = verdicts.pair(storage, found["tuned", storage], found["default", storage], published, ours)
+        tuned, default, advice = (("tuned", storage), ("default", storage), ("advice", storage))
+        pair = verdicts.pair(storage, found, simulated, tuned, default, published)
         made.append(verdicts.wins(f"tuned beats default on {storage}", "approximately 16 times", [pair], model.PAPER))
         made.append(_ratio(storage, pair, found))
-        if ("advice", storage) in found:
-            advised = verdicts.pair(
-                storage,
-                found["advice", storage],
-                found["default", storage],
-                None,
-                (simulated["advice", storage], ours[1]),
-            )
-            made.append(
-                verdicts.wins(f"Headrace's advice beats default on {storage}", "not published", [advised], model.PAPER)
-            )
+        if advice in found:
+            advised = verdicts.pair(storage, found, simulated, advice, default)
+            what = f"Headrace's advice beats default on {storage}"
+            made.append(verdicts.wins(what, "not published", [advised], model.PAPER))
     made.append(verdicts.against_model("the simulation against what was measured", simulated, found, model.PAPER))
-    return session.result(
-        STUDY,
-        made,
-        [_scale(session.options), _settings(found), tables.runs(found, simulated)],
-        _charts(found, simulated, storages),
-        [*base.texts("tuned_default")],
-        found,
-    )
+    shown = [_scale(session.options), _settings(found), tables.runs(found, simulated)]
+    notes = [*base.texts("tuned_default")]
+    return session.result(STUDY, made, shown, _charts(found, simulated, storages), notes, found)
 
 
 def _ratio(storage: str, pair: verdicts.Pair, found: dict[tuple, MeasuredCell]):
     """Within the simulation's own doubt; from below only where the tuned server ended at its
     storage: processors, this machine's or taken by others, give it any less."""
     ends = {server: tables.binds(found[server, storage]) for server in ("tuned", "default")}
-    assert pair.simulated is not None, pair.words
     low, high = pair.simulated / SPREAD, pair.simulated * SPREAD
     why = (
         f"the simulation of this scale, a factor of {SPREAD:.1f} either way for the flushing rate the "
@@ -183,18 +170,15 @@ def _scale(options: LabOptions):
     )
 
 
-def _settings(found: dict[tuple, MeasuredCell]):
-    from headrace.studies.base import StudyTable
-
-    rows = []
-    for (server, storage), one in found.items():
-        rows.append(
-            (
-                SERVERS[server],
-                storage,
-                ", ".join(f"{name}={value}" for name, value in sorted(one.cell.server.settings.items())),
-            )
+def _settings(found: dict[tuple, MeasuredCell]) -> StudyTable:
+    rows = [
+        (
+            SERVERS[server],
+            storage,
+            ", ".join(f"{name}={value}" for name, value in sorted(one.cell.server.settings.items())),
         )
+        for (server, storage), one in found.items()
+    ]
     return StudyTable("Settings", ("server", "storage", "settings"), tuple(rows))
 
 
@@ -205,19 +189,11 @@ def _charts(found: dict, simulated: dict, storages: tuple) -> list[ChartData]:
         names = tuple(server for server, place in found if place == storage)
         known = tuple(name for name in names if name in model.SERVERS)
         series = (
-            ChartSeries("published", "published", known, tuple(theirs[f"{name}_tps"].value for name in known)),
-            ChartSeries("simulated", "simulated", names, tuple(simulated[name, storage].tps for name in names)),
-            ChartSeries("measured", "measured", names, tuple(found[name, storage].tps for name in names)),
+            *by_role(known, published=[theirs[f"{name}_tps"].value for name in known]),
+            *tables.series(names, [(name, storage) for name in names], found, simulated),
         )
-        charts.append(
-            ChartData(
-                f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale",
-                "bar",
-                "server",
-                "tps",
-                series,
-            )
-        )
+        title = f"{storage}: published at full size on 32 vCPUs, simulated and measured at this scale"
+        charts.append(ChartData(title, "bar", "server", "tps", series))
         ratios = by_role(
             ("tuned over default",),
             published=(theirs["tuned_tps"].value / theirs["default_tps"].value,),

@@ -34,7 +34,7 @@ class Pair:
 
     words: str
     published: float | None
-    simulated: float | None
+    simulated: float
     measured: float
     doubt: float
 
@@ -56,14 +56,16 @@ def doubt(*runs: MeasuredCell) -> float:
 
 def pair(
     words: str,
-    better: MeasuredCell,
-    worse: MeasuredCell,
+    found: Mapping[tuple, MeasuredCell],
+    simulated: Mapping[tuple, SimulatedCell],
+    better: tuple,
+    worse: tuple,
     published: float | None = None,
-    simulated: tuple[SimulatedCell, SimulatedCell] | None = None,
 ) -> Pair:
-    """`better` over `worse`."""
-    ours = None if simulated is None else simulated[0].tps / simulated[1].tps
-    return Pair(words, published, ours, better.tps / worse.tps if worse.tps else math.inf, doubt(better, worse))
+    """The cell with the key `better` over the one with the key `worse`."""
+    one, other = found[better], found[worse]
+    measured = one.tps / other.tps if other.tps else math.inf
+    return Pair(words, published, simulated[better].tps / simulated[worse].tps, measured, doubt(one, other))
 
 
 def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note: str = "") -> Verdict:
@@ -75,8 +77,7 @@ def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note:
         + (f", {alike} alike" if alike else "")
         + (f", {len(against)} the other way: " + ", ".join(one.words for one in against) if against else "")
     )
-    known = [one.simulated for one in pairs if one.simulated is not None]
-    ours = f"{sum(ratio > 1.0 for ratio in known)} of {len(known)}" if known else None
+    ours = f"{sum(one.simulated > 1.0 for one in pairs)} of {len(pairs)}" if pairs else None
     most = max((one.doubt for one in pairs), default=0.0)
     told = f"alike: within {most:.1%} at most (two standard errors of each run, {REPEAT:.0%} between repetitions)"
     return Verdict(

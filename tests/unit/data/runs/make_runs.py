@@ -36,7 +36,12 @@ def sysbench_10(seconds: int = SECONDS, threads: int = THREADS, percent: int = 9
         "Running the test with following options:",
         f"Number of threads: {threads}",
     ]
-    lines += ["Report intermediate results every 1 second(s)", "Initializing random number generator from current time", "", ""]
+    lines += [
+        "Report intermediate results every 1 second(s)",
+        "Initializing random number generator from current time",
+        "",
+        "",
+    ]
     lines += ["Initializing worker threads...", "", "Threads started!", ""]
     total = 0.0
     for second in range(seconds):
@@ -48,7 +53,10 @@ def sysbench_10(seconds: int = SECONDS, threads: int = THREADS, percent: int = 9
             f"lat (ms,{percent}%): {p95_of(tps):.2f} err/s: 0.00 reconn/s: 0.00"
         )
     if not stamp:
-        lines += ["SQL statistics:", f"    transactions:                        {total:.0f} ({total / seconds:.2f} per sec.)"]
+        lines += [
+            "SQL statistics:",
+            f"    transactions:                        {total:.0f} ({total / seconds:.2f} per sec.)",
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -131,7 +139,10 @@ def status_samples(step: int = STEP, engine: str = "innodb") -> list[dict[str, i
                 "Uptime": FIRST_UPTIME + second,
             }
             if engine == "myrocks":
-                sample |= {"rocksdb_flush_write_bytes": round(done * 3_300), "rocksdb_compact_write_bytes": round(done * 9_000)}
+                sample |= {
+                    "rocksdb_flush_write_bytes": round(done * 3_300),
+                    "rocksdb_compact_write_bytes": round(done * 9_000),
+                }
             samples.append(sample)
         if second < SECONDS:
             done += tps_of(second)
@@ -169,7 +180,9 @@ def status_tab(samples: list[dict], times: bool = False) -> str:
 
 def status_csv(samples: list[dict]) -> str:
     names = list(samples[0])
-    rows = [",".join([str(STEP * index), *(str(sample[name]) for name in names)]) for index, sample in enumerate(samples)]
+    rows = [
+        ",".join([str(STEP * index), *(str(sample[name]) for name in names)]) for index, sample in enumerate(samples)
+    ]
     return "\n".join([",".join(["t_s", *names]), *rows]) + "\n"
 
 

@@ -65,14 +65,21 @@ def _refusal(key: str, text: str, error: Exception) -> InputError:
 
 def _caps(usable_gib: float, members: Sequence[core.VolumeLimits], host: core.Instance | None) -> Caps:
     """Members add up: no layout carries more I/Os to its members than they take together."""
-    if any(caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"] for member in members for caveat in member["caveats"]):
+    if any(
+        caveat["field"].endswith(".fallback") or ".fallback_" in caveat["field"]
+        for member in members
+        for caveat in member["caveats"]
+    ):
         # The catalog knows no figure of these disks.
         return Caps(math.inf, math.inf, math.inf, math.inf, float(usable_gib))
     iops = float(sum(member["iops"] for member in members))
     burst = float(sum(max(member["iops"], (member["io_burst"] or {}).get("iops", 0)) for member in members))
     # With byte credits (st1, sc1) throughput_bytes_s is that of the burst.
     mib_s_burst = sum(member["throughput_bytes_s"] for member in members) / MIB
-    mib_s = sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in members) / MIB
+    mib_s = (
+        sum((member["byte_burst"] or {}).get("baseline_bytes_s", member["throughput_bytes_s"]) for member in members)
+        / MIB
+    )
     stored_inside = all(member["spec"]["volume_type"] == "instance-store" for member in members)
     if host is not None and not stored_inside:  # instance store does not pass the EBS link
         iops, burst = _least(iops, host["baseline_iops"]), _least(burst, host["max_iops"])

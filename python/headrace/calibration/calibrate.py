@@ -136,9 +136,9 @@ def identified(result: Calibrated) -> list[dict]:
         origin = (
             "the runs"
             if narrowed < TOLD_BY_RUNS
-            else "the runs and the prior (standard benchmark)"
+            else "the runs and the prior"
             if narrowed < TOLD_BY_BOTH
-            else "prior (standard benchmark); these runs do not constrain it"
+            else "prior; these runs do not constrain it"
         )
         if parameter.name == "cpu_ms" and result.processors is not None:
             origin = f"processors at work during {', '.join(result.processors.runs)}"

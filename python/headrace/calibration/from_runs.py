@@ -131,7 +131,7 @@ def _standard(
             "value": value(database, parameter),
             "spread": parameter.spread,
             "before": parameter.spread,
-            "from": "prior (standard benchmark); no run",
+            "from": "prior; no run",
         }
         for parameter in of_engine(engine)
     ]

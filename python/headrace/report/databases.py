@@ -140,7 +140,7 @@ def fitted(value: float, spread: float) -> str:
     return f"{rounded:,.{places}f}"
 
 
-SPREADS = "Uncertainty: one standard deviation, relative; before: that of the standard benchmark."
+SPREADS = "Uncertainty: one standard deviation, relative; before: that of the prior, the standard benchmark."
 
 
 PARAMETERS = ("parameter", "value", "uncertainty", "before", "identified from")

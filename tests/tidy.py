@@ -156,7 +156,7 @@ def wide_prose(path: Path) -> list[str]:
         f"{path.relative_to(ROOT)}:{number}: prose is {len(lines[number - 1])} wide (at most {MAX_PROSE_WIDTH})"
         for number in sorted(numbers)
         if len(lines[number - 1]) > MAX_PROSE_WIDTH
-        and not re.search(r"https?://|>>>|^\s*(//[/!]?)?\s*\|", lines[number - 1])
+        and not re.search(r"https?://|>>>|^\s*(//[/!]?)?\s*\||\S {2,}\S|//! {2,}\S", lines[number - 1])
     ]
 
 

@@ -6,7 +6,8 @@ use crate::instance::InstanceLimits;
 use crate::source::Sources;
 use crate::spec::{StorageSpec, VolumeType};
 
-/// Checks that all of `storages` together can be on `instance` together with its `roots` root volumes.
+/// Checks that all of `storages` together can be on `instance` together with its `roots` root
+/// volumes.
 pub(crate) fn check(sources: &Sources, storages: &[&StorageSpec], instance: &InstanceLimits, roots: usize) -> Result<(), CatalogError> {
     let members = || storages.iter().flat_map(|storage| &storage.members);
     let local = members().filter(|member| member.volume_type == VolumeType::InstanceStore).count();

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Size of the scratch volume and of a read: InnoDB's page. The size is a guess that no cache of the
-/// loop driver changes, for I/O is direct.
+/// Size of the scratch volume and of a read: InnoDB's page. The size is a guess that no cache of
+/// the loop driver changes, for I/O is direct.
 const SCRATCH_BYTES: u64 = 64 << 20;
 const BLOCK: usize = 16 << 10;
 /// Answers are held back this long while the path is measured, so that the timer's part is in it.

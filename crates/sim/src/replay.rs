@@ -107,9 +107,8 @@ pub struct Replayed {
 
 /// Replays the record that `input` holds.
 ///
-/// # Errors
-/// [`ReplayError::Damaged`] for bytes that this program did not write as a record: nothing is guessed behind
-/// them.
+/// # Errors [`ReplayError::Damaged`] for bytes that this program did not write as a record: nothing
+/// is guessed behind them.
 pub fn replay(input: impl Read, progress: BytesProgress<'_>) -> Result<Replayed, ReplayError> {
     let mut source = RecordReader { input, bytes: Vec::new(), used: 0, before: 0, part_at: 0, ended: false };
     let Some(saved) = source.next(SavedHost::decode, progress)? else {

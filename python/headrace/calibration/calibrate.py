@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from headrace.base import core
+from headrace.base.units import in_percent
 from headrace.calibration import cycle, popularity, scatter
 from headrace.calibration.fit import Fit, fit
 from headrace.calibration.observations import Observation, observe
@@ -210,7 +211,7 @@ def _notes(
         ms = database["clients"]["cpu_ms"]
         notes.append(
             f"How busy the processors were is not known: {ms:.3g} ms of a virtual CPU "
-            f"a transaction are the standard benchmark's, known to {CPU_SPREAD:.0%}; "
+            f"a transaction are the standard benchmark's, known to {in_percent(CPU_SPREAD)}; "
             "vmstat or iostat during a run on a known instance would tell."
         )
     for run, observation in zip(runs, observations, strict=True):

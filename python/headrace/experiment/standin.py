@@ -16,7 +16,7 @@ from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.units import GIB
+from headrace.base.units import GIB, in_percent
 from headrace.bench import SysbenchOltp
 from headrace.errors import InputError
 
@@ -54,7 +54,7 @@ class StandIn:
         skew = "uniform" if self.h >= UNIFORM_H else f"pareto, h = {self.h:.3f}"
         return (
             f"sysbench {SCRIPT} over {self.benchmark.tables} x {self.benchmark.rows:,} rows ({self.data_gib:.2f} GiB, "
-            f"{skew}): {self.miss:.1%} of its page touches miss the cache, {self.wanted:.1%} of the database's."
+            f"{skew}): {in_percent(self.miss, 1)} of its page touches miss the cache, {in_percent(self.wanted, 1)} of the database's."
         )
 
 

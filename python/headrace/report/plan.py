@@ -197,8 +197,9 @@ def _considered(plan) -> str:
     on = f" on {plan.instances:,} {'instance' if plan.instances == 1 else 'instances'}" if plan.instances else ""
     database = plan.subject == "database"
     cannot = "cannot reach the goals" if database else "cannot deliver the demand"
-    counts = f"{plan.simulated:,} simulated, {plan.bounded:,} {cannot}, {plan.invalid:,} not possible"
-    words = f"{plan.considered:,} candidates{on} considered: {counts}"
+    counts = ((plan.simulated, "simulated"), (plan.bounded, cannot), (plan.invalid, "not possible"))
+    told = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    words = f"{plan.considered:,} candidates{on} considered: {told}"
     words += "" if database else "; all others are proved to cost more or to fail"
     return words + (f". Probabilities from {plan.draws} databases drawn from the calibration." if plan.draws else ".")
 

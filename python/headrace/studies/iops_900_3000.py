@@ -19,6 +19,7 @@ from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import in_percent
 from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
@@ -267,7 +268,7 @@ def _identified() -> StudyTable:
         f"{log_writes():.1f} in a row (a redo write and a grown binlog with its filesystem's journal would be "
         "3; with the default flush method the redo file's "
         "times and both journals' commit records come on top)",
-        f"{start:,.0f} selects since it was empty; {held:.0%} of it in use",
+        f"{start:,.0f} selects since it was empty; {in_percent(held)} of it in use",
     )
     rows = tuple(
         (f"{load}, {iops:,} IOPS, {threads} threads", words, value)

@@ -16,6 +16,7 @@ import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.units import in_percent
 from headrace.simulation.demand import Simulation, simulate
 from headrace.studies import base
 from headrace.studies.base import (
@@ -180,7 +181,7 @@ def _mysql(theirs: dict[str, Figure], steps: StepProgress) -> list[Verdict]:
         agree(
             "gp2 and io1 perform alike under it",
             "no difference seen",
-            f"waiting for a limit: gp2 {waits['gp2:500']:.2%}, io1 {waits['io1:500:5000']:.2%} of the time",
+            f"waiting for a limit: gp2 {in_percent(waits['gp2:500'], 2)}, io1 {in_percent(waits['io1:500:5000'], 2)} of the time",
             source,
             max(waits.values()) < 0.01,
             "neither meets a limit",

@@ -13,7 +13,7 @@ import time
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.units import HOURS_PER_MONTH
+from headrace.base.units import HOURS_PER_MONTH, in_percent
 from headrace.simulation.database import Prediction
 from headrace.studies import base
 from headrace.studies.base import (
@@ -173,9 +173,9 @@ def _article(runs: dict) -> list[Verdict]:
     stops = knee(inno)
     bound = max(inno[3_400].summary["caps"], key=inno[3_400].summary["caps"].get)
     straight, gain = linearity(rocks), rocks[3_400].summary["tps"] / rocks[2_600].summary["tps"] - 1.0
-    told = f"a line explains {straight:.1%}; {gain:+.0%} from 2,600 to 3,400 GB"
+    told = f"a line explains {in_percent(straight, 1)}; {in_percent(gain, 0, sign='+')} from 2,600 to 3,400 GB"
     linear, smaller = straight >= LINEAR and gain > NO_BETTER, "from 1,000 GB on; smaller ones burst"
-    why = f"within {NO_BETTER:.0%} of 3,400 GB; {bound} binds there"
+    why = f"within {in_percent(NO_BETTER)} of 3,400 GB; {bound} binds there"
     published_knee = theirs["innodb_gp2_knee_gib"]
     line = "MyRocks on gp2 grows along a straight line"
     verdicts = [
@@ -187,7 +187,7 @@ def _article(runs: dict) -> list[Verdict]:
         ours = {engine: runs[engine, kind][point] for engine in ENGINES}
         widths = {engine: width(run) for engine, run in ours.items()}
         told = "; ".join(
-            f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({widths[engine] / run.summary['tps']:.0%} of the mean)"
+            f"{ENGINES[engine]} {widths[engine]:.0f} tps wide ({in_percent(widths[engine] / run.summary['tps'])} of the mean)"
             for engine, run in ours.items()
         )
         wider, how = widths["myrocks"] > widths["innodb"], "5th to 95th percentile, as a density plot shows it"

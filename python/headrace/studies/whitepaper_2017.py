@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.units import GIB
+from headrace.base.units import GIB, in_percent
 from headrace.studies import base
 from headrace.studies.base import (
     ChartData,
@@ -204,7 +204,7 @@ def _alike(redo_gib: float, steps: StepProgress) -> tuple[list[Verdict], StudyTa
     log = f"ours syncs the log {one['log']:,.0f} times a second; published sizes leave room for some 700"
     mib_s = Figure(theirs["volume_writes"].value * theirs["write_kib"].value / 1024, "MiB/s", PAPER)
     ours_mib_s, chosen = one["writes"] * one["write_kib"] / 1024, "the redo log's size was chosen by this figure"
-    same, told = "no discernable difference", f"{apart:.2%} apart: {most}"
+    same, told = "no discernable difference", f"{in_percent(apart, 2)} apart: {most}"
     free = "encryption costs nothing in the model"
     verdicts = [
         agree("four storages under 6,000 tps", same, told, PAPER, apart < ALIKE, free),

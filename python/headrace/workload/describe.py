@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.base.units import HOUR_S, span_in_words
+from headrace.base.units import HOUR_S, in_percent, span_in_words
 
 
 def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, ...]) -> str:
@@ -22,7 +22,7 @@ def open_in_words(summary: dict, pattern: str, source: dict, notes: tuple[str, .
         lines.append(f"The volume must hold {summary['size_gib']:,.4g} GiB.")
     if summary["growth_per_year"]:
         lines.append(
-            f"Demand is expected to change by {summary['growth_per_year']:+.0%} a year (not yet in these figures)."
+            f"Demand is expected to change by {in_percent(summary['growth_per_year'], 0, sign='+')} a year (not yet in these figures)."
         )
     if "tool" in source:
         lines.append("Source: " + source_in_words(source) + ".")
@@ -34,7 +34,9 @@ def pattern_in_words(sequential_reads: float, sequential_writes: float, arrivals
     something to say."""
     lines = []
     if sequential_reads or sequential_writes:
-        lines.append(f"Sequential: {sequential_reads:.0%} of the reads, {sequential_writes:.0%} of the writes.")
+        lines.append(
+            f"Sequential: {in_percent(sequential_reads)} of the reads, {in_percent(sequential_writes)} of the writes."
+        )
     if arrivals == "even":
         lines.append("I/Os inside a point arrive evenly spaced.")
     return "\n".join(lines)
@@ -51,7 +53,7 @@ def _demand_lines(figures: dict) -> list[str]:
         f"On average {figures['mean_iops']:,.0f} IOPS and {figures['mean_mib_s']:,.1f} MiB/s; "
         f"95 % of the time at most {figures['p95_iops']:,.0f} IOPS and {figures['p95_mib_s']:,.1f} MiB/s; "
         f"peak {figures['peak_iops']:,.0f} IOPS, {figures['peak_mib_s']:,.1f} MiB/s.",
-        f"{read:.0%} of the I/Os are reads (mean {figures['mean_read_kib']:.1f} KiB), "
+        f"{in_percent(read)} of the I/Os are reads (mean {figures['mean_read_kib']:.1f} KiB), "
         f"the rest writes (mean {figures['mean_write_kib']:.1f} KiB); "
         f"all together {figures['mean_io_kib']:.1f} KiB an I/O.",
     ]
@@ -65,7 +67,7 @@ def _demand_lines(figures: dict) -> list[str]:
 def closed_in_words(summary: dict, sequential: bool, caveats: tuple[str, ...]) -> str:
     """What a closed workload asks of a volume, as a few sentences."""
     read_share, jobs = summary["read_share"], summary["numjobs"]
-    what = {1.0: "reads", 0.0: "writes"}.get(read_share, f"I/Os, {read_share:.0%} of them reads")
+    what = {1.0: "reads", 0.0: "writes"}.get(read_share, f"I/Os, {in_percent(read_share)} of them reads")
     lines = [
         f"{summary['name']}: {'sequential' if sequential else 'random'} "
         f"{summary['bs_kib']:g} KiB {what}, as fast as the volume allows "

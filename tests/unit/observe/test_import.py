@@ -163,8 +163,8 @@ def test_gaps(tmp_path):
 
     held = import_text(tmp_path, without([4, 5]))
     assert held.points.height == 20 and held.points["reads_per_s"][5] == held.points["reads_per_s"][3]
-    assert any("10.0%" in caveat and "120 s" in caveat for caveat in held.caveats)
-    with pytest.raises(InputError, match="15% of the recording") as caught:
+    assert any("10.0 %" in caveat and "120 s" in caveat for caveat in held.caveats)
+    with pytest.raises(InputError, match="15 % of the recording") as caught:
         import_text(tmp_path, without([4, 5, 6]))
     assert "line 10" in caught.value.value and "--gaps" in caught.value.hint
     zeros = import_text(tmp_path, without([4, 5, 6]), gaps="zero")

@@ -328,7 +328,7 @@ def test_a_busy_machine_is_a_finding():
     calm, busy = (run_of(cell, [100.0] * 5, busy=share) for share in (0.04, 0.6))
     assert session.at_rest({"a": calm}).within is True
     verdict = session.at_rest({"a": calm, "b": busy})
-    assert verdict.within is False and "1 of 2 cells" in verdict.ours and "60%" in verdict.ours
+    assert verdict.within is False and "1 of 2 cells" in verdict.ours and "60 %" in verdict.ours
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

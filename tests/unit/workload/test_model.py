@@ -161,7 +161,7 @@ def test_coarse_points_are_said():
 def test_closed():
     load = ClosedWorkload("fio", "randrw", 16, 32, 4, rwmixread=70)
     assert load.read_share == 0.7 and not load.sequential and load.summary()["queue_depth"] == 128
-    assert "70% of them reads" in load.describe()
+    assert "70 % of them reads" in load.describe()
     assert ClosedWorkload("fio", "write", 1024, 1, 1).read_share == 0.0
     assert load.scaled(1.0) is load
     with pytest.raises(InputError, match="iodepth"):
@@ -180,7 +180,7 @@ def test_closed():
 
 def test_words_hold_the_figures():
     text = new_constant(700, 300, size_gib=100, sequential_read_share=0.25, growth_per_year=0.3).describe()
-    for part in ("1,000 IOPS", "70% of the I/Os are reads", "100 GiB", "25% of the reads", "+30%"):
+    for part in ("1,000 IOPS", "70 % of the I/Os are reads", "100 GiB", "25 % of the reads", "+30 %"):
         assert part in text
     assert "no I/O at all" in new_constant(0, 0).describe()
 

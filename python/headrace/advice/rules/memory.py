@@ -7,7 +7,7 @@ from headrace.advice.model import SAFE, SLOWER
 from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation, WorkloadDemand, fixed
 from headrace.advice.table import parameters
 from headrace.advice.values import size_text
-from headrace.base.units import GIB, MIB
+from headrace.base.units import GIB, MIB, in_percent
 
 # innodb_buffer_pool_chunk_size, default: the server rounds the pool up to a multiple of it times
 # its instances (MySQL manual, "Configuring InnoDB Buffer Pool Size").
@@ -25,7 +25,7 @@ def pool_size(s: Situation) -> RuleValue:
         size = min(max(s.memory_gib * GIB * ROCKS_POOL_SHARE, CHUNK), GIB)
         return RuleValue(size_text(_down(size, CHUNK)), "the tables are in MyRocks; InnoDB caches little else")
     room = s.cache_limit_gib
-    size, why = room, f"{room / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory"
+    size, why = room, f"{in_percent(room / s.memory_gib)} of {s.memory_gib:,.4g} GiB of memory"
     if s.demand is None:
         why += "; it should hold the hot set: --workload tells how large that is"
     else:

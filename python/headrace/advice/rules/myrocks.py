@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.advice.rules.log import at_commit, folder_rule
 from headrace.advice.situation import Rule, RuleValue, Situation, fixed
 from headrace.advice.values import size_text
-from headrace.base.units import GIB, MIB
+from headrace.base.units import GIB, MIB, in_percent
 
 # Blocks are cached uncompressed: the published runs had 471 GB in InnoDB and 100 GB in MyRocks, of
 # which a part is InnoDB's unfilled pages.
@@ -35,7 +35,7 @@ def cache_size(s: Situation) -> RuleValue:
     pool = s.chosen_bytes("innodb_buffer_pool_size")
     room = max(s.cache_limit_gib * GIB - tables - pool, 16 * MIB)
     why = (
-        f"{s.cache_limit_gib / s.memory_gib:.0%} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of "
+        f"{in_percent(s.cache_limit_gib / s.memory_gib)} of {s.memory_gib:,.4g} GiB of memory, less {tables / MIB:,.0f} MiB of "
         f"memtables and {pool / MIB:,.0f} MiB of InnoDB's pool"
     )
     if s.demand is not None:
@@ -80,7 +80,7 @@ def read_ahead(s: Situation) -> RuleValue:
 def rate_limit(s: Situation) -> RuleValue:
     budget = s.storage.bytes_s / s.storage.write_cost
     rate = budget * RATE_SHARE
-    why = f"{RATE_SHARE:.0%} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again"
+    why = f"{in_percent(RATE_SHARE)} of {s.storage.mib_s:,.0f} MiB/s for flushes and compactions; their reads take nearly as much again"
     if s.demand is not None and s.demand.compaction_bytes_s > 0.0:
         wanted = s.demand.compaction_bytes_s * RATE_HEADROOM
         rate = min(max(rate, wanted), budget * MOST_RATE_SHARE)

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from headrace.base import caps
+from headrace.base.units import in_percent
 from headrace.bench.drivers.benchmark import Benchmark, ToolOutcome
 from headrace.bench.drivers.percentiles import SHARES
 from headrace.bench.running.environment import BUSY_SHARE
@@ -150,17 +151,17 @@ def _machine(document: dict, part: pl.DataFrame) -> list[str]:
     before, cpus = document["environment"]["before"], document["environment"]["cpus"] or 1
     if before["busy_share"] > BUSY_SHARE:
         found.append(
-            f"Before the run the machine was not at rest: {before['busy_share']:.0%} of its processors were in "
+            f"Before the run the machine was not at rest: {in_percent(before['busy_share'])} of its processors were in "
             f"use, load {before['load1']:.1f}."
         )
     idle, waiting, steal = (mean(part, name) for name in ("idle_cpus", "iowait_cpus", "steal_cpus"))
     if idle is not None and (idle + (waiting or 0.0)) < LEAST_IDLE_SHARE * cpus:
         found.append(
-            f"The processors were {1 - (idle + (waiting or 0.0)) / cpus:.0%} busy: the figures are those of the "
+            f"The processors were {in_percent(1 - (idle + (waiting or 0.0)) / cpus)} busy: the figures are those of the "
             "machine, not of its storage alone."
         )
     if steal is not None and steal > STEAL_SHARE * cpus:
-        found.append(f"{steal / cpus:.1%} of the processors' time was taken by the hypervisor.")
+        found.append(f"{in_percent(steal / cpus, 1)} of the processors' time was taken by the hypervisor.")
     return found
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from headrace.base.documents import parse_toml
 from headrace.base.files import path_of, read_bytes
+from headrace.base.units import in_percent
 from headrace.calibration.runs import server
 from headrace.calibration.runs.checks import (
     check_caps,
@@ -242,7 +243,7 @@ def _compare(used: list[str], measured: dict[str, dict], findings: list[RunFindi
     text = f"{', '.join(used[:-1])} and {used[-1]} are {'both' if len(used) == 2 else 'all'} there: the disk figures are {first}'s."
     if "vmstat" in total and total["vmstat"] < LEAST_HOST_SHARE * total[first]:
         text += (
-            f" vmstat has only {total['vmstat'] / total[first]:.0%} of its bytes, "
+            f" vmstat has only {in_percent(total['vmstat'] / total[first])} of its bytes, "
             "though it counts all disks: they are not of one host and run."
         )
     findings.append(RunFinding("disk", text))

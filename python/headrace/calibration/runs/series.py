@@ -8,6 +8,7 @@ import math
 
 import polars as pl
 
+from headrace.base.units import in_percent
 from headrace.calibration.runs.description import Description
 from headrace.calibration.runs.model import Run
 from headrace.observe.run_files.status import looks_cold
@@ -95,7 +96,7 @@ def _say_stalls(series: pl.DataFrame, findings: list[RunFinding]) -> None:
     )
     text = (
         f"{len(runs)} stalls, {sum(length for _, length in runs):,.0f} s in "
-        f"all, below {STALL_SHARE:.0%} of the median of the minute around them"
+        f"all, below {in_percent(STALL_SHARE)} of the median of the minute around them"
     )
     findings.append(RunFinding("stall", f"{text}; the longest: {places}.", longest[0]))
 
@@ -131,7 +132,7 @@ def check_start(
 
 
 def _changed(fall: float) -> str:
-    return f"fell by {fall:.0%} over the run" if fall >= 0 else f"rose by {-fall:.0%} over the run"
+    return f"fell by {in_percent(fall)} over the run" if fall >= 0 else f"rose by {in_percent(-fall)} over the run"
 
 
 def _by_free_pages(start: str, share: float, data_share: float | None, findings: list[RunFinding]) -> None:
@@ -140,7 +141,7 @@ def _by_free_pages(start: str, share: float, data_share: float | None, findings:
         findings.append(
             RunFinding(
                 "start",
-                f'start = "{start}", but {only}{share:.0%} of the buffer pool was free at the first sample.',
+                f'start = "{start}", but {only}{in_percent(share)} of the buffer pool was free at the first sample.',
                 0.0,
             )
         )

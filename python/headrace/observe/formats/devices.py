@@ -15,7 +15,7 @@ from typing import NamedTuple
 import polars as pl
 
 from headrace.base.checks import check_choice, check_name, check_number
-from headrace.base.units import HOUR_S
+from headrace.base.units import HOUR_S, in_percent
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, Stamp, parse_iso
 from headrace.observe.recording import DOC, Recording, clip
@@ -453,16 +453,16 @@ def _filled(
         longest, width_s = series.longest_gap()
         where = readings.reports[longest].where
         if missing > MAX_MISSING_SHARE * total and gaps == "refuse":
-            value = f"a gap of {width_s:g} s, {missing / total:.0%} of the recording in all is missing"
+            value = f"a gap of {width_s:g} s, {in_percent(missing / total)} of the recording in all is missing"
             hint = "Say what to do: --gaps hold repeats the report before, --gaps zero takes it as idle. Or cut the file there."
-            raise recording.bad(where, value, f"at most {MAX_MISSING_SHARE:.0%} may be", hint)
+            raise recording.bad(where, value, f"at most {in_percent(MAX_MISSING_SHARE)} may be", hint)
         how = "taken as idle" if gaps == "zero" else "filled with the report before"
         summer = (
             " It may be the start of summer time." if abs(width_s - HOUR_S) <= interval_s and len(slots) > 1 else ""
         )
         place = f"line {where}" if isinstance(where, int) else where
         recording.notes.append(
-            f"{missing} of {total} intervals are missing ({missing / total:.1%}) and were {how}; "
+            f"{missing} of {total} intervals are missing ({in_percent(missing / total, 1)}) and were {how}; "
             f"the longest gap, {width_s:g} s, ends at {place}.{summer}"
         )
     rows: list[tuple[int, bool]] = []

@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from headrace.base.units import MIB
+from headrace.base.units import MIB, in_percent
 from headrace.errors import InputError
 from headrace.observe.clock import parse_iso
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
@@ -155,7 +155,7 @@ def _gaps(recording: Recording, starts: list[float], durations: list[float], res
     missing = sum(durations[index] - usual for index in wide)
     total = starts[-1] + durations[-1]
     if missing > MAX_MISSING_SHARE * total:
-        rule = f"at most {MAX_MISSING_SHARE:.0%} may be missing"
+        rule = f"at most {in_percent(MAX_MISSING_SHARE)} may be missing"
         hint = "The recording was stopped: cut the file there."
         raise InputError(f"{recording.name}: {missing:,.0f} of {total:,.0f} s have no samples", rule, DOC, hint)
     if wide:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.base.files import detect
+from headrace.base.units import in_percent
 from headrace.observe.formats import iostat, vmstat
 from headrace.observe.formats.devices import MAX_MISSING_SHARE, Readings, device_series
 from headrace.observe.recording import Recording
@@ -79,10 +80,12 @@ def _say_gaps(recording: Recording, readings: Readings, series: TimeSeries, inte
     longest, width_s = series.longest_gap()
     if missing > MAX_MISSING_SHARE * total:
         value = f"the time jumps forward by {width_s + interval_s:,.0f} s"
-        rule = f"{missing / total:.0%} of the recording is missing, at most {MAX_MISSING_SHARE:.0%} may be"
+        rule = (
+            f"{in_percent(missing / total)} of the recording is missing, at most {in_percent(MAX_MISSING_SHARE)} may be"
+        )
         hint = "The clock was set, or the recording was stopped: cut the file there."
         raise recording.bad(readings.reports[longest].where, value, rule, hint, DOC)
-    text = f"{missing} of {total} reports are missing ({missing / total:.1%}), the longest gap {width_s:,.0f} s: null there."
+    text = f"{missing} of {total} reports are missing ({in_percent(missing / total, 1)}), the longest gap {width_s:,.0f} s: null there."
     series.gaps.append(RunFinding("gap", f"{recording.name}: {text}", series.start_s[longest] - width_s))
 
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from headrace.base.checks import did_you_mean
 from headrace.base.files import guess
+from headrace.base.units import in_percent
 from headrace.errors import InputError
 from headrace.observe.clock import Stamp, parse_iso, parse_stamps
 from headrace.observe.formats.devices import MAX_MISSING_SHARE
@@ -333,11 +334,11 @@ def say_gaps(recording: Recording, rows: Rows) -> None:
     missing, longest = sum(gap[1] for gap in gaps), max(gaps, key=lambda gap: gap[1])
     share = missing / (missing + interval * len(rows.t_s))
     if share > MAX_MISSING_SHARE:
-        rule = f"{share:.0%} of the run is missing, at most {MAX_MISSING_SHARE:.0%} may be"
+        rule = f"{in_percent(share)} of the run is missing, at most {in_percent(MAX_MISSING_SHARE)} may be"
         hint = "Copy the file again, or cut it there."
         raise recording.bad(longest[2], f"t_s jumps forward by {longest[1] + interval:,.0f} s", rule, hint, DOC)
     text = (
-        f"{len(gaps)} gaps, {missing:,.0f} s ({share:.1%}) in all; the longest, "
+        f"{len(gaps)} gaps, {missing:,.0f} s ({in_percent(share, 1)}) in all; the longest, "
         f"{longest[1]:,.0f} s, begins at {longest[0]:,.0f} s. Nothing was filled in."
     )
     rows.findings.append(RunFinding("gap", text, longest[0]))

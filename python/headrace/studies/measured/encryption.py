@@ -3,7 +3,7 @@ so what is measured is InnoDB's own encryption of tables and redo, said so every
 
 from __future__ import annotations
 
-from headrace.base.units import GIB
+from headrace.base.units import GIB, in_percent
 from headrace.bench import SysbenchOltp
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
 from headrace.experiment.data import KEYS
@@ -82,12 +82,12 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
     means = {kind: sum(one.tps for one in runs) / len(runs) for kind, runs in (("plain", plain), ("encrypted", hidden))}
     ratio = means["encrypted"] / means["plain"]
     doubt = verdicts.doubt(*found.values()) / len(plain) ** 0.5
-    apart = f"{ratio - 1.0:+.1%} (doubt {doubt:.1%})"
+    apart = f"{in_percent(ratio - 1.0, 1, sign='+')} (doubt {in_percent(doubt, 1)})"
     volume, of_volume = "an encrypted io1 volume against a plain one", "no discernable difference"
     unmeasured = "not measured: the lab does not encrypt volumes"
     why = "EBS encrypts on the host, not on the instance's processors; nothing of it is in the model or on the lab"
     own = "InnoDB's own encryption of tables and redo against none"
-    alike = f"pages are encrypted by the server's processors; alike within {ALIKE:.0%} and doubt"
+    alike = f"pages are encrypted by the server's processors; alike within {in_percent(ALIKE)} and doubt"
     made = [
         agree(volume, of_volume, unmeasured, model.PAPER, None, why),
         agree(
@@ -119,8 +119,8 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
     notes = [*base.texts("encryption")]
     if len(plain) > 1:
         notes.append(
-            f"Repetitions of the plain server differ by {_spread(plain):.1%}, of the encrypted one by "
-            f"{_spread(hidden):.1%} (largest over smallest)."
+            f"Repetitions of the plain server differ by {in_percent(_spread(plain), 1)}, of the encrypted one by "
+            f"{in_percent(_spread(hidden), 1)} (largest over smallest)."
         )
     shown = [scale, repeats, tables.runs(found, simulated)]
     return session.result(STUDY, made, shown, _charts(found, simulated), notes, found)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from headrace.base.units import GIB
+from headrace.base.units import GIB, in_percent
 from headrace.bench.drivers.tpcc import Tpcc
 from headrace.calibration.prior import TPCC_BYTES
 from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts, seconds_each
@@ -185,7 +185,7 @@ def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     theirs = {engine: width(simulated[engine, top].rows["tps"]) for engine in ENGINES}
 
     def said(of: dict[str, float]) -> str:
-        return ", ".join(f"{NAMES[engine]} {of[engine]:.0%}" for engine in ENGINES)
+        return ", ".join(f"{NAMES[engine]} {in_percent(of[engine])}" for engine in ENGINES)
 
     # In tps, as a density plot shows it.
     spread = {engine: widths[engine] * found[engine, top].tps for engine in ENGINES}
@@ -195,7 +195,7 @@ def _wider(found: dict, simulated: dict, points: tuple[int, ...]) -> Verdict:
     wider = spread["myrocks"] / spread["innodb"]
     within = True if wider > 1.0 else None if wider > 1.0 - clear else False
     told = f"{said(widths)}; {wider:.2f} times as wide in tps"
-    note = f"5th to 95th percentile of {n} seconds, over the mean; known to {clear:.0%}"
+    note = f"5th to 95th percentile of {n} seconds, over the mean; known to {in_percent(clear)}"
     made = agree(f"MyRocks varies more at {top:,} IOPS", "a lot of variance", told, model.ARTICLE, within, note)
     return replace(made, simulated=said(theirs))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
+from headrace.base.units import in_percent
 from headrace.bench import Store
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.errors import InputError
@@ -113,9 +114,9 @@ def at_rest(found: Mapping[tuple, MeasuredCell]) -> Verdict:
     busy = [share for share in shares if share > BUSY_SHARE]
     began = min(str(one.record.document["began_at"])[:10] for one in found.values())
     said = f"{len(shares) - len(busy)} of {len(shares)} cells"
-    note = f"at most {BUSY_SHARE:.0%} in use before each cell"
+    note = f"at most {in_percent(BUSY_SHARE)} in use before each cell"
     if busy:
-        said += f"; before the others {min(busy):.0%} to {max(busy):.0%} of its processors were in use"
+        said += f"; before the others {in_percent(min(busy))} to {in_percent(max(busy))} of its processors were in use"
         note = "figures above are of a machine that others used too: end what else runs, and measure again"
     source = Source("this machine, looked at before each cell", began)
     return agree("the machine was at rest", "needed", said, source, not busy, note)

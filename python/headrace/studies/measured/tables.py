@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from headrace.base import caps
+from headrace.base.units import in_percent
 from headrace.experiment import machine
 from headrace.experiment.cell import OnServer
 from headrace.experiment.run import MeasuredCell
@@ -57,7 +58,7 @@ def binds(one: MeasuredCell) -> str:
     shares = {caps.short(cap): summary.get(caps.column(cap)) or 0.0 for cap in caps.COUNTED}
     words, share = max(shares.items(), key=lambda item: item[1])
     if share > BOUND_SHARE:
-        return f"{words} ({share:.0%} of the time)"
+        return f"{words} ({in_percent(share)} of the time)"
     idle = (summary.get("idle_cpus") or 0.0) + (summary.get("iowait_cpus") or 0.0)
     if summary.get("idle_cpus") is not None and idle < (1.0 - BUSY_SHARE) * machine.cores():
         return PROCESSORS

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from headrace.base.units import in_percent
 from headrace.experiment.run import MeasuredCell
 from headrace.experiment.simulate import SimulatedCell
 from headrace.studies.base import Source, Verdict, error_percent
@@ -79,7 +80,7 @@ def wins(what: str, published: str, pairs: Sequence[Pair], source: Source, note:
     )
     ours = f"{sum(one.simulated > 1.0 for one in pairs)} of {len(pairs)}" if pairs else None
     most = max((one.doubt for one in pairs), default=0.0)
-    told = f"alike: within {most:.1%} at most (two standard errors of each run, {REPEAT:.0%} between repetitions)"
+    told = f"alike: within {in_percent(most, 1)} at most (two standard errors of each run, {in_percent(REPEAT)} between repetitions)"
     return Verdict(
         what,
         published,
@@ -98,7 +99,7 @@ def ratio(what: str, found: Pair, low: float, high: float, source: Source, why: 
     """A ratio within what device and data allow (`low` to `high`, before doubt; `why`: where the
     bounds come from)."""
     held = low * (1.0 - found.doubt) <= found.measured <= high * (1.0 + found.doubt)
-    note = f"allowed {low:.2f} to {high:.2f}, doubt {found.doubt:.1%}: {why}"
+    note = f"allowed {low:.2f} to {high:.2f}, doubt {in_percent(found.doubt, 1)}: {why}"
     if found.published is None:
         return Verdict(what, "", found.measured, "times", None, held, None, source, note, found.simulated)
     error = error_percent(found.measured, found.published)
@@ -122,8 +123,8 @@ def order(
     ours = None
     if simulated is not None:
         agree, of = concordant(published, simulated, lambda a, b: 0.0)
-        ours = f"{agree} of {of} pairs ({agree / of:.0%})" if of else "no pairs"
-    said = f"{same} of {told} pairs ({same / told:.0%})" if told else "no pairs"
+        ours = f"{agree} of {of} pairs ({in_percent(agree / of)})" if of else "no pairs"
+    said = f"{same} of {told} pairs ({in_percent(same / told)})" if told else "no pairs"
     return Verdict(
         what,
         "the same order",
@@ -133,7 +134,7 @@ def order(
         told > 0 and same / told >= least,
         None,
         source,
-        f"at least {least:.0%} asked: {why}",
+        f"at least {in_percent(least)} asked: {why}",
         ours,
     )
 

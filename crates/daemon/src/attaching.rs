@@ -3,7 +3,7 @@
 use crate::engine::{held, Engine};
 use crate::problem::{could_not, in_use, of_io, Outcome};
 use headrace_control::{AttachRequest, AttachedDevice, AttachmentState, Ceiling, Command, VolumeRecord};
-use headrace_device::attached_volume::{AttachedVolume, Pace};
+use headrace_device::devices::{AttachedVolume, Pace};
 use headrace_device::probe::{self, PathCost};
 use headrace_device::{loopdev, stale_mounts};
 use std::io;

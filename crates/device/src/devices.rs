@@ -3,22 +3,96 @@
 //! One lock for all volumes: an instance's limits are shared, a decision takes some hundred
 //! nanoseconds, and the order of the journal is the order of the decisions.
 
-use crate::attached_volume::{AttachedVolume, DeviceNumber};
 use crate::clock::Clock;
+use crate::fault_injector::FaultInjector;
 use crate::meter::{Meter, Sample};
 use crate::recorder::Recorder;
 use headrace_catalog::{InstanceLimits, StorageSpec};
 use headrace_model::record::{Frame, HostChange as Change, SavedHost, SavedInstance};
 use headrace_model::InstanceState;
 use headrace_model::{Balance, Decision, Host, Instance, InstanceBalances, Io, Nanos, SavedDevice};
+use headrace_store::Backing;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Most volumes of one lab: what the journal of decisions numbers with 16 bits leaves ample room; a
 /// guess at more than anyone attaches.
 pub const MOST_VOLUMES: usize = 1_024;
+
+/// The number of a volume's device in the model.
+pub type DeviceNumber = usize;
+
+/// In `pace`: the model decides.
+const PACED: i64 = -1;
+
+/// How an attached volume answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// When the model says.
+    Model,
+    /// This many ns after its arrival; 0: at once. Used to measure the machine's own path.
+    Fixed(u64),
+}
+
+/// An attached volume: its place in the model, its bytes, what it did, what is wrong with it.
+pub struct AttachedVolume {
+    /// Number of its device in the model.
+    pub device_number: DeviceNumber,
+    /// The name of its file: the volume id.
+    pub id: String,
+    /// Where its bytes live.
+    pub backing: Arc<dyn Backing>,
+    /// What it did.
+    pub meter: Meter,
+    /// Faults.
+    pub faults: FaultInjector,
+    path_ns: AtomicU64,
+    pace: AtomicI64,
+}
+
+impl AttachedVolume {
+    /// A volume that follows the model.
+    pub fn new(device_number: DeviceNumber, id: &str, backing: Arc<dyn Backing>, now: Nanos) -> AttachedVolume {
+        AttachedVolume {
+            device_number,
+            id: id.to_string(),
+            backing,
+            meter: Meter::new(now),
+            faults: FaultInjector::default(),
+            path_ns: AtomicU64::new(0),
+            pace: AtomicI64::new(PACED),
+        }
+    }
+
+    /// The path's own time, which is part of what the model says and not added to it.
+    pub fn path(&self) -> Nanos {
+        Nanos(self.path_ns.load(Ordering::Relaxed))
+    }
+
+    /// Sets what was measured.
+    pub fn set_path(&self, nanos: u64) {
+        self.path_ns.store(nanos, Ordering::Relaxed);
+    }
+
+    /// How it answers.
+    pub fn pace(&self) -> Pace {
+        match self.pace.load(Ordering::Relaxed) {
+            PACED => Pace::Model,
+            fixed => Pace::Fixed(fixed as u64),
+        }
+    }
+
+    /// Changes how it answers.
+    pub fn set_pace(&self, pace: Pace) {
+        let code = match pace {
+            Pace::Model => PACED,
+            Pace::Fixed(nanos) => i64::try_from(nanos).unwrap_or(i64::MAX),
+        };
+        self.pace.store(code, Ordering::Relaxed);
+    }
+}
 
 struct Decider {
     host: Host,

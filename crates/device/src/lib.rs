@@ -11,7 +11,6 @@
 //! | `timer` | answers that wait for their time |
 //! | `meter` | what a volume did: counts, times, histograms |
 //! | `fault_injector` | faults that are not the model's: pauses, latency, errors, a power cut |
-//! | `attached_volume` | one attached volume: its device number in the model, bytes, meter, faults |
 //! | `devices` | the model behind one lock, and the attached volumes |
 //! | `recorder` | the journal of decisions |
 //! | `mount` | the FUSE file system: one file a volume. The only file that names the FUSE library |
@@ -19,7 +18,6 @@
 //! | `stale_mounts` | mounts and loop devices that an earlier daemon left |
 //! | `probe` | the latency of the machine's own path, and the most it can carry |
 
-pub mod attached_volume;
 pub mod clock;
 pub mod devices;
 pub mod fault_injector;
@@ -31,6 +29,5 @@ pub mod recorder;
 pub mod stale_mounts;
 pub mod timer;
 
-pub use attached_volume::AttachedVolume;
 pub use clock::Clock;
-pub use devices::Devices;
+pub use devices::{AttachedVolume, Devices};

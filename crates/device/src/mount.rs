@@ -5,8 +5,7 @@
 //! read or write the backing at once, and answer, or leave the answer to the timer. Data is copied
 //! once between the backing and a buffer, and once between the buffer and the kernel.
 
-use crate::attached_volume::{AttachedVolume, Pace};
-use crate::devices::Devices;
+use crate::devices::{AttachedVolume, Devices, Pace};
 use crate::timer::Timer;
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags, KernelConfig, LockOwner,

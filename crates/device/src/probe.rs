@@ -1,8 +1,7 @@
 //! The latency of the machine's own path, from a block device to this process and back, and the
 //! most it can carry. Both are measured on a scratch volume, so that no user's data is touched.
 
-use crate::attached_volume::{AttachedVolume, Pace};
-use crate::devices::{Devices, MOST_VOLUMES};
+use crate::devices::{AttachedVolume, Devices, Pace, MOST_VOLUMES};
 use crate::loopdev;
 use crate::mount::Mount;
 use headrace_store::{Backing, SparseFile};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{outcome, run, unmounted, wait_for, Lab};
-use headrace_device::attached_volume::Pace;
+use headrace_device::devices::Pace;
 use headrace_device::loopdev;
 use headrace_store::Backing;
 use std::fs;

@@ -5,7 +5,7 @@ mod common;
 mod huge;
 
 use common::{direct, outcome, pattern, run, saved, wait_for, Aligned, Lab, MIB};
-use headrace_device::attached_volume::Pace;
+use headrace_device::devices::Pace;
 use headrace_device::fault_injector::{Fault, FaultKind};
 use headrace_device::{loopdev, probe};
 use headrace_model::record::{Frame, SavedHost};

@@ -10,8 +10,7 @@
 //! |---|---|
 //! | `power` | what a power cut does to writes that were not flushed |
 //! | `raid` | the bytes of an array over its members, members that fail, rebuilds |
-//! | `sparse` | a sparse file |
-//! | `written` | which parts of a file were ever written |
+//! | `sparse` | a sparse file, and which parts of it were ever written |
 //!
 //! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about
 //! requests that overlap while both are in flight, and keeps what was flushed.
@@ -19,7 +18,6 @@
 pub mod power;
 pub mod raid;
 pub mod sparse;
-mod written;
 
 pub use power::{CutReport, PowerCut};
 pub use raid::Raid;

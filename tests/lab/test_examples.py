@@ -52,7 +52,7 @@ def test_the_guide(environment):
     )
     assert len(blocks) >= 8
     done = run(["bash", "-eux"], environment, "\n".join(blocks))
-    assert "3,000" not in done.stderr and "gp2:500" in done.stdout and "modifying" in done.stdout
+    assert "3,000" not in done.stderr and "gp2:500" in done.stdout and "optimizing" in done.stdout
     assert max(read_iops(done.stdout)) > 1_600  # credits; without any it is 1,500
 
 

@@ -1,5 +1,5 @@
-//! A sparse file, and which parts of it were ever written, so that reads of the rest need not ask the
-//! kernel.
+//! A sparse file, and which parts of it were ever written, so that reads of the rest need not ask
+//! the kernel.
 
 use crate::{within, Backing};
 use rustix::fs::{fallocate, seek, FallocateFlags, FlockOperation, SeekFrom};

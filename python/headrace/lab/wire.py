@@ -27,7 +27,10 @@ UNAVAILABLE = "unavailable"
 
 
 class LabRefused(InputError):
-    """The lab did not do what was asked; `kind` as in docs/reference/lab-protocol.md. Exit code 2."""
+    """The lab did not do what was asked. Exit code 2.
+
+    `kind` as in docs/reference/lab-protocol.md.
+    """
 
     def __init__(self, kind: str, value: str, rule: str, source: str = "", hint: str = "") -> None:
         super().__init__(value, rule, source, hint, kind=kind)

@@ -4,6 +4,7 @@ Python."""
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from importlib import import_module
 
 from headrace.errors import InputError
@@ -78,12 +79,12 @@ def check_whole(what: str, value: object, low: int, high: int) -> int:
     return value
 
 
-class Shown:
+class Shown(ABC):
     """A result. A subclass says in `in_short` what stands between the parentheses of its `repr`."""
 
+    @abstractmethod
     def in_short(self) -> str:
         """What this is, in a few words."""
-        raise NotImplementedError(type(self).__name__)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_short()})"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.base.units import MIB
+from headrace.base.units import DAY_S, MIB, span_in_words
 from headrace.errors import InputError
 from headrace.lab.calls import Balance, MemberBalance, MetricsRows
 
@@ -177,15 +177,11 @@ def _jumped(before: list[MemberBalance | None], now: list[MemberBalance | None],
 
 
 def time_text(seconds: float | None) -> str:
-    """`-`, `empty`, `42 s`, `28 min`, `5 h 10 min`, `9 d`."""
+    """`-`, `empty`, or the span in words: `42 s`, `5 h 10 min`, `9 d`."""
     if seconds is None:
         return "-"
     if seconds <= 0:
         return "empty"
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    if minutes < 120:
-        return f"{minutes} min"
-    hours, rest = divmod(minutes, 60)
-    return f"{hours} h {rest} min" if hours < 48 else f"{round(hours / 24)} d"
+    if round(seconds / 60) >= 48 * 60:  # whole days: the column of a table
+        return f"{round(seconds / DAY_S)} d"
+    return span_in_words(max(1, round(seconds)))

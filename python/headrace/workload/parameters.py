@@ -26,6 +26,17 @@ class ModelParameter:
     least: float = 0.0
 
 
+def _of_clients(base_spread: float) -> tuple[ModelParameter, ...]:
+    """Parameters of the clients and processors, alike in both engines but for the spread of the
+    response time without I/O."""
+    sharpness = "how sharply one limit takes over from the next"
+    return (
+        ModelParameter("base_ms", ("clients", "base_ms"), base_spread, "response time without I/O"),
+        ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
+        ModelParameter("sharpness", ("clients", "sharpness"), 0.2, sharpness, 64.0, 1.0),
+    )
+
+
 # One published machine stands behind each standard's processor time, and writes are guessed
 # (SPREADS of the core's sysbench standard).
 CPU_SPREAD = 0.35
@@ -55,16 +66,7 @@ INNODB = (
     ModelParameter(
         "background_per_s", ("writes", "background_per_s"), 0.25, "pages written in the background a second", 1e6
     ),
-    ModelParameter("base_ms", ("clients", "base_ms"), 0.4, "response time without I/O"),
-    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    ModelParameter(
-        "sharpness",
-        ("clients", "sharpness"),
-        0.2,
-        "how sharply one limit takes over from the next",
-        64.0,
-        1.0,
-    ),
+    *_of_clients(base_spread=0.4),
 )
 MYROCKS = (
     ModelParameter("pages_touched", ("popularity",), 0.4, "distinct blocks that transactions touch"),
@@ -73,16 +75,7 @@ MYROCKS = (
     ModelParameter(
         "compaction_bytes", ("compaction", "bytes"), 0.5, "bytes that compaction reads and writes per transaction"
     ),
-    ModelParameter("base_ms", ("clients", "base_ms"), 0.2, "response time without I/O"),
-    ModelParameter("cpu_ms", ("clients", "cpu_ms"), CPU_SPREAD, "processor time of a transaction"),
-    ModelParameter(
-        "sharpness",
-        ("clients", "sharpness"),
-        0.2,
-        "how sharply one limit takes over from the next",
-        64.0,
-        1.0,
-    ),
+    *_of_clients(base_spread=0.2),
 )
 
 

@@ -310,26 +310,18 @@ def test_a_port_that_is_no_server(says, words):
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
 
 
+def greeting_of(capabilities: int, plugin: bytes) -> bytes:
+    """What a server says first (protocol 10): its capabilities, and how it wants to be given the password."""
+    head = b"\x0a8.0.0\0" + b"\x01\0\0\0" + b"12345678\0" + (capabilities & 0xFFFF).to_bytes(2, "little")
+    rest = (capabilities >> 16).to_bytes(2, "little") + b"\x15" + b"\0" * 10 + b"123456789012\0"
+    return head + b"\x21" + b"\x02\0" + rest + plugin + b"\0"
+
+
 def test_a_server_without_tls_gets_no_password_when_tls_is_asked_for():
     """A greeting without the capability SSL (0x800): nothing but the hang-up may follow."""
     heard = []
     listener = socket.create_server(("127.0.0.1", 0))
-    capabilities = 0xFFFF_F7FF & ~0x0000_0800
-    greeting = (
-        b"\x0a8.0.0\0"
-        + b"\x01\0\0\0"
-        + b"12345678\0"
-        + (capabilities & 0xFFFF).to_bytes(2, "little")
-        + b"\x21"
-        + b"\x02\0"
-    )
-    greeting += (
-        (capabilities >> 16).to_bytes(2, "little")
-        + b"\x15"
-        + b"\0" * 10
-        + b"123456789012\0"
-        + b"mysql_clear_password\0"
-    )
+    greeting = greeting_of(0xFFFF_F7FF & ~0x0000_0800, b"mysql_clear_password")
 
     def serve():
         talk, _ = listener.accept()
@@ -351,22 +343,7 @@ def test_a_server_without_tls_gets_no_password_when_tls_is_asked_for():
 def test_a_server_that_asks_for_the_password_in_clear_does_not_get_it():
     heard = []
     listener = socket.create_server(("127.0.0.1", 0))
-    capabilities = 0xFFFF_F7FF
-    greeting = (
-        b"\x0a8.0.0\0"
-        + b"\x01\0\0\0"
-        + b"12345678\0"
-        + (capabilities & 0xFFFF).to_bytes(2, "little")
-        + b"\x21"
-        + b"\x02\0"
-    )
-    greeting += (
-        (capabilities >> 16).to_bytes(2, "little")
-        + b"\x15"
-        + b"\0" * 10
-        + b"123456789012\0"
-        + b"mysql_native_password\0"
-    )
+    greeting = greeting_of(0xFFFF_F7FF, b"mysql_native_password")
 
     def serve():
         talk, _ = listener.accept()

@@ -16,7 +16,7 @@ from headrace.base import core
 from headrace.base.checks import check_name, shown
 from headrace.base.documents import DocumentKind, DocumentTable, between, convert, known_keys, needed_keys, said_as
 from headrace.base.units import GIB
-from headrace.calibration.runs.model import BenchmarkLoad
+from headrace.calibration.runs.model import BenchmarkLoad, RunFacts
 from headrace.errors import InputError
 from headrace.observe.clock import FIRST_YEAR, LAST_YEAR, Stamp, from_datetime, parse_iso
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
@@ -147,30 +147,12 @@ class Files:
     intervals: dict[str, float]  # by file key
 
 
-@dataclass(frozen=True)
-class Description:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Description(RunFacts):
     """RUN.toml, checked."""
 
-    name: str
-    engine: str
-    engine_version: str | None
-    flavor: str | None
-    storage: str
-    log_storage: str | None
-    as_of: date
-    instance: str | None
-    cache_gib: float
-    threads: int
-    start: str
-    seconds: float | None
-    benchmark: BenchmarkLoad
-    settings: dict[str, float | int | bool]
-    caveats: tuple[str, ...]
-    caps: Caps
     log_caps: Caps | None
     files: Files
-    p95_ms: float | None = None
-    start_balance_percent: float | None = None
 
 
 def check_description(document: dict, folder: Path) -> Description:

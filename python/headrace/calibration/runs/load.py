@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import polars as pl
 
@@ -21,7 +21,7 @@ from headrace.calibration.runs.checks import (
     check_threads,
 )
 from headrace.calibration.runs.description import KIND, MAX_TOML_BYTES, Description, check_description
-from headrace.calibration.runs.model import SERIES_COLUMNS, Run
+from headrace.calibration.runs.model import SERIES_COLUMNS, Run, RunFacts
 from headrace.calibration.runs.series import check_start, finished, marked
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.recording import Recording, clip
@@ -137,27 +137,7 @@ def _run(
     frame: pl.DataFrame | None,
     findings: list[RunFinding],
 ) -> Run:
-    keys = (
-        "name",
-        "engine",
-        "engine_version",
-        "flavor",
-        "storage",
-        "log_storage",
-        "as_of",
-        "instance",
-        "cache_gib",
-        "threads",
-        "start",
-        "seconds",
-        "benchmark",
-        "settings",
-        "caveats",
-        "caps",
-        "p95_ms",
-        "start_balance_percent",
-    )
-    given = {key: getattr(described, key) for key in keys}
+    given = {fact.name: getattr(described, fact.name) for fact in fields(RunFacts)}
     return Run(**given, files=files, interval_s=interval_s, series=series, status=frame, findings=tuple(findings))
 
 

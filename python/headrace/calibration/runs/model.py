@@ -50,19 +50,9 @@ class BenchmarkLoad:
     parameters: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One measured run: what was described, and what was measured.
-
-    `storage`, `log_storage`: in the catalog's notation, checked. `cache_gib`: buffer pool or block
-    cache, GiB. `seconds`: the length asked for, None when not said. `interval_s`: length of a row
-    of `series`, whose columns are SERIES_COLUMNS. `status`: None, or one row per interval between
-    samples: `t_s` (start), `duration_s`, and per counter `NAME_per_s` or, for levels, `NAME` at the
-    end of the row. `files`: what was read, by key: name and sha256. `findings` in the order found.
-    `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands
-    in sysbench's summary. `start_balance_percent`: burst credits of the volumes at the beginning,
-    None: full, as AWS starts them.
-    """
+@dataclass(frozen=True, eq=False, kw_only=True)
+class RunFacts:
+    """What RUN.toml says of a run, checked: see `Run` for the units."""
 
     name: str
     engine: str
@@ -80,13 +70,29 @@ class Run:
     settings: dict[str, float | int | bool]
     caveats: tuple[str, ...]
     caps: Caps
+    p95_ms: float | None = None
+    start_balance_percent: float | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Run(RunFacts):
+    """One measured run: what was described, and what was measured.
+
+    `storage`, `log_storage`: in the catalog's notation, checked. `cache_gib`: buffer pool or block
+    cache, GiB. `seconds`: the length asked for, None when not said. `interval_s`: length of a row
+    of `series`, whose columns are SERIES_COLUMNS. `status`: None, or one row per interval between
+    samples: `t_s` (start), `duration_s`, and per counter `NAME_per_s` or, for levels, `NAME` at the
+    end of the row. `files`: what was read, by key: name and sha256. `findings` in the order found.
+    `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands
+    in sysbench's summary. `start_balance_percent`: burst credits of the volumes at the beginning,
+    None: full, as AWS starts them.
+    """
+
     files: dict[str, tuple[str, str]]
     interval_s: float
     series: pl.DataFrame
     status: pl.DataFrame | None
     findings: tuple[RunFinding, ...]
-    p95_ms: float | None = None
-    start_balance_percent: float | None = None
 
     @property
     def span_s(self) -> float:

@@ -88,8 +88,9 @@ class _Renderer:
         if process is None:
             return 0
         for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):
-                pipe and pipe.close()
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
         try:
             return process.wait(5)
         except subprocess.TimeoutExpired:

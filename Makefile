@@ -1,4 +1,4 @@
-# demo · test · quick · bench · lint · generate · soak · wheel: the only commands. Each does its own set-up; CI calls
+# demo · lab · test · quick · bench · lint · generate · soak · wheel · clean: the only commands. Each does its own set-up; CI calls
 # `make test`.
 #
 # Needs: Rust (cargo) and Python 3.11 or newer. What else is missing is installed with apt-get where that is possible,
@@ -26,6 +26,7 @@ help:
 	@echo "make generate  write what is made from sources: docs/reference/cli.md, and the lab's Python client and protocol page"
 	@echo "make soak      the property tests with many more cases, the unit tests under other kernels of the"
 	@echo "               linear algebra, 50 crashes of the lab (two hours)"
+	@echo "make clean     remove what was built"
 	@echo "make wheel     a wheel for pip and pipx in dist/, with the daemon of the lab in it"
 
 # A linker and the venv module are not part of Rust or Python on a bare Debian.
@@ -118,7 +119,7 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`.
 wheel: $(VENV)/system.ok $(BIN)/headraced
 	@rm -rf dist && mkdir -p dist/parts
-	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --profile dist --strip --out dist/parts --quiet 2>/dev/null
+	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --profile dist --strip --out dist/parts --quiet > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 3; }
 	@$(BIN)/pip install --quiet --disable-pip-version-check "wheel>=0.43,<1"
 	@$(BIN)/wheel unpack --dest dist/parts dist/parts/*.whl >/dev/null
 	@cd dist/parts/headrace-*/ && install -D -m 755 -s $(abspath $(BIN)/headraced) headrace-$$(ls -d *.dist-info | sed 's/headrace-\(.*\).dist-info/\1/').data/scripts/headraced

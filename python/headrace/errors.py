@@ -11,6 +11,8 @@ lay them out as they like.
 
 from __future__ import annotations
 
+import copy
+
 
 class HeadraceError(Exception):
     """A refusal with its reason.
@@ -43,6 +45,13 @@ class HeadraceError(Exception):
 
     def __reduce__(self):
         return (type(self), (self.value, self.rule, self.source, self.hint, self.exit_code, self.kind))
+
+    def but(self, *, value: str | None = None, hint: str | None = None) -> HeadraceError:
+        """The same refusal, of the same class, with another value or hint."""
+        made = copy.copy(self)
+        made.value = self.value if value is None else value
+        made.hint = self.hint if hint is None else hint
+        return made
 
 
 class InputError(HeadraceError):

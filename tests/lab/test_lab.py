@@ -80,8 +80,7 @@ def rows_until(lab, volume: str, enough, seconds: float = 15) -> list[dict]:
         time.sleep(0.2)
 
 
-# --- the daemon
-# ----------------------------------------------------------------------------------------------------------------------
+# --- the daemon -----------------------------------------------------------------------------------
 
 
 def test_up_status_down(labs):
@@ -268,8 +267,7 @@ def test_a_caller_that_talks_nonsense_gets_words(lab, line):
     assert lab.status()["pid"]
 
 
-# --- volumes
-# -------------------------------------------------------------------------------------------------------------------------
+# --- volumes --------------------------------------------------------------------------------------
 
 
 def test_the_life_of_a_volume(lab, headrace):
@@ -404,8 +402,7 @@ def test_a_mounted_volume_stays(lab, headrace, tmp_path):
     headrace("volume", "detach", "db")
 
 
-# --- credits, faults, members
-# --------------------------------------------------------------------------------------------------------
+# --- credits, faults, members ---------------------------------------------------------------------
 
 
 def test_balances(lab, headrace, tmp_path):
@@ -437,6 +434,18 @@ def test_errors_on_demand(lab, headrace):
     assert [fault["id"] for fault in lab.faults("db")] == [made["id"]]
     headrace("volume", "clear-fault", "db", made["id"])
     assert read(device, 3) == block(3) and lab.faults("db") == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [("degraded", {"op": "nonsense"}), ("power-cut", {"op": "nonsense"}), ("latency", {"extra_ms": 0.0})],
+)
+def test_a_fault_that_would_do_nothing_is_refused(lab, kind, wrong):
+    lab.create("gp3:1", name="db")
+    lab.attach("db", probe=False)
+    with pytest.raises(LabRefused, match="is not an operation" if "op" in wrong else "must be 0.001 to 60000"):
+        lab.fault("db", kind, **wrong)
+    assert lab.faults("db") == []
 
 
 def test_a_pause_ends_when_it_said(lab):
@@ -496,8 +505,7 @@ def test_a_slow_member(lab, headrace):
     headrace("volume", "member", "ten", "fail", "9", code=2)
 
 
-# --- measurements
-# --------------------------------------------------------------------------------------------------------------------
+# --- measurements ---------------------------------------------------------------------------------
 
 
 def test_metrics_count_every_write(lab, headrace):

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from lab_servers import SPEC, ServerLabs
 
-from headrace import servers as servers
+from headrace import servers
 from headrace.errors import HeadraceError
 from headrace.lab import doctor
 from headrace.lab.launch import find_headraced

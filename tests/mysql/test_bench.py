@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab_servers import SPEC, sql
 
-from headrace import servers as servers
+from headrace import servers
 from headrace.base.processes import run_lines
 from headrace.bench import (
     BrokenRun,

@@ -48,7 +48,7 @@ pub use lab::Lab;
 pub use modifications::next_allowed_ms;
 pub use record::{
     fault_id, AttachedDevice, Attachment, AttachmentState, BalanceSet, Ceiling, Member, MemberState, Modification, ModificationState, NewVolume, Slowness,
-    VolumeId, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY,
+    VolumeId, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY, MOST_EXTRA_MS,
 };
 pub use settings::{ModificationTimes, Settings, SettingsRequest};
 pub use volumes::MAX_VOLUMES;

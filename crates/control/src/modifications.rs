@@ -45,7 +45,7 @@ pub(crate) fn due(volumes: &Volumes, now_ms: u64) -> Vec<Event> {
     events
 }
 
-/// The lab time of the next event of [`Lab::due`].
+/// The lab time of the next event of [`crate::Lab::due`].
 pub(crate) fn next_due(volumes: &Volumes) -> Option<u64> {
     volumes.values().filter_map(|record| record.modification()?.next_ms()).min()
 }

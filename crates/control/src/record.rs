@@ -229,7 +229,7 @@ pub enum MemberState {
 /// Least share of the caps that can be left, percent: it is kept in thousandths.
 const LEAST_CAPS_PERCENT: f64 = 0.1;
 /// Most extra latency of a request, ms: a minute, past which a kernel gives up on it anyway.
-const MOST_EXTRA_MS: f64 = 60_000.0;
+pub const MOST_EXTRA_MS: f64 = 60_000.0;
 
 /// How much slower than its limits a member is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -157,7 +157,8 @@ impl Engine {
         self.find(volume)
     }
 
-    /// Device, attached and links of a volume go. What was acknowledged is flushed first.
+    /// Takes away the block device, the attached volume and the links of a volume. What was
+    /// acknowledged is flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
         let attached = held(&self.volumes).get_mut(&record.id).and_then(|files| files.attached.take());
         if let Some(device) = device_path(record).filter(|device| self.is_device_of(device, record)) {

@@ -4,7 +4,7 @@ use crate::engine::{held, random, Engine};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
 use crate::volume_files::member_of;
 use headrace_catalog::RaidLevel;
-use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord};
+use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord, MOST_EXTRA_MS};
 use headrace_device::fault_injector::{Fault, FaultKind};
 use headrace_device::AttachedVolume;
 use headrace_model::rates::Degradation;
@@ -60,12 +60,6 @@ fn fault_name(id: u64) -> String {
     fault_id(&mut || id)
 }
 
-/// What is left of the caps, percent, and what is added to each request, ms: within the limits that
-/// hold for slow members too.
-fn slowness(caps_percent: Option<f64>, extra_ms: Option<f64>) -> Outcome<Slowness> {
-    Slowness::new(caps_percent.unwrap_or(100.0), extra_ms.unwrap_or(0.0)).map_err(of_control)
-}
-
 fn degradation(slow: Slowness, from: Nanos, until: Nanos) -> Degradation {
     let Slowness { caps_per_mille, extra_latency_us } = slow;
     Degradation { from, until, caps_per_mille: u64::from(caps_per_mille), extra_latency: Nanos::from_micros(extra_latency_us) }
@@ -95,6 +89,7 @@ impl Engine {
     /// Sets a fault; its exact times are in the answer.
     pub fn fault(self: &Arc<Self>, request: &FaultRequest) -> Outcome<FaultSet> {
         let record = self.find(&request.volume)?;
+        let op = operation(request.op.as_deref())?;
         let in_s = within("in_s", request.in_s, if request.kind == "power-cut" { CUT_AFTER_S } else { 0.0 }, 0.0, MOST_SECONDS)?;
         let seconds = within("seconds", request.seconds, if request.kind == "pause" { 1.0 } else { DEGRADED_SECONDS }, 0.001, MOST_SECONDS)?;
         let from = self.devices.clock.now() + nanos(in_s);
@@ -102,7 +97,7 @@ impl Engine {
         let set = FaultSet { id: fault_name(id), kind: request.kind.clone(), from, until: from + nanos(seconds), seed: None };
         let kind = match request.kind.as_str() {
             "pause" => FaultKind::Pause,
-            "latency" => FaultKind::Latency(slowness(Some(100.0), request.extra_ms.or(Some(LATENCY_MS)))?.extra_latency_us * 1_000),
+            "latency" => FaultKind::Latency((within("extra_ms", request.extra_ms, LATENCY_MS, 0.001, MOST_EXTRA_MS)? * 1e6) as u64),
             "error" => FaultKind::Error(request.every.filter(|&every| every > 0).unwrap_or(1)),
             "degraded" => return self.degrade(&record, request, set),
             "power-cut" => return self.cut_power(&record, request, set),
@@ -116,12 +111,12 @@ impl Engine {
             let rule = format!("has {MOST_FAULTS} faults already");
             return Err(refused(ErrorKind::LimitExceeded, record.label(), rule, "Clear some."));
         }
-        attached.faults.add(Fault { id, kind, op: operation(request.op.as_deref())?, from, until: set.until });
+        attached.faults.add(Fault { id, kind, op, from, until: set.until });
         Ok(set)
     }
 
     fn degrade(&self, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
-        let slow = slowness(request.caps_percent.or(Some(DEGRADED_PERCENT)), request.extra_ms.or(Some(DEGRADED_MS)))?;
+        let slow = Slowness::new(request.caps_percent.unwrap_or(DEGRADED_PERCENT), request.extra_ms.unwrap_or(DEGRADED_MS)).map_err(of_control)?;
         let event = degradation(slow, set.from, set.until);
         let device = self.device_number(record)?;
         let chosen = match request.member {

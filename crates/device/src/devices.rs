@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Most volumes of one lab: what the journal of decisions numbers with 16 bits leaves ample room; a
-/// guess at more than anyone attaches.
+/// Most volumes of one lab: a guess at more than anyone attaches. The record of decisions numbers
+/// devices with 16 bits, which leaves ample room.
 pub const MOST_VOLUMES: usize = 1_024;
 
 /// The number of a volume's device in the model.

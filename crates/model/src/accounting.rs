@@ -153,7 +153,13 @@ struct WaitingIo {
     start: Nanos,
 }
 
-/// Remembers what the next request could join.
+/// Remembers what the next request could join: one that continues a request still waiting in the
+/// limiter shares its I/O.
+///
+/// AWS documents that physically sequential small requests are merged into one I/O of up to 256
+/// KiB. Measured on gp2 at depth 4 they were not (3,068 sequential 4 KiB writes a second against a
+/// cap of 3,000; dyu/vps-comparison 2017). Both hold if only requests that wait in a deeper queue
+/// are merged, so that is the rule. HDD types charge sequential bytes anyway.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Merger {
     limit_bytes: u64,

@@ -86,7 +86,8 @@ pub fn normal_quantile(p: f64) -> f64 {
     0.5 * (low + high)
 }
 
-/// The same by a logistic approximation, for draws: within 2 % from p1 to p99.
+/// The same by a logistic approximation, for draws: off by 16 % at p1 and p99, by at most 6 % from
+/// p10 to p90.
 #[inline]
 pub fn quick_normal_quantile(p: f64) -> f64 {
     libm::log(p / (1.0 - p)) / 1.702
@@ -145,7 +146,7 @@ mod tests {
         }
         for p in [0.01, 0.3, 0.5, 0.9, 0.99] {
             let exact = normal_quantile(p);
-            assert!((quick_normal_quantile(p) - exact).abs() < 0.4, "{p}: {exact}");
+            assert!((quick_normal_quantile(p) - exact).abs() <= 0.17 * exact.abs() + 1e-6, "{p}: {exact}");
         }
     }
 }

@@ -19,7 +19,7 @@
 
 use crate::chance::{lognormal_mean, normal, open_unit};
 use crate::io::Nanos;
-use headrace_catalog::{VolumeLimits, VolumeType};
+use headrace_catalog::VolumeLimits;
 use rand_core::RngCore;
 use serde::{Deserialize, Serialize};
 
@@ -124,16 +124,6 @@ pub struct Degradation {
     pub caps_per_mille: u64,
     /// Added to every request, ns.
     pub extra_latency: Nanos,
-}
-
-/// The share of time a volume of this type spends in events: a fifth of what its design point
-/// allows (guess).
-pub fn default_degraded_share(volume_type: VolumeType) -> f64 {
-    match volume_type {
-        VolumeType::Io1 | VolumeType::Io2 | VolumeType::Io2BlockExpress => 0.0002,
-        VolumeType::InstanceStore => 0.0,
-        _ => 0.002,
-    }
 }
 
 /// Median length of an event, s, and its lognormal sigma: 1-10 minutes.

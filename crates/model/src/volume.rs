@@ -425,14 +425,6 @@ impl Volume {
         true
     }
 
-    /// Takes away the saved second, as after a long run at the cap.
-    pub fn drain_saved_second(&mut self, now: Nanos) {
-        if let Some(iops) = &mut self.iops {
-            iops.drain_reserve(now);
-        }
-        self.bytes.drain_reserve(now);
-    }
-
     /// What the volume was made from; its blocks load on first touch from now on.
     pub fn created_from_snapshot(&mut self, origin: &SnapshotOrigin) {
         self.touch = Some(FirstTouch::new(origin));

@@ -145,8 +145,8 @@ calls! {
     /// | `instance_ios_balance_percent`, `instance_bytes_balance_percent` | credits of the instance at the row's end |
     /// | `span_us` | time the row is about: less than a minute where the volume was not attached throughout |
     VolumeMetrics(MetricsRequest) -> MetricsRows = "volume.metrics" in "Measurements" as metrics;
-    /// Begins to write every arrival and decision of the lab to a file, for `headrace simulate
-    /// --replay`. One record at a time.
+    /// Begins to write every arrival and decision of the lab to a file, for `headrace replay`. One
+    /// record at a time.
     VolumeRecord(Record) -> RecordStarted = "volume.record" in "Measurements" as record;
     /// Ends the record.
     VolumeRecordStop(OneVolume) -> RecordStopped = "volume.record_stop" in "Measurements" as record_stop;

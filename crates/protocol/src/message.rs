@@ -36,7 +36,7 @@ pub trait Described {
 }
 
 /// A struct that is a message. `= "..."` after a field's type is its default in words; `unless`
-/// names the test by which the key is left out. `parts` names the messages its fields hold.
+/// names the test by which the key is left out. `with` names the messages its fields hold.
 macro_rules! message {
     (
         $(#[doc = $doc:literal])+

@@ -41,8 +41,8 @@ enum StartArg {
 }
 
 /// A start that is not known.
-pub(crate) fn wrong_start(name: &str) -> SimError {
-    SimError::refused("start", name, "must be cold or warm", "Give cold, warm, or the number of transactions done before.")
+pub(crate) fn wrong_start(name: &str, hint: &str) -> SimError {
+    SimError::refused("start", name, "must be cold or warm", hint)
 }
 
 pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
@@ -76,7 +76,7 @@ impl RunArgs {
             StartArg::Transactions(tx) => Ok(Start::Transactions(*tx)),
             StartArg::Named(name) if name == "cold" => Ok(Start::Cold),
             StartArg::Named(name) if name == "warm" => Ok(Start::Warm),
-            StartArg::Named(name) => Err(wrong_start(name)),
+            StartArg::Named(name) => Err(wrong_start(name, "Give cold, warm, or the number of transactions done before.")),
         }
     }
 
@@ -101,8 +101,8 @@ impl RunArgs {
     }
 }
 
-/// Simulates a database on several storages; each run is a dict (see `headrace.mysql_model`).
-/// Returns columns per run.
+/// Simulates a database on several storages; each run is a dict (see
+/// `headrace.simulation.database`). Returns columns per run.
 #[pyfunction]
 fn mysql_runs<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, runs: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let database = database_of(database)?;

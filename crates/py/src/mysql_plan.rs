@@ -42,7 +42,7 @@ impl SearchArgs {
         match self.start.as_str() {
             "cold" => Ok(Start::Cold),
             "warm" => Ok(Start::Warm),
-            other => Err(wrong_start(other)),
+            other => Err(wrong_start(other, "Give cold or warm.")),
         }
     }
 }

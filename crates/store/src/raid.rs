@@ -3,7 +3,6 @@
 use crate::{within, Backing};
 use headrace_catalog::RaidLevel;
 use headrace_model::array::{Layout, Piece};
-
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};

@@ -18,13 +18,12 @@ from headrace.advice.situation import Situation
 from headrace.advice.values import as_bytes, as_number, is_on, same, size_text
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.units import DAY_S, GIB, MIB
+from headrace.base.units import DAY_S, GIB, MIB, Z80
 from headrace.errors import InputError
 from headrace.workload import TransactionWorkload
 
 # Databases drawn for an interval: a guess, the spread of 24 is known to a seventh.
 DRAWS = 24
-Z80 = 1.2816  # half of an 80 % interval of a normal distribution, in standard deviations
 # A difference below 0.1 % is the model's rounding.
 NOTHING = 0.001
 # From three times on a change is written as a factor.

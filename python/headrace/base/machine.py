@@ -126,3 +126,8 @@ def memory_bytes(field: str) -> float:
         raise CouldNotRun(MEMORY_FILE, f"cannot be read: {error.strerror}", "proc_meminfo(5)", hint) from None
     # The unit there is KiB, whatever the `kB` says (proc_meminfo(5)).
     return next((float(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), 0.0)
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)

@@ -1,7 +1,5 @@
-"""Programs of others as processes: found, run, watched line by line, stopped, and known again
-later.
+"""Programs of others as processes: run, watched line by line, stopped, and known again later.
 
-finding         which, required, find_tool, tools
 to the end      run_to_end, run_checked
 line by line    run_lines: both streams, a limit of time, and nothing left running afterwards
 long-lived      start, look_up, with_argument, end_process: a server that outlives this process

@@ -21,19 +21,20 @@ GIB = 1024 * MIB
 MINUTE_S = 60
 HOUR_S = 60 * MINUTE_S
 DAY_S = 24 * HOUR_S
-WEEK_S = 7 * DAY_S
 
 # AWS quotes and bills months of 365 x 24 / 12 hours (AWS Pricing Calculator).
 HOURS_PER_MONTH = 730.0
 
 # Milliseconds and microseconds.
-MS_PER_S = 1e3
 US_PER_S = 1e6
 US_PER_MS = 1e3
 
 
 # A day as the public functions take it: ISO text or a date; None is the newest known.
 Day = str | date | None
+
+# A normal variable lies within this many standard deviations of its mean with 80 %.
+Z80 = 1.2816
 
 
 def day_of(as_of: object) -> str | None:

@@ -105,7 +105,7 @@ def server_target(
 
     Without `devices`, that of the data directory where it lies on this machine.
 
-    `engine`: innodb or myrocks, None: the server's default. Raises as `workload.capture.connect`,
+    `engine`: innodb or myrocks, None: the server's default. Raises as `connect.connect`,
     and InputError for storage that breaks a rule.
     """
     for spec in (storage, log_storage):

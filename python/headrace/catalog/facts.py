@@ -238,8 +238,6 @@ def _instance_row(item: core.Instance, price: core.InstancePrice | None) -> dict
         "burst_min": (item["burst_seconds"] or 0) / 60,
         "instance_store_gb": item["instance_store_gb"],
         "as_of": item["as_of"],
-        "limits_source": item["limits_source"],
-        "limits_as_of": item["limits_as_of"],
         "usd_hour": paid.get("usd"),
         "price_source": paid.get("source"),
         "price_as_of": paid.get("as_of"),

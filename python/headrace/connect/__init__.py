@@ -1,8 +1,8 @@
 """Connections to MySQL and MariaDB servers, without passwords in arguments or messages.
 
-address       which server, as whom: addresses without passwords in them
+address       which server, as whom; a password that is not printed
 connection    an open connection, and its errors in words
-option_files  option files as the servers read them         secret    a password that is not printed
+option_files  option files as the servers read them
 
 >>> from headrace.connect import parse_address
 >>> parse_address("mysql://watcher@db.example:3307/shop").label

@@ -17,7 +17,6 @@ from headrace.bench import Benchmark
 
 # Called with the share done (0..1) and what is done.
 Progress = Callable[[float, str], None]
-Say = Callable[[str], None]
 
 # Seconds a cell takes in addition to its warm-up and its measured seconds: copying the data,
 # starting the server, samples before and after, checking the rows, removing it. Measured on 2 cores
@@ -25,10 +24,6 @@ Say = Callable[[str], None]
 SERVER_CELL_S = 9.0
 # The same for files: attaching and mounting (once per storage), samples before and after.
 FILES_CELL_S = 6.0
-
-
-def silent(*_: object) -> None:
-    """A progress or say function that does nothing."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from headrace.base.processes import ends_as_interrupts, undisturbed
 from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.bench import Benchmark, Target, file_target, prepare, run, server_target
+from headrace.bench.drivers.benchmark import Say, silent
 from headrace.bench.server import cursor_on, tables_of
 from headrace.errors import CouldNotRun
-from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress, Say, silent
+from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
 from headrace.lab import Settings, doctor, up
 from headrace.servers import volumes
 from headrace.servers.access import service_user

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import tempfile
@@ -12,7 +11,7 @@ from pathlib import Path
 from headrace import servers
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.machine import find_tool
+from headrace.base.machine import cores, find_tool
 from headrace.base.units import GIB
 from headrace.bench.running import environment
 from headrace.errors import CouldNotRun, HeadraceError
@@ -72,11 +71,6 @@ def _free_gib(folder: Path) -> float | None:
         return shutil.disk_usage(there).free / GIB
     except OSError:
         return None
-
-
-def cores() -> int:
-    """Processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def identity(flavor: str | None = "mariadb") -> dict[str, object]:

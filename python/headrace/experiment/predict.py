@@ -9,7 +9,6 @@ import statistics
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
@@ -18,9 +17,10 @@ import tomli_w
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.files import write_whole
-from headrace.base.units import GIB
+from headrace.base.units import GIB, Z80
 from headrace.bench import RunRecord
 from headrace.bench.running.summary import LEAST_IDLE_SHARE
+from headrace.bench.store.store import now_text
 from headrace.errors import CouldNotRun
 from headrace.experiment.proof import MeasuredResult, PredictedResult
 from headrace.experiment.request import DOC, Configuration
@@ -31,8 +31,6 @@ from headrace.workload.transactions import TransactionWorkload
 PREDICTIONS_FILE = "predictions.json"
 # Draws of the parameters for the 80 % interval; with 24 its ends are known to a fifth (a guess).
 DRAWS = 24
-# A normal variable lies within this many standard deviations of its mean with 80 %.
-Z80 = 1.2816
 # Guesses: a cache still fills while more than this share of the pages free at first is free; and
 # from how many seconds a percentile can be told.
 STILL_FREE, LEAST_SECONDS = 0.1, 5
@@ -201,7 +199,7 @@ def measured(record: RunRecord) -> MeasuredResult:
 
 def _processors_bound(record: RunRecord) -> bool:
     """Whether less was idle than a run needs that is to be one of its storage
-    (bench.run.summary)."""
+    (bench.running.summary)."""
     cpus = record.document["environment"].get("cpus") or 1
     idle, waiting = (record.summary.get(name) for name in ("idle_cpus", "iowait_cpus"))
     return idle is not None and idle + (waiting or 0.0) < LEAST_IDLE_SHARE * cpus
@@ -214,7 +212,7 @@ def store(
 
     Raises CouldNotRun.
     """
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = now_text()
     kept = ("tps", "tps_low", "tps_high", "p95_ms", "binds")
     document = {
         "schema": "headrace-predictions/1",

@@ -11,18 +11,19 @@ import shutil
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace import bench
 from headrace.base.processes import undisturbed
 from headrace.base.units import GIB, MIB
+from headrace.bench.drivers.benchmark import silent
 from headrace.bench.running import environment
+from headrace.bench.store.store import now_text
 from headrace.calibration import from_runs as calibrating
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.experiment import machine, predict, proof, standin
 from headrace.experiment import scale as scaling
-from headrace.experiment.cell import Cell, DataSet, OnServer, Parts, Progress, silent
+from headrace.experiment.cell import Cell, DataSet, OnServer, Parts, Progress
 from headrace.experiment.data import CACHE_SETTING, REDO_SETTING, ExperimentLab
 from headrace.experiment.proof import Proof, Step
 from headrace.experiment.request import CURRENT, DOC, Configuration, Request
@@ -71,10 +72,12 @@ class InterruptedProof(KeyboardInterrupt):
 class BrokenProof(CouldNotRun):
     """A server or tool ended early: `proof` is what was measured until then, and it is kept."""
 
-    def __init__(self, proof: Proof, error: HeadraceError) -> None:
-        hint = f"{error.hint} What was measured is in {proof.folder}.".strip()
-        super().__init__(error.value, error.rule, error.source, hint)
+    def __init__(self, proof: Proof, value: str, rule: str, source: str = "", hint: str = "") -> None:
+        super().__init__(value, rule, source, hint)
         self.proof = proof
+
+    def __reduce__(self):
+        return (type(self), (self.proof, self.value, self.rule, self.source, self.hint))
 
 
 def data_set(
@@ -127,7 +130,7 @@ def prove(
         name=place.name,
         folder=str(place),
         state="begun",
-        began_at=_now(),
+        began_at=now_text(),
         source=request.source,
         engine=request.engine,
         server=find_program(flavor).label,
@@ -152,7 +155,8 @@ def prove(
         raise InterruptedProof(run.proof) from None
     except HeadraceError as error:
         run.keep(getattr(error, "record", None), "broken", f"{error.value}: {error.rule}")
-        raise BrokenProof(run.proof, error) from None
+        hint = f"{error.hint} What was measured is in {run.proof.folder}.".strip()
+        raise BrokenProof(run.proof, error.value, error.rule, error.source, hint) from None
     return run.proof
 
 
@@ -254,7 +258,7 @@ class _ProofRun:
             self._predict(self._calibrated(record), record)
             for index in range(1, len(self.proof.steps)):
                 self._measure(lab, data, index, planned.timing.each_s)
-        self._note(state="complete", ended_at=_now())
+        self._note(state="complete", ended_at=now_text())
 
     def _calibrated(self, record: bench.RunRecord) -> TransactionWorkload:
         workload = calibrating.calibrate(
@@ -316,12 +320,8 @@ class _ProofRun:
         if record is not None and self.running is not None:
             self._with(self.running, record)
         ended = [f"Ended early: {why}."] if why else []
-        self._note(state=state, ended_at=_now(), notes=(*self.proof.notes, *ended))
+        self._note(state=state, ended_at=now_text(), notes=(*self.proof.notes, *ended))
 
     def _note(self, **changes: object) -> None:
         self.proof = replace(self.proof, **changes)
         proof.write(self.proof)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

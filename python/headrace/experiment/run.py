@@ -17,8 +17,9 @@ import polars as pl
 
 from headrace.bench import RunRecord, Second, Store, Target, run
 from headrace.bench.comparison.statistics import standard_error
+from headrace.bench.drivers.benchmark import Say, silent
 from headrace.bench.running import environment
-from headrace.experiment.cell import Cell, OnFiles, OnServer, Parts, Progress, Say, silent
+from headrace.experiment.cell import Cell, OnFiles, OnServer, Parts, Progress
 from headrace.experiment.data import ExperimentLab
 
 # How long a cell waits for a machine that has something else to do, s. A guess: a passing job is

@@ -20,7 +20,7 @@ from headrace.base.units import GIB
 from headrace.bench import SysbenchOltp
 from headrace.calibration.prior import DISTRIBUTION_OPTIONS
 from headrace.experiment import machine
-from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, Parts
+from headrace.experiment.cell import Cell, DataSet, OnServer, Parts
 from headrace.experiment.data import CACHE_SETTING
 from headrace.experiment.run import MeasuredCell
 
@@ -30,8 +30,6 @@ PROBE_ROWS, PROBE_POOL, PROBE_STORAGE = 20_000, "256M", "io1:1000:20000"
 PROBE_WARM_S, PROBE_S = 2, 5  # guesses
 # Clients for each processor: enough that none of them waits for a client (a guess).
 PROBE_CLIENTS_EACH = 8
-# Two cells as CellRunner counts them, s.
-PROBES_S = 2 * (PROBE_WARM_S + PROBE_S + SERVER_CELL_S)
 # About how long simulating one cell takes, s (measured).
 SIMULATE_S = 0.5
 # Bytes of a suffix in a server's setting.

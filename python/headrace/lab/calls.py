@@ -507,7 +507,7 @@ class Calls(ABC):
 
     def record(self, volume: str, path: str | PathLike[str] | None = None) -> RecordStarted:
         """Begins to write every arrival and decision of the lab to a file, for `headrace
-        simulate --replay`. One record at a time.
+        replay`. One record at a time.
 
         path: Path of the file, from the root. Default: a file in records/ of the data
             directory.

@@ -27,6 +27,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from headrace.errors import HeadraceError
 from headrace.lab.client import Lab
+from headrace.lab.place import READY_S
 from headrace.lab.wire import NoLab
 
 # Scrapers of one machine are one or two. Heads of Prometheus have some 300 bytes.
@@ -38,8 +39,6 @@ TIMEOUT_S = 2.0
 MAX_DRAINED_BYTES = 64 << 10
 # The daemon lets a connection go that was silent for an hour.
 KEEP_ALIVE_S = 600.0
-# How long the daemon may take to start: as in `headrace.lab.launch`.
-START_S = 120.0
 # How often a port or a daemon that is not there yet is asked for again.
 POLL_S = 0.1
 # Names of this machine on the loopback.
@@ -276,7 +275,7 @@ def main() -> int:
     listener = socket.socket(fileno=descriptor)
     os.chdir("/")
     try:
-        lab, daemon = connected(path, 0.0 if detach else START_S)
+        lab, daemon = connected(path, 0.0 if detach else READY_S)
     except HeadraceError as error:
         print(f"metrics: {error}", file=sys.stderr)
         return error.exit_code

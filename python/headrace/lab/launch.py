@@ -19,22 +19,17 @@ from headrace.base import settings as variables
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import listen as exporter_listen
-from headrace.lab.place import DEFAULT_DATA_DIR, Place, place
+from headrace.lab.place import DEFAULT_DATA_DIR, METRICS_PORT, READY_S, Place, place
 from headrace.lab.wire import LabRefused, NoLab
 
 BINARY = "headraced"
 LOG_NAME = "headraced.log"
 # A longer log is set aside (one is kept) when a lab is started.
 LOG_BYTES = 16 << 20
-# Every volume that was attached gets its device back before the daemon is ready: 64 of them, each
-# some hundred milliseconds, and a journal to read.
-READY_S = 120.0
 # What is written is flushed before the end.
 DOWN_S = 120.0
 # Lines of its log that an error shows: what a daemon says at its end.
 LOG_LINES = 8
-# The port of `headrace lab up` since its first version; free in Prometheus' list of default ports.
-METRICS_PORT = 9464
 # A daemon that is told to end flushes first; one that does not end within this time is killed.
 STOP_GRACE_S = 10.0
 # Enough for those lines.

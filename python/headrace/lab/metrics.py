@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from headrace.base.units import DAY_S, MIB, span_in_words
+from headrace.base.units import DAY_S, MIB, US_PER_MS, US_PER_S, span_in_words
 from headrace.errors import InputError
 from headrace.lab.calls import Balance, MemberBalance, MetricsRows
 
@@ -17,8 +17,6 @@ SECONDS_OF = {"second": 1, "minute": 60}
 KEPT_ROWS = {"second": 3_600, "minute": 21_600}
 # A minute of seconds, or an hour of minutes.
 DEFAULT_ROWS = 60
-US_PER_MS = 1_000
-US_PER_S = 1_000_000
 
 
 def frame(answer: MetricsRows) -> pl.DataFrame:

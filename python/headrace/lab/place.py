@@ -9,6 +9,11 @@ from pathlib import Path
 from headrace.base import settings
 from headrace.errors import InputError
 
+# The port of `headrace lab up` since its first version; free in Prometheus' list of default ports.
+METRICS_PORT = 9464
+# Every volume that was attached gets its device back before the daemon is ready: 64 of them, each
+# some hundred milliseconds, and a journal to read.
+READY_S = 120.0
 DEFAULT_DATA_DIR = Path(settings.VARIABLES["HEADRACE_LAB"].default)
 DEFAULT_SOCKET = Path("/run/headrace/lab.sock")
 SOCKET_NAME = "lab.sock"

@@ -1,8 +1,11 @@
 """What was measured, as time series.
 
-recording    a measured file as text, and the numbers in it      clock   times as the tools print
-them series       a measured file as a series of means                settings   settings and
-versions of servers by name formats      recordings of iostat, vmstat, sar and CloudWatch, as
-workloads run_files    the measured files of a benchmark run live         samplers of a running
-server
+recording    a measured file as text, and the numbers in it
+clock        times as the tools print them
+series       a measured file as a series of means
+settings     settings and versions of servers by name
+run_storage  what the storage of a run could give on its day
+formats      recordings of iostat, vmstat, sar and CloudWatch, as workloads
+run_files    the measured files of a benchmark run
+live         samplers of a running server
 """

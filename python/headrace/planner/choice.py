@@ -14,7 +14,7 @@ import polars as pl
 
 from headrace.base import caps, core
 from headrace.base.core import core_errors
-from headrace.base.units import MIB, clock_text, span_in_words
+from headrace.base.units import MIB, Z80, clock_text, span_in_words
 from headrace.planner.candidates import (
     LOCAL,
     Candidate,
@@ -26,7 +26,7 @@ from headrace.planner.candidates import (
     published_afr_percent,
     static_figures,
 )
-from headrace.planner.database import Z80, DatabaseJudge, Doubt, Regret
+from headrace.planner.database import DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
 from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
 from headrace.planner.result import Choice, Saving

@@ -36,7 +36,6 @@ TEXT = ("status", "why", "cap")
 # Equal parts of the unexplained factor's distribution, where a scenario must have a number of it
 # (a guess: more change no regret by a dollar).
 QUANTILES = 5
-Z80 = 1.2816  # a normal variable lies within this many standard deviations of its mean with 80 %
 
 
 @dataclass(frozen=True)

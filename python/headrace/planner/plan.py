@@ -343,7 +343,7 @@ class PlanEngine:
 
     def _regrets(self, searched: Sequence[FamilyResult]) -> tuple[dict[Candidate, Regret], float | None]:
         """Regret, in all scenarios, of what meets the goals with the confidence required
-        for, and of the cheapest of those made surer: what was only looked at on the way (the most a
+        and of the cheapest of those made surer: what was only looked at on the way (the most a
         type sells) is bought by nobody."""
         judge = self.judge
         passing = sorted((found for one in searched for found in one.passing), key=rank)

@@ -160,7 +160,7 @@ KINDS = {
     "Prediction": Presentation(
         _prediction, lambda path, result: databases.write_prediction(path, result, result.workload), CHART_FORMATS
     ),
-    "Comparison": Presentation(
+    "ComparedRun": Presentation(
         _comparison,
         lambda path, result: databases.write_comparison(path, result, result.prediction.workload),
         CHART_FORMATS,

@@ -72,7 +72,7 @@ def _with_remains(error: BaseException, name: str, kept: list[str]) -> HeadraceE
     """The error with what could not be removed again."""
     remains = f"Not removed: {'; '.join(kept)}. Remove it later: headrace mysql destroy {name}."
     if isinstance(error, HeadraceError):
-        return type(error)(error.value, error.rule, error.source, f"{error.hint} {remains}".strip(), error.exit_code)
+        return error.but(hint=f"{error.hint} {remains}".strip())
     # 130: interrupted, as shells count.
     code = 130 if isinstance(error, KeyboardInterrupt) else None
     return CouldNotRun(name, f"could not be made: {error or 'interrupted'}", GUIDE, remains, code)

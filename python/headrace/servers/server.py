@@ -137,7 +137,7 @@ def up(
         "log_storage": log_storage,
         "config": config,
         "memory_gib": memory_gib,
-        "server_path": server_path,
+        "server_path": None if server_path is None else os.path.abspath(server_path),
         "port": port,
         "seed_from": seed_from,
     }
@@ -157,7 +157,7 @@ def up(
             engine=engine or "innodb",
             storage=storage,
             log_storage=log_storage,
-            server_path=None if server_path is None else os.path.abspath(server_path),
+            server_path=new["server_path"],
             config=str(config or "default"),
             memory_gib=checked_memory(memory_gib),
             port=port,
@@ -338,7 +338,7 @@ def _of_volumes(lab: Lab, where: ServerPaths, known: Record, is_running: bool) -
         return volumes.devices(lab, known), problems
     except NoLab as gone:
         return (), [f"the lab is down: {gone.rule} ({gone.value})"]
-    except (HeadraceError, CouldNotRun) as error:
+    except HeadraceError as error:
         return (), [running.described(error)]
 
 

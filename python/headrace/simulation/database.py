@@ -19,7 +19,7 @@ import polars as pl
 from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole, shown
 from headrace.base.core import core_errors
-from headrace.base.units import GIB, Day, day_of, span_in_words
+from headrace.base.units import GIB, Z80, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.workload.transactions import TransactionWorkload
 
@@ -30,9 +30,6 @@ MOST_TPS = 1e9  # beyond every server: a guess
 STALL_SHARE = 0.1
 # Databases drawn from the calibration for the 80 % interval: a guess between time and steadiness.
 DRAWS = 24
-# Distance of the 10th and 90th percentile of a normal distribution from its mean, in standard
-# deviations.
-Z80 = 1.2816
 # Rows of the runs that give the interval, which needs no more: about as many in any length.
 COARSE_ROWS = 360.0
 # Above this share of the memory of an instance, a server lacks room for what it needs besides its

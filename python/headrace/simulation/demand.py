@@ -21,7 +21,6 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.workload import ClosedWorkload, OpenWorkload
-from headrace.workload.model import MAX_GROWTH
 
 Form = Literal["auto", "events", "interval"]
 Repetition = Literal["first", "settled"]
@@ -132,15 +131,11 @@ def simulate(
     _check(seconds, seed, start_balance, cycle)
     if interval_s is not None:
         check_number("interval_s", interval_s, 0.0, MOST_SECONDS, "s")
-    check_number("growth", growth, 0.0, MAX_GROWTH)
     _check_options(storage, options)
+    workload = workload.scaled(growth)
     if isinstance(workload, ClosedWorkload):
-        if growth != 1.0:
-            rule = "growth needs demand over time; a closed load sends as fast as it is served"
-            raise InputError(f"growth = {growth}", rule, SOURCE, "Leave the growth out.")
         length = seconds or DEFAULT_CLOSED_SECONDS
     else:
-        workload = workload.scaled(growth)
         workload = workload if seconds is None else _cut(workload, seconds)
         length = workload.span_s
     chosen = _choose(form, workload, cycle, options)

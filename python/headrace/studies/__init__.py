@@ -141,7 +141,7 @@ def run_on_lab(
     if name not in _ON_LAB:
         rule = f"does not run on the lab; these do: {', '.join(_ON_LAB)}"
         raise InputError(f"study {name}", rule, "headrace study list", "Leave --on lab out.")
-    from headrace.experiment.cell import silent
+    from headrace.bench.drivers.benchmark import silent
     from headrace.studies.measured import LabOptions, run_study
 
     return run_study(_ON_LAB[name], LabOptions(**options), progress or silent, say or silent)

@@ -127,7 +127,7 @@ def load(path: str | os.PathLike) -> Workload | TransactionWorkload:
     except HeadraceError as error:
         # Every rule below names its key; the user also needs to know which file.
         value = error.value if error.value.startswith(path.name) else f"{path.name}: {error.value}"
-        raise type(error)(value, error.rule, error.source, error.hint, error.exit_code) from None
+        raise error.but(value=value) from None
 
 
 def save(workload: Workload | TransactionWorkload, path: str | os.PathLike) -> None:

@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from headrace.base import core
-from headrace.base.checks import Shown
+from headrace.base.checks import Shown, check_number, check_whole
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 
@@ -27,6 +27,8 @@ UNEXPLAINED_PER_CACHE = 0.11
 # Locks and sockets are not simulated: beyond this many times the virtual CPUs of the runs, or as
 # small a part of them, a prediction says so.
 FAR_VCPUS = 2.0
+# Bounds of GiB of cache, of clients and of virtual CPUs: ours, beyond any server of today.
+LEAST_CACHE_GIB, MOST_CACHE_GIB, MOST_COUNT = 1e-3, 65_536.0, 65_536
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,8 @@ class TransactionWorkload(Shown):
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
             raise InputError(f"engine = {self.engine!r}", "must be innodb or myrocks", DOC)
-        for name, value, low, high in (
-            ("cache_gib", self.cache_gib, 1e-3, 65_536.0),
-            ("threads", self.threads, 1, 65_536),
-        ):
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
-                raise InputError(f"{name} = {value!r}", f"must be between {low:g} and {high:g}", DOC)
+        check_number("cache_gib", self.cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
+        check_whole("threads", self.threads, 1, MOST_COUNT)
         try:
             core.mysql_check(self.database)
         except core.CoreError as error:

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).parent
-GONE = HERE.parents[2] / "python/headrace/mysql/advice/gone.csv"
+GONE = HERE.parents[2] / "python/headrace/advice/gone.csv"
 
 
 def ask(command: str, *more: str) -> subprocess.CompletedProcess:

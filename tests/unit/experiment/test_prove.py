@@ -169,7 +169,7 @@ def test_an_array_keeps_its_layout_and_chunk_at_a_scale():
         scaling._storage("raid0:gp3:500+gp3:400", 0.5, 100.0, notes)
 
 
-def test_todays_storage_is_the_onecalibrated_on():
+def test_todays_storage_is_the_one_calibrated_on():
     made = from_workload(SHOP, ["gp3:500:6000"], "shop").with_current("gp2:1200")
     calibrated, others = calibrated_on(made)
     assert calibrated.storage == "gp2:1200"

@@ -217,7 +217,7 @@ def test_every_function_is_called_here_or_says_why():
     told = {
         "simulate": "above",
         "replay_record": "needs a record: tests/unit/cli/test_cli.py",
-        "transaction_candidates": "columns by name: tests/unit/test_plan_transactions.py",
+        "transaction_candidates": "columns by name: tests/unit/planner/test_database.py, through the judge",
     }
     assert set(ANSWERS) | set(told) == set(stub_functions())
 

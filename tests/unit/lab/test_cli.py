@@ -167,8 +167,7 @@ def test_completion_of_volumes_without_a_lab(tmp_path):
     assert complete_volume(context, "") == []
 
 
-# --- a volume in rows
-# ----------------------------------------------------------------------------------------------------------------
+# --- a volume in rows -----------------------------------------------------------------------------
 
 VOLUME = {
     "id": "vol-1",
@@ -219,8 +218,7 @@ def test_notes_of_a_status():
     assert len(said) == 4 and "/dev/loop4" in said[2]
 
 
-# --- rates and credits
-# ---------------------------------------------------------------------------------------------------------------
+# --- rates and credits ----------------------------------------------------------------------------
 
 COLUMNS = (
     "t_s", "reads", "writes", "read_bytes", "write_bytes", "queue_mean", "balance_percent", "volume_iops_exceeded_us", "read_p50_us", "read_p99_us",

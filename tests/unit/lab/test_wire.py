@@ -343,3 +343,19 @@ def test_what_is_said_arrives(tmp_path_factory, args):
             assert lab.call("any", **args)["args"] == args
     finally:
         server.close()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LabRefused("in-use", "db", "is attached", "the lab", "Detach it."),
+        CouldNotRun("db", "is gone", "", "Look.", 130),
+        InputError("x", "is wrong", kind="invalid-parameter"),
+    ],
+)
+def test_a_refusal_with_another_hint_is_the_same_refusal(error):
+    other = error.but(hint="Do that.")
+    assert type(other) is type(error) and other.hint == "Do that." and error.hint != "Do that."
+    for name in ("value", "rule", "source", "exit_code", "kind"):
+        assert getattr(other, name) == getattr(error, name)
+    assert error.but(value="y").value == "y" and "y: " in str(error.but(value="y"))

@@ -205,3 +205,13 @@ def test_the_page_of_a_lab_s_conformance(tmp_path):
     write_conformance(tmp_path / "lab.html", found)
     text, page = checked(tmp_path / "lab.html")
     assert "2 of 2 figures with a tolerance are within it." in text and page.seen.count("svg") == 1
+
+
+def test_every_presentation_is_of_a_class_that_is_there():
+    """Results are found by the name of their class: a class that is renamed would not be shown any more."""
+    import headrace.experiment
+    import headrace.planner
+    from headrace.report.results import KINDS
+
+    homes = (headrace, headrace.experiment, headrace.planner)
+    assert not [name for name in KINDS if not any(isinstance(getattr(home, name, None), type) for home in homes)]

@@ -139,6 +139,8 @@ def test_only_complete_runs_are_resumed_and_the_newest_counts():
     ]
     store = SimpleNamespace(runs=lambda: runs)
     assert reusable("s", [cell], store, {})[cell.key].record.id == "2"
+    for resume, kept in ((True, [cell.key]), (False, [])):
+        assert list(session.resumed(LabOptions(resume=resume), "s", [cell], store, {})) == kept
 
 
 def test_the_key_file_of_a_session_is_no_part_of_a_configuration():

@@ -113,7 +113,7 @@ pub fn direct(path: &Path) -> File {
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A devices with its mount.
+/// The devices of a lab with their mount.
 pub struct Lab {
     pub devices: Arc<Devices>,
     pub mount: Mount,

@@ -23,11 +23,8 @@ impl HugePage {
         };
         let maps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
         let mine = format!("{:x}-", at as usize);
-        let is_huge = maps
-            .split('\n')
-            .skip_while(|volume| !volume.starts_with(&mine))
-            .take(30)
-            .any(|volume| volume.starts_with("AnonHugePages:") && volume.contains("2048 kB"));
+        let is_huge =
+            maps.split('\n').skip_while(|line| !line.starts_with(&mine)).take(30).any(|line| line.starts_with("AnonHugePages:") && line.contains("2048 kB"));
         assert!(is_huge, "the kernel gave no huge page: memory is too scattered for this test, or /sys/kernel/mm/transparent_hugepage/enabled says never");
         HugePage { mapped, at }
     }

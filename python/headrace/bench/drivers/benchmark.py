@@ -20,8 +20,8 @@ from headrace.errors import InputError
 Say = Callable[[str], None]
 
 
-def silent(text: str) -> None:
-    """A `say` that says nothing."""
+def silent(*_: object) -> None:
+    """A `say` or progress function that does nothing."""
 
 
 def check_one_of(source: str, **given: tuple[str, Collection[str]]) -> None:

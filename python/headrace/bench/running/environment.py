@@ -8,6 +8,7 @@ import time
 from importlib.metadata import version
 from pathlib import Path
 
+from headrace.base.machine import cores
 from headrace.observe.live import host
 
 # Long enough for a share of a processor's time (ticks of 10 ms), short enough not to be waited for.
@@ -29,7 +30,7 @@ def capture() -> dict:
         "system": _key_values("/etc/os-release", "=").get("PRETTY_NAME", "").strip('"') or None,
         "cpu": info.get("model name") or info.get("CPU part"),
         "cpus": os.cpu_count(),
-        "cpus_usable": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpus_usable": cores(),
         "memory_gib": round(int(memory) / (1 << 20), 2) if memory.isdigit() else None,
         "virtual": "hypervisor" in info.get("flags", "").split(),
         "governor": _text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),

@@ -185,7 +185,7 @@ def _one_disk(disk: pl.DataFrame, edges: np.ndarray) -> dict[str, np.ndarray]:
             for way in ("read", "write")
         }
     # Requests as a volume counts them: Linux counts a flush as a write too, and a loop device hands
-    # on the parts of what was merged (workload/runs/counters.py).
+    # on the parts of what was merged (observe/run_files/counters.py).
     parts = 1.0 if hands_on_parts(disk["device"][0]) else 0.0
     return {
         "read_iops": rate["reads"] + parts * rate["reads_merged"],

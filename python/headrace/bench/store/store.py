@@ -3,7 +3,8 @@
     STORE/ID/run.json             what was run on what, how it ended, figures, findings
              series.parquet       the time line, a row a second
              percentiles.parquet  the latency histogram
-             status.parquet, disk.parquet, host.parquet, lab.parquet    what was sampled, as it came
+             status.parquet, disk.parquet, host.parquet, lab-VOLUME.parquet    what was sampled, as
+                                                                               it came
              RUN.toml, *.csv      the same for `headrace calibrate`
              raw/                 the tool's own output
 
@@ -20,7 +21,6 @@ import re
 import secrets
 import shutil
 import tempfile
-import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -288,6 +288,6 @@ def write_parquet(frame: pl.DataFrame, path: Path) -> None:
         ) from None
 
 
-def now_text(unix: float | None = None) -> str:
-    """A moment in UTC, ISO 8601 with seconds."""
-    return datetime.fromtimestamp(time.time() if unix is None else unix, UTC).isoformat(timespec="seconds")
+def now_text() -> str:
+    """This moment in UTC, ISO 8601 with seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

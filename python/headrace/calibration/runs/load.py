@@ -51,7 +51,7 @@ def load_run(path: str | os.PathLike) -> Run:
     except HeadraceError as error:
         # Every rule names its key or its file; the user also needs to know whose.
         value = error.value if error.value.startswith(path.name) else f"{clip(path.name, 80)}: {error.value}"
-        raise type(error)(value, error.rule, error.source, error.hint, error.exit_code) from None
+        raise error.but(value=value) from None
 
 
 def _load(described: Description) -> Run:
@@ -119,8 +119,8 @@ def _by_benchmark(described: Description) -> _Read:
 
 def _by_server(described: Description, findings: list[RunFinding]) -> _Read:
     files = described.files
-    for key in ("columns", "interval_s"):
-        if files.columns if key == "columns" else files.intervals.get("sysbench"):
+    for key, given in (("columns", files.columns), ("interval_s", files.intervals.get("sysbench"))):
+        if given:
             raise InputError(f"files.{key}", "belongs to files.sysbench, and there is none", DOC, "Take it out.")
     recording = open_text(files.paths["status"])
     found = status.parse(recording, files.status_relative, files.intervals.get("status"), None, 1.0, findings)
@@ -195,7 +195,7 @@ def _with_disks(
     series = series.with_columns(
         pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS
     )
-    # ProcessorTime are in every file but the counters of disks: the first that has them tells.
+    # Processors are in every file but the counters of disks: the first that has them tells.
     busy = next(
         (columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height
     )

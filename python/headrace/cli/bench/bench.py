@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -128,7 +129,6 @@ def compare(
     output: OutputOption = "table",
 ) -> None:
     """Compare two runs, or two groups of repetitions, with 95 % intervals."""
-    from dataclasses import asdict
 
     from headrace import bench
     from headrace.report import benchmarks
@@ -219,9 +219,8 @@ def tools(output: OutputOption = "table") -> None:
     """Show which programs are installed, and how to get the others; exit code 1 when one is
     missing."""
     from headrace.base import machine
-    from headrace.report.tables import table
 
-    rows = [one.__dict__ for one in machine.tools()]
+    rows = [asdict(one) for one in machine.tools()]
     columns = tuple(rows[0])
     print_answer(rows, output, rows, columns, lambda: (table(columns, [tuple(row.values()) for row in rows]),))
     if any(row["state"] != "fine" for row in rows):

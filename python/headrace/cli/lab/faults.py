@@ -115,7 +115,6 @@ FAULT_CSV = ("id", "kind", "starts_at", "ends_at", "seed")
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Any:
-
     cells = [
         (row["id"], row["kind"], row.get("starts_at"), row.get("ends_at") or "until attached anew", row.get("seed"))
         for row in rows

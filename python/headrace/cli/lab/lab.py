@@ -18,6 +18,7 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.lab.place import METRICS_PORT
 from headrace.report.output import check_chart_path
 
 EPILOG = """\b
@@ -34,9 +35,6 @@ the next `lab up`."""
 app = CommandGroup("Run block devices on this machine that perform like EBS volumes. Needs Linux and root.", EPILOG)
 
 INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alone. Default: as before."
-
-# As documented for Prometheus; one that few others use, by the list of default ports of exporters.
-METRICS_PORT = 9464
 
 
 @app.command()

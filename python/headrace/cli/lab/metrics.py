@@ -58,7 +58,6 @@ def balance(
 
 
 def _balance_parts(answer: Mapping[str, Any]) -> list[object]:
-
     rows = [
         (index, "-", "-", "no credits")
         if one is None

@@ -296,7 +296,6 @@ MODIFICATION_CSV = (
 
 
 def _modifications(rows: Sequence[Mapping[str, Any]]) -> Any:
-
     ends = ("from", "to", "start", "end")
     cells = [
         [

@@ -69,7 +69,7 @@ def prove(
     check_chart_path(report, (".html",))
     if (show is None) == (source is None):
         hint = "headrace plan WORKLOAD --output json makes a plan."
-        raise InputError("PLAN or WORKLOAD", "one of it is needed, or --show with a proof", SOURCE, hint)
+        raise InputError("PLAN or WORKLOAD", "one of them is needed, or --show with a proof", SOURCE, hint)
     settings = {"minutes": minutes, "scale": read_scale(scale), "flavor": flavor, "seed": seed, "folder": store}
     if source is None:
         made = read(Path(str(show)))

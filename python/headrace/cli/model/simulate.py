@@ -189,9 +189,7 @@ def show_run(run: Simulation, load: Workload, output: Output, report: Path | Non
         + list(load.notes())
     )
     if report is not None:
-        from headrace.report.simulation import write_simulation
-
-        write_simulation(report, run, load, notes)
+        simulation.write_simulation(report, run, load, notes)
         say(f"chart written to {report}")
     if output == "json":
         print_json(simulation.document(run, load, notes, saved_second))

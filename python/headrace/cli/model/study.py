@@ -113,10 +113,12 @@ def run(
     """Run a study; exit code 1 when a figure is off by more than promised, or a direction does not
     hold."""
     from headrace import studies
-    from headrace.report.study import misses
+    from headrace.report.study import misses, write_study
 
     check_chart_path(report, (".html",))
-    given: dict[str, Any] = {name: value for name, value in vars(on_lab).items() if value not in (None, False)}
+    given: dict[str, Any] = {
+        name: value for name, value in vars(on_lab).items() if value is not None and value is not False
+    }
     with progress(f"running {name}") as tick:
         if on == "lab":
             result = studies.run_on_lab(name, progress=_telling(tick), say=tick.say, **given)
@@ -124,8 +126,6 @@ def run(
             studies.refuse_lab_options(given)
             result = studies.run_study(name, progress=tick)
     if report is not None:
-        from headrace.report.study import write_study
-
         write_study(report, result)
         say(f"report written to {report}")
     if output == "json":

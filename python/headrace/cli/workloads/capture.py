@@ -100,7 +100,7 @@ def report(found: Any, output: TableOrJson, workload: Path | None, name: str | N
         run = load_run(found.description)
     except HeadraceError as error:
         kept = f"{error.hint} What was sampled is in {found.description.parent}.".strip()
-        raise type(error)(error.value, error.rule, error.source, kept, error.exit_code) from None
+        raise error.but(hint=kept) from None
     if output == "json":
         measured = {"transactions": run.transactions, "engine": run.engine, "start": run.start}
         sizes = {"cache_gib": run.cache_gib, "data_gib": run.benchmark.data_gib}

@@ -68,7 +68,7 @@ class _Reader:
         self.stamped = False
         self.reports: list[DeviceReport] = []
         self.stamps: list[tuple[int, str] | None] = []
-        self.since_header, self.block, self.first_header = 0, None, True
+        self.since_header, self.block = 0, None
         self.most_memory = 0.0
         self.swapped = False
 

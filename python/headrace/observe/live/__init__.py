@@ -1,7 +1,10 @@
 """What a live server does, second by second, read without disturbing it.
 
-record    a capture from beginning to end: RUN.toml and its files profile   what the server is:
-version, engine, cache, settings, size of its data latency   what performance_schema knows of
-response times sampler   SHOW GLOBAL STATUS, /proc/diskstats and the host, once a second, each in a
-thread of its own
+record    a capture from beginning to end: RUN.toml and its files
+profile   what the server is: version, engine, cache, settings, size of its data
+latency   what performance_schema knows of response times
+sampler   SHOW GLOBAL STATUS, /proc/diskstats and the host, each in a thread of its own
+samples   what was sampled, and its rates
+store     samples that grow, in parts on disk; as CSV
+host      counters of this machine
 """

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from headrace.base.checks import check_choice, check_name
 from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.observe.live import host, profile
@@ -134,8 +135,8 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
         rule = f"a capture takes {LEAST_S:g} s to {MOST_S / 86_400:g} days"
         hint = "An hour of usual load is good."
         raise InputError(f"{request.seconds:g} s", rule, DOC, hint)
-    if request.engine is not None and request.engine not in ENGINES:
-        raise InputError(f"engine = {request.engine}", f"must be one of {', '.join(ENGINES)}", DOC)
+    if request.engine is not None:
+        check_choice("engine", request.engine, ENGINES)
     if request.threads is not None and not 1 <= request.threads <= 100_000:
         raise InputError(f"threads = {request.threads}", "must be 1 to 100,000", DOC)
     day = request.as_of or datetime.now(UTC).date()
@@ -153,10 +154,8 @@ def _check(request: CaptureRequest, folder: Path, force: bool) -> None:
     # Not after an hour: also a file system that is read only.
     if not os.access(folder if folder.exists() else folder.absolute().parent, os.W_OK | os.X_OK):
         raise CouldNotRun(str(folder), "may not be written", "access(2)", "Choose another folder.")
-    if request.name is not None and (
-        not request.name.strip() or len(request.name) > 200 or not request.name.isprintable()
-    ):
-        raise InputError(f"name = {request.name[:60]!r}", "must be 1 to 200 printable characters", DOC)
+    if request.name is not None:
+        check_name(request.name)
 
 
 def _ask_before(request: CaptureRequest) -> tuple[profile.Profile, dict[str, float], Latencies]:

@@ -27,8 +27,6 @@ from headrace.observe.live.store import SampleStore, Spill
 if TYPE_CHECKING:
     import pymysql
 
-    pass
-
 DOC = "docs/reference/capture.md"
 MIN_INTERVAL_S, MAX_INTERVAL_S = 0.1, 3_600.0  # ours: SHOW GLOBAL STATUS takes some ms
 # A server under heavy load answers late; one that has not answered for this long is gone.
@@ -204,7 +202,6 @@ class Sampler:
     # --- the end ----------------------------------------------------------------------------------
 
     def _collect(self) -> Samples:
-
         columns = ["t_unix", "device", *host.FIELDS]
         disks = []
         for name, store in self._disks.items():

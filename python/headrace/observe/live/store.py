@@ -30,7 +30,6 @@ class SampleStore:
         self.name, self._folder = name, folder
         self._columns: dict[str, array] = {}
         self._rows, self._parts = 0, []
-        self.rows = 0
 
     def add(self, row: dict[str, float]) -> None:
         """One sample."""
@@ -40,7 +39,6 @@ class SampleStore:
                 column = self._columns[name] = array("d", [math.nan]) * self._rows
             column.append(value)
         self._rows += 1
-        self.rows += 1
         if len(row) < len(self._columns):
             for column in self._columns.values():
                 if len(column) < self._rows:
@@ -55,7 +53,6 @@ class SampleStore:
         self._columns, self._rows = {}, 0
 
     def _frame(self) -> pl.DataFrame:
-
         return pl.DataFrame({name: pl.Series(name, column, dtype=pl.Float64) for name, column in self._columns.items()})
 
     def frame(self) -> pl.DataFrame:

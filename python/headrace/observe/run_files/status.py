@@ -1,4 +1,4 @@
-"""StatusSamples of SHOW GLOBAL STATUS as rates and levels.
+"""Samples of SHOW GLOBAL STATUS as rates and levels.
 
 Read are the tables of `mysqladmin extended-status -i1` (with `-r`, too: differences are added up
 again), tab-separated batches (`mysql -B -e 'SHOW GLOBAL STATUS'` in a loop, with or without a line
@@ -24,6 +24,8 @@ from headrace.observe.run_files.align import even_interval
 from headrace.observe.run_files.sysbench import MAX_ROWS
 from headrace.observe.series import DOC, RunFinding, TimeSeries, csv_rows, cut_off, wide_intervals
 
+# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status
+# Variables).
 COMMITS = ("com_commit", "com_xa_commit")
 WRITES = (
     "com_insert",
@@ -281,7 +283,7 @@ def _looks_relative(samples: StatusSamples) -> bool:
     uptime = [value for value in samples.values["uptime"] if not math.isnan(value)]
     if len(uptime) >= 3:
         grows = sum(b > a for a, b in zip(uptime[1:], uptime[2:], strict=False))
-        # StatusSamples faster than one a second do not move Uptime either; differences are small
+        # Samples faster than one a second do not move Uptime either; differences are small
         # compared with it, or small altogether.
         small = statistics.median(uptime[1:]) < 0.5 * uptime[0] or max(uptime) <= LONGEST_DIFFERENCE_S
         return grows < 0.5 * (len(uptime) - 2) and small
@@ -469,7 +471,3 @@ def looks_cold(free_share: float, data_share: float | None) -> bool:
     `data_share`: data over pool, None: not known.
     """
     return 1 - free_share < 0.5 * min(1.0, 1.0 if data_share is None else data_share)
-
-
-# What a server counts that may be a transaction (MySQL 9 and MariaDB 12 manuals, Server Status
-# Variables).

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from headrace.experiment.cell import Progress, Say, silent
+from headrace.bench.drivers.benchmark import Say, silent
+from headrace.experiment.cell import Progress
 from headrace.studies.base import StudyResult
 from headrace.studies.measured.session import LabOptions, run
 

@@ -46,14 +46,9 @@ CLEAR, SCATTER = 1.5, 1.15
 MOSTLY_DRY = 1e-3  # of the balance at the start
 
 
-def scale_of(options: LabOptions) -> float:
-    """Rows and pool against `ROWS`."""
-    return options.scale or AUTO_SCALE
-
-
 def sizes(options: LabOptions) -> tuple[int, int, int]:
     """(rows of each table, pool MiB, redo MiB)."""
-    scale = scale_of(options)
+    scale = options.scale_or(AUTO_SCALE)
     return (
         max(1_000, round(ROWS * scale / TABLES)),
         max(LEAST_POOL_MIB, round(POOL_MIB * scale)),
@@ -162,7 +157,7 @@ def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[t
         rows=rows,
         pool_mib=pool,
         redo_mib=redo,
-        scale=scale_of(session.options),
+        scale=session.options.scale_or(AUTO_SCALE),
     )
     parts = phases(series, dry), phases(ours.rows, theirs)
     burst, after = parts[0]

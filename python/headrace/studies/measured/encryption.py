@@ -50,7 +50,7 @@ TURNS = {"quick": ("plain", "encrypted"), "usual": ("plain", "encrypted", "encry
 
 def rows_of(options: LabOptions) -> int:
     """Rows of the one table."""
-    return max(10_000, round(PUBLISHED_ROWS * (options.scale or AUTO_SCALE)))
+    return max(10_000, round(PUBLISHED_ROWS * options.scale_or(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:

@@ -59,7 +59,7 @@ CENT = 100.0  # percent
 
 def scale_of(options: LabOptions) -> float:
     """Warehouses and cache against the published ones."""
-    return options.scale or AUTO_SCALE["quick" if options.quick else "usual"]
+    return options.scale_or(AUTO_SCALE["quick" if options.quick else "usual"])
 
 
 def warehouses(options: LabOptions) -> int:

@@ -38,11 +38,6 @@ ORDER = 0.8
 CAPS = max(model.VOLUMES) / min(model.VOLUMES)
 
 
-def scale_of(options: LabOptions) -> float:
-    """Rows and pool against the published ones."""
-    return options.scale or AUTO_SCALE
-
-
 def sizes(scale: float) -> tuple[int, int, int]:
     """(rows of each of 20 tables, pool MiB, redo MiB)."""
     return (
@@ -54,14 +49,14 @@ def sizes(scale: float) -> tuple[int, int, int]:
 
 def data_gib(options: LabOptions) -> float:
     """Of all data, GiB: 230 bytes a row with its index (2.3 GiB for 10 million)."""
-    return PUBLISHED_TABLES * sizes(scale_of(options))[0] * 250 / GIB
+    return PUBLISHED_TABLES * sizes(options.scale_or(AUTO_SCALE))[0] * 250 / GIB
 
 
 def cells(options: LabOptions) -> list[Cell]:
     """Loads by IOPS by threads."""
     size = "quick" if options.quick else "long" if options.time_s >= LONG_S else "usual"
     loads, threads = LOADS[size], THREADS[size]
-    rows, pool, redo = sizes(scale_of(options))
+    rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
     data = DataSet("sbtest", SysbenchOltp(tables=PUBLISHED_TABLES, rows=rows), data_gib(options))
     count = len(loads) * len(threads) * len(model.VOLUMES)
     seconds = seconds_each(options.time_s, 40.0 + 60.0 * data.gib, count, SERVER_CELL_S + WARMUP_S, *SECONDS)
@@ -127,12 +122,12 @@ def _list(values: tuple) -> str:
 
 
 def _scale(options: LabOptions):
-    rows, pool, redo = sizes(scale_of(options))
+    rows, pool, redo = sizes(options.scale_or(AUTO_SCALE))
     return tables.scale(
         "iops_threads",
         published_rows=PUBLISHED_ROWS,
         rows=rows,
-        scale=scale_of(options),
+        scale=options.scale_or(AUTO_SCALE),
         published_pool_gib=PUBLISHED_POOL_GIB,
         pool_mib=pool,
         published_redo_gib=PUBLISHED_REDO_GIB,

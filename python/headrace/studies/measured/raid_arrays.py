@@ -38,7 +38,7 @@ MODES = {mode: "seqrewr" if mode == "seqwr" else mode for mode in model.MODES}
 
 def size_gib(options: LabOptions) -> float:
     """Size of the files, GiB."""
-    return max(LEAST_GIB, model.FILE_GIB * (options.scale or AUTO_SCALE))
+    return max(LEAST_GIB, model.FILE_GIB * options.scale_or(AUTO_SCALE))
 
 
 def data_gib(options: LabOptions) -> float:

@@ -8,18 +8,19 @@ cells, parts)` where its cells are not of sysbench OLTP.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 
 from headrace.base.units import in_percent
 from headrace.bench import Store
+from headrace.bench.drivers.benchmark import Say, silent
 from headrace.bench.running.environment import BUSY_SHARE
 from headrace.errors import InputError
 from headrace.experiment import machine
 from headrace.experiment import simulate as simulation
-from headrace.experiment.cell import Parts, Progress, Say, silent
+from headrace.experiment.cell import Cell, Parts, Progress
 from headrace.experiment.data import ExperimentLab
 from headrace.experiment.run import CellRunner, MeasuredCell, reusable
 from headrace.studies.base import ChartData, Source, Study, StudyResult, StudyTable, Verdict, agree
@@ -61,10 +62,14 @@ class LabOptions:
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or not 1 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}", "must be a whole number from 1 to 2^31 - 1", DOC)
 
+    def scale_or(self, usual: float) -> float:
+        """The scale asked for, else the study's own."""
+        return usual if self.scale is None else self.scale
+
     @property
     def time_s(self) -> float:
         """About how long all of it may take, s."""
-        return 60.0 * (self.minutes or (QUICK_MINUTES if self.quick else DEFAULT_MINUTES))
+        return 60.0 * (self.minutes if self.minutes is not None else QUICK_MINUTES if self.quick else DEFAULT_MINUTES)
 
     @property
     def runs(self) -> Store:
@@ -122,6 +127,13 @@ def at_rest(found: Mapping[tuple, MeasuredCell]) -> Verdict:
     return agree("the machine was at rest", "needed", said, source, not busy, note)
 
 
+def resumed(
+    options: LabOptions, experiment: str, cells: Sequence[Cell], store: Store, facts: Mapping[str, object]
+) -> dict[tuple, MeasuredCell]:
+    """Cells that were measured before and stand again; none unless that was asked for."""
+    return reusable(experiment, cells, store, facts) if options.resume else {}
+
+
 def run(module: ModuleType, options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
     """A study's module run on the lab.
 
@@ -137,10 +149,9 @@ def run(module: ModuleType, options: LabOptions, progress: Progress = silent, sa
     cells = module.cells(options)
     probes = simulation.probe_cells(options.seed) if engines else ()
 
-    def known(experiment: str, of) -> dict[tuple, MeasuredCell]:
-        return reusable(experiment, of, store, session.facts) if options.resume else {}
-
-    have, probed = known(name, cells), known("processors", probes)
+    have, probed = (
+        resumed(options, of, them, store, session.facts) for of, them in ((name, cells), ("processors", probes))
+    )
     left = [cell for cell in (*probes, *cells) if cell.key not in {**have, **probed}]
     sets = {repr(cell.place.data): cell.place.data for cell in cells if cell.key not in have} if engines else {}
     fixed_s = LAB_S + simulation.SIMULATE_S * len(cells) + sum(LOAD_S_PER_GIB * data.gib for data in sets.values())

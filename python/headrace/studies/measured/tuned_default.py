@@ -49,14 +49,9 @@ SERVERS = {
 SPREAD = math.exp(2.0 * 0.5)
 
 
-def scale_of(options: LabOptions) -> float:
-    """Rows, pools and redo against the published ones."""
-    return options.scale or AUTO_SCALE
-
-
 def rows_of(options: LabOptions) -> int:
     """Rows of the one table."""
-    return max(10_000, round(PUBLISHED_ROWS * scale_of(options)))
+    return max(10_000, round(PUBLISHED_ROWS * options.scale_or(AUTO_SCALE)))
 
 
 def data_gib(options: LabOptions) -> float:
@@ -66,7 +61,7 @@ def data_gib(options: LabOptions) -> float:
 
 def settings_of(server: str, storage: str, options: LabOptions) -> dict[str, str]:
     """Of `default`, `tuned` or `advice`, scaled."""
-    scale = scale_of(options)
+    scale = options.scale_or(AUTO_SCALE)
     # 193 GiB hold the table many times over; so does this, without taking the machine's memory.
     all_of_it = max(
         LEAST_POOL_MIB, math.ceil(min(model.SERVERS["tuned"][0] * scale / MIB, 1.5 * data_gib(options) * 1024 + 64))
@@ -158,7 +153,7 @@ def _scale(options: LabOptions):
         "tuned_default",
         published_rows=PUBLISHED_ROWS,
         rows=rows_of(options),
-        scale=scale_of(options),
+        scale=options.scale_or(AUTO_SCALE),
         default_pool=default["innodb_buffer_pool_size"],
         tuned_pool=tuned["innodb_buffer_pool_size"],
         default_redo=default["innodb_log_file_size"],

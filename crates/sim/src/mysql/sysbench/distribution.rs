@@ -41,7 +41,7 @@ pub enum Distribution {
         #[serde(default = "default_h")]
         h: f64,
     },
-    /// RunRow r with weight r^-exponent (1.1).
+    /// Row r with weight r^-exponent (1.1).
     Zipfian {
         /// `--rand-zipfian-exp`.
         #[serde(default = "default_exponent")]

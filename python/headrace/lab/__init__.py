@@ -15,9 +15,8 @@ headraced.
 Linux only for `launch` and what it starts; importing works anywhere.
 """
 
-from headrace.lab.client import Lab, notes
-from headrace.lab.launch import Settings, down, foreground, up
-from headrace.lab.place import Place, place
-from headrace.lab.wire import LabRefused, NoLab
+import lazy_loader
 
-__all__ = ["Lab", "LabRefused", "NoLab", "Place", "Settings", "down", "foreground", "notes", "place", "up"]
+# The public names and where they live stand in __init__.pyi: `--help` of a command imports none of
+# them.
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -5,7 +5,7 @@ use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
 use crate::record::{VolumeRecord, Volumes};
 use crate::settings::{self, Settings};
-use crate::{attachments, members, modifications, volumes};
+use crate::volumes::{self, attachments, members, modifications};
 use serde::{Deserialize, Serialize};
 
 /// Volumes an error names: a handful is read, more scrolls the error away.

@@ -20,7 +20,7 @@
 //!
 //! ```text
 //!  lab                                                    commands to a machine, events to the state
-//!  volumes   attachments   modifications   members        one pure state machine each
+//!  volumes: itself, attachments, modifications, members   one pure state machine each
 //!  command (what is asked)   event (what happened)
 //!  record (a volume)   settings (instance, day, clock)   clock (lab time)   error (kinds, sources)
 //! ```
@@ -28,14 +28,11 @@
 //! Not here: credits as they flow (the model), faults of seconds (the device), where bytes lie (the
 //! store).
 
-mod attachments;
 mod clock;
 mod command;
 mod error;
 mod event;
 mod lab;
-mod members;
-mod modifications;
 mod record;
 mod settings;
 mod volumes;
@@ -45,10 +42,10 @@ pub use command::{AttachRequest, Command, CreateRequest, ModifyRequest};
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
 pub use lab::Lab;
-pub use modifications::next_allowed_ms;
 pub use record::{
     fault_id, AttachedDevice, Attachment, AttachmentState, BalanceSet, Ceiling, Member, MemberState, Modification, ModificationState, NewVolume, Slowness,
     VolumeId, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY, MOST_EXTRA_MS,
 };
 pub use settings::{ModificationTimes, Settings, SettingsRequest};
+pub use volumes::modifications::next_allowed_ms;
 pub use volumes::MAX_VOLUMES;

@@ -11,24 +11,19 @@
 //! | `calls` | from a call of the protocol to the engine and back |
 //! | `view` | what callers see of a volume |
 //! | `engine` | arguments; state, journal, devices and mount together; the order of the locks |
-//! | `volume_files` | a volume's files, array, place in the model and attachment |
-//! | `attaching` | devices that come and go |
-//! | `modifying` | size, type, IOPS of a volume in use |
-//! | `faulting` | faults, members, rebuilds |
-//! | `housekeeping` | what happens by itself |
+//! | `engine/volume_files` | a volume's files, array, place in the model and attachment |
+//! | `engine/attaching` | devices that come and go |
+//! | `engine/modifying` | size, type, IOPS of a volume in use |
+//! | `engine/faulting` | faults, members, rebuilds |
+//! | `engine/housekeeping` | what happens by itself |
 //! | `journal` | what is acknowledged |
 //! | `metrics` | what volumes did, for an hour and for 15 days |
 //! | `problem` | errors as the protocol writes them |
 
-pub mod attaching;
 pub mod calls;
 pub mod engine;
-pub mod faulting;
-pub mod housekeeping;
 pub mod journal;
 pub mod metrics;
-pub mod modifying;
 pub mod problem;
 pub mod socket;
 pub mod view;
-pub mod volume_files;

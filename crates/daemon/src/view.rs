@@ -1,7 +1,7 @@
 //! What callers see.
 
+use crate::engine::faulting::FaultSet;
 use crate::engine::{held, Engine};
-use crate::faulting::FaultSet;
 use crate::problem::Outcome;
 use chrono::{DateTime, SecondsFormat, Utc};
 use headrace_control::{next_allowed_ms, Attachment, MemberState, Modification, VolumeRecord};

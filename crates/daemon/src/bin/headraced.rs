@@ -2,8 +2,8 @@
 
 use clap::Parser;
 use headrace_control::ErrorKind;
+use headrace_daemon::engine::housekeeping;
 use headrace_daemon::engine::{Engine, Options};
-use headrace_daemon::housekeeping;
 use headrace_daemon::problem::{of_io, refused, Outcome};
 use headrace_daemon::socket::Socket;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! Size, type, IOPS and MiB/s of a volume in use.
 
-use crate::attaching::device_path;
+use crate::engine::attaching::device_path;
 use crate::engine::{held, Engine};
 use crate::problem::{could_not, of_control, of_io, Outcome};
 use headrace_control::{Change, Command, Modification, ModifyRequest, VolumeRecord};

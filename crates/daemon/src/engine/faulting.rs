@@ -1,8 +1,8 @@
 //! Faults of seconds, members that are slow, lost or rebuilt, and power cuts.
 
+use crate::engine::volume_files::member_of;
 use crate::engine::{held, random, Engine};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
-use crate::volume_files::member_of;
 use headrace_catalog::RaidLevel;
 use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord, MOST_EXTRA_MS};
 use headrace_device::fault_injector::{Fault, FaultKind};

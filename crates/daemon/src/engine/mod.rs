@@ -14,10 +14,16 @@
 //! 6. `state`: the lab, the journal, the clock; held while an event is written down and applied.
 //! 7. locks inside [`Devices`], of an array, of a meter: each knows no other.
 
+pub mod attaching;
+pub mod faulting;
+pub mod housekeeping;
+pub mod modifying;
+pub mod volume_files;
+
+use crate::engine::volume_files::VolumeFiles;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
-use crate::volume_files::{self, VolumeFiles};
 use clap::Parser;
 use headrace_control::{Change, Command, Event, Lab, LabClock, SettingsRequest, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;

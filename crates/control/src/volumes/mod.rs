@@ -1,11 +1,15 @@
 //! Create, delete, tags.
 
+pub(crate) mod attachments;
+pub(crate) mod members;
+pub(crate) mod modifications;
+
 use crate::command::CreateRequest;
 use crate::error::{ControlError, ErrorKind, API_TEXT, LAB_RULE};
 use crate::event::Change;
 use crate::record::{limits_of, NewVolume, VolumeId, VolumeRecord, VolumeStatus, Volumes};
+use crate::settings;
 use crate::settings::Settings;
-use crate::{members, settings};
 use headrace_catalog::StorageSpec;
 use std::collections::BTreeMap;
 

@@ -40,7 +40,7 @@ MAY = {
     "report": GROUND | {"workload", "planner"},
     "cli": GROUND
     | {"workload", "lab", "connect", "observe", "simulation", "calibration", "servers", "bench"}
-    | {"advice", "catalog", "planner", "experiment", "studies", "report"},
+    | {"advice", "catalog", "planner", "experiment", "studies", "report", "api"},
     "__main__": {"cli"},
 }
 # The drawing stays readable: more arrows between rooms than this are too many.

@@ -3,6 +3,7 @@
 
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
+use crate::tokens::TokenChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -47,6 +48,8 @@ pub enum Change {
         #[serde(default)]
         remove: Vec<String>,
     },
+    /// Attributes as they are now.
+    AttributesSet { volume: VolumeId, auto_enable_io: bool, delete_on_termination: bool },
     /// A device is being made.
     AttachmentStarted {
         volume: VolumeId,
@@ -68,7 +71,12 @@ pub enum Change {
         force: bool,
     },
     /// It is in use and stays.
-    DetachmentBusy { volume: VolumeId, reason: String },
+    DetachmentBusy {
+        volume: VolumeId,
+        reason: String,
+        #[serde(default)]
+        waits: bool,
+    },
     /// It is gone.
     Detached { volume: VolumeId },
     /// A modification was accepted.
@@ -99,19 +107,27 @@ pub enum Change {
     MemberRebuilding { volume: VolumeId, member: u32, done_bytes: u64 },
     /// Its rebuild is complete.
     MemberRebuilt { volume: VolumeId, member: u32 },
+    /// Of a client token.
+    Token(TokenChange),
 }
 
 impl Change {
-    /// The volume it belongs to; settings belong to none.
+    /// Id of what it is about: what a repeated call is answered with.
+    pub fn subject(&self) -> Option<String> {
+        self.volume().map(ToString::to_string)
+    }
+
+    /// The volume it belongs to; settings and tokens belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } => None,
+            Change::Configured { .. } | Change::Token(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }
             | Change::VolumeDeleting { volume }
             | Change::VolumeDeleted { volume }
             | Change::TagsChanged { volume, .. }
+            | Change::AttributesSet { volume, .. }
             | Change::AttachmentStarted { volume, .. }
             | Change::Attached { volume, .. }
             | Change::AttachmentFailed { volume, .. }

@@ -22,7 +22,7 @@
 //!  lab                                                    commands to a machine, events to the state
 //!  volumes: itself, attachments, modifications, members   one pure state machine each
 //!  command (what is asked)   event (what happened)
-//!  record (a volume)   settings (instance, day, clock)   clock (lab time)   error (kinds, sources)
+//!  record (a volume)   settings (instance, day, clock)   tokens (calls done once)   clock   error
 //! ```
 //!
 //! Not here: credits as they flow (the model), faults of seconds (the device), where bytes lie (the
@@ -35,10 +35,12 @@ mod event;
 mod lab;
 mod record;
 mod settings;
+mod tokens;
 mod volumes;
+mod wording;
 
 pub use clock::LabClock;
-pub use command::{AttachRequest, Command, CreateRequest, ModifyRequest};
+pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest, TagRequest};
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
 pub use lab::Lab;
@@ -47,5 +49,6 @@ pub use record::{
     VolumeId, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY, MOST_EXTRA_MS,
 };
 pub use settings::{ModificationTimes, Settings, SettingsRequest};
+pub use tokens::{ClientToken, TokenChange, Tokens, UsedToken};
 pub use volumes::modifications::next_allowed_ms;
 pub use volumes::MAX_VOLUMES;

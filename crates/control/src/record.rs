@@ -193,6 +193,12 @@ pub struct Attachment {
     /// Why it is busy.
     #[serde(default)]
     pub busy: Option<String>,
+    /// Busy, and detached as soon as it is not.
+    #[serde(default)]
+    pub waits: bool,
+    /// Whether the volume goes with the instance.
+    #[serde(default)]
+    pub delete_on_termination: bool,
     /// The device, once there.
     #[serde(default)]
     pub device: Option<AttachedDevice>,
@@ -414,6 +420,9 @@ pub struct VolumeRecord {
     /// The last [`MAX_HISTORY`] modifications, oldest first.
     #[serde(default)]
     pub modifications: Vec<Modification>,
+    /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+    #[serde(default)]
+    pub auto_enable_io: bool,
 }
 
 impl VolumeRecord {
@@ -421,7 +430,7 @@ impl VolumeRecord {
         let NewVolume { spec, as_of, seed, name, tags } = new;
         let members = spec.members.iter().map(|_| Member::default()).collect();
         let (status, error, attachment, modifications) = (VolumeStatus::Creating, None, None, Vec::new());
-        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications }
+        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications, auto_enable_io: false }
     }
 
     /// Usable size in GiB.
@@ -523,16 +532,17 @@ impl VolumeRecord {
     pub(crate) fn wrong_status(&self, needed: &str) -> ControlError {
         let rule = format!("is {}, and must be {needed} for that", self.status.as_str());
         let source = "EC2 volume states";
-        match self.status {
-            VolumeStatus::Creating | VolumeStatus::Deleting => {
-                ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, "Wait a moment and try again.")
-            }
+        let hint = match self.status {
+            VolumeStatus::Creating | VolumeStatus::Deleting => "Wait a moment and try again.".to_string(),
             VolumeStatus::Error => {
                 let why = self.error.as_deref().unwrap_or("no reason is known");
-                ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, format!("It failed: {why}. Delete it and create another."))
+                format!("It failed: {why}. Delete it and create another.")
             }
-            _ => ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, "See `headrace volume show`."),
-        }
+            _ => "See `headrace volume show`.".to_string(),
+        };
+        // EC2's sentence for a volume to attach.
+        let message = format!("{} is not '{}'.", self.id, needed.split(' ').next().unwrap_or(needed));
+        ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, hint).says("IncorrectState", message)
     }
 }
 

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `socket` | connections, peer credentials, lines |
 //! | `calls` | from a call of the protocol to the engine and back |
+//! | `envelope` | what a line asks besides its call: a dry run, a client token |
 //! | `view` | what callers see of a volume |
 //! | `engine` | arguments; state, journal, devices and mount together; the order of the locks |
 //! | `engine/volume_files` | a volume's files, array, place in the model and attachment |
@@ -22,6 +23,7 @@
 
 pub mod calls;
 pub mod engine;
+pub mod envelope;
 pub mod journal;
 pub mod metrics;
 pub mod problem;

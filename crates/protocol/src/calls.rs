@@ -90,6 +90,11 @@ calls! {
     VolumeModify(Modify) -> ModificationView = "volume.modify" in "Volumes" as modify;
     /// The last modifications of a volume, or of all.
     VolumeModifications(MaybeVolume) -> Modifications = "volume.modifications" in "Volumes" as modifications.modifications;
+    /// Sets attributes.
+    VolumeAttributes(Attributes) -> LabVolumeView = "volume.attributes" in "Volumes" as set_attributes;
+    /// Removes tags of resources of any kind, then sets tags: of all, or of none where one of them
+    /// is not there or would have too many.
+    ResourceTag(ResourceTags) -> Done = "resource.tag" in "Volumes" as tag_resources;
     /// Removes tags by key, then sets tags.
     VolumeTag(Tag) -> LabVolumeView = "volume.tag" in "Volumes" as tag;
 
@@ -174,6 +179,7 @@ mod tests {
                 .map(|field| {
                     let value = match field.rust_type {
                         "String" => json!("db"),
+                        "Vec<String>" => json!(["db"]),
                         "Value" => json!({"format": "x"}),
                         _ => json!(1),
                     };

@@ -31,6 +31,9 @@ impl Engine {
                 // The row belongs to the second that ended.
                 self.note_second(second);
                 second = now;
+                if let Err(problem) = self.detach_what_waited() {
+                    tracing::error!("detaching what was busy: {}: {}", problem.value, problem.rule);
+                }
             }
         }
     }

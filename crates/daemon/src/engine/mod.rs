@@ -21,11 +21,12 @@ pub mod modifying;
 pub mod volume_files;
 
 use crate::engine::volume_files::VolumeFiles;
+use crate::envelope;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
 use clap::Parser;
-use headrace_control::{Change, Command, Event, Lab, LabClock, SettingsRequest, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{Change, ClientToken, Command, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::stale_mounts::{self, StaleMounts};
@@ -68,6 +69,10 @@ pub struct Options {
     /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
     pub metrics_port: u16,
+    /// Also makes links under /dev, as an instance of EC2 has them: /dev/xvdba, and
+    /// /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0...; names that exist stay as they are.
+    #[arg(long)]
+    pub machine_links: bool,
     /// Group whose members may use the socket, as its owner may.
     #[arg(long)]
     pub group: Option<u32>,
@@ -108,6 +113,8 @@ pub struct Engine {
     pub repaired: Option<String>,
     /// Port of 127.0.0.1 at which another process serves the metrics; 0: none does.
     pub metrics_port: u16,
+    /// Whether links are made under the machine's own /dev too.
+    pub(crate) machine_links: bool,
     pub(crate) devices: Arc<Devices>,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
@@ -175,6 +182,7 @@ impl Engine {
             stale_mounts: released,
             repaired,
             metrics_port: options.metrics_port,
+            machine_links: options.machine_links,
             devices,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
@@ -310,9 +318,22 @@ impl Engine {
     pub fn command(&self, command: &Command) -> Outcome<Vec<Event>> {
         let mut state = held(&self.state);
         let now = self.lab_ms_of(&state);
-        let events = state.lab.decide(command, now, &mut random).map_err(of_control)?;
+        let decided = match envelope::token() {
+            None => state.lab.decide(command, now, &mut random),
+            Some(token) => state.lab.decide_once(command, &token, now, &mut random),
+        };
+        let events = decided.map_err(of_control)?;
+        if envelope::is_dry_run() {
+            return Err(envelope::dry_run_passed());
+        }
         commit(&mut state, events.clone())?;
+        envelope::written_down();
         Ok(events)
+    }
+
+    /// What was done under a client token; none: nothing yet.
+    pub fn used_token(&self, token: &ClientToken) -> Outcome<Option<UsedToken>> {
+        self.lab(|lab| lab.tokens.find(token).map(|used| used.cloned())).map_err(of_control)
     }
 
     /// What is due, without applying it.

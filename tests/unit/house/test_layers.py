@@ -240,11 +240,12 @@ RUST_MAY = {
     "catalog": set(),
     "model": {"catalog"},
     "sim": {"model", "catalog"},
-    "control": {"model", "catalog"},
+    "cloudwatch": set(),
+    "control": {"model", "catalog", "cloudwatch"},
     "store": {"model", "catalog"},
     "protocol": {"control", "model", "catalog"},
     "device": {"store", "model", "catalog"},
-    "daemon": {"control", "device", "store", "protocol", "model", "catalog"},
+    "daemon": {"control", "device", "store", "protocol", "model", "catalog", "cloudwatch"},
     "py": {"sim", "model", "catalog"},
 }
 CRATES = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))

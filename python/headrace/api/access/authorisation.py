@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.api.access.evaluation import Verdict, evaluate, lowered
+from headrace.api.access.evaluation import IamVerdict, evaluate, lowered
 from headrace.api.access.keys import KeyPair
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Permission, Served
@@ -25,7 +25,7 @@ def authorise(served: Served, request: ApiRequest, pair: KeyPair) -> None:
     for permission in needed:
         context = lowered({**common, **permission.context})
         verdict = evaluate(pair.policies, permission.action, permission.resource, context)
-        if verdict is not Verdict.ALLOWED:
+        if verdict is not IamVerdict.ALLOWED:
             raise refusal(request, permission, verdict)
 
 
@@ -47,13 +47,13 @@ def _common(request: ApiRequest, pair: KeyPair) -> Mapping[str, Any]:
     }
 
 
-def refusal(request: ApiRequest, permission: Permission, verdict: Verdict) -> AwsError:
+def refusal(request: ApiRequest, permission: Permission, verdict: IamVerdict) -> AwsError:
     """What a caller without permission is answered: by EC2 UnauthorizedOperation, elsewhere
     AccessDenied.
     """
     why = (
         "with an explicit deny in an identity-based policy"
-        if verdict is Verdict.DENIED
+        if verdict is IamVerdict.DENIED
         else f"because no identity-based policy allows the {permission.action} action"
     )
     said = f"User: {request.caller.arn} is not authorized to perform: {permission.action}"

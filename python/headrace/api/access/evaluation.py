@@ -15,7 +15,7 @@ from headrace.api.access.policies import Policy, Statement
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
-class Verdict(Enum):
+class IamVerdict(Enum):
     """What policies say of an action on a resource."""
 
     ALLOWED = "allowed"
@@ -66,7 +66,7 @@ def _about(statement: Statement, action: str, resource: str, fill: Callable[[str
     return met != statement.not_resources
 
 
-def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Mapping[str, Any]) -> Verdict:
+def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Mapping[str, Any]) -> IamVerdict:
     """What the policies say. `context` as `lowered` makes it."""
     allowed = False
     for policy in policies:
@@ -78,6 +78,6 @@ def evaluate(policies: Iterable[Policy], action: str, resource: str, context: Ma
                 continue
             if all(condition.met(context, fill) for condition in statement.conditions):
                 if not statement.allow:
-                    return Verdict.DENIED
+                    return IamVerdict.DENIED
                 allowed = True
-    return Verdict.ALLOWED if allowed else Verdict.NOT_ALLOWED
+    return IamVerdict.ALLOWED if allowed else IamVerdict.NOT_ALLOWED

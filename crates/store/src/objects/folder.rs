@@ -1,5 +1,5 @@
-//! Objects as files of a folder. A file is written under a temporary name, flushed, renamed, and the
-//! folder flushed: after a power cut an object is there whole, or not at all.
+//! Objects as files of a folder. A file is written under a temporary name, flushed, renamed, and
+//! the folder flushed: after a power cut an object is there whole, or not at all.
 
 use super::{Bucket, Listed, MOST_OBJECT_BYTES};
 use std::fs::{DirBuilder, File, OpenOptions};

@@ -34,7 +34,7 @@ pub trait Bucket: Send + Sync {
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()>;
     /// Reads an object, or a range of it.
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
-    /// Removes an object. One that does not exist is no error.
+    /// Removes an object. One that does not exist counts as removed.
     fn delete(&self, name: &str) -> io::Result<()>;
     /// All objects whose names begin with `prefix`, in order of name. A prefix ends with `/`.
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>>;
@@ -105,7 +105,7 @@ impl Objects {
         Ok(found)
     }
 
-    /// Removes an object. One that does not exist is no error.
+    /// Removes an object. One that does not exist counts as removed.
     pub fn delete(&self, name: &str) -> io::Result<()> {
         self.checked("delete", name)?;
         self.bucket.delete(name).map_err(|error| explain(&self.url, "delete", name, &error))

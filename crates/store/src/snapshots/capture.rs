@@ -5,9 +5,9 @@
 //! that. Reading the instant takes no lock.
 //!
 //! The point in time is a flag. A write takes its blocks' locks, shared, and looks at the flag; it
-//! belongs to the instant when the flag was not set. A beginning sets the flag, and then takes every
-//! lock once: all writes that belong are done then. What one flag does for one volume it does for
-//! several.
+//! belongs to the instant when the flag was not set. A beginning sets the flag, and then takes
+//! every lock once: all writes that belong are done then. What one flag does for one volume it does
+//! for several.
 
 use super::changes::Changes;
 use super::side::{self, blocks, Side};
@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Locks of blocks, each for one of so many: with 16 threads at random places 6 % of the writes
-/// share one, which only matters while one of them sets aside.
+/// Locks of blocks; a block's number modulo this says which. With 16 threads at random places 6 %
+/// of the writes share one, which only matters while one of them sets aside.
 const STRIPES: u64 = 256;
 /// The longest part of a discard or zeroing that is done at once while something may have to be set
 /// aside, bytes: how much is read and written before others get a turn.
@@ -91,14 +91,7 @@ impl Capture {
         let (sides, afters) = found(&folder)?;
         let sides =
             sides.iter().map(|name| Side::open(&folder, name).map(Arc::new)).collect::<io::Result<Vec<_>>>().map_err(|error| in_folder(&folder, &error))?;
-        // The set that no instant ends is the one of now. More than one: a crash while an instant
-        // ended; then nothing is known.
-        let mut open: Vec<&String> = afters.iter().filter(|name| sides.iter().all(|side| side.since() != name.as_str())).collect();
-        let now = match (open.pop(), origin) {
-            (Some(name), _) if open.is_empty() => Changes::open(&side::changes_path(&folder, name), name)?,
-            (None, Some(origin)) => Some(Changes::create(&side::changes_path(&folder, origin), origin)?),
-            _ => None,
-        };
+        let now = changes_of_now(&folder, &sides, &afters, origin)?;
         let count = AtomicUsize::new(sides.len());
         let active = RwLock::new(Arc::new(Active { sides, now: Arc::new(now.unwrap_or_else(Changes::unknown)), begins: None }));
         let stripes = (0..STRIPES).map(|_| RwLock::new(())).collect();
@@ -265,16 +258,39 @@ fn in_folder(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("a snapshot's files in {}: {error}", folder.display()))
 }
 
+/// What changed since the last capture: the set that no instant ends. More than one are what a
+/// crash left while an instant ended; then nothing is known, as when the file cannot be trusted.
+fn changes_of_now(folder: &Path, sides: &[Arc<Side>], afters: &[String], origin: Option<&str>) -> io::Result<Option<Changes>> {
+    let open: Vec<&String> = afters.iter().filter(|name| sides.iter().all(|side| side.since() != name.as_str())).collect();
+    if let (Some(origin), [], []) = (origin, &open[..], sides) {
+        return Changes::create(&side::changes_path(folder, origin), origin).map(Some);
+    }
+    let found = match &open[..] {
+        [name] => Changes::open(&side::changes_path(folder, name), name)?,
+        _ => None,
+    };
+    if found.is_none() {
+        open.iter().try_for_each(|name| std::fs::remove_file(side::changes_path(folder, name)))?;
+    }
+    Ok(found)
+}
+
 /// Names of the instants in a folder, and of the sets of changes.
 fn found(folder: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
-    let (mut sides, mut afters) = (Vec::new(), Vec::new());
+    let (mut sides, mut afters, mut asides) = (Vec::new(), Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder)? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         if let Some(name) = name.strip_suffix(".marks") {
             sides.push(name.to_string());
         } else if let Some(name) = name.strip_suffix(".after") {
             afters.push(name.to_string());
+        } else if let Some(name) = name.strip_suffix(".aside") {
+            asides.push(name.to_string());
         }
+    }
+    // A crash while an instant began or ended.
+    for name in asides.iter().filter(|name| !sides.contains(name)) {
+        std::fs::remove_file(side::paths(folder, name).0)?;
     }
     sides.sort();
     Ok((sides, afters))

@@ -1,5 +1,5 @@
-//! A manifest: which blocks a snapshot has, in which segment each lies, and its checksum. One object
-//! with a head (name, size, segments: enough to know what must not be deleted) and a body.
+//! A manifest: which blocks a snapshot has, in which segment each lies, and its checksum. One
+//! object with a head (name, size, segments: enough to know what must not be deleted) and a body.
 
 use super::bytes::{damaged, framed, framed_bytes, put_text, put_u32, put_u64, unframed, Reader};
 use super::{blocks_of, Digest, BLOCK_BYTES};
@@ -19,7 +19,7 @@ pub struct Place {
     pub segment: u32,
     /// Which block of the segment.
     pub slot: u32,
-    /// Of the stored bytes.
+    /// The checksum of its bytes as they are stored.
     pub digest: Digest,
 }
 

@@ -1,9 +1,10 @@
 //! A volume made of a snapshot, usable at once: a block is fetched when it is first touched.
 //!
-//! A block is cold until its bytes are in the volume: fetched, checked and written, or written whole
-//! by the guest, or discarded. A mark in a file says that it is warm: 1 when its bytes are written,
-//! 2 when they were flushed. After the process died both are good, after the machine died only the
-//! second; a block without a mark is fetched (again), which loses nothing that was flushed.
+//! A block is cold until its bytes are in the volume: fetched, checked and written, or written
+//! whole by the guest, or discarded. A mark in a file says that it is warm: 1 when its bytes are
+//! written, 2 when they were flushed. After the process died both are good, after the machine died
+//! only the second; a block without a mark is fetched (again), which loses nothing that was
+//! flushed.
 
 use super::bytes::{damaged, framed, put_text, put_u64, unframed, Reader};
 use super::changes::each_mark;
@@ -92,8 +93,8 @@ impl Restored {
         Ok(Restored::over(inner, manifest, objects, cipher, file))
     }
 
-    /// One that was made before. An error when its marks are missing or damaged, or those of another
-    /// snapshot: without them the guest's writes cannot be told from what must be fetched.
+    /// One that was made before. An error when its marks are missing or damaged, or those of
+    /// another snapshot: without them the guest's writes cannot be told from what must be fetched.
     pub fn open(
         inner: Arc<dyn Backing>,
         manifest: Arc<Manifest>,

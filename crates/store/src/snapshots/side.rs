@@ -27,8 +27,8 @@ const CHUNKS: u64 = BLOCK_BYTES as u64 / CHUNK_BYTES;
 const RELEASED: u64 = 1 << CHUNKS;
 /// Bytes of a block's mark.
 const MARK_BYTES: u64 = 4;
-/// Longest reason that is kept, bytes.
-const MOST_REASON: usize = 1_024;
+/// Longest reason that is kept, characters: it fits the header in any language.
+const MOST_REASON: usize = 900;
 
 /// An instant's files.
 pub(super) struct Side {
@@ -43,6 +43,22 @@ pub(super) struct Side {
     words: Words,
     broken: AtomicBool,
     reason: Mutex<String>,
+}
+
+struct Header {
+    bytes: u64,
+    since: String,
+    boot: String,
+    reason: String,
+}
+
+impl Header {
+    fn read(marks: &mut File) -> io::Result<Header> {
+        let mut header = vec![0; HEADER_BYTES as usize];
+        marks.read_exact(&mut header)?;
+        let mut body = Reader(unframed(MAGIC, &header)?.0);
+        Ok(Header { bytes: body.u64()?, since: body.text()?, boot: body.text()?, reason: body.text()? })
+    }
 }
 
 /// Its two files.
@@ -81,26 +97,27 @@ impl Side {
     }
 
     /// The files that a process left. What they do not hold can still be read from the volume, as
-    /// nothing was written to it since.
+    /// nothing was written to it since. Files that cannot be read are those of a lost instant.
     pub(super) fn open(folder: &Path, name: &str) -> io::Result<Side> {
         let (data_path, marks_path) = paths(folder, name);
-        let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
+        let open = |path: &Path| OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
         let (data, mut marks) = (open(&data_path)?, open(&marks_path)?);
-        let mut header = vec![0; HEADER_BYTES as usize];
-        marks.read_exact(&mut header)?;
-        let mut body = Reader(unframed(MAGIC, &header)?.0);
-        let (bytes, since, boot, reason) = (body.u64()?, body.text()?, body.text()?, body.text()?);
-        let mut side = Side::over(name, bytes, Arc::new(Changes::unknown()), since, data, marks);
-        if let Some(changes) = Changes::open(&changes_path(folder, &side.since), &side.since).ok().flatten() {
-            side.changes = Arc::new(changes);
-        }
-        if !reason.is_empty() {
-            side.note_broken(&reason);
-        } else if boot != boot_id() {
+        let header = match Header::read(&mut marks) {
+            Ok(header) => header,
+            Err(error) => {
+                let side = Side::over(name, 0, Arc::new(Changes::unknown()), String::new(), data, marks);
+                side.note_broken(&format!("its marks cannot be read: {error}. Make the snapshot again"));
+                return Ok(side);
+            }
+        };
+        let changes = Changes::open(&changes_path(folder, &header.since), &header.since).ok().flatten();
+        let mut side = Side::over(name, header.bytes, Arc::new(changes.unwrap_or_else(Changes::unknown)), header.since, data, marks);
+        if !header.reason.is_empty() {
+            side.note_broken(&header.reason);
+        } else if header.boot != boot_id() {
             side.fail("the machine stopped while the snapshot was pending, and what was set aside may not be on disk. Make the snapshot again");
         }
-        let words = &side.words;
-        let released_at = blocks_of(bytes) * MARK_BYTES;
+        let (words, released_at) = (&side.words, blocks_of(header.bytes) * MARK_BYTES);
         each_mark(&mut side.marks, HEADER_BYTES, |at, byte| match at.checked_sub(released_at) {
             Some(block) => words.or(block, if byte == 0 { 0 } else { RELEASED }),
             None => words.or(at / MARK_BYTES, u64::from(byte) << (at % MARK_BYTES * 8)),
@@ -119,14 +136,15 @@ impl Side {
         put_text(&mut body, &self.since);
         put_text(&mut body, boot_id());
         put_text(&mut body, &self.reason.lock().unwrap_or_else(PoisonError::into_inner));
-        self.marks.write_all_at(&framed(MAGIC, &body), 0)
+        let mut header = framed(MAGIC, &body);
+        header.resize(HEADER_BYTES as usize, 0);
+        self.marks.write_all_at(&header, 0)
     }
 
     fn note_broken(&self, reason: &str) {
         let mut held = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_empty() {
-            let end = reason.floor_char_boundary(MOST_REASON);
-            *held = reason[..end].to_string();
+            *held = reason.chars().take(MOST_REASON).collect();
         }
         drop(held);
         self.broken.store(true, Ordering::SeqCst);
@@ -243,8 +261,8 @@ impl Side {
 
     /// A block is stored elsewhere: writes to it need not set anything aside.
     pub(super) fn release(&self, block: u64) {
-        // In the file first: when the process dies the volume's bytes must not be taken for those of
-        // the instant.
+        // In the file first: when the process dies the volume's bytes must not be taken for those
+        // of the instant.
         let at = HEADER_BYTES + blocks_of(self.bytes) * MARK_BYTES + block;
         if self.marks.write_all_at(&[1], at).is_ok() {
             self.words.or(block, RELEASED);

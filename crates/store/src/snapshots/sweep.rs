@@ -23,9 +23,11 @@ pub fn delete_snapshot(objects: &Objects, name: &str, others: &[String]) -> io::
     Ok(gone.len())
 }
 
-/// Removes what an upload stored that will not go on. The snapshot must not exist.
+/// Removes what an upload stored that will not go on; its manifest, too, which may be there when
+/// the last answer of the store was lost.
 pub fn forget_upload(objects: &Objects, name: &str) -> io::Result<()> {
     check_part(name)?;
+    objects.delete(&manifest::object_of(name))?;
     objects.list(&segment::folder_of(name))?.iter().try_for_each(|listed| objects.delete(&listed.name))
 }
 

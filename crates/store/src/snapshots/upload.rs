@@ -1,9 +1,9 @@
 //! Stores an instant: its blocks go into segments, by several threads that each read one segment
 //! and write it, and at the end the manifest is written. Until then the snapshot does not exist.
 //!
-//! What is not stored: zeros; blocks that did not change since the parent when that is known; blocks
-//! whose digest is the parent's when it is not. An upload that was interrupted finds in the store
-//! what it had written, and goes on.
+//! What is not stored: zeros; blocks that did not change since the parent when that is known;
+//! blocks whose digest is the parent's when it is not. An upload that was interrupted finds in the
+//! store what it had written, and goes on.
 
 use super::manifest::Manifest;
 use super::segment::{self, Segment, SEGMENT_BLOCKS};

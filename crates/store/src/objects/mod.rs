@@ -10,6 +10,8 @@
 mod folder;
 mod s3;
 
+pub(crate) use folder::{make_folder, sync_folder};
+
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +34,7 @@ pub struct Listed {
 pub trait Bucket: Send + Sync {
     /// Writes an object whole, or not at all. It is durable when this returns.
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()>;
-    /// Reads an object, or a range of it.
+    /// Reads an object, or a range of it: what there is of it, when the object ends before.
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
     /// Removes an object. One that does not exist counts as removed.
     fn delete(&self, name: &str) -> io::Result<()>;
@@ -103,6 +105,12 @@ impl Objects {
             return Err(explain(&self.url, "get", name, &io::Error::new(io::ErrorKind::InvalidData, words)));
         }
         Ok(found)
+    }
+
+    /// Reads the first bytes of an object: `most`, or all it has.
+    pub fn get_front(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        self.checked("get", name)?;
+        self.bucket.get(name, Some(0..most)).map_err(|error| explain(&self.url, "get", name, &error))
     }
 
     /// Removes an object. One that does not exist counts as removed.

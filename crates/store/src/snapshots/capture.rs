@@ -12,7 +12,7 @@
 use super::changes::Changes;
 use super::side::{self, blocks, Side};
 use super::{blocks_of, upload::BlockSource, BLOCK_BYTES};
-use crate::objects::check_part;
+use crate::objects::{check_part, make_folder};
 use crate::{within, Backing};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -77,17 +77,17 @@ impl Capture {
         Capture::open(inner, folder, None)
     }
 
-    /// The same for a volume that is being made of the snapshot `origin` and was not written yet:
-    /// what changes is noted from the start, so that its first snapshot stores only that.
+    /// The same for a volume that is made of the snapshot `origin`. When the folder is not there
+    /// yet the volume must not have been written: what changes is noted from the start, so that its
+    /// first snapshot stores only that.
     pub fn of_snapshot(inner: Arc<dyn Backing>, folder: PathBuf, origin: &str) -> io::Result<Arc<Capture>> {
         check_part(origin)?;
         Capture::open(inner, folder, Some(origin))
     }
 
     fn open(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>) -> io::Result<Arc<Capture>> {
-        if !folder.is_dir() {
-            std::fs::DirBuilder::new().create(&folder).map_err(|error| in_folder(&folder, &error))?;
-        }
+        let origin = origin.filter(|_| !folder.is_dir());
+        make_folder(&folder).map_err(|error| in_folder(&folder, &error))?;
         let (sides, afters) = found(&folder)?;
         let sides =
             sides.iter().map(|name| Side::open(&folder, name).map(Arc::new)).collect::<io::Result<Vec<_>>>().map_err(|error| in_folder(&folder, &error))?;
@@ -153,9 +153,7 @@ impl Capture {
     }
 
     fn remove_files(&self, name: &str) {
-        let (data, marks) = side::paths(&self.folder, name);
-        let _ = std::fs::remove_file(marks);
-        let _ = std::fs::remove_file(data);
+        side::remove(&self.folder, name);
     }
 
     fn hold(&self, offset: u64, bytes: u64, alone: bool) -> Held<'_> {
@@ -262,7 +260,7 @@ fn in_folder(folder: &Path, error: &io::Error) -> io::Error {
 /// crash left while an instant ended; then nothing is known, as when the file cannot be trusted.
 fn changes_of_now(folder: &Path, sides: &[Arc<Side>], afters: &[String], origin: Option<&str>) -> io::Result<Option<Changes>> {
     let open: Vec<&String> = afters.iter().filter(|name| sides.iter().all(|side| side.since() != name.as_str())).collect();
-    if let (Some(origin), [], []) = (origin, &open[..], sides) {
+    if let Some(origin) = origin {
         return Changes::create(&side::changes_path(folder, origin), origin).map(Some);
     }
     let found = match &open[..] {
@@ -284,13 +282,13 @@ fn found(folder: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
             sides.push(name.to_string());
         } else if let Some(name) = name.strip_suffix(".after") {
             afters.push(name.to_string());
-        } else if let Some(name) = name.strip_suffix(".aside") {
-            asides.push(name.to_string());
+        } else if name.contains(".aside") {
+            asides.push(name);
         }
     }
     // A crash while an instant began or ended.
-    for name in asides.iter().filter(|name| !sides.contains(name)) {
-        std::fs::remove_file(side::paths(folder, name).0)?;
+    for name in asides.iter().filter(|name| name.rsplit_once(".aside").is_none_or(|(side, _)| !sides.iter().any(|one| one == side))) {
+        std::fs::remove_file(folder.join(name))?;
     }
     sides.sort();
     Ok((sides, afters))

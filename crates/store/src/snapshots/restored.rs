@@ -12,7 +12,7 @@ use super::direct::read_block;
 use super::manifest::Manifest;
 use super::side::blocks;
 use super::{blocks_of, boot_id, BlockCipher, BlockSet, BLOCK_BYTES};
-use crate::objects::Objects;
+use crate::objects::{sync_folder, Objects};
 use crate::{within, Backing};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -85,7 +85,8 @@ impl Restored {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
         }
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(marks).map_err(|error| in_file(marks, &error))?;
-        let made = write_header(&file, &manifest).and_then(|()| file.sync_all());
+        // On disk before the guest writes anything: without marks its writes would be lost.
+        let made = write_header(&file, &manifest).and_then(|()| file.sync_all()).and_then(|()| marks.parent().map_or(Ok(()), sync_folder));
         if let Err(error) = made {
             let _ = std::fs::remove_file(marks);
             return Err(in_file(marks, &error));

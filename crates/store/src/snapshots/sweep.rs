@@ -38,7 +38,7 @@ pub fn sweep(objects: &Objects, pending: &[String]) -> io::Result<usize> {
     let mut held = HashSet::new();
     for listed in objects.list("manifests/")? {
         let name = listed.name.trim_start_matches("manifests/");
-        held.extend(Manifest::segments_in(objects, name, listed.bytes)?);
+        held.extend(Manifest::segments_of(objects, name)?);
     }
     let is_pending = |name: &str| name.split('/').nth(1).is_some_and(|owner| pending.iter().any(|pending| pending == owner));
     let gone: Vec<_> = segments.iter().filter(|listed| !held.contains(&listed.name) && !is_pending(&listed.name)).collect();

@@ -99,6 +99,12 @@ pub fn upload(
     cancel: &AtomicBool,
 ) -> io::Result<Manifest> {
     check_part(name)?;
+    // An earlier try may have come to its end, and nobody heard.
+    match Manifest::load(objects, name) {
+        Ok(manifest) => return Ok(manifest),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {}
+        Err(error) => return Err(error),
+    }
     let key = cipher.map_or("", BlockCipher::key_id);
     // Blocks that were sealed with another key are of no use here.
     let parent = parent.filter(|parent| parent.key() == key);

@@ -219,6 +219,31 @@ fn an_array_is_captured_as_one_volume() {
     }
 }
 
+/// What is set aside of an array that is larger than a file may be.
+#[test]
+fn an_array_larger_than_a_file_is_captured() {
+    let folder = tempfile::tempdir().unwrap();
+    let member = 12u64 << 40;
+    let files: Vec<Arc<dyn Backing>> = (0..2).map(|index| volume(folder.path(), &format!("member-{index}"), member)).collect();
+    let raid = headrace_store::Raid::new(RaidLevel::Raid0, Layout::new(RaidLevel::Raid0, 2, 64 << 10, member), files, 2 * member);
+    let capture = Capture::new(Arc::new(raid), folder.path().join("captures")).unwrap();
+    let places = [0, 7 << 40, (8u64 << 40) - BLOCK, 8 << 40, 17 << 40, 2 * member - BLOCK];
+    let stamp = |at: u64| (at / BLOCK % 251) as u8 + 1;
+    places.into_iter().for_each(|at| capture.write(&[stamp(at); BLOCK_BYTES], at).unwrap());
+    drop(capture.begin("snap").unwrap());
+    places.into_iter().for_each(|at| capture.write(&[0xff; 20_000], at + 16_384).unwrap());
+    let instant = capture.instants().pop().unwrap();
+    let objects = memory();
+    let manifest = stored(&instant, "snap", &objects, None);
+    assert_eq!(manifest.blocks(), places.len() as u64);
+    for at in places {
+        let block = headrace_store::snapshots::read_block(&objects, &manifest, at / BLOCK, None).unwrap().unwrap();
+        assert_eq!(difference(&block, &[stamp(at); BLOCK_BYTES]), None, "at {at}");
+    }
+    instant.finish().unwrap();
+    assert_eq!(std::fs::read_dir(folder.path().join("captures")).unwrap().count(), 1, "every part is gone");
+}
+
 #[test]
 fn what_cannot_be_captured_is_refused_in_words() {
     let folder = tempfile::tempdir().unwrap();

@@ -53,7 +53,7 @@ def fitting(shape: ModelShape, chance: random.Random, words: list[str], depth: i
     """A value of the shape's type, mostly one that means something."""
     facts, kind = shape.facts, shape.kind
     if kind == "structure":
-        names = [name for name in shape.members if name in shape.required or chance.random() < 0.4 / (1 + depth)]
+        names = [name for name in shape.members if name in shape.required or chance.random() < 0.25]
         return {name: fitting(shape.members[name].shape, chance, words, depth + 1) for name in names}
     if kind == "list":
         return [fitting(shape.item.shape, chance, words, depth + 1) for _ in range(chance.randint(0, 2))]

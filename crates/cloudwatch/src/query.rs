@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 pub const MAX_QUERIES: usize = 500;
 /// Most periods of a query: the points that an answer has at most (API text of GetMetricData).
 pub const MAX_DATAPOINTS: usize = 100_800;
+/// Longest label: a rule of the lab, which keeps those of alarms.
+const MAX_LABEL_CHARS: usize = 1_024;
 /// Longest id (service model, 2010-08-01).
 const MAX_ID_CHARS: usize = 255;
 
@@ -143,6 +145,9 @@ fn plan(queries: &[Query]) -> Result<Plan<'_>, Refusal> {
     let mut trees = BTreeMap::new();
     for (index, query) in queries.iter().enumerate() {
         check_id(&query.id)?;
+        if query.label.as_ref().is_some_and(|label| label.chars().count() > MAX_LABEL_CHARS) {
+            return Err(Refusal::validation(&query.id, format!("The label of '{}' has more than {MAX_LABEL_CHARS} characters.", query.id)));
+        }
         if known.insert(&query.id, index).is_some() {
             return Err(Refusal::validation(&query.id, format!("The id '{}' occurs more than once in MetricDataQueries.", query.id)));
         }

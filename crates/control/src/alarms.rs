@@ -266,7 +266,7 @@ impl Alarms {
                 Ok(vec![AlarmChange::Tagged { name: name.clone(), set: set.clone(), remove: remove.clone() }])
             }
             AlarmCommand::Evaluated { name, state, reason, reason_data } => {
-                // It may have been deleted meanwhile; the same state again is no event.
+                // It may have been deleted meanwhile; the same state again changes nothing.
                 let changed = self.by_name.get(name).filter(|alarm| alarm.state != *state);
                 let (reason, reason_data) = (reason.clone(), Some(reason_data.clone()));
                 Ok(changed.map(|_| AlarmChange::StateSet { wall_ms, name: name.clone(), state: *state, reason, reason_data }).into_iter().collect())

@@ -169,14 +169,14 @@ calls! {
     VolumeNvmeStatistics(StatisticsPageRequest) -> StatisticsPage = "volume.nvme_statistics" in "Measurements" as nvme_statistics;
 
     /// Adds values of metrics of your own: all of them, or none. The lab keeps 15 days of at most
-    /// 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB of what was
-    /// put are known again.
+    /// 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB of what
+    /// was put are known again.
     CloudwatchPutMetricData(PutMetrics) -> Done = "cloudwatch.put_metric_data" in "CloudWatch" as put_metric_data;
-    /// Metrics that have points: those of volumes that were attached, of the instance, and your own.
-    /// At most 500 in an answer.
+    /// Metrics that have points: those of volumes that were attached, of the instance, and your
+    /// own. At most 500 in an answer.
     CloudwatchListMetrics(MetricFilter) -> MetricNames = "cloudwatch.list_metrics" in "CloudWatch" as list_metrics;
-    /// Statistics of a metric in periods that begin at the start, which is rounded down to a minute.
-    /// At most 1,440 periods.
+    /// Statistics of a metric in periods that begin at the start, which is rounded down to a
+    /// minute. At most 1,440 periods.
     CloudwatchGetMetricStatistics(StatisticsRequest) -> MetricStatistics = "cloudwatch.get_metric_statistics" in "CloudWatch" as get_metric_statistics;
     /// Points of metrics and of expressions over them.
     CloudwatchGetMetricData(DataRequest) -> MetricData = "cloudwatch.get_metric_data" in "CloudWatch" as get_metric_data;

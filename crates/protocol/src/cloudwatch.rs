@@ -42,14 +42,14 @@ message! {
         pub namespace: String;
         /// Name.
         pub name: String;
-        /// A list of `{"Name", "Value"}`.
-        pub dimensions: Option<Value> = "none";
         /// From this time on, Unix seconds.
         pub start_s: f64;
         /// Before this time, Unix seconds.
         pub end_s: f64;
         /// Length of a period.
         pub period_s: u32;
+        /// A list of `{"Name", "Value"}`.
+        pub dimensions: Option<Value> = "none";
         /// SampleCount, Average, Sum, Minimum or Maximum.
         pub statistics: Option<Vec<String>> = "none";
         /// Percentiles like p99.9, and trimmed means.

@@ -786,10 +786,10 @@ class Calls(ABC):
         self,
         namespace: str,
         name: str,
-        dimensions: Any | None = None,
         start_s: float,
         end_s: float,
         period_s: int,
+        dimensions: Any | None = None,
         statistics: list[str] | None = None,
         extended: list[str] | None = None,
         unit: str | None = None,
@@ -799,10 +799,10 @@ class Calls(ABC):
 
         namespace: Namespace.
         name: Name.
-        dimensions: A list of `{"Name", "Value"}`. Default: none.
         start_s: From this time on, Unix seconds.
         end_s: Before this time, Unix seconds.
         period_s: Length of a period.
+        dimensions: A list of `{"Name", "Value"}`. Default: none.
         statistics: SampleCount, Average, Sum, Minimum or Maximum. Default: none.
         extended: Percentiles like p99.9, and trimmed means. Default: none.
         unit: Only values with this unit. Default: all.
@@ -811,10 +811,10 @@ class Calls(ABC):
             "cloudwatch.get_metric_statistics",
             namespace=namespace,
             name=name,
-            dimensions=dimensions,
             start_s=start_s,
             end_s=end_s,
             period_s=period_s,
+            dimensions=dimensions,
             statistics=statistics,
             extended=extended,
             unit=unit,

@@ -3,6 +3,7 @@
 
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
+use crate::snapshots::SnapshotChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub struct Event {
 impl Event {
     /// Must be on disk before anyone is told. Progress is not: it is measured again.
     pub fn must_last(&self) -> bool {
-        !matches!(self.change, Change::MemberRebuilding { .. })
+        !matches!(self.change, Change::MemberRebuilding { .. } | Change::Snapshot(SnapshotChange::Progress { .. }))
     }
 }
 
@@ -99,13 +100,15 @@ pub enum Change {
     MemberRebuilding { volume: VolumeId, member: u32, done_bytes: u64 },
     /// Its rebuild is complete.
     MemberRebuilt { volume: VolumeId, member: u32 },
+    /// Of snapshots.
+    Snapshot(SnapshotChange),
 }
 
 impl Change {
-    /// The volume it belongs to; settings belong to none.
+    /// The volume it belongs to; settings and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } => None,
+            Change::Configured { .. } | Change::Snapshot(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }

@@ -3,6 +3,7 @@
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::settings::Settings;
+use crate::snapshots::record::VolumeOrigin;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, RaidLevel, StorageSpec, VolumeLimits};
 use serde::{Deserialize, Serialize};
@@ -379,6 +380,9 @@ pub struct NewVolume {
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
+    /// The snapshot it is made from.
+    #[serde(default)]
+    pub origin: Option<VolumeOrigin>,
 }
 
 /// A volume, or an array that is used as one.
@@ -414,14 +418,17 @@ pub struct VolumeRecord {
     /// The last [`MAX_HISTORY`] modifications, oldest first.
     #[serde(default)]
     pub modifications: Vec<Modification>,
+    /// The snapshot it was made from.
+    #[serde(default)]
+    pub origin: Option<VolumeOrigin>,
 }
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, new: NewVolume, created_ms: u64) -> VolumeRecord {
-        let NewVolume { spec, as_of, seed, name, tags } = new;
+        let NewVolume { spec, as_of, seed, name, tags, origin } = new;
         let members = spec.members.iter().map(|_| Member::default()).collect();
         let (status, error, attachment, modifications) = (VolumeStatus::Creating, None, None, Vec::new());
-        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications }
+        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications, origin }
     }
 
     /// Usable size in GiB.

@@ -63,6 +63,11 @@ impl Settings {
         self.as_of.unwrap_or_else(|| Catalog::embedded().newest_date())
     }
 
+    /// The lab's one availability zone.
+    pub fn zone(&self) -> String {
+        format!("{}a", self.region)
+    }
+
     /// What the instance gives its volumes.
     ///
     /// # Errors

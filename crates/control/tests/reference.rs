@@ -92,6 +92,7 @@ fn command(act: &Act, volume: &str) -> Command {
             tags: BTreeMap::new(),
             as_of: None,
             balance_percent: None,
+            ..CreateRequest::default()
         }),
         Act::Created => Command::Created { volume },
         Act::Failed => Command::VolumeFailed { volume, reason },

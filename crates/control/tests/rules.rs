@@ -70,7 +70,14 @@ fn data() -> String {
 }
 
 fn create(spec: &str, name: Option<&str>) -> Command {
-    Command::CreateVolume(CreateRequest { spec: spec.to_string(), name: name.map(str::to_string), tags: BTreeMap::new(), as_of: None, balance_percent: None })
+    Command::CreateVolume(CreateRequest {
+        spec: spec.to_string(),
+        name: name.map(str::to_string),
+        tags: BTreeMap::new(),
+        as_of: None,
+        balance_percent: None,
+        ..CreateRequest::default()
+    })
 }
 
 fn as_of(spec: &str, day: &str) -> Command {
@@ -80,6 +87,7 @@ fn as_of(spec: &str, day: &str) -> Command {
         tags: BTreeMap::new(),
         as_of: Some(day.to_string()),
         balance_percent: None,
+        ..CreateRequest::default()
     })
 }
 
@@ -139,7 +147,14 @@ fn volumes() {
         bench.refuses(create("gp2:10", Some(name)), InvalidParameter, "", "a name is 1 to 64", "lab");
     }
     let with_balance = |spec: &str, percent| {
-        Command::CreateVolume(CreateRequest { spec: spec.to_string(), name: None, tags: BTreeMap::new(), as_of: None, balance_percent: Some(percent) })
+        Command::CreateVolume(CreateRequest {
+            spec: spec.to_string(),
+            name: None,
+            tags: BTreeMap::new(),
+            as_of: None,
+            balance_percent: Some(percent),
+            ..CreateRequest::default()
+        })
     };
     bench.refuses(with_balance("gp2:10", 100.1), InvalidParameter, "100.1 %", "0 to 100", "lab");
     bench.refuses(with_balance("gp2:10", f64::NAN), InvalidParameter, "NaN %", "0 to 100", "lab");

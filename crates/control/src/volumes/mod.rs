@@ -7,9 +7,10 @@ pub(crate) mod modifications;
 use crate::command::CreateRequest;
 use crate::error::{ControlError, ErrorKind, API_TEXT, LAB_RULE};
 use crate::event::Change;
+use crate::lab::Lab;
 use crate::record::{limits_of, NewVolume, VolumeId, VolumeRecord, VolumeStatus, Volumes};
 use crate::settings;
-use crate::settings::Settings;
+use crate::snapshots::lifecycle;
 use headrace_catalog::StorageSpec;
 use std::collections::BTreeMap;
 
@@ -26,7 +27,8 @@ const TAG_RULE: &str = "EC2 user guide, tag restrictions";
 /// Longest name of a volume. A rule of the lab, so that tables stay readable.
 const MAX_NAME_CHARS: usize = 64;
 
-pub(crate) fn create(request: &CreateRequest, settings: &Settings, existing: &Volumes, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
+    let (settings, existing) = (&lab.settings, &lab.volumes);
     let spec: StorageSpec = request.spec.parse()?;
     let as_of = request.as_of.as_deref().map(settings::day).transpose()?.unwrap_or_else(|| settings.day());
     let limits = limits_of(&spec, as_of, settings)?;
@@ -39,15 +41,27 @@ pub(crate) fn create(request: &CreateRequest, settings: &Settings, existing: &Vo
         let rule = format!("a lab has at most {MAX_VOLUMES} volumes, members counted one by one, and would have {}", volumes + spec.members.len());
         return Err(ControlError::new(ErrorKind::LimitExceeded, spec.to_string(), rule, LAB_RULE, "Delete volumes that are no longer needed."));
     }
+    let (origin, credit) = match &request.snapshot {
+        Some(snapshot) => {
+            let (origin, credit) = lifecycle::origin(lab, snapshot, spec.usable_gib(), request.initialization_mib_s, at_ms)?;
+            (Some(origin), credit)
+        }
+        None => (None, None),
+    };
+    if let Some(rate) = request.initialization_mib_s.filter(|_| origin.is_none()) {
+        let rule = "an initialization rate is for a volume that is made from a snapshot";
+        return Err(ControlError::invalid(format!("{rate} MiB/s"), rule, format!("{API_TEXT}: CreateVolume"), "Name a snapshot, or leave the rate out."));
+    }
     let per_million = request.balance_percent.map(members::per_million).transpose()?;
     let volume = VolumeId::draw(ids, |id| existing.contains_key(id))?;
     let balances = match per_million {
         None => Vec::new(),
         Some(per_million) => members::balance_changes(&volume, &spec, &limits, None, per_million)?,
     };
-    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone() };
+    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone(), origin };
     let mut changes = vec![Change::VolumeCreated { volume, new }];
     changes.extend(balances);
+    changes.extend(credit.map(Change::Snapshot));
     Ok(changes)
 }
 
@@ -124,7 +138,7 @@ pub(crate) fn tag(record: &VolumeRecord, set: &BTreeMap<String, String>, remove:
     Ok(vec![Change::TagsChanged { volume: record.id.clone(), set: set.clone(), remove }])
 }
 
-fn check_tags(set: &BTreeMap<String, String>, total: usize) -> Result<(), ControlError> {
+pub(crate) fn check_tags(set: &BTreeMap<String, String>, total: usize) -> Result<(), ControlError> {
     let wrong = |value: &str, rule: String, hint: &str| Err(ControlError::invalid(value, rule, TAG_RULE, hint));
     for (key, value) in set {
         let (key_chars, value_chars) = (key.chars().count(), value.chars().count());

@@ -1,6 +1,7 @@
 //! What calls answer. Units are in the names; times are text in UTC, ISO 8601.
 
 use crate::message::message;
+use crate::snapshots::InitializationView;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -211,7 +212,7 @@ message! {
 
 message! {
     /// A volume, or an array that is used as one.
-    pub struct LabVolumeView with MemberView AttachmentView ModificationView {
+    pub struct LabVolumeView with MemberView AttachmentView ModificationView InitializationView {
         /// Id.
         pub id: String;
         /// Unique name, where it has one.
@@ -252,6 +253,10 @@ message! {
         pub faults: usize;
         /// Path of the record that is being written; null: none.
         pub recording: Option<String>;
+        /// Id of the snapshot it was made from; null: none.
+        pub snapshot: Option<String>;
+        /// How far it is loaded from that; null: it was made empty.
+        pub initialization: Option<InitializationView>;
     }
 }
 

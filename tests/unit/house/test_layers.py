@@ -27,6 +27,7 @@ MAY = {
     "connect": GROUND,
     "lab": GROUND,
     "catalog": GROUND,
+    "api": {"errors", "lab"},
     "observe": GROUND | {"workload", "connect"},
     "simulation": GROUND | {"workload"},
     "calibration": GROUND | {"workload", "observe", "simulation"},
@@ -43,7 +44,7 @@ MAY = {
     "__main__": {"cli"},
 }
 # The drawing stays readable: more arrows between rooms than this are too many.
-MOST_ARROWS = 85
+MOST_ARROWS = 89
 MOST_MODULES = 12  # of a folder; more cannot be held in mind
 
 

@@ -4,6 +4,7 @@
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
 use crate::snapshots::SnapshotChange;
+use crate::tokens::TokenChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -48,6 +49,8 @@ pub enum Change {
         #[serde(default)]
         remove: Vec<String>,
     },
+    /// Attributes as they are now.
+    AttributesSet { volume: VolumeId, auto_enable_io: bool, delete_on_termination: bool },
     /// A device is being made.
     AttachmentStarted {
         volume: VolumeId,
@@ -69,7 +72,12 @@ pub enum Change {
         force: bool,
     },
     /// It is in use and stays.
-    DetachmentBusy { volume: VolumeId, reason: String },
+    DetachmentBusy {
+        volume: VolumeId,
+        reason: String,
+        #[serde(default)]
+        waits: bool,
+    },
     /// It is gone.
     Detached { volume: VolumeId },
     /// A modification was accepted.
@@ -100,21 +108,32 @@ pub enum Change {
     MemberRebuilding { volume: VolumeId, member: u32, done_bytes: u64 },
     /// Its rebuild is complete.
     MemberRebuilt { volume: VolumeId, member: u32 },
+    /// Of a client token.
+    Token(TokenChange),
     /// Of snapshots.
     Snapshot(SnapshotChange),
 }
 
 impl Change {
-    /// The volume it belongs to; settings and snapshots belong to none.
+    /// Id of what it is about: what a repeated call is answered with.
+    pub fn subject(&self) -> Option<String> {
+        match self {
+            Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
+            other => other.volume().map(ToString::to_string),
+        }
+    }
+
+    /// The volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } | Change::Snapshot(_) => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Snapshot(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }
             | Change::VolumeDeleting { volume }
             | Change::VolumeDeleted { volume }
             | Change::TagsChanged { volume, .. }
+            | Change::AttributesSet { volume, .. }
             | Change::AttachmentStarted { volume, .. }
             | Change::Attached { volume, .. }
             | Change::AttachmentFailed { volume, .. }

@@ -23,7 +23,7 @@
 //!  volumes: itself, attachments, modifications, members   one pure state machine each
 //!  snapshots: lifecycle, locks, fast restore, bin, schedules
 //!  command (what is asked)   event (what happened)
-//!  record (a volume)   settings (instance, day, clock)   clock (lab time)   error (kinds, sources)
+//!  record (a volume)   settings (instance, day, clock)   tokens (calls done once)   clock   error
 //! ```
 //!
 //! Not here: credits as they flow (the model), faults of seconds (the device), where bytes lie (the
@@ -37,10 +37,12 @@ mod lab;
 mod record;
 mod settings;
 mod snapshots;
+mod tokens;
 mod volumes;
+mod wording;
 
 pub use clock::LabClock;
-pub use command::{AttachRequest, Command, CreateRequest, ModifyRequest};
+pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest, TagRequest};
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
 pub use lab::Lab;
@@ -58,5 +60,6 @@ pub use snapshots::record::{
 pub use snapshots::retention::RetentionRule;
 pub use snapshots::schedules::{Schedule, ScheduleRequest};
 pub use snapshots::{SnapshotChange, SnapshotCommand, Snapshots, MAX_SNAPSHOTS};
+pub use tokens::{ClientToken, TokenChange, Tokens, UsedToken};
 pub use volumes::modifications::next_allowed_ms;
 pub use volumes::MAX_VOLUMES;

@@ -194,6 +194,12 @@ pub struct Attachment {
     /// Why it is busy.
     #[serde(default)]
     pub busy: Option<String>,
+    /// Busy, and detached as soon as it is not.
+    #[serde(default)]
+    pub waits: bool,
+    /// Whether the volume goes with the instance.
+    #[serde(default)]
+    pub delete_on_termination: bool,
     /// The device, once there.
     #[serde(default)]
     pub device: Option<AttachedDevice>,
@@ -421,6 +427,9 @@ pub struct VolumeRecord {
     /// The snapshot it was made from.
     #[serde(default)]
     pub origin: Option<VolumeOrigin>,
+    /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+    #[serde(default)]
+    pub auto_enable_io: bool,
 }
 
 impl VolumeRecord {
@@ -428,7 +437,7 @@ impl VolumeRecord {
         let NewVolume { spec, as_of, seed, name, tags, origin } = new;
         let members = spec.members.iter().map(|_| Member::default()).collect();
         let (status, error, attachment, modifications) = (VolumeStatus::Creating, None, None, Vec::new());
-        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications, origin }
+        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications, auto_enable_io: false, origin }
     }
 
     /// Usable size in GiB.
@@ -530,16 +539,17 @@ impl VolumeRecord {
     pub(crate) fn wrong_status(&self, needed: &str) -> ControlError {
         let rule = format!("is {}, and must be {needed} for that", self.status.as_str());
         let source = "EC2 volume states";
-        match self.status {
-            VolumeStatus::Creating | VolumeStatus::Deleting => {
-                ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, "Wait a moment and try again.")
-            }
+        let hint = match self.status {
+            VolumeStatus::Creating | VolumeStatus::Deleting => "Wait a moment and try again.".to_string(),
             VolumeStatus::Error => {
                 let why = self.error.as_deref().unwrap_or("no reason is known");
-                ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, format!("It failed: {why}. Delete it and create another."))
+                format!("It failed: {why}. Delete it and create another.")
             }
-            _ => ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, "See `headrace volume show`."),
-        }
+            _ => "See `headrace volume show`.".to_string(),
+        };
+        // EC2's sentence for a volume to attach.
+        let message = format!("{} is not '{}'.", self.id, needed.split(' ').next().unwrap_or(needed));
+        ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, hint).says("IncorrectState", message)
     }
 }
 

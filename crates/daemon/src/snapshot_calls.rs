@@ -29,38 +29,6 @@ fn json(answer: impl Serialize) -> Outcome<Value> {
     crate::calls::json(answer)
 }
 
-/// Whether a call is about snapshots.
-pub(crate) fn is_ours(call: &Call) -> bool {
-    matches!(
-        call,
-        Call::SnapshotCreate(_)
-            | Call::SnapshotCreateMany(_)
-            | Call::SnapshotList(_)
-            | Call::SnapshotDescribe(_)
-            | Call::SnapshotDelete(_)
-            | Call::SnapshotCopy(_)
-            | Call::SnapshotTag(_)
-            | Call::SnapshotShare(_)
-            | Call::SnapshotLock(_)
-            | Call::SnapshotUnlock(_)
-            | Call::SnapshotSetFastRestore(_)
-            | Call::SnapshotFastRestores(_)
-            | Call::SnapshotRecover(_)
-            | Call::SnapshotSetRule(_)
-            | Call::SnapshotDeleteRule(_)
-            | Call::SnapshotRules(_)
-            | Call::SnapshotSetSchedule(_)
-            | Call::SnapshotDeleteSchedule(_)
-            | Call::SnapshotSchedules(_)
-            | Call::SnapshotBlocks(_)
-            | Call::SnapshotGetBlock(_)
-            | Call::SnapshotStart(_)
-            | Call::SnapshotPutBlock(_)
-            | Call::SnapshotFinish(_)
-            | Call::VolumeCold(_)
-    )
-}
-
 /// Answers a call about snapshots.
 pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
     let command = |command: SnapshotCommand| engine.command(&Command::Snapshot(command));
@@ -82,10 +50,6 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::SnapshotCopy(CopySnapshot { snapshot, store, description, tags }) => {
             let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), ..CopyRequest::default() };
             engine.copy_snapshot(request).and_then(|id| shown(engine, &id))
-        }
-        Call::SnapshotTag(TagSnapshot { snapshot, set, remove }) => {
-            command(SnapshotCommand::Tag { snapshot: snapshot.clone(), set: set.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
-            find(engine, &snapshot).and_then(|id| shown(engine, &id))
         }
         Call::SnapshotShare(ShareSnapshot { snapshot, add, remove }) => {
             command(SnapshotCommand::Share { snapshot: snapshot.clone(), add: add.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
@@ -177,6 +141,11 @@ fn lock_request(args: LockSnapshot) -> Outcome<LockRequest> {
         Some(text) => Some(parsed(text).ok_or_else(|| bad_input(text, "is not a time", "Write it like 2027-01-31T00:00:00Z."))?),
     };
     Ok(LockRequest { snapshot: args.snapshot, mode, duration_days: args.duration_days, expires_ms, cool_off_hours: args.cool_off_hours })
+}
+
+/// The answer to a call that was done before under its token.
+pub(crate) fn repeated(engine: &Engine, snapshot: &str) -> Outcome<Value> {
+    find(engine, snapshot).and_then(|id| shown(engine, &id))
 }
 
 /// A snapshot that is not in the recycle bin.
@@ -280,8 +249,8 @@ fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Valu
                     snapshot: snapshot.clone(),
                     zone: zone.clone(),
                     kind: problem.kind.as_str().to_string(),
-                    code: problem.kind.ec2_code().to_string(),
-                    message: problem.rule,
+                    code: problem.code,
+                    message: problem.message,
                 }),
             }
         }

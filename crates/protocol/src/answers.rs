@@ -55,6 +55,12 @@ message! {
         pub socket: String;
         /// EC2 instance type whose limits all volumes share; null: the volumes alone.
         pub instance_type: Option<String>;
+        /// EC2's id of this machine as an instance.
+        pub instance_id: String;
+        /// The lab's one availability zone.
+        pub zone: String;
+        /// Its id.
+        pub zone_id: String;
         /// Day of the limits of new volumes.
         pub as_of: String;
         /// How many times as fast as the wall clock lab time runs.
@@ -122,6 +128,10 @@ message! {
         pub id: String;
         /// `attaching`, `attached`, `detaching` or `busy`.
         pub state: String;
+        /// EC2's id of the instance.
+        pub instance: String;
+        /// Whether the volume goes with the instance.
+        pub delete_on_termination: bool;
         /// Attach name, like `sdf`.
         pub name: String;
         /// The block device, like /dev/loop3; null until it is there.
@@ -144,8 +154,22 @@ message! {
 }
 
 message! {
+    /// What a modification is about, as EC2 shows it; of an array, all members together.
+    pub struct Shape {
+        /// Type of its first member.
+        pub r#type: String;
+        /// Usable size, GiB.
+        pub size_gib: u64;
+        /// Provisioned or baseline, without credits.
+        pub iops: u64;
+        /// Provisioned or baseline, without credits.
+        pub throughput_mib_s: u64;
+    }
+}
+
+message! {
     /// A modification. Times are lab time.
-    pub struct ModificationView {
+    pub struct ModificationView with Shape {
         /// Id.
         pub id: String;
         /// The volume's id.
@@ -159,6 +183,10 @@ message! {
         pub from: String;
         /// Afterwards, in storage notation.
         pub to: String;
+        /// Before.
+        pub original: Shape;
+        /// Afterwards.
+        pub target: Shape;
         /// When it was accepted.
         pub start: String;
         /// When optimizing begins.
@@ -239,6 +267,12 @@ message! {
         pub created_at: String;
         /// Day of its limits.
         pub as_of: String;
+        /// Availability zone.
+        pub zone: String;
+        /// Id of the availability zone.
+        pub zone_id: String;
+        /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+        pub auto_enable_io: bool;
         /// Tags.
         pub tags: BTreeMap<String, String>;
         /// What its files take on the disk; null: not known.

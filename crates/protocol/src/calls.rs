@@ -97,6 +97,11 @@ calls! {
     VolumeModify(Modify) -> ModificationView = "volume.modify" in "Volumes" as modify;
     /// The last modifications of a volume, or of all.
     VolumeModifications(MaybeVolume) -> Modifications = "volume.modifications" in "Volumes" as modifications.modifications;
+    /// Sets attributes.
+    VolumeAttributes(Attributes) -> LabVolumeView = "volume.attributes" in "Volumes" as set_attributes;
+    /// Removes tags of resources of any kind, then sets tags: of all, or of none where one of them
+    /// is not there or would have too many.
+    ResourceTag(ResourceTags) -> Done = "resource.tag" in "Volumes" as tag_resources;
     /// Removes tags by key, then sets tags.
     VolumeTag(Tag) -> LabVolumeView = "volume.tag" in "Volumes" as tag;
 
@@ -115,8 +120,6 @@ calls! {
     /// Copies a completed snapshot, of this lab or from another lab's object store. The copy has
     /// blocks of its own.
     SnapshotCopy(CopySnapshot) -> SnapshotView = "snapshot.copy" in "Snapshots" as copy_snapshot;
-    /// Removes tags by key, then sets tags.
-    SnapshotTag(TagSnapshot) -> SnapshotView = "snapshot.tag" in "Snapshots" as tag_snapshot;
     /// Removes and adds accounts that may make volumes from a snapshot. It is noted; the lab has
     /// one account.
     SnapshotShare(ShareSnapshot) -> SnapshotView = "snapshot.share" in "Snapshots" as share_snapshot;
@@ -236,8 +239,8 @@ mod tests {
                 .map(|field| {
                     let value = match field.rust_type {
                         "String" => json!("db"),
+                        "Vec<String>" => json!(["db"]),
                         "bool" => json!(true),
-                        rust if rust.replace(' ', "") == "Vec<String>" => json!(["db"]),
                         "Value" => json!({"format": "x"}),
                         _ => json!(1),
                     };

@@ -75,19 +75,6 @@ message! {
 }
 
 message! {
-    /// Tags to remove and to set.
-    #[serde(deny_unknown_fields)]
-    pub struct TagSnapshot {
-        /// Id.
-        pub snapshot: String;
-        /// Tags to add or overwrite, after removing.
-        pub set: Option<BTreeMap<String, String>> = "none";
-        /// Keys to remove.
-        pub remove: Option<Vec<String>> = "none";
-    }
-}
-
-message! {
     /// Accounts that may make volumes from a snapshot.
     #[serde(deny_unknown_fields)]
     pub struct ShareSnapshot {

@@ -46,6 +46,9 @@ class LabStatus(TypedDict):
     socket: str  # Socket.
     # EC2 instance type whose limits all volumes share; null: the volumes alone.
     instance_type: str | None
+    instance_id: str  # EC2's id of this machine as an instance.
+    zone: str  # The lab's one availability zone.
+    zone_id: str  # Its id.
     as_of: str  # Day of the limits of new volumes.
     time_scale: int  # How many times as fast as the wall clock lab time runs.
     region: str  # Region of the prices.
@@ -92,6 +95,8 @@ class Attachment(TypedDict):
 
     id: str  # Id.
     state: str  # `attaching`, `attached`, `detaching` or `busy`.
+    instance: str  # EC2's id of the instance.
+    delete_on_termination: bool  # Whether the volume goes with the instance.
     name: str  # Attach name, like `sdf`.
     device: str | None  # The block device, like /dev/loop3; null until it is there.
     links: list[str] | None  # Stable names of the device: by id, by attach name.
@@ -102,6 +107,15 @@ class Attachment(TypedDict):
     warnings: list[str]  # What the volume has beyond what this machine can do, in words.
     unpaced: bool  # Without the model's delays.
     busy: str | None  # Why it is busy; null: it is not.
+
+
+class Shape(TypedDict):
+    """What a modification is about, as EC2 shows it; of an array, all members together."""
+
+    type: str  # Type of its first member.
+    size_gib: int  # Usable size, GiB.
+    iops: int  # Provisioned or baseline, without credits.
+    throughput_mib_s: int  # Provisioned or baseline, without credits.
 
 
 # A word that Python reserves cannot be written as a field of a class.
@@ -118,6 +132,8 @@ class Modification(_ModificationKeywords):
     state: str
     progress_percent: int  # How much of optimizing is done, by time.
     to: str  # Afterwards, in storage notation.
+    original: Shape  # Before.
+    target: Shape  # Afterwards.
     start: str  # When it was accepted.
     optimizing_at: str  # When optimizing begins.
     completed_at: str  # When it is completed.
@@ -153,6 +169,9 @@ class LabVolume(TypedDict):
     error: str | None  # Why it is in state error.
     created_at: str  # Lab time of its creation.
     as_of: str  # Day of its limits.
+    zone: str  # Availability zone.
+    zone_id: str  # Id of the availability zone.
+    auto_enable_io: bool  # EC2's AutoEnableIO: whether I/O goes on after a check that failed.
     tags: dict[str, str]  # Tags.
     used_gib: float | None  # What its files take on the disk; null: not known.
     attachment: Attachment | None  # Its block device; null: not attached.
@@ -362,8 +381,22 @@ class Calls(ABC):
     timeout_s: float  # the longest wait for an answer
 
     @abstractmethod
-    def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
-        """Makes a call and returns its answer. `timeout_s`: another wait for this one."""
+    def call(
+        self,
+        name: str,
+        timeout_s: float | None = None,
+        /,
+        *,
+        token: str | None = None,
+        dry_run: bool = False,
+        **args: Any,
+    ) -> Any:
+        """Makes a call and returns its answer.
+
+        timeout_s: another wait for this one.
+        token: done once, however often it is called with this token and the same arguments.
+        dry_run: only decided; always refused, as `dry-run` where it would have been done.
+        """
 
     def status(self) -> LabStatus:
         """Version, instance, day, clock, directory and volumes of the lab."""
@@ -390,17 +423,25 @@ class Calls(ABC):
 
     def create(
         self,
-        spec: str,
+        spec: str | None = None,
         name: str | None = None,
         tags: dict[str, str] | None = None,
         as_of: str | None = None,
         balance_percent: float | None = None,
         snapshot: str | None = None,
         initialization_mib_s: int | None = None,
+        volume_type: str | None = None,
+        size_gib: int | None = None,
+        iops: int | None = None,
+        throughput_mib_s: int | None = None,
+        zone: str | None = None,
+        zone_id: str | None = None,
+        multi_attach: bool = False,
     ) -> LabVolume:
         """Makes a volume or array. Its files are sparse and take no space yet.
 
-        spec: Storage notation, like `gp2:500` or `raid10:4xgp3:500`.
+        spec: Storage notation, like `gp2:500` or `raid10:4xgp3:500`. Default: type, size, IOPS
+            and MiB/s one by one.
         name: A unique name. Default: none.
         tags: Tags: at most 50, keys up to 128 and values up to 256 characters. Default: none.
         as_of: Day of its limits, `YYYY-MM-DD`. Default: the lab's day.
@@ -410,6 +451,13 @@ class Calls(ABC):
             touch. Default: none: empty.
         initialization_mib_s: Rate at which the snapshot's blocks are loaded in the background,
             100 to 300 MiB/s. Default: none: on first touch alone.
+        volume_type: Type, like `gp3`. Default: gp2.
+        size_gib: Size, GiB. Default: an error without a notation.
+        iops: Provisioned IOPS. Default: what the type includes.
+        throughput_mib_s: Provisioned MiB/s. Default: what the type includes.
+        zone: Availability zone; the lab has one. Default: the lab's.
+        zone_id: Id of the availability zone. Default: the lab's.
+        multi_attach: For several instances at once: refused, the lab has one. Default: false.
         """
         return self.call(
             "volume.create",
@@ -420,6 +468,13 @@ class Calls(ABC):
             balance_percent=balance_percent,
             snapshot=snapshot,
             initialization_mib_s=initialization_mib_s,
+            volume_type=volume_type,
+            size_gib=size_gib,
+            iops=iops,
+            throughput_mib_s=throughput_mib_s,
+            zone=zone,
+            zone_id=zone_id,
+            multi_attach=multi_attach,
         )
 
     def volumes(self, volumes: list[str] | None = None) -> list[LabVolume]:
@@ -443,6 +498,8 @@ class Calls(ABC):
         name: str | None = None,
         unpaced: bool = False,
         probe: bool = True,
+        device_name: str | None = None,
+        instance: str | None = None,
     ) -> LabVolume:
         """Makes a block device of a volume: `attachment.device`; `attachment.links` are stable
         names of it.
@@ -452,6 +509,9 @@ class Calls(ABC):
         unpaced: Without the model's delays: as fast as this machine goes. Default: false.
         probe: Measure the machine's own path (at most once a minute) and take it out of the
             model's latency. Default: true.
+        device_name: Attach name as EC2 takes it, like `/dev/sdf` or `/dev/xvdba`; instead of
+            `name`. Default: none.
+        instance: Id of the instance; the lab has one. Default: the lab's.
         """
         return self.call(
             "volume.attach",
@@ -460,20 +520,36 @@ class Calls(ABC):
             name=name,
             unpaced=unpaced,
             probe=probe,
+            device_name=device_name,
+            instance=instance,
         )
 
-    def detach(self, volume: str, force: bool = False) -> LabVolume:
+    def detach(
+        self,
+        volume: str,
+        force: bool = False,
+        instance: str | None = None,
+        name: str | None = None,
+        waits: bool = False,
+    ) -> LabVolume:
         """Flushes and takes the device away. Refused as `in-use` while it is mounted or in an
         array of md, unless forced.
 
         force: Also while it is mounted or in an array of md: its users see I/O errors from then
             on. Default: false.
+        instance: Only from this instance. Default: the lab's.
+        name: Only where this is its attach name. Default: any.
+        waits: While it is in use: not refused, but `busy`, and detached as soon as it is not
+            used any more, as on EC2. Default: false.
         """
         return self.call(
             "volume.detach",
             max(self.timeout_s, LONG_CALL_S),
             volume=volume,
             force=force,
+            instance=instance,
+            name=name,
+            waits=waits,
         )
 
     def modify(
@@ -509,6 +585,49 @@ class Calls(ABC):
         volume: Id or unique name. Default: all.
         """
         return self.call("volume.modifications", volume=volume)["modifications"]
+
+    def set_attributes(
+        self,
+        volume: str,
+        auto_enable_io: bool | None = None,
+        delete_on_termination: bool | None = None,
+    ) -> LabVolume:
+        """Sets attributes.
+
+        auto_enable_io: EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+            Default: as it is.
+        delete_on_termination: Whether it goes with the instance; of an attached volume.
+            Default: as it is.
+        """
+        return self.call(
+            "volume.attributes",
+            volume=volume,
+            auto_enable_io=auto_enable_io,
+            delete_on_termination=delete_on_termination,
+        )
+
+    def tag_resources(
+        self,
+        resources: list[str],
+        set: dict[str, str] | None = None,
+        remove: list[str] | None = None,
+        remove_equal: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Removes tags of resources of any kind, then sets tags: of all, or of none where one of
+        them is not there or would have too many.
+
+        resources: Ids; a volume also by its name.
+        set: Tags to add or overwrite, after removing. Default: none.
+        remove: Keys to remove. Default: none.
+        remove_equal: Keys to remove where they have this value. Default: none.
+        """
+        return self.call(
+            "resource.tag",
+            resources=resources,
+            set=set,
+            remove=remove,
+            remove_equal=remove_equal,
+        )
 
     def tag(
         self,
@@ -624,20 +743,6 @@ class Calls(ABC):
             description=description,
             tags=tags,
         )
-
-    def tag_snapshot(
-        self,
-        snapshot: str,
-        set: dict[str, str] | None = None,
-        remove: list[str] | None = None,
-    ) -> Snapshot:
-        """Removes tags by key, then sets tags.
-
-        snapshot: Id.
-        set: Tags to add or overwrite, after removing. Default: none.
-        remove: Keys to remove. Default: none.
-        """
-        return self.call("snapshot.tag", snapshot=snapshot, set=set, remove=remove)
 
     def share_snapshot(
         self,

@@ -1,11 +1,12 @@
 //! Create, complete, fail, copy, share, delete.
 
+use crate::command::TagRequest;
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::lab::Lab;
 use crate::record::{VolumeRecord, VolumeStatus};
 use crate::snapshots::record::{NewSnapshot, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotSource, SnapshotState, VolumeOrigin};
 use crate::snapshots::{fast_restore, refusal, retention, SnapshotChange, Snapshots, MAX_SNAPSHOTS};
-use crate::volumes::check_tags;
+use crate::volumes::{changed_tags, check_tags};
 use headrace_catalog::VolumeType;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -311,16 +312,9 @@ pub(crate) fn removed(all: &Snapshots, snapshot: &SnapshotId) -> Result<Vec<Snap
     Ok(known.then(|| SnapshotChange::Removed { snapshot: snapshot.clone() }).into_iter().collect())
 }
 
-pub(crate) fn tag(record: &SnapshotRecord, set: &BTreeMap<String, String>, remove: &[String]) -> Result<Vec<SnapshotChange>, ControlError> {
-    let mut after = record.of.tags.clone();
-    after.retain(|key, _| !remove.contains(key));
-    after.extend(set.clone());
-    check_tags(set, after.len())?;
-    if after == record.of.tags {
-        return Ok(Vec::new());
-    }
-    let remove = remove.iter().filter(|key| record.of.tags.contains_key(*key) && !set.contains_key(*key)).cloned().collect();
-    Ok(vec![SnapshotChange::TagsChanged { snapshot: record.id.clone(), set: set.clone(), remove }])
+pub(crate) fn tag(record: &SnapshotRecord, request: &TagRequest) -> Result<Vec<SnapshotChange>, ControlError> {
+    let Some((set, remove)) = changed_tags(&record.of.tags, request)? else { return Ok(Vec::new()) };
+    Ok(vec![SnapshotChange::TagsChanged { snapshot: record.id.clone(), set, remove }])
 }
 
 pub(crate) fn share(record: &SnapshotRecord, add: &[String], remove: &[String]) -> Result<Vec<SnapshotChange>, ControlError> {

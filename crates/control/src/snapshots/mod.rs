@@ -65,8 +65,6 @@ pub enum SnapshotCommand {
     Removed { snapshot: SnapshotId },
     /// Takes a snapshot out of the recycle bin.
     Recover { snapshot: String },
-    /// Sets and removes tags.
-    Tag { snapshot: String, set: BTreeMap<String, String>, remove: Vec<String> },
     /// Which accounts may make volumes from it.
     Share { snapshot: String, add: Vec<String>, remove: Vec<String> },
     /// Locks it, or changes its lock.
@@ -167,7 +165,7 @@ pub struct Snapshots {
 
 /// A refusal with AWS's code and AWS's own sentence.
 pub(crate) fn refusal(kind: ErrorKind, code: &'static str, message: String, value: impl Into<String>, hint: impl Into<String>) -> ControlError {
-    ControlError::new(kind, value, message, format!("EC2 error {code}"), hint)
+    ControlError::new(kind, value, message.trim_end_matches('.'), format!("EC2 error {code}"), hint).says(code, message)
 }
 
 impl Snapshots {
@@ -305,7 +303,6 @@ pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mu
         SnapshotCommand::Delete { snapshot } => lifecycle::delete(all, all.find(snapshot)?, at_ms),
         SnapshotCommand::Removed { snapshot } => lifecycle::removed(all, snapshot),
         SnapshotCommand::Recover { snapshot } => retention::recover(all, snapshot),
-        SnapshotCommand::Tag { snapshot, set, remove } => lifecycle::tag(all.find(snapshot)?, set, remove),
         SnapshotCommand::Share { snapshot, add, remove } => lifecycle::share(all.find(snapshot)?, add, remove),
         SnapshotCommand::Lock(request) => locks::lock(all.find(&request.snapshot)?, request, at_ms),
         SnapshotCommand::Unlock { snapshot } => locks::unlock(all.find(snapshot)?, at_ms),

@@ -26,11 +26,18 @@ impl Engine {
             if let Err(problem) = self.pass_due() {
                 tracing::error!("what was due: {}: {}", problem.value, problem.rule);
             }
+            if let Err(problem) = self.run_schedules() {
+                tracing::error!("schedules: {}: {}", problem.value, problem.rule);
+            }
             let now = unix_s();
             if now != second {
+                self.note_loaded();
                 // The row belongs to the second that ended.
                 self.note_second(second);
                 second = now;
+                if let Err(problem) = self.detach_what_waited() {
+                    tracing::error!("detaching what was busy: {}: {}", problem.value, problem.rule);
+                }
             }
         }
     }

@@ -1,11 +1,16 @@
 //! Volumes that are made from a snapshot: which blocks are still in it, who loads them, and what the
 //! model knows of that.
 
+use crate::engine::volume_files::Origin;
 use crate::engine::{held, Engine};
-use crate::problem::{of_io, Outcome};
+use crate::problem::Outcome;
 use headrace_control::{Command, SnapshotCommand, VolumeId, VolumeRecord};
+use headrace_model::record::HostChange as ModelChange;
+use headrace_model::Device;
 use headrace_protocol::snapshots::{ColdBlocks, InitializationView};
-use headrace_store::snapshots::{Restored, BLOCK_BYTES};
+use headrace_store::snapshots::{Manifest, Restored, BLOCK_BYTES};
+use headrace_store::{Backing, Objects};
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,11 +24,31 @@ impl Engine {
     }
 
     /// Tells the model which blocks are cold. With fast snapshot restore none is.
-    pub(crate) fn cold_in_model(&self, record: &VolumeRecord, device: &mut headrace_model::Device, restored: Option<&Arc<Restored>>) {
+    pub(crate) fn cold_in_model(&self, record: &VolumeRecord, device_number: usize, restored: Option<&Restored>) {
         let Some(origin) = record.origin.as_ref().filter(|origin| !origin.fast) else { return };
-        let Some(restored) = restored else { return };
-        let rate = origin.initialization_mib_s.map(|rate| rate << 20);
-        device.load_blocks(restored.cold_blocks(), rate, self.devices.clock.now());
+        let Some(restored) = restored.filter(|restored| restored.cold_blocks() > 0) else { return };
+        let Some((now, saved)) = self.devices.saved_device(device_number) else { return };
+        let mut device = Device::from_saved(&saved, now);
+        device.load_blocks(cold_from(restored, 0), origin.initialization_mib_s.map(|rate| rate << 20), now);
+        let saved = Box::new(device.save(&record.spec, now));
+        self.devices.change(&ModelChange::Put { device: device_number, saved });
+    }
+
+    /// Where the bytes of a volume come from that is made from a snapshot and not loaded yet. The
+    /// manifest is kept with the volume: it opens while the object store is away, too.
+    pub(crate) fn origin_of(&self, record: &VolumeRecord) -> io::Result<Option<Origin>> {
+        let Some(origin) = record.origin.as_ref().filter(|origin| !origin.loaded) else { return Ok(None) };
+        let snapshot = origin.snapshot.as_str();
+        let kept = Objects::open(&format!("file://{}", self.volumes_folder().join(record.id.as_str()).join("origin").display()))?;
+        let manifest = match Manifest::load(&kept, snapshot) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let name = format!("manifests/{snapshot}");
+                kept.put(&name, &self.snapshots.objects.get(&name)?)?;
+                Manifest::load(&kept, snapshot)?
+            }
+            found => found?,
+        };
+        Ok(Some(Origin { manifest: Arc::new(manifest), objects: self.snapshots.objects.clone(), cipher: self.cipher_of_origin(record)? }))
     }
 
     /// Starts a thread that loads a volume in the background, where it has a rate or fast restore.
@@ -47,13 +72,13 @@ impl Engine {
     fn load(&self, volume: &VolumeId, restored: &Restored, rate: Option<u64>) {
         let (begun, mut loaded) = (Instant::now(), 0u64);
         let _turn = rate.is_none().then(|| held(&self.fast_loading));
-        for block in restored.cold_blocks() {
+        for block in cold_from(restored, 0) {
             loop {
                 if self.is_stopping() || !held(&self.volumes).contains_key(volume) {
                     return;
                 }
                 match restored.initialize(block) {
-                    Ok(()) => break,
+                    Ok(_) => break,
                     Err(error) => {
                         tracing::warn!(volume = volume.as_str(), block, "loading: {error}");
                         std::thread::sleep(RETRY_AFTER);
@@ -76,7 +101,7 @@ impl Engine {
         });
         let mut any = false;
         for volume in loading {
-            let done = self.restored(&volume).is_some_and(|restored| restored.cold_count() == 0 && restored.flush_marks().is_ok());
+            let done = self.restored(&volume).is_some_and(|restored| restored.cold_blocks() == 0 && restored.flush().is_ok());
             if done {
                 match self.command(&Command::Snapshot(SnapshotCommand::VolumeLoaded { volume: volume.clone() })) {
                     Ok(_) => any = true,
@@ -93,15 +118,15 @@ impl Engine {
     pub(crate) fn cold_blocks(&self, volume: &str, start: u64, limit: usize) -> Outcome<ColdBlocks> {
         let record = self.find(volume)?;
         let Some(restored) = self.restored(&record.id) else { return Ok(ColdBlocks { blocks: Vec::new(), next: None, left: 0 }) };
-        let mut cold = restored.cold_blocks().skip_while(|&block| block < start);
+        let mut cold = cold_from(&restored, start);
         let blocks: Vec<u64> = cold.by_ref().take(limit).collect();
-        Ok(ColdBlocks { next: cold.next(), blocks, left: restored.cold_count() })
+        Ok(ColdBlocks { next: cold.next(), blocks, left: restored.cold_blocks() })
     }
 
     /// How far a volume is loaded from its snapshot; none: it was made empty.
     pub(crate) fn initialization(&self, record: &VolumeRecord) -> Option<InitializationView> {
         let origin = record.origin.as_ref()?;
-        let (all, left) = self.restored(&record.id).map_or((0, 0), |restored| (restored.manifest().blocks(), restored.cold_count()));
+        let (all, left) = self.restored(&record.id).map_or((0, 0), |restored| (restored.manifest().blocks(), restored.cold_blocks()));
         let percent = if all == 0 { 100.0 } else { 100.0 * (all - left.min(all)) as f64 / all as f64 };
         let left_mib = left * (BLOCK_BYTES as u64 >> 10) / 1_024;
         Some(InitializationView {
@@ -113,10 +138,9 @@ impl Engine {
             fast: origin.fast,
         })
     }
+}
 
-    /// Opens the snapshot that a volume is made from.
-    pub(crate) fn manifest_of_origin(&self, record: &VolumeRecord) -> Outcome<Option<Arc<headrace_store::snapshots::Manifest>>> {
-        let Some(origin) = record.origin.as_ref().filter(|origin| !origin.loaded) else { return Ok(None) };
-        self.manifest(&origin.snapshot).map(Some).map_err(|error| of_io(format!("the snapshot {}", origin.snapshot), &error))
-    }
+/// Blocks that are cold now, from `first` on. Each is looked for when it is asked for.
+fn cold_from(restored: &Restored, first: u64) -> impl Iterator<Item = u64> + '_ {
+    std::iter::successors(restored.next_cold(first), |block| restored.next_cold(block + 1))
 }

@@ -17,22 +17,26 @@
 pub mod attaching;
 pub mod faulting;
 pub mod housekeeping;
+pub mod initializing;
 pub mod modifying;
+pub mod snapshotting;
 pub mod volume_files;
 
+use crate::engine::snapshotting::SnapshotWork;
 use crate::engine::volume_files::VolumeFiles;
+use crate::envelope;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
 use clap::Parser;
-use headrace_control::{Change, Command, Event, Lab, LabClock, SettingsRequest, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{Change, ClientToken, Command, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::stale_mounts::{self, StaleMounts};
 use headrace_device::Devices;
 use headrace_model::record::{HostChange as ModelChange, SavedHost, SavedInstance};
 use headrace_model::InstanceState;
-use headrace_model::{ModelOptions, Nanos, SavedDevice};
+use headrace_model::{ModelOptions, Nanos, SavedDevice, SavedVolume};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -64,10 +68,18 @@ pub struct Options {
     /// How many times as fast as the wall modifications go. Device timing is never scaled.
     #[arg(long)]
     pub time_scale: Option<u32>,
+    /// Where the blocks of snapshots lie: file:///FOLDER or s3://BUCKET/PREFIX. Else as it was; at
+    /// first, the folder `snapshots` of the lab.
+    #[arg(long)]
+    pub snapshot_store: Option<String>,
     /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the
     /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
     pub metrics_port: u16,
+    /// Also makes links under /dev, as an instance of EC2 has them: /dev/xvdba, and
+    /// /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0...; names that exist stay as they are.
+    #[arg(long)]
+    pub machine_links: bool,
     /// Group whose members may use the socket, as its owner may.
     #[arg(long)]
     pub group: Option<u32>,
@@ -108,6 +120,8 @@ pub struct Engine {
     pub repaired: Option<String>,
     /// Port of 127.0.0.1 at which another process serves the metrics; 0: none does.
     pub metrics_port: u16,
+    /// Whether links are made under the machine's own /dev too.
+    pub(crate) machine_links: bool,
     pub(crate) devices: Arc<Devices>,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
@@ -118,6 +132,9 @@ pub struct Engine {
     pub(crate) stopping: AtomicBool,
     pub(crate) down: AtomicBool,
     pub(crate) rows_lost: AtomicU64,
+    pub(crate) snapshots: SnapshotWork,
+    /// One at a time loads a volume of fast snapshot restore, as fast as the store gives.
+    pub(crate) fast_loading: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -154,12 +171,15 @@ impl Engine {
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
         let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
-        for name in ["volumes", "metrics", "mnt", "dev/by-id", "records"] {
+        for name in ["volumes", "metrics", "mnt", "dev/by-id", "records", "snapshots"] {
             made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
         let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
         let Checkpoint { lab, balances } = recovered.state.clone();
         let now = balances.devices.values().chain(&balances.instance).map(|saved| saved.device_ns).max().unwrap_or(0);
+        let store = options.snapshot_store.clone().or_else(|| lab.settings.snapshot_store.clone());
+        let store = store.unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
+        let snapshots = SnapshotWork::open(&store).map_err(|error| of_io("opening the object store of snapshots", &error))?;
         let last_ms = match recovered.state.last_ms() {
             0 => unix_ms(),
             last => last,
@@ -175,6 +195,7 @@ impl Engine {
             stale_mounts: released,
             repaired,
             metrics_port: options.metrics_port,
+            machine_links: options.machine_links,
             devices,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
@@ -184,6 +205,8 @@ impl Engine {
             stopping: AtomicBool::new(false),
             down: AtomicBool::new(false),
             rows_lost: AtomicU64::new(0),
+            snapshots,
+            fast_loading: Mutex::new(()),
             state: Mutex::new(State { lab, journal, clock, balances }),
             folder,
         };
@@ -197,6 +220,7 @@ impl Engine {
             instance_type: options.instance_type.clone(),
             as_of: options.as_of.clone(),
             time_scale: options.time_scale,
+            snapshot_store: options.snapshot_store.clone(),
             ..SettingsRequest::default()
         });
         // The devices of the earlier daemon are gone: nothing is attached while settings change.
@@ -223,6 +247,11 @@ impl Engine {
         for record in records {
             let volume = record.id.to_string();
             match record.status {
+                VolumeStatus::Deleting if self.is_being_stored(&record.id) => {
+                    if let Err(problem) = self.bring_up(&record) {
+                        tracing::error!(volume, "{}: {}", problem.value, problem.rule);
+                    }
+                }
                 VolumeStatus::Deleting => {
                     volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
                     self.command(&Command::Deleted { volume })?;
@@ -254,11 +283,14 @@ impl Engine {
         let kept = saved.as_ref().and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
         let device = volume_files::device_of(record, &limits, &self.model_options()?, kept);
         let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
-        let files = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
+        let opened = self.origin_of(record).and_then(|origin| VolumeFiles::open(&self.volumes_folder(), record, device_number, origin));
+        let files = opened.map_err(|error| {
             self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
         })?;
+        let restored = files.restored.clone();
         held(&self.volumes).insert(record.id.clone(), files);
+        self.cold_in_model(record, device_number, restored.as_deref());
         for (index, member) in record.members.iter().enumerate() {
             // Set after the last balance was noted.
             if let Some(set) = member.balance.filter(|set| saved.as_ref().is_none_or(|saved| set.at_ms >= saved.at_ms)) {
@@ -297,12 +329,24 @@ impl Engine {
         let _work = held(&self.work);
         let record = self.find(volume)?;
         self.command(&Command::DeleteVolume { volume: volume.to_string() })?;
+        // Snapshots that are pending still need its bytes: the last one ends it.
+        if self.is_being_stored(&record.id) {
+            return Ok(());
+        }
+        self.finish_deletion(&record)
+    }
+
+    /// Removes the files of a volume that is being deleted. The caller holds `work`.
+    pub(crate) fn finish_deletion(&self, record: &VolumeRecord) -> Outcome<()> {
         if let Some(files) = held(&self.volumes).remove(&record.id) {
             self.devices.remove(files.device_number);
         }
-        volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+        volume_files::remove_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("removing {}", record.id), &error))?;
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
         self.metrics.forget(record.id.as_str());
+        if record.origin.is_some() {
+            self.retry_removals();
+        }
         Ok(())
     }
 
@@ -310,9 +354,22 @@ impl Engine {
     pub fn command(&self, command: &Command) -> Outcome<Vec<Event>> {
         let mut state = held(&self.state);
         let now = self.lab_ms_of(&state);
-        let events = state.lab.decide(command, now, &mut random).map_err(of_control)?;
+        let decided = match envelope::token() {
+            None => state.lab.decide(command, now, &mut random),
+            Some(token) => state.lab.decide_once(command, &token, now, &mut random),
+        };
+        let events = decided.map_err(of_control)?;
+        if envelope::is_dry_run() {
+            return Err(envelope::dry_run_passed());
+        }
         commit(&mut state, events.clone())?;
+        envelope::written_down();
         Ok(events)
+    }
+
+    /// What was done under a client token; none: nothing yet.
+    pub fn used_token(&self, token: &ClientToken) -> Outcome<Option<UsedToken>> {
+        self.lab(|lab| lab.tokens.find(token).map(|used| used.cloned())).map_err(of_control)
     }
 
     /// What is due, without applying it.
@@ -330,7 +387,12 @@ impl Engine {
         let mut state = held(&self.state);
         let at_ms = self.lab_ms_of(&state);
         let saved = |now: Nanos, json: Result<Json, serde_json::Error>| json.ok().map(|state| Saved { at_ms, device_ns: now.0, state });
-        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&device))?))).collect();
+        let levels = |mut device: SavedDevice| {
+            // Which blocks are cold is known from the marks of the volume, and may be megabytes.
+            device.members.iter_mut().for_each(SavedVolume::forget_touch);
+            device
+        };
+        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&levels(device)))?))).collect();
         let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::of(&state))), devices };
         state.journal.append(&Entry::Balances(newer.clone()), false).map_err(of_journal)?;
         state.balances.instance = newer.instance.or(state.balances.instance.take());

@@ -53,7 +53,9 @@ impl Engine {
                     return Ok(());
                 }
             }
+            let events = [event.clone()];
             self.commit(event)?;
+            self.after_deletions(&events);
         }
         Ok(())
     }
@@ -87,7 +89,7 @@ impl Engine {
     pub fn modifications(&self, volume: Option<&str>) -> Outcome<Vec<(VolumeRecord, Modification)>> {
         let records = match volume {
             Some(volume) => vec![self.find(volume)?],
-            None => self.lab(|lab| lab.volumes.values().cloned().collect()),
+            None => self.lab(|lab| lab.volumes.values().filter(|record| !record.modifications.is_empty()).cloned().collect()),
         };
         Ok(records.iter().flat_map(|record| record.modifications.iter().map(|one| (record.clone(), one.clone()))).collect())
     }

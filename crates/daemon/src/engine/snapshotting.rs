@@ -7,7 +7,7 @@ use crate::engine::{held, Engine};
 use crate::problem::{could_not, of_io, Outcome};
 use headrace_control::{Change, Command, CopyRequest, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotRequest, SnapshotSource, SnapshotState};
 use headrace_control::{VolumeId, VolumeRecord, VolumeStatus};
-use headrace_store::snapshots::{begin_all, delete_snapshot, read_block, upload, BlockCipher, BlockSet, BlockSource, Builder, Capture, Instant, Manifest, Progress};
+use headrace_store::snapshots::{begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Builder, Capture, Instant, Manifest, Progress, Stored};
 use headrace_store::Objects;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -386,7 +386,7 @@ impl Engine {
         let from = self.lab(|lab| lab.snapshots.records.get(source).cloned()).filter(|_| store.is_none());
         let opens = from.as_ref().map(|from| self.cipher_of(from)).transpose()?.flatten();
         let cipher = self.cipher_of(record)?;
-        let copied = CopiedBlocks { objects, manifest, cipher: opens };
+        let copied = Stored { objects: &objects, manifest: &manifest, cipher: opens.as_deref() };
         self.upload(record, &copied, None, cipher.as_deref())
     }
 
@@ -400,9 +400,29 @@ impl Engine {
             return Ok(());
         }
         held(&self.snapshots.manifests).retain(|(id, _)| id != snapshot);
-        delete_snapshot(&self.snapshots.objects, snapshot.as_str())?;
+        self.remove_objects(snapshot)?;
         self.command(&Command::Snapshot(SnapshotCommand::Removed { snapshot: snapshot.clone() })).map_err(|problem| io::Error::other(problem.rule))?;
         Ok(())
+    }
+
+    /// Removes what only this snapshot refers to. Its own segments are looked at once more: an
+    /// upload that was given up, or a removal that a crash ended, leaves some without a manifest.
+    fn remove_objects(&self, snapshot: &SnapshotId) -> io::Result<()> {
+        let objects = &self.snapshots.objects;
+        let stored: HashSet<String> = objects.list("manifests/")?.into_iter().map(|listed| listed.name).collect();
+        let others: Vec<String> = self.lab(|lab| {
+            let chain = lab.snapshots.deleting.get(snapshot);
+            let records = lab.snapshots.records.values().filter(|record| Some(&record.of.chain) == chain).map(|record| &record.id);
+            let waiting = lab.snapshots.deleting.iter().filter(|(id, other)| Some(*other) == chain && *id != snapshot).map(|(id, _)| id);
+            records.chain(waiting).map(ToString::to_string).filter(|id| stored.contains(&format!("manifests/{id}"))).collect()
+        });
+        delete_snapshot(objects, snapshot.as_str(), &others)?;
+        let own: Vec<String> = objects.list(&format!("segments/{snapshot}/"))?.into_iter().map(|listed| listed.name).collect();
+        if own.is_empty() {
+            return Ok(());
+        }
+        let kept = others.iter().map(|other| Manifest::segments_of(objects, other)).collect::<io::Result<Vec<_>>>()?;
+        unreferenced(&own, kept.iter().map(Vec::as_slice)).iter().try_for_each(|segment| objects.delete(segment))
     }
 
     /// Removals that waited for a volume to be loaded.
@@ -429,6 +449,16 @@ impl Engine {
         }
     }
 
+    /// What is noted of changes is on disk: the next snapshots store only what changed.
+    pub(crate) fn close_captures(&self) {
+        let captures: Vec<(VolumeId, Arc<Capture>)> = held(&self.volumes).iter().map(|(id, files)| (id.clone(), files.capture.clone())).collect();
+        for (volume, capture) in captures {
+            if let Err(error) = capture.close() {
+                tracing::warn!(volume = volume.as_str(), "noting what changed since its last snapshot: {error}");
+            }
+        }
+    }
+
     /// The manifest of a completed snapshot.
     pub(crate) fn manifest(&self, snapshot: &SnapshotId) -> io::Result<Arc<Manifest>> {
         if let Some((_, manifest)) = held(&self.snapshots.manifests).iter().find(|(id, _)| id == snapshot) {
@@ -439,6 +469,12 @@ impl Engine {
         kept.push_front((snapshot.clone(), manifest.clone()));
         kept.truncate(MOST_MANIFESTS);
         Ok(manifest)
+    }
+
+    /// What opens the blocks of the snapshot that a volume is made from.
+    pub(crate) fn cipher_of_origin(&self, record: &VolumeRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
+        let _ = record;
+        Ok(None)
     }
 
     /// What seals the blocks of a snapshot; none: they are not encrypted.
@@ -484,26 +520,5 @@ impl BlockSource for UntilTheEnd<'_> {
 
     fn stored(&self, index: u64) {
         self.source.stored(index);
-    }
-}
-
-/// The blocks of another snapshot.
-struct CopiedBlocks {
-    objects: Objects,
-    manifest: Manifest,
-    cipher: Option<Arc<dyn BlockCipher>>,
-}
-
-impl BlockSource for CopiedBlocks {
-    fn bytes(&self) -> u64 {
-        self.manifest.bytes()
-    }
-
-    fn read_block(&self, index: u64, into: &mut [u8]) -> io::Result<()> {
-        read_block(&self.objects, &self.manifest, index, self.cipher.as_deref(), into)
-    }
-
-    fn may_hold_data(&self, first: u64, count: u64) -> bool {
-        self.manifest.from(first).next().is_some_and(|(index, _)| index < first + count)
     }
 }

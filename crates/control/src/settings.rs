@@ -59,7 +59,15 @@ pub struct SettingsRequest {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { instance_type: None, as_of: None, time_scale: 1, region: "us-east-1".to_string(), instance_id: String::new(), modification_times: None, snapshot_store: None }
+        Settings {
+            instance_type: None,
+            as_of: None,
+            time_scale: 1,
+            region: "us-east-1".to_string(),
+            instance_id: String::new(),
+            modification_times: None,
+            snapshot_store: None,
+        }
     }
 }
 

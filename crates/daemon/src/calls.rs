@@ -103,7 +103,13 @@ fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: b
 fn acts_without_a_decision(call: &Call) -> bool {
     matches!(
         call,
-        Call::LabDown(_) | Call::VolumeFault(_) | Call::VolumeClearFault(_) | Call::VolumeRestoreBalance(_) | Call::VolumeRecord(_) | Call::VolumeRecordStop(_) | Call::SnapshotPutBlock(_)
+        Call::LabDown(_)
+            | Call::VolumeFault(_)
+            | Call::VolumeClearFault(_)
+            | Call::VolumeRestoreBalance(_)
+            | Call::VolumeRecord(_)
+            | Call::VolumeRecordStop(_)
+            | Call::SnapshotPutBlock(_)
     )
 }
 
@@ -158,9 +164,24 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
 }
 
 fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
-    let Create { spec, name, tags, as_of, balance_percent, volume_type, size_gib, iops, throughput_mib_s, zone, zone_id, multi_attach, snapshot, initialization_mib_s } = args;
+    let Create {
+        spec,
+        name,
+        tags,
+        as_of,
+        balance_percent,
+        volume_type,
+        size_gib,
+        iops,
+        throughput_mib_s,
+        zone,
+        zone_id,
+        multi_attach,
+        snapshot,
+        initialization_mib_s,
+    } = args;
     let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
-    engine.create(&Command::CreateVolume(CreateRequest {
+    let made = engine.create(&Command::CreateVolume(CreateRequest {
         spec,
         volume_type,
         size_gib,
@@ -175,7 +196,9 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         balance_percent,
         snapshot,
         initialization_mib_s,
-    }))
+    }))?;
+    engine.start_loading(&made);
+    Ok(made)
 }
 
 fn attach(engine: &Arc<Engine>, args: Attach) -> Outcome<VolumeRecord> {

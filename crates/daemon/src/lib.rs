@@ -18,6 +18,7 @@
 //! | `engine/modifying` | size, type, IOPS of a volume in use |
 //! | `engine/faulting` | faults, members, rebuilds |
 //! | `engine/snapshotting` | snapshots: the instant, uploads, copies, removals |
+//! | `engine/blocks` | blocks of snapshots, one at a time |
 //! | `engine/initializing` | volumes made from a snapshot: what is cold, who loads it |
 //! | `engine/housekeeping` | what happens by itself |
 //! | `journal` | what is acknowledged |

@@ -41,7 +41,9 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::SnapshotCreateMany(CreateSnapshots { volumes, description, tags, copy_tags }) => {
             let made = engine.create_snapshots(request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
             let now_ms = engine.lab_ms();
-            let all = engine.lab(|lab| lab.snapshots.records.values().filter(|record| made.contains(&record.id)).map(|record| view(&lab.snapshots, record, now_ms)).collect());
+            let all = engine.lab(|lab| {
+                lab.snapshots.records.values().filter(|record| made.contains(&record.id)).map(|record| view(&lab.snapshots, record, now_ms)).collect()
+            });
             json(SnapshotList { snapshots: all, next: None })
         }
         Call::SnapshotList(args) => list(engine, &args),
@@ -101,17 +103,14 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         }
         Call::SnapshotPutBlock(args) => engine.put_block(&args).and_then(|()| json(Done {})),
         Call::SnapshotFinish(args) => engine.finish_snapshot(&args).and_then(|id| shown(engine, &id)),
-        Call::VolumeCold(args) => engine.cold_blocks(&args.volume, args.start.unwrap_or(0), args.limit.unwrap_or(MOST_BLOCKS).clamp(1, MOST_BLOCKS)).and_then(json),
+        Call::VolumeCold(args) => {
+            engine.cold_blocks(&args.volume, args.start.unwrap_or(0), args.limit.unwrap_or(MOST_BLOCKS).clamp(1, MOST_BLOCKS)).and_then(json)
+        }
         _ => Err(bad_input("call", "is not about snapshots", "Report it.")),
     }
 }
 
-fn request(
-    volumes: Vec<String>,
-    description: Option<String>,
-    tags: Option<std::collections::BTreeMap<String, String>>,
-    copy_tags: bool,
-) -> SnapshotRequest {
+fn request(volumes: Vec<String>, description: Option<String>, tags: Option<std::collections::BTreeMap<String, String>>, copy_tags: bool) -> SnapshotRequest {
     SnapshotRequest { volumes, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), copy_tags, keys: Vec::new() }
 }
 

@@ -15,6 +15,7 @@
 //! 7. locks inside [`Devices`], of an array, of a meter: each knows no other.
 
 pub mod attaching;
+mod blocks;
 pub mod faulting;
 pub mod housekeeping;
 pub mod initializing;

@@ -3,11 +3,16 @@
 //! One chain has one job at a time: an upload refers to blocks that an earlier snapshot stored, and
 //! a removal takes away what nothing refers to.
 
-use crate::engine::{held, Engine};
+use crate::engine::blocks::Put;
+use crate::engine::{held, random, Engine};
 use crate::problem::{could_not, of_io, Outcome};
-use headrace_control::{Change, Command, CopyRequest, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotRequest, SnapshotSource, SnapshotState};
+use headrace_control::{
+    Change, Command, CopyRequest, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotRequest, SnapshotSource, SnapshotState,
+};
 use headrace_control::{VolumeId, VolumeRecord, VolumeStatus};
-use headrace_store::snapshots::{begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Builder, Capture, Instant, Manifest, Progress, Stored};
+use headrace_store::snapshots::{
+    begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Instant, Manifest, Progress, Stored,
+};
 use headrace_store::Objects;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
@@ -52,8 +57,10 @@ pub(crate) struct SnapshotWork {
     wake: Condvar,
     instants: Mutex<HashMap<SnapshotId, Instant>>,
     manifests: Mutex<VecDeque<(SnapshotId, Arc<Manifest>)>>,
+    /// Secret of the block tokens; they end with the daemon.
+    pub(crate) secret: [u8; 32],
     /// Snapshots that are put block by block.
-    pub(crate) builders: Mutex<HashMap<SnapshotId, Arc<Builder>>>,
+    pub(crate) builders: Mutex<HashMap<SnapshotId, Arc<Put>>>,
 }
 
 impl SnapshotWork {
@@ -65,6 +72,7 @@ impl SnapshotWork {
             wake: Condvar::new(),
             instants: Mutex::new(HashMap::new()),
             manifests: Mutex::new(VecDeque::new()),
+            secret: std::array::from_fn(|_| random() as u8),
             builders: Mutex::new(HashMap::new()),
         })
     }
@@ -119,7 +127,7 @@ impl SnapshotWork {
 }
 
 /// The snapshots that events begin, with their volumes.
-fn started(events: &[Event]) -> Vec<(SnapshotId, Option<VolumeId>)> {
+pub(crate) fn started(events: &[Event]) -> Vec<(SnapshotId, Option<VolumeId>)> {
     let of = |event: &Event| match &event.change {
         Change::Snapshot(SnapshotChange::Started { snapshot, new }) => Some((snapshot.clone(), new.volume.clone())),
         _ => None,
@@ -131,6 +139,7 @@ impl Engine {
     /// Starts the workers, and goes on with what a restart ended.
     pub fn start_snapshots(self: &Arc<Self>) -> io::Result<()> {
         self.resume_snapshots();
+        self.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()).iter().for_each(|record| self.start_loading(record));
         for worker in 0..WORKERS {
             let engine = self.clone();
             std::thread::Builder::new().name(format!("headrace-snap{worker}")).spawn(move || engine.work_on_snapshots())?;
@@ -296,7 +305,7 @@ impl Engine {
         }
     }
 
-    fn fail_snapshot(&self, snapshot: &SnapshotId, reason: &str) {
+    pub(crate) fn fail_snapshot(&self, snapshot: &SnapshotId, reason: &str) {
         if let Some(instant) = held(&self.snapshots.instants).remove(snapshot) {
             drop(instant.finish());
         }
@@ -324,12 +333,8 @@ impl Engine {
     /// Notes that everything is stored, and lets the instant go.
     pub(crate) fn complete_snapshot(&self, record: &SnapshotRecord, manifest: &Manifest, parent: Option<SnapshotId>) -> io::Result<()> {
         let (block, full) = (headrace_store::snapshots::BLOCK_BYTES as u64, manifest.blocks());
-        let completed = SnapshotCommand::Completed {
-            snapshot: record.id.clone(),
-            parent,
-            stored_bytes: manifest.own_blocks() * block,
-            full_bytes: full * block,
-        };
+        let completed =
+            SnapshotCommand::Completed { snapshot: record.id.clone(), parent, stored_bytes: manifest.own_blocks() * block, full_bytes: full * block };
         if self.lab(|lab| lab.snapshots.pending.contains(&record.id)) {
             self.command(&Command::Snapshot(completed)).map_err(|problem| io::Error::other(problem.rule))?;
         }
@@ -439,8 +444,7 @@ impl Engine {
 
     /// Removes the files of volumes that were deleted while snapshots of them were pending.
     fn finish_deletions(&self) {
-        let deleted: Vec<VolumeRecord> =
-            self.lab(|lab| lab.volumes.values().filter(|record| record.status == VolumeStatus::Deleting).cloned().collect());
+        let deleted: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.status == VolumeStatus::Deleting).cloned().collect());
         for record in deleted.into_iter().filter(|record| !self.is_being_stored(&record.id)) {
             let _work = held(&self.work);
             if let Err(problem) = self.finish_deletion(&record) {

@@ -110,10 +110,10 @@ message! {
     pub struct SetFastRestore {
         /// Ids.
         pub snapshots: Vec<String>;
-        /// Availability zones; the lab has one.
-        pub zones: Option<Vec<String>> = "the lab's";
         /// On or off.
         pub enable: bool;
+        /// Availability zones; the lab has one.
+        pub zones: Option<Vec<String>> = "the lab's";
     }
 }
 
@@ -147,10 +147,10 @@ message! {
     pub struct SetSchedule {
         /// Unique name; a schedule of that name is replaced.
         pub name: String;
-        /// Volumes with one of these tags.
-        pub target_tags: Option<BTreeMap<String, String>> = "refused: name one at least";
         /// Seconds of lab time between two runs, 60 or more.
         pub interval_s: u64;
+        /// Volumes with one of these tags.
+        pub target_tags: Option<BTreeMap<String, String>> = "refused: name one at least";
         /// Snapshots of each volume that are kept, 1 to 1,000; either this or `keep_days`.
         pub keep: Option<u32> = "none";
         /// Days that snapshots are kept.

@@ -795,20 +795,20 @@ class Calls(ABC):
     def set_fast_restore(
         self,
         snapshots: list[str],
-        zones: list[str] | None = None,
         enable: bool,
+        zones: list[str] | None = None,
     ) -> FastRestores:
         """Switches fast snapshot restore on or off.
 
         snapshots: Ids.
-        zones: Availability zones; the lab has one. Default: the lab's.
         enable: On or off.
+        zones: Availability zones; the lab has one. Default: the lab's.
         """
         return self.call(
             "snapshot.set_fast_restore",
             snapshots=snapshots,
-            zones=zones,
             enable=enable,
+            zones=zones,
         )
 
     def fast_restores(self) -> list[FastRestore]:
@@ -858,8 +858,8 @@ class Calls(ABC):
     def set_schedule(
         self,
         name: str,
-        target_tags: dict[str, str] | None = None,
         interval_s: int,
+        target_tags: dict[str, str] | None = None,
         keep: int | None = None,
         keep_days: int | None = None,
         tags: dict[str, str] | None = None,
@@ -869,8 +869,8 @@ class Calls(ABC):
         """Adds or replaces a schedule.
 
         name: Unique name; a schedule of that name is replaced.
-        target_tags: Volumes with one of these tags. Default: refused: name one at least.
         interval_s: Seconds of lab time between two runs, 60 or more.
+        target_tags: Volumes with one of these tags. Default: refused: name one at least.
         keep: Snapshots of each volume that are kept, 1 to 1,000; either this or `keep_days`.
             Default: none.
         keep_days: Days that snapshots are kept. Default: none.
@@ -881,8 +881,8 @@ class Calls(ABC):
         return self.call(
             "snapshot.set_schedule",
             name=name,
-            target_tags=target_tags,
             interval_s=interval_s,
+            target_tags=target_tags,
             keep=keep,
             keep_days=keep_days,
             tags=tags,

@@ -209,6 +209,7 @@ calls! {
     /// | `late_p50_us`, `late_p99_us` | how late the machine was with answers, compared with the model |
     /// | `instance_ios_balance_percent`, `instance_bytes_balance_percent` | credits of the instance at the row's end |
     /// | `span_us` | time the row is about: less than a minute where the volume was not attached throughout |
+    /// | `consumed_ops` | reads and writes, larger ones counted once per started 256 KiB; in rows of earlier versions the number of requests |
     VolumeMetrics(MetricsRequest) -> MetricsRows = "volume.metrics" in "Measurements" as metrics;
     /// Begins to write every arrival and decision of the lab to a file, for `headrace replay`. One
     /// record at a time.

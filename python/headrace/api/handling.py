@@ -142,9 +142,9 @@ def serves(
 ) -> Callable[[Handler], Handler]:
     """Makes a function the handler of an operation.
 
-    `handled`: its parameters, separated by spaces. `refused`: parameters that the lab cannot honour,
-    each with the reason; a request with one is refused. `needs`: the permissions that it needs,
-    asked only for callers with a policy; without it, the action on every resource.
+    `handled`: its parameters, separated by spaces. `refused`: parameters that the lab cannot
+    honour, each with the reason; a request with one is refused. `needs`: the permissions that it
+    needs, asked only for callers with a policy; without it, the action on every resource.
     """
 
     def register(handler: Handler) -> Handler:

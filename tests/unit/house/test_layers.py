@@ -40,7 +40,7 @@ MAY = {
     "report": GROUND | {"workload", "planner"},
     "cli": GROUND
     | {"workload", "lab", "connect", "observe", "simulation", "calibration", "servers", "bench"}
-    | {"advice", "catalog", "planner", "experiment", "studies", "report"},
+    | {"advice", "catalog", "planner", "experiment", "studies", "report", "api"},
     "__main__": {"cli"},
 }
 # The drawing stays readable: more arrows between rooms than this are too many.
@@ -240,11 +240,12 @@ RUST_MAY = {
     "catalog": set(),
     "model": {"catalog"},
     "sim": {"model", "catalog"},
-    "control": {"model", "catalog"},
+    "cloudwatch": set(),
+    "control": {"model", "catalog", "cloudwatch"},
     "store": {"model", "catalog"},
     "protocol": {"control", "model", "catalog"},
     "device": {"store", "model", "catalog"},
-    "daemon": {"control", "device", "store", "protocol", "model", "catalog"},
+    "daemon": {"control", "device", "store", "protocol", "model", "catalog", "cloudwatch"},
     "py": {"sim", "model", "catalog"},
 }
 CRATES = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))

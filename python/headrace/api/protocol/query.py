@@ -15,7 +15,7 @@ from headrace.api.protocol.reading import Where, check_of
 from headrace.api.protocol.shapes import ModelShape, ShapeMember
 
 # Parameters of a request. CSI drivers ask for up to 500 volumes by id, and a PutMetricData has at
-# most 1,000 metrics of some ten parameters and 150 values each; a body of 1 MiB ends it before this.
+# most 1,000 metrics of some ten parameters and 150 values each; a body of 1 MiB ends before this.
 MAX_PARAMETERS = 200_000
 # Parts of a name: the deepest of the served models (alarms over metrics with dimensions) has 12.
 MAX_DEPTH = 20

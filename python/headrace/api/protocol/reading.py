@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 
@@ -15,7 +16,7 @@ from headrace.api.protocol.shapes import ModelShape
 SHOWN = 200
 # Smallest and largest of the model's whole numbers (Smithy: integer is 32 bits, long is 64).
 RANGES = {"integer": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
-# EC2 values whose enumeration is not checked by the model: the lab has an error of its own for them.
+# EC2's values whose enumeration the model does not check: the lab has an error of its own.
 NOT_ENUMERATED = {"VolumeType"}
 # Each kind of service calls what is wrong by names of its own:
 # (a parameter that it does not have, one that is missing, one of a wrong type, one out of bounds).
@@ -171,6 +172,4 @@ def _moment_of_text(value: str) -> datetime:
     if value[:1].isdigit():
         found = datetime.fromisoformat(value)
         return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
-    from email.utils import parsedate_to_datetime
-
     return parsedate_to_datetime(value).astimezone(UTC)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -148,7 +149,5 @@ def service(name: str) -> ServiceModel:
 @cache
 def refused_operations() -> dict[tuple[str, str], str]:
     """Operations that are refused with a reason of their own: (service, operation) -> why."""
-    import csv
-
     rows = csv.DictReader((MODELS / "operations.csv").read_text().splitlines())
     return {(row["service"], row["operation"]): row["why"] for row in rows if row["answer"] == "refused"}

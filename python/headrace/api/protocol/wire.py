@@ -1,4 +1,4 @@
-"""Which service, operation and protocol a request is in, and answers and errors in that protocol."""
+"""Which service, operation and protocol a request is in; answers and errors in that protocol."""
 
 from __future__ import annotations
 

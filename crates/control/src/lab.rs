@@ -163,7 +163,7 @@ impl Lab {
                 Some("snap") => {
                     snapshots::lifecycle::tag(self.snapshots.find(resource)?, request).map(|changes| changes.into_iter().map(Change::Snapshot).collect())
                 }
-                _ => volumes::tag(self.find(resource)?, request),
+                _ => volumes::check_room_for_tags(&self.volumes, &request.set).and_then(|()| volumes::tag(self.find(resource)?, request)),
             }?);
         }
         Ok(changes)

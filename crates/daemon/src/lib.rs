@@ -20,6 +20,7 @@
 //! | `engine/snapshotting` | snapshots: the instant, uploads, copies, removals |
 //! | `engine/blocks` | blocks of snapshots, one at a time |
 //! | `engine/initializing` | volumes made from a snapshot: what is cold, who loads it |
+//! | `engine/resting` | volumes that nobody uses, closed; what is known of them |
 //! | `engine/housekeeping` | what happens by itself |
 //! | `journal` | what is acknowledged |
 //! | `metrics` | what volumes did, for an hour and for 15 days |

@@ -59,7 +59,15 @@ impl Engine {
             (None, true) => None,
             (None, false) => return,
         };
-        let Some(restored) = self.restored(&record.id) else { return };
+        let opened = self.files_of(record, |files| files.restored.clone());
+        let restored = match opened {
+            Ok(Some(restored)) => restored,
+            Ok(None) => return,
+            Err(problem) => {
+                tracing::error!(volume = record.id.as_str(), "loading in the background: {}: {}", problem.value, problem.rule);
+                return;
+            }
+        };
         let (engine, volume) = (self.clone(), record.id.clone());
         let name = format!("headrace-load-{}", &volume.as_str()[..12]);
         let spawned = std::thread::Builder::new().name(name).spawn(move || engine.load(&volume, &restored, rate));
@@ -117,16 +125,27 @@ impl Engine {
     /// Blocks of a volume that are still in its snapshot, page by page.
     pub(crate) fn cold_blocks(&self, volume: &str, start: u64, limit: usize) -> Outcome<ColdBlocks> {
         let record = self.find(volume)?;
-        let Some(restored) = self.restored(&record.id) else { return Ok(ColdBlocks { blocks: Vec::new(), next: None, left: 0 }) };
+        let Some(restored) = self.files_of(&record, |files| files.restored.clone())? else { return Ok(ColdBlocks { blocks: Vec::new(), next: None, left: 0 }) };
         let mut cold = cold_from(&restored, start);
         let blocks: Vec<u64> = cold.by_ref().take(limit).collect();
         Ok(ColdBlocks { next: cold.next(), blocks, left: restored.cold_blocks() })
     }
 
+    /// Blocks of a volume's snapshot, and how many are not loaded. Opens a volume of which that is
+    /// not known.
+    fn cold_of(&self, record: &VolumeRecord) -> (u64, u64) {
+        let counts = |restored: &Arc<Restored>| (restored.manifest().blocks(), restored.cold_blocks());
+        if let Some(restored) = self.restored(&record.id) {
+            return counts(&restored);
+        }
+        let resting = held(&self.resting).get(&record.id).and_then(|known| known.cold);
+        resting.or_else(|| self.files_of(record, |files| files.restored.as_ref().map(counts)).ok().flatten()).unwrap_or((0, 0))
+    }
+
     /// How far a volume is loaded from its snapshot; none: it was made empty.
     pub(crate) fn initialization(&self, record: &VolumeRecord) -> Option<InitializationView> {
         let origin = record.origin.as_ref()?;
-        let (all, left) = self.restored(&record.id).map_or((0, 0), |restored| (restored.manifest().blocks(), restored.cold_blocks()));
+        let (all, left) = if origin.loaded { (0, 0) } else { self.cold_of(record) };
         let percent = if all == 0 { 100.0 } else { 100.0 * (all - left.min(all)) as f64 / all as f64 };
         let left_mib = left * (BLOCK_BYTES as u64 >> 10) / 1_024;
         Some(InitializationView {

@@ -152,13 +152,11 @@ impl Engine {
             let pending: Vec<SnapshotRecord> = lab.snapshots.pending.iter().filter_map(|id| lab.snapshots.records.get(id).cloned()).collect();
             (pending, lab.snapshots.deleting.clone())
         });
-        let captures: Vec<Arc<Capture>> = held(&self.volumes).values().map(|files| files.capture.clone()).collect();
-        for instant in captures.iter().flat_map(Capture::instants) {
-            let wanted = pending.iter().find(|record| record.id.as_str() == instant.name());
-            match wanted {
-                Some(record) => drop(held(&self.snapshots.instants).insert(record.id.clone(), instant)),
-                // Its record was never written, or is gone.
-                None => drop(instant.finish()),
+        // Opening a volume finds its instants.
+        for volume in pending.iter().filter_map(|record| record.of.volume.as_ref()) {
+            let record = self.lab(|lab| lab.volumes.get(volume).cloned());
+            if let Some(Err(problem)) = record.map(|record| self.device_number(&record)) {
+                tracing::error!(volume = volume.as_str(), "{}: {}", problem.value, problem.rule);
             }
         }
         let mut pending = pending;
@@ -227,11 +225,12 @@ impl Engine {
     }
 
     fn begin(&self, snapshots: &[(SnapshotId, Option<VolumeId>)]) -> io::Result<Vec<Instant>> {
-        let volumes = held(&self.volumes);
-        let capture = |volume: &Option<VolumeId>| volume.as_ref().and_then(|volume| volumes.get(volume)).map(|files| files.capture.clone());
-        let missing = || io::Error::new(io::ErrorKind::NotFound, "the files of the volume are not open");
-        let captures = snapshots.iter().map(|(id, volume)| Ok((capture(volume).ok_or_else(missing)?, id.as_str()))).collect::<io::Result<Vec<_>>>()?;
-        drop(volumes);
+        let capture = |volume: &Option<VolumeId>| {
+            let record = volume.as_ref().and_then(|volume| self.lab(|lab| lab.volumes.get(volume).cloned()));
+            let record = record.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the volume is gone"))?;
+            self.files_of(&record, |files| files.capture.clone()).map_err(|problem| io::Error::other(format!("{}: {}", problem.value, problem.rule)))
+        };
+        let captures = snapshots.iter().map(|(id, volume)| Ok((capture(volume)?, id.as_str()))).collect::<io::Result<Vec<_>>>()?;
         if captures.is_empty() {
             return Ok(Vec::new());
         }
@@ -453,12 +452,28 @@ impl Engine {
         }
     }
 
-    /// What is noted of changes is on disk: the next snapshots store only what changed.
+    /// What is noted of changes is on disk: the next snapshot stores only what changed.
+    pub(crate) fn close_capture(&self, volume: &VolumeId) {
+        let capture = held(&self.volumes).get(volume).map(|files| files.capture.clone());
+        if let Some(Err(error)) = capture.map(|capture| capture.close()) {
+            tracing::warn!(volume = volume.as_str(), "noting what changed since its last snapshot: {error}");
+        }
+    }
+
+    /// The same of all that are open.
     pub(crate) fn close_captures(&self) {
-        let captures: Vec<(VolumeId, Arc<Capture>)> = held(&self.volumes).iter().map(|(id, files)| (id.clone(), files.capture.clone())).collect();
-        for (volume, capture) in captures {
-            if let Err(error) = capture.close() {
-                tracing::warn!(volume = volume.as_str(), "noting what changed since its last snapshot: {error}");
+        let open: Vec<VolumeId> = held(&self.volumes).keys().cloned().collect();
+        open.iter().for_each(|volume| self.close_capture(volume));
+    }
+
+    /// Instants that an earlier daemon left in the files of a volume: those of pending snapshots go
+    /// on, the others end.
+    pub(crate) fn adopt_instants(&self, capture: &Arc<Capture>) {
+        for instant in capture.instants() {
+            let pending = instant.name().parse().ok().filter(|id| self.lab(|lab| lab.snapshots.pending.contains(id)));
+            match pending {
+                Some(id) => drop(held(&self.snapshots.instants).insert(id, instant)),
+                None => drop(instant.finish()),
             }
         }
     }

@@ -9,8 +9,10 @@ use headrace_store::raid::MemberData;
 use headrace_store::snapshots::{BlockCipher, Capture, Manifest, Restored};
 use headrace_store::{Backing, Objects, PowerCut, Raid, SparseFile};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// An open volume.
 pub struct VolumeFiles {
@@ -26,6 +28,8 @@ pub struct VolumeFiles {
     pub restored: Option<Arc<Restored>>,
     /// While attached.
     pub attached: Option<Arc<AttachedVolume>>,
+    /// When its number was last asked for.
+    pub used: Instant,
 }
 
 /// The folder of a volume.
@@ -43,6 +47,21 @@ pub fn create_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     let folder = folder_of(volumes, record);
     std::fs::create_dir(&folder)?;
     files(&folder, record).into_iter().try_for_each(|(path, bytes)| SparseFile::create(&path, bytes).map(drop))
+}
+
+/// Bytes that a volume's files take on the disk, without opening them. An error where one is
+/// missing or was cut.
+pub fn look(volumes: &Path, record: &VolumeRecord) -> io::Result<u64> {
+    let files = files(&folder_of(volumes, record), record).into_iter();
+    let allocated = files.map(|(path, bytes)| {
+        let found = std::fs::metadata(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        match found.len() < bytes {
+            true => Err(SparseFile::cut(&path, found.len(), bytes)),
+            // stat(2) counts blocks of 512 bytes.
+            false => Ok(found.blocks() * 512),
+        }
+    });
+    allocated.sum()
 }
 
 /// Removes the files of a volume.
@@ -93,7 +112,15 @@ impl VolumeFiles {
             Some(restored) => Capture::of_snapshot(whole, captures, restored.manifest().name())?,
             None => Capture::new(whole, captures)?,
         };
-        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(capture.clone())), capture, restored, attached: None })
+        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(capture.clone())), capture, restored, attached: None, used: Instant::now() })
+    }
+}
+
+impl VolumeFiles {
+    /// Whether nobody but the lab itself holds its bytes: no request, no instant, no loader.
+    pub(crate) fn is_quiet(&self) -> bool {
+        // The capture is also in the power cut, what was restored also in the capture.
+        Arc::strong_count(&self.power) == 1 && Arc::strong_count(&self.capture) == 2 && self.restored.as_ref().is_none_or(|one| Arc::strong_count(one) == 2)
     }
 }
 

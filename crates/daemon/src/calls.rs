@@ -178,7 +178,7 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         zone_id,
         multi_attach,
         snapshot,
-        initialization_mib_s,
+        initialization_rate_mib_s,
     } = args;
     let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
     let made = engine.create(&Command::CreateVolume(CreateRequest {
@@ -195,7 +195,7 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         as_of,
         balance_percent,
         snapshot,
-        initialization_mib_s,
+        initialization_mib_s: initialization_rate_mib_s,
     }))?;
     engine.start_loading(&made);
     Ok(made)

@@ -49,7 +49,8 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::SnapshotList(args) => list(engine, &args),
         Call::SnapshotDescribe(args) => find(engine, &args.snapshot).and_then(|id| shown(engine, &id)),
         Call::SnapshotDelete(args) => engine.delete_snapshot(&args.snapshot).and_then(|()| json(Done {})),
-        Call::SnapshotCopy(CopySnapshot { snapshot, store, description, tags }) => {
+        Call::SnapshotCopy(CopySnapshot { snapshot, store, region, description, tags }) => {
+            let store = store.map_or_else(|| store_of(engine, region.as_deref()), |store| Ok(Some(store)))?;
             let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), ..CopyRequest::default() };
             engine.copy_snapshot(request).and_then(|id| shown(engine, &id))
         }
@@ -92,6 +93,8 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::SnapshotSetSchedule(args) => command(SnapshotCommand::SetSchedule(schedule_request(args))).and_then(|_| schedules(engine)),
         Call::SnapshotDeleteSchedule(OneName { name }) => command(SnapshotCommand::DeleteSchedule { schedule: name }).and_then(|_| json(Done {})),
         Call::SnapshotSchedules(_) => schedules(engine),
+        Call::SnapshotSetRegion(SetRegion { region, store }) => command(SnapshotCommand::SetRegion { region, store }).and_then(|_| regions(engine)),
+        Call::SnapshotRegions(_) => regions(engine),
         Call::SnapshotBlocks(args) => {
             let limit = args.limit.unwrap_or(PAGE).clamp(1, MOST_BLOCKS);
             engine.snapshot_blocks(&args.snapshot, args.since.as_deref(), args.start.unwrap_or(0), limit).and_then(json)
@@ -279,6 +282,22 @@ fn fast_view(id: &SnapshotId, zone: &str, fast: &FastRestore, now_ms: u64) -> Fa
         credits: fast.credits_millionths(now_ms) as f64 / 1e6,
         credits_max: fast.capacity(),
     }
+}
+
+fn regions(engine: &Engine) -> Outcome<Value> {
+    json(Regions { regions: engine.lab(|lab| lab.snapshots.regions.clone()) })
+}
+
+/// The object store of a region; none: this lab's own.
+fn store_of(engine: &Engine, region: Option<&str>) -> Outcome<Option<String>> {
+    let Some(region) = region else { return Ok(None) };
+    let (own, known) = engine.lab(|lab| (lab.settings.region == region, lab.snapshots.regions.get(region).cloned()));
+    if own || known.is_some() {
+        return Ok(known);
+    }
+    let hint = "Name its object store: `headrace snapshot region REGION URL`.";
+    let problem = bad_input(region, "is not a region whose object store this lab knows", hint);
+    Err(problem.says("InvalidParameterValue", format!("Invalid value '{region}' for sourceRegion: the lab knows no object store of that region.")))
 }
 
 fn rules(engine: &Engine) -> Outcome<Value> {

@@ -289,6 +289,10 @@ message! {
         pub recording: Option<String>;
         /// Id of the snapshot it was made from; null: none.
         pub snapshot: Option<String>;
+        /// Whether that had fast snapshot restore when it was made; null: it was made empty.
+        pub fast_restored: Option<bool>;
+        /// Rate at which it is loaded in the background; null: on first touch alone.
+        pub initialization_rate_mib_s: Option<u64>;
         /// How far it is loaded from that; null: it was made empty.
         pub initialization: Option<InitializationView>;
     }

@@ -64,7 +64,7 @@ message! {
         /// Id of the snapshot it is made from: usable at once, blocks load on first touch.
         pub snapshot: Option<String> = "none: empty";
         /// Rate at which the snapshot's blocks are loaded in the background, 100 to 300 MiB/s.
-        pub initialization_mib_s: Option<u64> = "none: on first touch alone";
+        pub initialization_rate_mib_s: Option<u64> = "none: on first touch alone";
         /// Type, like `gp3`.
         pub volume_type: Option<String> = "gp2";
         /// Size, GiB.

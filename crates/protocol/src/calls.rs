@@ -145,6 +145,10 @@ calls! {
     SnapshotDeleteSchedule(OneName) -> Done = "snapshot.delete_schedule" in "Snapshots" as delete_schedule;
     /// Schedules.
     SnapshotSchedules(NoArguments) -> Schedules = "snapshot.schedules" in "Snapshots" as schedules.schedules;
+    /// Names the object store of another region, from which snapshots can then be copied.
+    SnapshotSetRegion(SetRegion) -> Regions = "snapshot.set_region" in "Snapshots" as set_region.regions;
+    /// Object stores of other regions.
+    SnapshotRegions(NoArguments) -> Regions = "snapshot.regions" in "Snapshots" as regions.regions;
     /// Blocks of a completed snapshot, all or those that differ from an earlier one.
     SnapshotBlocks(ListBlocks) -> Blocks = "snapshot.blocks" in "Snapshots" as snapshot_blocks;
     /// The bytes of a block.

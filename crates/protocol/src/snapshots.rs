@@ -66,11 +66,32 @@ message! {
         /// Id.
         pub snapshot: String;
         /// URL of another lab's object store that has it.
-        pub store: Option<String> = "this lab's own";
+        pub store: Option<String> = "that of the region";
+        /// Region that has it: this lab's, or one whose object store is known.
+        pub region: Option<String> = "this lab's";
         /// At most 255 characters.
         pub description: Option<String> = "that of the source";
         /// Tags.
         pub tags: Option<BTreeMap<String, String>> = "none";
+    }
+}
+
+message! {
+    /// The object store of another region: another lab's.
+    #[serde(deny_unknown_fields)]
+    pub struct SetRegion {
+        /// Name, like eu-west-1.
+        pub region: String;
+        /// URL: file:///FOLDER or s3://BUCKET/PREFIX.
+        pub store: Option<String> = "the region is forgotten";
+    }
+}
+
+message! {
+    /// Object stores of other regions.
+    pub struct Regions {
+        /// URLs by region.
+        pub regions: BTreeMap<String, String>;
     }
 }
 
@@ -485,14 +506,16 @@ message! {
     pub struct InitializationView {
         /// `initializing` or `completed`.
         pub state: String;
+        /// `provisioned-rate`, or `default`: on first touch.
+        pub r#type: String;
         /// Share of the snapshot's blocks that are loaded.
-        pub percent: f64;
+        pub progress_percent: f64;
         /// Blocks of 512 KiB that are not loaded yet.
         pub blocks_left: u64;
         /// Provisioned rate; null: on first touch alone.
         pub rate_mib_s: Option<u64>;
         /// Seconds until everything is loaded, at that rate; null: not known.
-        pub estimated_s: Option<u64>;
+        pub remaining_s: Option<u64>;
         /// Made with fast snapshot restore: first touch costs nothing.
         pub fast: bool;
     }

@@ -146,10 +146,11 @@ class Initialization(TypedDict):
     """How far a volume is loaded from its snapshot."""
 
     state: str  # `initializing` or `completed`.
-    percent: float  # Share of the snapshot's blocks that are loaded.
+    type: str  # `provisioned-rate`, or `default`: on first touch.
+    progress_percent: float  # Share of the snapshot's blocks that are loaded.
     blocks_left: int  # Blocks of 512 KiB that are not loaded yet.
     rate_mib_s: int | None  # Provisioned rate; null: on first touch alone.
-    estimated_s: int | None  # Seconds until everything is loaded, at that rate; null: not known.
+    remaining_s: int | None  # Seconds until everything is loaded, at that rate; null: not known.
     fast: bool  # Made with fast snapshot restore: first touch costs nothing.
 
 
@@ -181,6 +182,10 @@ class LabVolume(TypedDict):
     faults: int  # Faults that wait or last.
     recording: str | None  # Path of the record that is being written; null: none.
     snapshot: str | None  # Id of the snapshot it was made from; null: none.
+    # Whether that had fast snapshot restore when it was made; null: it was made empty.
+    fast_restored: bool | None
+    # Rate at which it is loaded in the background; null: on first touch alone.
+    initialization_rate_mib_s: int | None
     # How far it is loaded from that; null: it was made empty.
     initialization: Initialization | None
 
@@ -429,7 +434,7 @@ class Calls(ABC):
         as_of: str | None = None,
         balance_percent: float | None = None,
         snapshot: str | None = None,
-        initialization_mib_s: int | None = None,
+        initialization_rate_mib_s: int | None = None,
         volume_type: str | None = None,
         size_gib: int | None = None,
         iops: int | None = None,
@@ -449,8 +454,8 @@ class Calls(ABC):
             volumes.
         snapshot: Id of the snapshot it is made from: usable at once, blocks load on first
             touch. Default: none: empty.
-        initialization_mib_s: Rate at which the snapshot's blocks are loaded in the background,
-            100 to 300 MiB/s. Default: none: on first touch alone.
+        initialization_rate_mib_s: Rate at which the snapshot's blocks are loaded in the
+            background, 100 to 300 MiB/s. Default: none: on first touch alone.
         volume_type: Type, like `gp3`. Default: gp2.
         size_gib: Size, GiB. Default: an error without a notation.
         iops: Provisioned IOPS. Default: what the type includes.
@@ -467,7 +472,7 @@ class Calls(ABC):
             as_of=as_of,
             balance_percent=balance_percent,
             snapshot=snapshot,
-            initialization_mib_s=initialization_mib_s,
+            initialization_rate_mib_s=initialization_rate_mib_s,
             volume_type=volume_type,
             size_gib=size_gib,
             iops=iops,
@@ -725,6 +730,7 @@ class Calls(ABC):
         self,
         snapshot: str,
         store: str | None = None,
+        region: str | None = None,
         description: str | None = None,
         tags: dict[str, str] | None = None,
     ) -> Snapshot:
@@ -732,7 +738,9 @@ class Calls(ABC):
         has blocks of its own.
 
         snapshot: Id.
-        store: URL of another lab's object store that has it. Default: this lab's own.
+        store: URL of another lab's object store that has it. Default: that of the region.
+        region: Region that has it: this lab's, or one whose object store is known. Default:
+            this lab's.
         description: At most 255 characters. Default: that of the source.
         tags: Tags. Default: none.
         """
@@ -740,6 +748,7 @@ class Calls(ABC):
             "snapshot.copy",
             snapshot=snapshot,
             store=store,
+            region=region,
             description=description,
             tags=tags,
         )
@@ -900,6 +909,18 @@ class Calls(ABC):
     def schedules(self) -> list[Schedule]:
         """Schedules."""
         return self.call("snapshot.schedules")["schedules"]
+
+    def set_region(self, region: str, store: str | None = None) -> dict[str, str]:
+        """Names the object store of another region, from which snapshots can then be copied.
+
+        region: Name, like eu-west-1.
+        store: URL: file:///FOLDER or s3://BUCKET/PREFIX. Default: the region is forgotten.
+        """
+        return self.call("snapshot.set_region", region=region, store=store)["regions"]
+
+    def regions(self) -> dict[str, str]:
+        """Object stores of other regions."""
+        return self.call("snapshot.regions")["regions"]
 
     def snapshot_blocks(
         self,

@@ -83,6 +83,8 @@ pub enum SnapshotCommand {
     DeleteSchedule { schedule: String },
     /// *Daemon*: a schedule's time has come.
     RunSchedule { schedule: String },
+    /// Names the object store of another region: another lab's. None: no longer.
+    SetRegion { region: String, store: Option<String> },
     /// *Daemon*: every block of a volume's snapshot is in its own files.
     VolumeLoaded { volume: VolumeId },
 }
@@ -137,6 +139,8 @@ pub enum SnapshotChange {
     ScheduleSet { schedule: Schedule },
     /// It is gone.
     ScheduleDeleted { schedule: String },
+    /// The object store of another region; none: no longer known.
+    RegionSet { region: String, store: Option<String> },
     /// It ran, and runs next at this lab time.
     ScheduleRan { schedule: String, next_ms: u64 },
     /// Every block of a volume's snapshot is in its own files.
@@ -161,6 +165,8 @@ pub struct Snapshots {
     pub rules: BTreeMap<String, RetentionRule>,
     /// Schedules.
     pub schedules: BTreeMap<String, Schedule>,
+    /// Object stores of other regions, by name of the region.
+    pub regions: BTreeMap<String, String>,
 }
 
 /// A refusal with AWS's code and AWS's own sentence.
@@ -233,6 +239,8 @@ impl Snapshots {
                     schedule.last_ms = Some(at_ms);
                 }
             }
+            SnapshotChange::RegionSet { region, store: Some(store) } => drop(self.regions.insert(region.clone(), store.clone())),
+            SnapshotChange::RegionSet { region, store: None } => drop(self.regions.remove(region)),
             // Of a volume: the lab applies it.
             SnapshotChange::VolumeLoaded { .. } => {}
             SnapshotChange::Progress { snapshot, .. }
@@ -313,6 +321,7 @@ pub(crate) fn changes(lab: &Lab, command: &SnapshotCommand, at_ms: u64, ids: &mu
         SnapshotCommand::SetSchedule(request) => schedules::set(all, request, at_ms),
         SnapshotCommand::DeleteSchedule { schedule } => schedules::delete(all, schedule),
         SnapshotCommand::RunSchedule { schedule } => schedules::run(lab, schedule, at_ms, ids),
+        SnapshotCommand::SetRegion { region, store } => retention::set_region(lab, region, store.as_deref()),
         SnapshotCommand::VolumeLoaded { volume } => lifecycle::volume_loaded(lab.find(volume.as_str())?),
     };
     Ok(made?.into_iter().map(Change::Snapshot).collect())

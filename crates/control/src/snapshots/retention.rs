@@ -2,6 +2,7 @@
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
+use crate::lab::Lab;
 use crate::snapshots::record::{Binned, SnapshotId, SnapshotRecord};
 use crate::snapshots::{malformed, refusal, SnapshotChange, Snapshots};
 use crate::volumes::check_tags;
@@ -82,4 +83,17 @@ pub(crate) fn recover(all: &Snapshots, snapshot: &str) -> Result<Vec<SnapshotCha
 pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
     let over = all.bin.iter().filter(|(_, bin)| bin.exit_ms <= now_ms);
     over.map(|(id, bin)| Event { at_ms: bin.exit_ms, change: Change::Snapshot(SnapshotChange::DeletionStarted { snapshot: id.clone() }) }).collect()
+}
+
+/// Names the object store that holds the snapshots of another region: that of another lab.
+pub(crate) fn set_region(lab: &Lab, region: &str, store: Option<&str>) -> Result<Vec<SnapshotChange>, ControlError> {
+    check_name(region)?;
+    if region == lab.settings.region {
+        return Err(ControlError::invalid(region, "is the region of this lab", LAB_RULE, "Name another region."));
+    }
+    if let Some(url) = store.filter(|url| !url.starts_with("file://") && !url.starts_with("s3://")) {
+        return Err(ControlError::invalid(url, "is not the URL of an object store", LAB_RULE, "Write file:///FOLDER or s3://BUCKET/PREFIX."));
+    }
+    let changed = lab.snapshots.regions.get(region).map(String::as_str) != store;
+    Ok(changed.then(|| SnapshotChange::RegionSet { region: region.to_string(), store: store.map(str::to_string) }).into_iter().collect())
 }

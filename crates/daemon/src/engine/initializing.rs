@@ -146,14 +146,15 @@ impl Engine {
     pub(crate) fn initialization(&self, record: &VolumeRecord) -> Option<InitializationView> {
         let origin = record.origin.as_ref()?;
         let (all, left) = if origin.loaded { (0, 0) } else { self.cold_of(record) };
-        let percent = if all == 0 { 100.0 } else { 100.0 * (all - left.min(all)) as f64 / all as f64 };
+        let progress_percent = if all == 0 { 100.0 } else { 100.0 * (all - left.min(all)) as f64 / all as f64 };
         let left_mib = left * (BLOCK_BYTES as u64 >> 10) / 1_024;
         Some(InitializationView {
             state: if left == 0 { "completed" } else { "initializing" }.to_string(),
-            percent,
+            r#type: if origin.initialization_mib_s.is_some() { "provisioned-rate" } else { "default" }.to_string(),
+            progress_percent,
             blocks_left: left,
             rate_mib_s: origin.initialization_mib_s,
-            estimated_s: origin.initialization_mib_s.map(|rate| left_mib.div_ceil(rate)),
+            remaining_s: origin.initialization_mib_s.map(|rate| left_mib.div_ceil(rate)),
             fast: origin.fast,
         })
     }

@@ -143,6 +143,18 @@ def _pair(entry: Any, place: str, policies: Mapping[str, str]) -> KeyPair:
     )
 
 
+def stamp(data_dir: Path) -> list[int]:
+    """Changes when a file of the keys does: each is replaced as a whole."""
+    folder, found = folder_of(data_dir), []
+    for path in (folder / KEYS, folder / POLICIES):
+        try:
+            facts = path.stat()
+            found += [facts.st_mtime_ns, facts.st_ino]
+        except OSError:
+            found += [0, 0]
+    return found
+
+
 def read_pairs(data_dir: Path) -> dict[str, KeyPair]:
     """The key pairs of a lab. Raises InputError, CouldNotRun."""
     text, policies = raw_text(data_dir)

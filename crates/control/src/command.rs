@@ -3,6 +3,7 @@
 
 use crate::record::AttachedDevice;
 use crate::settings::SettingsRequest;
+use crate::snapshots::SnapshotCommand;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +34,12 @@ pub struct CreateRequest {
     pub as_of: Option<String>,
     /// Credit balance to begin with, 0 to 100.
     pub balance_percent: Option<f64>,
+    /// Id of the snapshot that it is made from.
+    #[serde(default)]
+    pub snapshot: Option<String>,
+    /// Rate at which the snapshot's blocks are loaded, 100 to 300 MiB/s.
+    #[serde(default)]
+    pub initialization_mib_s: Option<u64>,
 }
 
 /// How a volume is attached.
@@ -250,4 +257,6 @@ pub enum Command {
         /// Index.
         member: u32,
     },
+    /// About snapshots.
+    Snapshot(SnapshotCommand),
 }

@@ -3,6 +3,7 @@
 
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
+use crate::snapshots::SnapshotChange;
 use crate::tokens::TokenChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,7 +20,7 @@ pub struct Event {
 impl Event {
     /// Must be on disk before anyone is told. Progress is not: it is measured again.
     pub fn must_last(&self) -> bool {
-        !matches!(self.change, Change::MemberRebuilding { .. })
+        !matches!(self.change, Change::MemberRebuilding { .. } | Change::Snapshot(SnapshotChange::Progress { .. }))
     }
 }
 
@@ -109,18 +110,23 @@ pub enum Change {
     MemberRebuilt { volume: VolumeId, member: u32 },
     /// Of a client token.
     Token(TokenChange),
+    /// Of snapshots.
+    Snapshot(SnapshotChange),
 }
 
 impl Change {
     /// Id of what it is about: what a repeated call is answered with.
     pub fn subject(&self) -> Option<String> {
-        self.volume().map(ToString::to_string)
+        match self {
+            Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
+            other => other.volume().map(ToString::to_string),
+        }
     }
 
-    /// The volume it belongs to; settings and tokens belong to none.
+    /// The volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } | Change::Token(_) => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Snapshot(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }

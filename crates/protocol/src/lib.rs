@@ -5,6 +5,7 @@
 //! | `message` | a struct whose fields are also a table |
 //! | `arguments` | what calls are given |
 //! | `answers` | what they answer |
+//! | `snapshots` | both, of snapshots |
 //! | `calls` | the calls: name, arguments, answer |
 //! | `generate` | the Python client and the reference page, from the tables |
 //!
@@ -17,5 +18,6 @@ pub mod arguments;
 mod calls;
 pub mod generate;
 pub mod message;
+pub mod snapshots;
 
 pub use calls::{Call, CallEntry, CALLS, SECTIONS};

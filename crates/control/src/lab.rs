@@ -6,6 +6,7 @@ use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
 use crate::record::{draw_id, VolumeId, VolumeRecord, Volumes};
 use crate::settings::{self, Settings};
+use crate::snapshots::{self, SnapshotChange, Snapshots};
 use crate::tokens::{ClientToken, Tokens};
 use crate::volumes::{self, attachments, members, modifications};
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub struct Lab {
     pub settings: Settings,
     /// Volumes by id, without the deleted.
     pub volumes: Volumes,
+    /// Snapshots, schedules and the recycle bin.
+    pub snapshots: Snapshots,
     /// Client tokens that count.
     pub tokens: Tokens,
     /// Alarms and their history.
@@ -69,7 +72,7 @@ impl Lab {
                 }
                 Ok(settings.map(|settings| Change::Configured { settings }).into_iter().collect())
             }
-            Command::CreateVolume(request) => volumes::create(request, &self.settings, &self.volumes, ids),
+            Command::CreateVolume(request) => volumes::create(request, self, at_ms, ids),
             Command::Created { volume } => volumes::created(self.find(volume)?),
             Command::VolumeFailed { volume, reason } => volumes::volume_failed(self.find(volume)?, reason),
             Command::DeleteVolume { volume } => volumes::delete(self.find(volume)?, &self.settings),
@@ -94,6 +97,7 @@ impl Lab {
             Command::MemberRebuilding { volume, member, done_bytes } => members::member_rebuilding(self.find(volume)?, *member, *done_bytes),
             Command::Alarm(request) => Ok(self.alarms.decide(request)?.into_iter().map(Change::Alarm).collect()),
             Command::MemberRebuilt { volume, member } => members::member_rebuilt(self.find(volume)?, *member),
+            Command::Snapshot(command) => snapshots::changes(self, command, at_ms, ids),
         }
     }
 
@@ -112,6 +116,12 @@ impl Lab {
             Change::VolumeDeleted { volume } => {
                 self.volumes.remove(volume);
             }
+            Change::Snapshot(SnapshotChange::VolumeLoaded { volume }) => {
+                if let Some(origin) = self.volumes.get_mut(volume).and_then(|record| record.origin.as_mut()) {
+                    origin.loaded = true;
+                }
+            }
+            Change::Snapshot(change) => self.snapshots.apply(change, at_ms),
             change => {
                 let known = change.volume().and_then(|volume| self.volumes.get_mut(volume));
                 debug_assert!(known.is_some(), "an event of an unknown volume: {change:?}");
@@ -127,16 +137,21 @@ impl Lab {
     }
 
     /// What happens without a command, until `now_ms`: modifications that begin to optimize and
-    /// that are completed. Events are in order of time, each with the exact time at which it was
-    /// due. A volume that must grow does so at its `ModificationOptimizing`; when that cannot be
-    /// done, decide [`Command::ModifyFailed`] instead of applying the event, and ask again.
+    /// that are completed, snapshots that leave the recycle bin, fast restores that are ready.
+    /// Events are in order of time, each with the exact time at which it was due. A volume that
+    /// must grow does so at its `ModificationOptimizing`; when that cannot be done, decide
+    /// [`Command::ModifyFailed`] instead of applying the event, and ask again.
     pub fn due(&self, now_ms: u64) -> Vec<Event> {
-        modifications::due(&self.volumes, now_ms)
+        let mut events = modifications::due(&self.volumes, now_ms);
+        events.extend(self.snapshots.due(now_ms));
+        // Stable: what belongs to one volume or snapshot stays in its order.
+        events.sort_by_key(|event| event.at_ms);
+        events
     }
 
     /// The lab time of the next event of [`Lab::due`].
     pub fn next_due(&self) -> Option<u64> {
-        modifications::next_due(&self.volumes)
+        modifications::next_due(&self.volumes).into_iter().chain(self.snapshots.next_due()).min()
     }
 
     /// Tags of resources of any kind: what an id begins with says which.
@@ -149,6 +164,9 @@ impl Lab {
                     self.settings.check_instance_id(Some(resource))?;
                     let hint = "Tag volumes and snapshots.";
                     Err(ControlError::new(ErrorKind::Unsupported, resource.as_str(), "the machine itself has no tags", LAB_RULE, hint))
+                }
+                Some("snap") => {
+                    snapshots::lifecycle::tag(self.snapshots.find(resource)?, request).map(|changes| changes.into_iter().map(Change::Snapshot).collect())
                 }
                 _ => volumes::check_room_for_tags(&self.volumes, &request.set).and_then(|()| volumes::tag(self.find(resource)?, request)),
             }?);

@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::envelope::{self, Envelope};
 use crate::metrics::{Resolution, COLUMNS};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use crate::snapshot_calls;
 use crate::view;
 use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
@@ -40,7 +41,7 @@ fn read(name: &str, args: Value) -> Outcome<Call> {
     Call::read(name, args).map_err(|error| bad_input("args", error.to_string(), hint))
 }
 
-fn json(answer: impl Serialize) -> Outcome<Value> {
+pub(crate) fn json(answer: impl Serialize) -> Outcome<Value> {
     serde_json::to_value(answer).map_err(|error| could_not("answer", error.to_string(), "Report it: it cannot be written as JSON."))
 }
 
@@ -110,6 +111,7 @@ fn acts_without_a_decision(call: &Call) -> bool {
             | Call::VolumeRestoreBalance(_)
             | Call::VolumeRecord(_)
             | Call::VolumeRecordStop(_)
+            | Call::SnapshotPutBlock(_)
     )
 }
 
@@ -117,6 +119,9 @@ fn acts_without_a_decision(call: &Call) -> bool {
 /// now.
 fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Value> {
     let Some(subject) = subject else { return json(Done {}) };
+    if subject.starts_with("snap-") {
+        return snapshot_calls::repeated(engine, subject);
+    }
     let record = engine.find(subject)?;
     match (call, record.modification()) {
         (Call::VolumeModify(_), Some(last)) => json(engine.modification_view(&record, last)),
@@ -172,13 +177,29 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::CloudwatchAlarmTags(args) => cloudwatch::alarm_tags(engine, &args.arn).and_then(json),
         Call::CloudwatchTagAlarm(args) => cloudwatch::tag_alarm(engine, args).and_then(done),
         Call::EventsSince(args) => cloudwatch::events_since(engine, args).and_then(json),
+        other => snapshot_calls::dispatch(engine, other),
     }
 }
 
 fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
-    let Create { spec, name, tags, as_of, balance_percent, volume_type, size_gib, iops, throughput_mib_s, zone, zone_id, multi_attach } = args;
+    let Create {
+        spec,
+        name,
+        tags,
+        as_of,
+        balance_percent,
+        volume_type,
+        size_gib,
+        iops,
+        throughput_mib_s,
+        zone,
+        zone_id,
+        multi_attach,
+        snapshot,
+        initialization_rate_mib_s,
+    } = args;
     let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
-    engine.create(&Command::CreateVolume(CreateRequest {
+    let made = engine.create(&Command::CreateVolume(CreateRequest {
         spec,
         volume_type,
         size_gib,
@@ -191,7 +212,11 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         tags,
         as_of,
         balance_percent,
-    }))
+        snapshot,
+        initialization_mib_s: initialization_rate_mib_s,
+    }))?;
+    engine.start_loading(&made);
+    Ok(made)
 }
 
 fn attach(engine: &Arc<Engine>, args: Attach) -> Outcome<VolumeRecord> {

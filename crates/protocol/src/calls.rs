@@ -4,6 +4,7 @@ use crate::answers::*;
 use crate::arguments::*;
 use crate::cloudwatch::*;
 use crate::message::{Described, Message};
+use crate::snapshots::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
@@ -29,9 +30,10 @@ pub struct CallEntry {
 }
 
 /// Headings of the reference, in order, each with an introduction.
-pub const SECTIONS: [(&str, &str); 7] = [
+pub const SECTIONS: [(&str, &str); 8] = [
     ("The lab", ""),
     ("Volumes", "A volume is named by its id or its unique name."),
+    ("Snapshots", "A block has 512 KiB. Nothing is stored of blocks that were never written."),
     ("Credits", ""),
     ("Faults", ""),
     ("Measurements", ""),
@@ -105,6 +107,63 @@ calls! {
     ResourceTag(ResourceTags) -> Done = "resource.tag" in "Volumes" as tag_resources;
     /// Removes tags by key, then sets tags.
     VolumeTag(Tag) -> LabVolumeView = "volume.tag" in "Volumes" as tag;
+
+    /// Takes a snapshot of a volume, in use or not: of its bytes as they are at this call. The
+    /// answer is `pending`; blocks are stored while the volume is used.
+    SnapshotCreate(CreateSnapshot) -> SnapshotView = "snapshot.create" in "Snapshots" as create_snapshot;
+    /// Takes snapshots of several volumes, all of one instant: all or none.
+    SnapshotCreateMany(CreateSnapshots) -> SnapshotList = "snapshot.create_many" in "Snapshots" as create_snapshots.snapshots;
+    /// Snapshots, page by page.
+    SnapshotList(ListSnapshots) -> SnapshotList = "snapshot.list" in "Snapshots" as snapshots;
+    /// One snapshot.
+    SnapshotDescribe(OneSnapshot) -> SnapshotView = "snapshot.describe" in "Snapshots" as describe_snapshot;
+    /// Deletes a snapshot; one that a retention rule keeps goes to the recycle bin. Blocks that
+    /// other snapshots need stay.
+    SnapshotDelete(OneSnapshot) -> Done = "snapshot.delete" in "Snapshots" as delete_snapshot;
+    /// Copies a completed snapshot, of this lab or from another lab's object store. The copy has
+    /// blocks of its own.
+    SnapshotCopy(CopySnapshot) -> SnapshotView = "snapshot.copy" in "Snapshots" as copy_snapshot;
+    /// Removes and adds accounts that may make volumes from a snapshot. It is noted; the lab has
+    /// one account.
+    SnapshotShare(ShareSnapshot) -> SnapshotView = "snapshot.share" in "Snapshots" as share_snapshot;
+    /// Locks a snapshot against deletion, or changes its lock.
+    SnapshotLock(LockSnapshot) -> SnapshotView = "snapshot.lock" in "Snapshots" as lock_snapshot;
+    /// Takes a lock away.
+    SnapshotUnlock(OneSnapshot) -> SnapshotView = "snapshot.unlock" in "Snapshots" as unlock_snapshot;
+    /// Switches fast snapshot restore on or off.
+    SnapshotSetFastRestore(SetFastRestore) -> FastRestores = "snapshot.set_fast_restore" in "Snapshots" as set_fast_restore;
+    /// Fast snapshot restores that are on, or were.
+    SnapshotFastRestores(NoArguments) -> FastRestores = "snapshot.fast_restores" in "Snapshots" as fast_restores.fast_restores;
+    /// Takes a snapshot out of the recycle bin.
+    SnapshotRecover(OneSnapshot) -> SnapshotView = "snapshot.recover" in "Snapshots" as recover_snapshot;
+    /// Adds or replaces a retention rule of the recycle bin.
+    SnapshotSetRule(RetentionRuleView) -> RetentionRules = "snapshot.set_rule" in "Snapshots" as set_retention_rule.rules;
+    /// Takes a retention rule away. What it keeps stays until its time.
+    SnapshotDeleteRule(OneName) -> Done = "snapshot.delete_rule" in "Snapshots" as delete_retention_rule;
+    /// Retention rules of the recycle bin.
+    SnapshotRules(NoArguments) -> RetentionRules = "snapshot.rules" in "Snapshots" as retention_rules.rules;
+    /// Adds or replaces a schedule.
+    SnapshotSetSchedule(SetSchedule) -> Schedules = "snapshot.set_schedule" in "Snapshots" as set_schedule.schedules;
+    /// Takes a schedule away; its snapshots stay.
+    SnapshotDeleteSchedule(OneName) -> Done = "snapshot.delete_schedule" in "Snapshots" as delete_schedule;
+    /// Schedules.
+    SnapshotSchedules(NoArguments) -> Schedules = "snapshot.schedules" in "Snapshots" as schedules.schedules;
+    /// Names the object store of another region, from which snapshots can then be copied.
+    SnapshotSetRegion(SetRegion) -> Regions = "snapshot.set_region" in "Snapshots" as set_region.regions;
+    /// Object stores of other regions.
+    SnapshotRegions(NoArguments) -> Regions = "snapshot.regions" in "Snapshots" as regions.regions;
+    /// Blocks of a completed snapshot, all or those that differ from an earlier one.
+    SnapshotBlocks(ListBlocks) -> Blocks = "snapshot.blocks" in "Snapshots" as snapshot_blocks;
+    /// The bytes of a block.
+    SnapshotGetBlock(GetBlock) -> BlockData = "snapshot.get_block" in "Snapshots" as get_block;
+    /// Begins a snapshot that is put block by block.
+    SnapshotStart(StartSnapshot) -> SnapshotView = "snapshot.start" in "Snapshots" as start_snapshot;
+    /// Puts a block of a snapshot that was begun so; a second time replaces it.
+    SnapshotPutBlock(PutBlock) -> Done = "snapshot.put_block" in "Snapshots" as put_block;
+    /// Completes a snapshot that was put block by block.
+    SnapshotFinish(FinishSnapshot) -> SnapshotView = "snapshot.finish" in "Snapshots" as finish_snapshot, long;
+    /// Blocks of a volume that are not loaded from its snapshot yet: reading them loads them.
+    VolumeCold(ListCold) -> ColdBlocks = "volume.cold" in "Snapshots" as cold_blocks;
 
     /// Credit balances now.
     VolumeBalance(OneVolume) -> BalanceView = "volume.balance" in "Credits" as balance;
@@ -228,6 +287,7 @@ mod tests {
                     let value = match field.rust_type {
                         "String" => json!("db"),
                         "Vec<String>" => json!(["db"]),
+                        "bool" => json!(true),
                         "Value" => json!({"format": "x"}),
                         _ => json!(1),
                     };

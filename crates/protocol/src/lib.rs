@@ -6,6 +6,7 @@
 //! | `arguments` | what calls are given |
 //! | `answers` | what they answer |
 //! | `cloudwatch` | both, of the calls about metrics, alarms and events |
+//! | `snapshots` | both, of snapshots |
 //! | `calls` | the calls: name, arguments, answer |
 //! | `generate` | the Python client and the reference page, from the tables |
 //!
@@ -19,5 +20,6 @@ mod calls;
 pub mod cloudwatch;
 pub mod generate;
 pub mod message;
+pub mod snapshots;
 
 pub use calls::{Call, CallEntry, CALLS, SECTIONS};

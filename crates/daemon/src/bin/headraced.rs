@@ -62,6 +62,7 @@ fn run(options: &Options) -> Outcome<()> {
     let kept = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
     let watching = alarming::start(&engine).map_err(|error| of_io("starting the alarms", &error))?;
     engine.resume_rebuilds();
+    engine.start_snapshots().map_err(|error| of_io("starting the snapshots", &error))?;
     if let Some(words) = &engine.repaired {
         tracing::warn!("cut off what a crash left: {words}");
     }

@@ -1,6 +1,7 @@
 //! What can be wrong with a command: the value, the rule, its source, what to do next, and a kind
 //! that says what the caller can do.
 
+use crate::wording;
 use headrace_catalog::{Catalog, CatalogError};
 use serde::{Deserialize, Serialize};
 
@@ -33,13 +34,17 @@ pub enum ErrorKind {
     Unsupported,
     /// This caller may not use the lab.
     InsufficientPermission,
+    /// The client token was used with other arguments.
+    IdempotentParameterMismatch,
+    /// Nothing is wrong: the call was a dry run, and would have been done.
+    DryRun,
     /// The machine could not: disk, kernel, devices. What was half done was undone.
     Unavailable,
 }
 
 impl ErrorKind {
     /// Every kind, in the order of the reference.
-    pub const ALL: [ErrorKind; 10] = [
+    pub const ALL: [ErrorKind; 12] = [
         ErrorKind::InvalidParameter,
         ErrorKind::NotFound,
         ErrorKind::IncorrectState,
@@ -49,6 +54,8 @@ impl ErrorKind {
         ErrorKind::RateExceeded,
         ErrorKind::Unsupported,
         ErrorKind::InsufficientPermission,
+        ErrorKind::IdempotentParameterMismatch,
+        ErrorKind::DryRun,
         ErrorKind::Unavailable,
     ];
 
@@ -64,6 +71,8 @@ impl ErrorKind {
             ErrorKind::RateExceeded => "rate-exceeded",
             ErrorKind::Unsupported => "unsupported",
             ErrorKind::InsufficientPermission => "insufficient-permission",
+            ErrorKind::IdempotentParameterMismatch => "idempotent-parameter-mismatch",
+            ErrorKind::DryRun => "dry-run",
             ErrorKind::Unavailable => "unavailable",
         }
     }
@@ -80,13 +89,15 @@ impl ErrorKind {
             ErrorKind::RateExceeded => "modified as often as its day allows: wait",
             ErrorKind::Unsupported => "a volume of this kind cannot do it at all",
             ErrorKind::InsufficientPermission => "this caller may not use the lab",
+            ErrorKind::IdempotentParameterMismatch => "the client token was used with other arguments: use a new one",
+            ErrorKind::DryRun => "nothing is wrong: the call was a dry run and would have been done",
             ErrorKind::Unavailable => "the machine could not: disk, kernel, devices. What was half done was undone",
         }
     }
 
-    /// The code of the EC2 API that says the same (EC2 user guide for developers, "Error codes for
-    /// the Amazon EC2 API"). Of a limit, the API names the resource: VolumeLimitExceeded,
-    /// AttachmentLimitExceeded or TagLimitExceeded, by the call.
+    /// The code of the EC2 API that says the same of a volume (EC2 user guide for developers,
+    /// "Error codes for the Amazon EC2 API"), where a rule does not name its own:
+    /// [`ControlError::says`].
     pub fn ec2_code(self) -> &'static str {
         match self {
             ErrorKind::InvalidParameter => "InvalidParameterValue",
@@ -98,12 +109,14 @@ impl ErrorKind {
             ErrorKind::RateExceeded => "VolumeModificationRateExceeded",
             ErrorKind::Unsupported => "UnsupportedOperation",
             ErrorKind::InsufficientPermission => "UnauthorizedOperation",
+            ErrorKind::IdempotentParameterMismatch => "IdempotentParameterMismatch",
+            ErrorKind::DryRun => "DryRunOperation",
             ErrorKind::Unavailable => "Unavailable",
         }
     }
 }
 
-/// The five parts of an error, as the protocol writes them.
+/// An error as the protocol writes it: its five parts, and the same as AWS says it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// What kind of refusal it is.
@@ -116,6 +129,37 @@ pub struct Problem {
     pub source: String,
     /// What to do next.
     pub hint: String,
+    /// AWS's error code.
+    #[serde(default)]
+    pub code: String,
+    /// AWS's sentence, as far as it is known; else value and rule.
+    #[serde(default)]
+    pub message: String,
+}
+
+impl Problem {
+    /// An error of a rule, with the code of its kind and value and rule as its sentence.
+    pub fn new(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> Problem {
+        let (value, rule) = (value.into(), rule.into());
+        let message = match kind {
+            // As EC2 words them (issue trackers of its clients).
+            ErrorKind::DryRun => "Request would have succeeded, but DryRun flag is set.".to_string(),
+            ErrorKind::IdempotentParameterMismatch => {
+                "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).".to_string()
+            }
+            _ => format!("{value}: {rule}."),
+        };
+        Problem { kind, value, rule, source: source.into(), hint: hint.into(), code: kind.ec2_code().to_string(), message }
+    }
+
+    /// The same in AWS's own words.
+    #[must_use]
+    pub fn says(mut self, code: impl Into<String>, message: impl Into<String>) -> Problem {
+        self.code = code.into();
+        // Ids and names from a caller stand in it: one line, and not a page of it.
+        self.message = message.into().replace(char::is_control, " ");
+        self
+    }
 }
 
 /// A command that was not accepted. Prints as `VALUE: RULE (SOURCE). HINT`.
@@ -134,11 +178,17 @@ impl ControlError {
             None if value.is_empty() => "(nothing)".to_string(),
             None => value,
         };
-        ControlError(Box::new(Problem { kind, value, rule: rule.into(), source: source.into(), hint: hint.into() }))
+        ControlError(Box::new(Problem::new(kind, value, rule, source, hint)))
     }
 
     pub(crate) fn invalid(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> ControlError {
         ControlError::new(ErrorKind::InvalidParameter, value, rule, source, hint)
+    }
+
+    /// The same in AWS's own words.
+    #[must_use]
+    pub fn says(self, code: impl Into<String>, message: impl Into<String>) -> ControlError {
+        ControlError(Box::new(self.0.says(code, message)))
     }
 
     /// The kind.
@@ -159,7 +209,11 @@ impl From<CatalogError> for ControlError {
             CatalogError::Data(_) => ErrorKind::Unavailable,
             _ => ErrorKind::InvalidParameter,
         };
-        ControlError::new(kind, error.value(), error.rule(), error.source(), error.hint())
+        let refused = ControlError::new(kind, error.value(), error.rule(), error.source(), error.hint());
+        match wording::of_catalog(&error) {
+            Some((code, message)) => refused.says(code, message),
+            None => refused,
+        }
     }
 }
 

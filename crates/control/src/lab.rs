@@ -1,12 +1,16 @@
 //! The lab as a whole: commands to the state machine they belong to, events to the state.
 
-use crate::command::Command;
+use crate::alarms::Alarms;
+use crate::command::{Command, TagRequest};
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
-use crate::record::{VolumeRecord, Volumes};
+use crate::record::{draw_id, VolumeId, VolumeRecord, Volumes};
 use crate::settings::{self, Settings};
+use crate::snapshots::{self, SnapshotChange, Snapshots};
+use crate::tokens::{ClientToken, Tokens};
 use crate::volumes::{self, attachments, members, modifications};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Volumes an error names: a handful is read, more scrolls the error away.
 const NAMED_IN_ERRORS: usize = 5;
@@ -19,6 +23,12 @@ pub struct Lab {
     pub settings: Settings,
     /// Volumes by id, without the deleted.
     pub volumes: Volumes,
+    /// Snapshots, schedules and the recycle bin.
+    pub snapshots: Snapshots,
+    /// Client tokens that count.
+    pub tokens: Tokens,
+    /// Alarms and their history.
+    pub alarms: Alarms,
     /// Lab time of the last event, Unix milliseconds: where the clock goes on after a restart at
     /// the earliest.
     pub last_ms: u64,
@@ -38,24 +48,44 @@ impl Lab {
         Ok(changes.into_iter().map(|change| Event { at_ms, change }).collect())
     }
 
+    /// As [`Lab::decide`], under a client token: the events note it too. See [`Tokens::find`] for
+    /// one that was used before.
+    ///
+    /// # Errors
+    /// As [`Lab::decide`]; and the token was used before.
+    pub fn decide_once(&self, command: &Command, token: &ClientToken, now_ms: u64, ids: &mut impl FnMut() -> u64) -> Result<Vec<Event>, ControlError> {
+        self.tokens.find(token)?;
+        let mut events = self.decide(command, now_ms, ids)?;
+        let subject = events.iter().find_map(|event| event.change.subject());
+        let change = Change::Token(self.tokens.claim(token, subject)?);
+        events.push(Event { at_ms: now_ms.max(self.last_ms), change });
+        Ok(events)
+    }
+
     fn changes(&self, command: &Command, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
         match command {
             Command::Configure(request) => {
                 let attached = self.volumes.values().find(|record| record.attachment.is_some()).map(VolumeRecord::label);
-                let settings = settings::configured(&self.settings, request, attached)?;
+                let mut settings = settings::configured(&self.settings, request, attached)?;
+                if self.settings.instance_id.is_empty() {
+                    settings.get_or_insert_with(|| self.settings.clone()).instance_id = draw_id("i", ids);
+                }
                 Ok(settings.map(|settings| Change::Configured { settings }).into_iter().collect())
             }
-            Command::CreateVolume(request) => volumes::create(request, &self.settings, &self.volumes, ids),
+            Command::CreateVolume(request) => volumes::create(request, self, at_ms, ids),
             Command::Created { volume } => volumes::created(self.find(volume)?),
             Command::VolumeFailed { volume, reason } => volumes::volume_failed(self.find(volume)?, reason),
-            Command::DeleteVolume { volume } => volumes::delete(self.find(volume)?),
+            Command::DeleteVolume { volume } => volumes::delete(self.find(volume)?, &self.settings),
             Command::Deleted { volume } => volumes::deleted(self.find(volume)?),
-            Command::Tag { volume, set, remove } => volumes::tag(self.find(volume)?, set, remove),
-            Command::Attach { volume, request } => attachments::attach(self.find(volume)?, request, &self.volumes, ids),
+            Command::Tag(request) => self.tag(request),
+            Command::SetAttributes { volume, auto_enable_io, delete_on_termination } => {
+                volumes::set_attributes(self.find(volume)?, *auto_enable_io, *delete_on_termination)
+            }
+            Command::Attach { volume, request } => attachments::attach(self.find(volume)?, request, &self.settings, &self.volumes, ids),
             Command::Attached { volume, device } => attachments::attached(self.find(volume)?, device),
             Command::AttachFailed { volume, reason } => attachments::attach_failed(self.find(volume)?, reason),
-            Command::Detach { volume, force } => attachments::detach(self.find(volume)?, *force),
-            Command::DetachBusy { volume, reason } => attachments::detach_busy(self.find(volume)?, reason),
+            Command::Detach { volume, request } => attachments::detach(self.find(volume)?, request, &self.settings),
+            Command::DetachBusy { volume, reason, waits } => attachments::detach_busy(self.find(volume)?, reason, *waits),
             Command::Detached { volume } => attachments::detached(self.find(volume)?),
             Command::Modify { volume, request } => modifications::modify(self.find(volume)?, request, &self.settings, at_ms, ids),
             Command::ModifyFailed { volume, reason } => modifications::modify_failed(self.find(volume)?, reason),
@@ -65,7 +95,9 @@ impl Lab {
             Command::RestoreMember { volume, member } => members::restore_member(self.find(volume)?, *member),
             Command::ReplaceMember { volume, member, mib_s } => members::replace_member(self.find(volume)?, *member, *mib_s),
             Command::MemberRebuilding { volume, member, done_bytes } => members::member_rebuilding(self.find(volume)?, *member, *done_bytes),
+            Command::Alarm(request) => Ok(self.alarms.decide(request)?.into_iter().map(Change::Alarm).collect()),
             Command::MemberRebuilt { volume, member } => members::member_rebuilt(self.find(volume)?, *member),
+            Command::Snapshot(command) => snapshots::changes(self, command, at_ms, ids),
         }
     }
 
@@ -76,12 +108,20 @@ impl Lab {
         self.last_ms = self.last_ms.max(at_ms);
         match &event.change {
             Change::Configured { settings } => self.settings = settings.clone(),
+            Change::Token(change) => self.tokens.apply(change, at_ms),
+            Change::Alarm(change) => self.alarms.apply(change),
             Change::VolumeCreated { volume, new } => {
                 self.volumes.insert(volume.clone(), VolumeRecord::new(volume.clone(), new.clone(), at_ms));
             }
             Change::VolumeDeleted { volume } => {
                 self.volumes.remove(volume);
             }
+            Change::Snapshot(SnapshotChange::VolumeLoaded { volume }) => {
+                if let Some(origin) = self.volumes.get_mut(volume).and_then(|record| record.origin.as_mut()) {
+                    origin.loaded = true;
+                }
+            }
+            Change::Snapshot(change) => self.snapshots.apply(change, at_ms),
             change => {
                 let known = change.volume().and_then(|volume| self.volumes.get_mut(volume));
                 debug_assert!(known.is_some(), "an event of an unknown volume: {change:?}");
@@ -97,16 +137,41 @@ impl Lab {
     }
 
     /// What happens without a command, until `now_ms`: modifications that begin to optimize and
-    /// that are completed. Events are in order of time, each with the exact time at which it was
-    /// due. A volume that must grow does so at its `ModificationOptimizing`; when that cannot be
-    /// done, decide [`Command::ModifyFailed`] instead of applying the event, and ask again.
+    /// that are completed, snapshots that leave the recycle bin, fast restores that are ready.
+    /// Events are in order of time, each with the exact time at which it was due. A volume that
+    /// must grow does so at its `ModificationOptimizing`; when that cannot be done, decide
+    /// [`Command::ModifyFailed`] instead of applying the event, and ask again.
     pub fn due(&self, now_ms: u64) -> Vec<Event> {
-        modifications::due(&self.volumes, now_ms)
+        let mut events = modifications::due(&self.volumes, now_ms);
+        events.extend(self.snapshots.due(now_ms));
+        // Stable: what belongs to one volume or snapshot stays in its order.
+        events.sort_by_key(|event| event.at_ms);
+        events
     }
 
     /// The lab time of the next event of [`Lab::due`].
     pub fn next_due(&self) -> Option<u64> {
-        modifications::next_due(&self.volumes)
+        modifications::next_due(&self.volumes).into_iter().chain(self.snapshots.next_due()).min()
+    }
+
+    /// Tags of resources of any kind: what an id begins with says which.
+    fn tag(&self, request: &TagRequest) -> Result<Vec<Change>, ControlError> {
+        let mut changes = Vec::new();
+        let mut seen = BTreeSet::new();
+        for resource in request.resources.iter().filter(|resource| seen.insert(resource.as_str())) {
+            changes.extend(match resource.split('-').next() {
+                Some("i") => {
+                    self.settings.check_instance_id(Some(resource))?;
+                    let hint = "Tag volumes and snapshots.";
+                    Err(ControlError::new(ErrorKind::Unsupported, resource.as_str(), "the machine itself has no tags", LAB_RULE, hint))
+                }
+                Some("snap") => {
+                    snapshots::lifecycle::tag(self.snapshots.find(resource)?, request).map(|changes| changes.into_iter().map(Change::Snapshot).collect())
+                }
+                _ => volumes::check_room_for_tags(&self.volumes, &request.set).and_then(|()| volumes::tag(self.find(resource)?, request)),
+            }?);
+        }
+        Ok(changes)
     }
 
     /// A volume by id or by name.
@@ -114,17 +179,41 @@ impl Lab {
     /// # Errors
     /// [`ErrorKind::NotFound`], with the volumes there are.
     pub fn find(&self, volume: &str) -> Result<&VolumeRecord, ControlError> {
-        let by_id = self.volumes.values().find(|record| record.id.as_str() == volume);
-        by_id.or_else(|| self.volumes.values().find(|record| record.name.as_deref() == Some(volume))).ok_or_else(|| self.unknown(volume))
+        let by_id = volume.parse().ok().and_then(|id: VolumeId| self.volumes.get(&id));
+        let by_name = || self.volumes.values().find(|record| record.name.as_deref() == Some(volume));
+        by_id.or_else(by_name).ok_or_else(|| self.unknown(&[volume]))
     }
 
-    fn unknown(&self, volume: &str) -> ControlError {
+    /// Volumes by id or by name, in the order they are named.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotFound`], which names those that are not there and no other: clients read
+    /// them out of EC2's sentence.
+    pub fn find_all(&self, volumes: &[String]) -> Result<Vec<&VolumeRecord>, ControlError> {
+        let found: Vec<Result<&VolumeRecord, &str>> = volumes.iter().map(|volume| self.find(volume).map_err(|_| volume.as_str())).collect();
+        let missing: Vec<&str> = found.iter().filter_map(|one| one.err()).collect();
+        match missing.is_empty() {
+            true => Ok(found.into_iter().flatten().collect()),
+            false => Err(self.unknown(&missing)),
+        }
+    }
+
+    fn unknown(&self, volumes: &[&str]) -> ControlError {
         let shown: Vec<&str> = self.volumes.values().take(NAMED_IN_ERRORS).map(VolumeRecord::label).collect();
         let hint = match (shown.is_empty(), self.volumes.len() - shown.len()) {
             (true, _) => "The lab has no volume yet: create one, like `headrace volume create gp2:500`.".to_string(),
             (false, 0) => format!("There are: {}.", shown.join(", ")),
             (false, more) => format!("There are {} and {more} more: see `headrace volume list`.", shown.join(", ")),
         };
-        ControlError::new(ErrorKind::NotFound, volume, "is neither the id nor the name of a volume of this lab", LAB_RULE, hint)
+        let rule = match volumes.len() {
+            1 => "is neither the id nor the name of a volume of this lab",
+            _ => "are neither ids nor names of volumes of this lab",
+        };
+        let error = ControlError::new(ErrorKind::NotFound, volumes.join(", "), rule, LAB_RULE, hint);
+        match volumes.iter().find(|volume| volume.starts_with("vol-") && !settings::is_id(volume, "vol-")) {
+            Some(malformed) => error.says("InvalidParameterValue", format!("Value ({malformed}) for parameter volumeId is invalid. Expected: 'vol-...'.")),
+            None if volumes.len() == 1 => error.says("InvalidVolume.NotFound", format!("The volume '{}' does not exist.", volumes[0])),
+            None => error.says("InvalidVolume.NotFound", format!("The volumes '{}' do not exist.", volumes.join(", "))),
+        }
     }
 }

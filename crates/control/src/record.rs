@@ -3,6 +3,7 @@
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::settings::Settings;
+use crate::snapshots::record::VolumeOrigin;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, RaidLevel, StorageSpec, VolumeLimits};
 use serde::{Deserialize, Serialize};
@@ -193,6 +194,12 @@ pub struct Attachment {
     /// Why it is busy.
     #[serde(default)]
     pub busy: Option<String>,
+    /// Busy, and detached as soon as it is not.
+    #[serde(default)]
+    pub waits: bool,
+    /// Whether the volume goes with the instance.
+    #[serde(default)]
+    pub delete_on_termination: bool,
     /// The device, once there.
     #[serde(default)]
     pub device: Option<AttachedDevice>,
@@ -379,6 +386,9 @@ pub struct NewVolume {
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
+    /// The snapshot it is made from.
+    #[serde(default)]
+    pub origin: Option<VolumeOrigin>,
 }
 
 /// A volume, or an array that is used as one.
@@ -414,14 +424,20 @@ pub struct VolumeRecord {
     /// The last [`MAX_HISTORY`] modifications, oldest first.
     #[serde(default)]
     pub modifications: Vec<Modification>,
+    /// The snapshot it was made from.
+    #[serde(default)]
+    pub origin: Option<VolumeOrigin>,
+    /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+    #[serde(default)]
+    pub auto_enable_io: bool,
 }
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, new: NewVolume, created_ms: u64) -> VolumeRecord {
-        let NewVolume { spec, as_of, seed, name, tags } = new;
+        let NewVolume { spec, as_of, seed, name, tags, origin } = new;
         let members = spec.members.iter().map(|_| Member::default()).collect();
         let (status, error, attachment, modifications) = (VolumeStatus::Creating, None, None, Vec::new());
-        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications }
+        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications, auto_enable_io: false, origin }
     }
 
     /// Usable size in GiB.
@@ -523,16 +539,17 @@ impl VolumeRecord {
     pub(crate) fn wrong_status(&self, needed: &str) -> ControlError {
         let rule = format!("is {}, and must be {needed} for that", self.status.as_str());
         let source = "EC2 volume states";
-        match self.status {
-            VolumeStatus::Creating | VolumeStatus::Deleting => {
-                ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, "Wait a moment and try again.")
-            }
+        let hint = match self.status {
+            VolumeStatus::Creating | VolumeStatus::Deleting => "Wait a moment and try again.".to_string(),
             VolumeStatus::Error => {
                 let why = self.error.as_deref().unwrap_or("no reason is known");
-                ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, format!("It failed: {why}. Delete it and create another."))
+                format!("It failed: {why}. Delete it and create another.")
             }
-            _ => ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, "See `headrace volume show`."),
-        }
+            _ => "See `headrace volume show`.".to_string(),
+        };
+        // EC2's sentence for a volume to attach.
+        let message = format!("{} is not '{}'.", self.id, needed.split(' ').next().unwrap_or(needed));
+        ControlError::new(ErrorKind::IncorrectState, self.label(), rule, source, hint).says("IncorrectState", message)
     }
 }
 

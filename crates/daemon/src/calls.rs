@@ -1,18 +1,25 @@
 //! From a call of the protocol to the engine, and back to its answer.
 
+use crate::cloudwatch::calls as cloudwatch;
 use crate::engine::Engine;
+use crate::envelope::{self, Envelope};
 use crate::metrics::{Resolution, COLUMNS};
-use crate::problem::{bad_input, could_not, of_io, refused, Outcome};
+use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use crate::snapshot_calls;
 use crate::view;
-use headrace_control::{AttachRequest, Command, CreateRequest, ErrorKind, ModifyRequest, VolumeRecord};
+use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
 use headrace_protocol::answers::{
     CallNames, Cleared, Done, FaultAnswer, Faults, MetricsRows, MetricsText, Modifications, RecordStarted, RecordStopped, VolumeList,
 };
-use headrace_protocol::arguments::{Attach, Create, MetricsRequest, Modify, OneMember, Record, ReplaceMember, RestoreBalance, SetBalance, SlowMember, Tag};
+use headrace_protocol::arguments::{
+    Attach, Attributes, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance, SlowMember, Tag,
+};
 use headrace_protocol::{Call, CALLS};
 use serde::Serialize;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -34,26 +41,98 @@ fn read(name: &str, args: Value) -> Outcome<Call> {
     Call::read(name, args).map_err(|error| bad_input("args", error.to_string(), hint))
 }
 
-fn json(answer: impl Serialize) -> Outcome<Value> {
+pub(crate) fn json(answer: impl Serialize) -> Outcome<Value> {
     serde_json::to_value(answer).map_err(|error| could_not("answer", error.to_string(), "Report it: it cannot be written as JSON."))
 }
 
-/// Answers one call.
-pub fn answer(engine: &Arc<Engine>, name: &str, args: Value) -> (Outcome<Value>, After) {
+/// Answers one call. With a token it is done once, however often it comes; with `dry_run` it is
+/// only decided.
+pub fn answer(engine: &Arc<Engine>, name: &str, args: Value, token: Option<String>, dry_run: bool) -> (Outcome<Value>, After) {
     if engine.is_stopping() {
         return (Err(could_not(name, "the lab is going down", "Start it again with `headrace lab up`.")), After::Next);
     }
+    let token = token.map(|token| ClientToken { token, request: request_of(name, &args) });
     // Rules look at what is so now: what was due until now comes first.
-    let outcome = engine.pass_due().and_then(|()| read(name, args));
-    match outcome.and_then(|call| Ok((matches!(call, Call::LabDown(_)), dispatch(engine, call)?))) {
+    let outcome = engine.pass_due().and_then(|()| read(name, args)).and_then(|call| {
+        let down = matches!(call, Call::LabDown(_)) && !dry_run;
+        Ok((down, once(engine, call, token, dry_run)?))
+    });
+    match outcome {
         Ok((true, value)) => (Ok(value), After::Down),
         Ok((false, value)) => (Ok(value), After::Next),
         Err(problem) => (Err(problem), After::Next),
     }
 }
 
+/// What must be the same when a token comes again: the call and its arguments, as a digest. One
+/// that is null counts as left out.
+fn request_of(name: &str, args: &Value) -> String {
+    let given: BTreeMap<&String, &Value> = args.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).collect();
+    let text = serde_json::to_string(&given).unwrap_or_default();
+    let digest = Sha256::digest(text.as_bytes());
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{name} {hex}")
+}
+
+fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: bool) -> Outcome<Value> {
+    if dry_run && acts_without_a_decision(&call) {
+        let hint = "Leave dry_run out.";
+        return Err(refused(ErrorKind::Unsupported, "dry_run", "this call works on the devices at once and cannot be tried", hint));
+    }
+    let used = |token: &Option<ClientToken>| match token {
+        Some(token) if !dry_run => engine.used_token(token),
+        _ => Ok(None),
+    };
+    if let Some(used) = used(&token)? {
+        return repeated(engine, &call, used.subject.as_deref());
+    }
+    let again = call.clone();
+    let outcome = envelope::under(Envelope { token: token.clone(), dry_run }, || dispatch(engine, call));
+    match outcome {
+        Ok(_) if dry_run => Err(envelope::dry_run_passed()),
+        // The same call came on another connection meanwhile, and was first.
+        Err(problem) if problem.kind == ErrorKind::IdempotentParameterMismatch => match used(&token)? {
+            Some(used) => repeated(engine, &again, used.subject.as_deref()),
+            None => Err(problem),
+        },
+        outcome => outcome,
+    }
+}
+
+/// Calls whose work is not begun by a decision of the lab, so that a dry run of them would be the
+/// real one.
+fn acts_without_a_decision(call: &Call) -> bool {
+    matches!(
+        call,
+        Call::LabDown(_)
+            | Call::CloudwatchPutMetricData(_)
+            | Call::VolumeFault(_)
+            | Call::VolumeClearFault(_)
+            | Call::VolumeRestoreBalance(_)
+            | Call::VolumeRecord(_)
+            | Call::VolumeRecordStop(_)
+            | Call::SnapshotPutBlock(_)
+    )
+}
+
+/// The answer to a call that was done before under its token: what it made or changed, as it is
+/// now.
+fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Value> {
+    let Some(subject) = subject else { return json(Done {}) };
+    if subject.starts_with("snap-") {
+        return snapshot_calls::repeated(engine, subject);
+    }
+    let record = engine.find(subject)?;
+    match (call, record.modification()) {
+        (Call::VolumeModify(_), Some(last)) => json(engine.modification_view(&record, last)),
+        (Call::VolumeDelete(_) | Call::ResourceTag(_), _) => json(Done {}),
+        _ => json(engine.view(&record)),
+    }
+}
+
 fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
     let shown = |record: VolumeRecord| json(engine.view(&record));
+    let done = |()| json(Done {});
     match call {
         Call::LabStatus(_) => json(engine.status()),
         Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
@@ -64,9 +143,11 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::VolumeDescribe(args) => engine.find(&args.volume).and_then(shown),
         Call::VolumeDelete(args) => engine.delete(&args.volume).and_then(|()| json(Done {})),
         Call::VolumeAttach(args) => attach(engine, args).and_then(shown),
-        Call::VolumeDetach(args) => engine.detach(&args.volume, args.force.unwrap_or(false)).and_then(shown),
+        Call::VolumeDetach(args) => detach(engine, args).and_then(shown),
         Call::VolumeModify(args) => modify(engine, args),
         Call::VolumeModifications(args) => modifications(engine, args.volume.as_deref()),
+        Call::VolumeAttributes(args) => attributes(engine, args).and_then(shown),
+        Call::ResourceTag(args) => tag_resources(engine, args),
         Call::VolumeTag(args) => tag(engine, args).and_then(shown),
         Call::VolumeBalance(args) => engine.balance_view(&args.volume).and_then(json),
         Call::VolumeSetBalance(args) => set_balance(engine, &args).and_then(|()| engine.balance_view(&args.volume)).and_then(json),
@@ -81,33 +162,104 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::VolumeMetrics(args) => metrics(engine, &args),
         Call::VolumeRecord(args) => record(engine, args),
         Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
+        Call::VolumeNvmeStatistics(args) => cloudwatch::nvme_statistics(engine, args).and_then(json),
+        Call::CloudwatchPutMetricData(args) => cloudwatch::put_metric_data(engine, args).and_then(done),
+        Call::CloudwatchListMetrics(args) => cloudwatch::list_metrics(engine, args).and_then(json),
+        Call::CloudwatchGetMetricStatistics(args) => cloudwatch::get_metric_statistics(engine, args).and_then(json),
+        Call::CloudwatchGetMetricData(args) => cloudwatch::get_metric_data(engine, args).and_then(json),
+        Call::CloudwatchPutAlarm(args) => cloudwatch::put_alarm(engine, args).and_then(done),
+        Call::CloudwatchDescribeAlarms(args) => cloudwatch::describe_alarms(engine, args).and_then(json),
+        Call::CloudwatchDeleteAlarms(args) => cloudwatch::delete_alarms(engine, args.names).and_then(done),
+        Call::CloudwatchSetAlarmState(args) => cloudwatch::set_alarm_state(engine, args).and_then(done),
+        Call::CloudwatchEnableAlarmActions(args) => cloudwatch::enable_actions(engine, args.names, true).and_then(done),
+        Call::CloudwatchDisableAlarmActions(args) => cloudwatch::enable_actions(engine, args.names, false).and_then(done),
+        Call::CloudwatchAlarmHistory(args) => cloudwatch::alarm_history(engine, args).and_then(json),
+        Call::CloudwatchAlarmTags(args) => cloudwatch::alarm_tags(engine, &args.arn).and_then(json),
+        Call::CloudwatchTagAlarm(args) => cloudwatch::tag_alarm(engine, args).and_then(done),
+        Call::EventsSince(args) => cloudwatch::events_since(engine, args).and_then(json),
+        other => snapshot_calls::dispatch(engine, other),
     }
 }
 
 fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
-    let Create { spec, name, tags, as_of, balance_percent } = args;
-    engine.create(&Command::CreateVolume(CreateRequest { spec, name, tags: tags.unwrap_or_default(), as_of, balance_percent }))
+    let Create {
+        spec,
+        name,
+        tags,
+        as_of,
+        balance_percent,
+        volume_type,
+        size_gib,
+        iops,
+        throughput_mib_s,
+        zone,
+        zone_id,
+        multi_attach,
+        snapshot,
+        initialization_rate_mib_s,
+    } = args;
+    let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
+    let made = engine.create(&Command::CreateVolume(CreateRequest {
+        spec,
+        volume_type,
+        size_gib,
+        iops,
+        throughput_mib_s,
+        zone,
+        zone_id,
+        multi_attach,
+        name,
+        tags,
+        as_of,
+        balance_percent,
+        snapshot,
+        initialization_mib_s: initialization_rate_mib_s,
+    }))?;
+    engine.start_loading(&made);
+    Ok(made)
 }
 
 fn attach(engine: &Arc<Engine>, args: Attach) -> Outcome<VolumeRecord> {
-    let Attach { volume, name, unpaced, probe } = args;
-    engine.attach(&volume, AttachRequest { name, unpaced: unpaced.unwrap_or(false), probe: probe.unwrap_or(true) })
+    let Attach { volume, name, unpaced, device_name, instance, probe } = args;
+    let (unpaced, probe) = (unpaced.unwrap_or(false), probe.unwrap_or(true));
+    engine.attach(&volume, AttachRequest { name, device_name, instance, unpaced, probe })
+}
+
+fn detach(engine: &Arc<Engine>, args: Detach) -> Outcome<VolumeRecord> {
+    let Detach { volume, force, instance, name, waits } = args;
+    engine.detach(&volume, DetachRequest { force: force.unwrap_or(false), instance, name }, waits.unwrap_or(false))
+}
+
+fn attributes(engine: &Arc<Engine>, args: Attributes) -> Outcome<VolumeRecord> {
+    let Attributes { volume, auto_enable_io, delete_on_termination } = args;
+    engine.command(&Command::SetAttributes { volume: volume.clone(), auto_enable_io, delete_on_termination })?;
+    engine.find(&volume)
+}
+
+fn tag_resources(engine: &Arc<Engine>, args: ResourceTags) -> Outcome<Value> {
+    let ResourceTags { resources, set, remove, remove_equal } = args;
+    let (set, remove, remove_equal) = (set.unwrap_or_default(), remove.unwrap_or_default(), remove_equal.unwrap_or_default());
+    engine.command(&Command::Tag(TagRequest { resources, set, remove, remove_equal }))?;
+    json(Done {})
 }
 
 fn modify(engine: &Arc<Engine>, args: Modify) -> Outcome<Value> {
     let Modify { volume, size_gib, volume_type, iops, throughput_mib_s } = args;
     let (record, modification) = engine.modify(&volume, ModifyRequest { size_gib, volume_type, iops, throughput_mib_s, used_gib: None })?;
-    json(view::modification(&record, &modification, engine.lab_ms()))
+    json(engine.modification_view(&record, &modification))
 }
 
 fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Value> {
-    let (now_ms, found) = (engine.lab_ms(), engine.modifications(volume)?);
-    json(Modifications { modifications: found.iter().map(|(record, one)| view::modification(record, one, now_ms)).collect() })
+    let found = engine.modifications(volume)?;
+    json(Modifications { modifications: found.iter().map(|(record, one)| engine.modification_view(record, one)).collect() })
 }
 
 fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
     let Tag { volume, set, remove } = args;
-    engine.command(&Command::Tag { volume: volume.clone(), set: set.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
+    let (set, remove) = (set.unwrap_or_default(), remove.unwrap_or_default());
+    // Of a volume by its id: a name may look like the id of another kind of resource.
+    let resources = vec![engine.find(&volume)?.id.to_string()];
+    engine.command(&Command::Tag(TagRequest { resources, set, remove, ..TagRequest::default() }))?;
     engine.find(&volume)
 }
 
@@ -123,7 +275,7 @@ fn slow_member(args: SlowMember) -> Command {
 
 fn list(engine: &Arc<Engine>, wanted: Option<Vec<String>>) -> Outcome<Value> {
     let records = match wanted {
-        Some(wanted) => wanted.iter().map(|volume| engine.find(volume)).collect::<Outcome<Vec<_>>>()?,
+        Some(wanted) => engine.lab(|lab| lab.find_all(&wanted).map(|found| found.into_iter().cloned().collect::<Vec<_>>())).map_err(of_control)?,
         None => engine.lab(|lab| lab.volumes.values().cloned().collect()),
     };
     json(VolumeList { volumes: records.iter().map(|record| engine.view(record)).collect() })

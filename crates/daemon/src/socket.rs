@@ -35,6 +35,12 @@ struct Request {
     call: String,
     #[serde(default)]
     args: Value,
+    /// Done once under this token.
+    #[serde(default)]
+    token: Option<String>,
+    /// Only decided, not done.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// The listening socket. Dropping it removes its file.
@@ -194,7 +200,7 @@ fn reply(engine: &Arc<Engine>, bytes: &[u8]) -> (Value, After) {
         }
     };
     let args = if request.args.is_null() { json!({}) } else { request.args };
-    let (outcome, after) = calls::answer(engine, &request.call, args);
+    let (outcome, after) = calls::answer(engine, &request.call, args, request.token, request.dry_run);
     if let Err(Problem { value, rule, .. }) = &outcome {
         tracing::debug!(call = request.call, "refused: {value}: {rule}");
     }

@@ -91,7 +91,7 @@ impl Bench {
 
 fn created(lab: &Lab, counter: &mut u64, tag_chars: usize) -> Vec<Event> {
     let tags = [("note".to_string(), "x".repeat(tag_chars.min(256)))].into();
-    let command = Command::CreateVolume(CreateRequest { spec: "raid1:2xgp2:10".to_string(), name: None, tags, as_of: None, balance_percent: Some(12.5) });
+    let command = Command::CreateVolume(CreateRequest { spec: "raid1:2xgp2:10".to_string(), tags, balance_percent: Some(12.5), ..CreateRequest::default() });
     lab.decide(&command, 1_700_000_000_000, &mut || {
         *counter += 1;
         *counter

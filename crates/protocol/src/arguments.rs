@@ -52,7 +52,7 @@ message! {
     #[serde(deny_unknown_fields)]
     pub struct Create {
         /// Storage notation, like `gp2:500` or `raid10:4xgp3:500`.
-        pub spec: String;
+        pub spec: Option<String> = "type, size, IOPS and MiB/s one by one";
         /// A unique name.
         pub name: Option<String> = "none";
         /// Tags: at most 50, keys up to 128 and values up to 256 characters.
@@ -61,6 +61,24 @@ message! {
         pub as_of: Option<String> = "the lab's day";
         /// Credit balance to begin with, 0 to 100.
         pub balance_percent: Option<f64> = "full, as AWS starts volumes";
+        /// Id of the snapshot it is made from: usable at once, blocks load on first touch.
+        pub snapshot: Option<String> = "none: empty";
+        /// Rate at which the snapshot's blocks are loaded in the background, 100 to 300 MiB/s.
+        pub initialization_rate_mib_s: Option<u64> = "none: on first touch alone";
+        /// Type, like `gp3`.
+        pub volume_type: Option<String> = "gp2";
+        /// Size, GiB.
+        pub size_gib: Option<u64> = "an error without a notation";
+        /// Provisioned IOPS.
+        pub iops: Option<u64> = "what the type includes";
+        /// Provisioned MiB/s.
+        pub throughput_mib_s: Option<u64> = "what the type includes";
+        /// Availability zone; the lab has one.
+        pub zone: Option<String> = "the lab's";
+        /// Id of the availability zone.
+        pub zone_id: Option<String> = "the lab's";
+        /// For several instances at once: refused, the lab has one.
+        pub multi_attach: Option<bool> = "false";
     }
 }
 
@@ -77,6 +95,10 @@ message! {
         /// Measure the machine's own path (at most once a minute) and take it out of the model's
         /// latency.
         pub probe: Option<bool> = "true";
+        /// Attach name as EC2 takes it, like `/dev/sdf` or `/dev/xvdba`; instead of `name`.
+        pub device_name: Option<String> = "none";
+        /// Id of the instance; the lab has one.
+        pub instance: Option<String> = "the lab's";
     }
 }
 
@@ -88,6 +110,41 @@ message! {
         pub volume: String;
         /// Also while it is mounted or in an array of md: its users see I/O errors from then on.
         pub force: Option<bool> = "false";
+        /// Only from this instance.
+        pub instance: Option<String> = "the lab's";
+        /// Only where this is its attach name.
+        pub name: Option<String> = "any";
+        /// While it is in use: not refused, but `busy`, and detached as soon as it is not used any
+        /// more, as on EC2.
+        pub waits: Option<bool> = "false";
+    }
+}
+
+message! {
+    /// Attributes of a volume.
+    #[serde(deny_unknown_fields)]
+    pub struct Attributes {
+        /// Id or unique name.
+        pub volume: String;
+        /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+        pub auto_enable_io: Option<bool> = "as it is";
+        /// Whether it goes with the instance; of an attached volume.
+        pub delete_on_termination: Option<bool> = "as it is";
+    }
+}
+
+message! {
+    /// Tags of one or more resources: all change, or none.
+    #[serde(deny_unknown_fields)]
+    pub struct ResourceTags {
+        /// Ids; a volume also by its name.
+        pub resources: Vec<String>;
+        /// Tags to add or overwrite, after removing.
+        pub set: Option<BTreeMap<String, String>> = "none";
+        /// Keys to remove.
+        pub remove: Option<Vec<String>> = "none";
+        /// Keys to remove where they have this value.
+        pub remove_equal: Option<BTreeMap<String, String>> = "none";
     }
 }
 

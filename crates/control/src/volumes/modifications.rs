@@ -105,13 +105,15 @@ fn check_modifiable(record: &VolumeRecord) -> Result<(), ControlError> {
     }
     let Some(active) = record.modification().filter(|modification| modification.is_active()) else { return Ok(()) };
     let (state, until) = (active.state.as_str(), text_of(active.optimizing_until_ms));
-    Err(ControlError::new(
+    let error = ControlError::new(
         ErrorKind::IncorrectModificationState,
         record.label(),
         format!("cannot be modified in modification state {state}: every earlier modification must be completed"),
         format!("{API_TEXT}: ModifyVolume, error IncorrectModificationState"),
         format!("It is completed at {until} (lab time); `headrace lab up --time-scale` makes that sooner."),
-    ))
+    );
+    let message = format!("Volume {} cannot be modified in modification state {}", record.id, state.to_uppercase());
+    Err(error.says("IncorrectModificationState", message))
 }
 
 fn target(record: &VolumeRecord, settings: &Settings, wanted: &Wanted) -> Result<StorageSpec, ControlError> {
@@ -202,13 +204,13 @@ impl Wanted {
 fn member_size(record: &VolumeRecord, size: u64) -> Result<u64, ControlError> {
     let now = record.size_gib();
     if size < now {
-        return Err(ControlError::new(
-            ErrorKind::InvalidParameter,
+        let error = ControlError::invalid(
             format!("{size} GiB"),
             format!("a volume never shrinks, and {} has {now} GiB", record.label()),
             rule_source("modify_volume", "never_shrinks"),
             format!("Use {now} GiB or more, or create a smaller volume and copy the data."),
-        ));
+        );
+        return Err(error.says("InvalidParameterValue", "New size cannot be smaller than existing size"));
     }
     if record.spec.raid == Some(RaidLevel::Raid10F2) && size > now {
         return Err(ControlError::new(
@@ -275,13 +277,18 @@ pub fn next_allowed_ms(record: &VolumeRecord) -> u64 {
 fn check_rate(record: &VolumeRecord, at_ms: u64) -> Result<(), ControlError> {
     let (name, text, next_ms) = rate_rule(record);
     match next_ms {
-        Some(next_ms) if at_ms < next_ms => Err(ControlError::new(
-            ErrorKind::RateExceeded,
-            record.label(),
-            text,
-            format!("{}, error VolumeModificationRateExceeded", rule_source("modify_volume", name)),
-            format!("The next is allowed at {} (lab time).", text_of(next_ms)),
-        )),
+        Some(next_ms) if at_ms < next_ms => {
+            let source = format!("{}, error VolumeModificationRateExceeded", rule_source("modify_volume", name));
+            let next = text_of(next_ms);
+            let message = match name {
+                "wait_hours" => {
+                    "You've reached the maximum modification rate per volume limit. Wait at least 6 hours between modifications per EBS volume.".to_string()
+                }
+                _ => format!("You've reached the maximum modification rate per volume limit. The next modification is allowed at {next}."),
+            };
+            let error = ControlError::new(ErrorKind::RateExceeded, record.label(), text, source, format!("The next is allowed at {next} (lab time)."));
+            Err(error.says("VolumeModificationRateExceeded", message))
+        }
         _ => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::{held, Engine};
 use crate::problem::{could_not, in_use, of_io, Outcome};
-use headrace_control::{AttachRequest, AttachedDevice, AttachmentState, Ceiling, Command, VolumeRecord};
+use headrace_control::{AttachRequest, AttachedDevice, AttachmentState, Ceiling, Command, DetachRequest, VolumeRecord};
 use headrace_device::devices::{AttachedVolume, Pace};
 use headrace_device::probe::{self, PathCost};
 use headrace_device::{loopdev, stale_mounts};
@@ -58,13 +58,11 @@ impl Engine {
     fn device_for(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
         let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
         let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
-        let attached = {
-            let mut volumes = held(&self.volumes);
-            let files = volumes.get_mut(&record.id).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
+        let attached = self.files_of(record, |files| {
             let attached = Arc::new(AttachedVolume::new(files.device_number, record.id.as_str(), files.power.clone(), self.devices.clock.now()));
             files.attached = Some(attached.clone());
             attached
-        };
+        })?;
         if attachment.unpaced {
             attached.set_pace(Pace::Fixed(0));
         } else if let Some(cost) = &cost {
@@ -123,13 +121,23 @@ impl Engine {
         words
     }
 
-    fn links_of(&self, record: &VolumeRecord, name: &str) -> [PathBuf; 2] {
+    /// The names by which a volume's device is found: in the lab's own folder, and, where that was
+    /// asked for, under the machine's /dev.
+    fn links_of(&self, record: &VolumeRecord, name: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
         let dev = self.folder.join("dev");
-        [dev.join("by-id").join(record.id.as_str()), dev.join(name)]
+        // As the driver of an EC2 instance names them: the serial number is the id without its
+        // hyphen.
+        let by_serial = format!("nvme-Amazon_Elastic_Block_Store_{}", record.id.as_str().replace('-', ""));
+        let own = vec![dev.join("by-id").join(record.id.as_str()), dev.join(name), dev.join("by-id").join(&by_serial)];
+        let machine = match self.machine_links {
+            true => vec![Path::new("/dev").join(name), Path::new("/dev/disk/by-id").join(by_serial)],
+            false => Vec::new(),
+        };
+        (own, machine)
     }
 
     fn link(&self, record: &VolumeRecord, name: &str, device: &Path) -> io::Result<Vec<PathBuf>> {
-        let links = self.links_of(record, name);
+        let (mut links, machine) = self.links_of(record, name);
         for link in &links {
             // Replaces a link of an earlier daemon in one step, so that the name always leads to a
             // device.
@@ -138,18 +146,44 @@ impl Engine {
             std::os::unix::fs::symlink(device, &fresh)?;
             std::fs::rename(&fresh, link)?;
         }
-        Ok(links.to_vec())
+        for link in machine {
+            // What this machine has under the name is not the lab's to replace, unless it leads to
+            // a loop device that is gone: an earlier daemon's.
+            if std::fs::read_link(&link).is_ok_and(|to| is_loop(&to) && loopdev::file_of(&to).is_none()) {
+                let _ = std::fs::remove_file(&link);
+            }
+            match std::os::unix::fs::symlink(device, &link) {
+                Ok(()) => links.push(link),
+                Err(error) => tracing::warn!(volume = record.id.as_str(), "no link {}: {error}", link.display()),
+            }
+        }
+        Ok(links)
     }
 
-    /// Takes the device away again.
-    pub fn detach(&self, volume: &str, force: bool) -> Outcome<VolumeRecord> {
+    fn unlink(&self, record: &VolumeRecord) {
+        let Some(attachment) = &record.attachment else { return };
+        let (own, machine) = self.links_of(record, &attachment.name);
+        let device = device_path(record);
+        let ours = machine.into_iter().filter(|link| device.is_some() && std::fs::read_link(link).ok() == device);
+        for link in own.into_iter().chain(ours) {
+            let _ = std::fs::remove_file(link);
+        }
+    }
+
+    /// Takes the device away again. While it is in use: refused, or with `waits` as on EC2, where
+    /// it is `busy` until its user is gone, and detached then.
+    pub fn detach(&self, volume: &str, request: DetachRequest, waits: bool) -> Outcome<VolumeRecord> {
         let _work = held(&self.work);
         let record = self.find(volume)?;
-        self.command(&Command::Detach { volume: volume.to_string(), force })?;
+        let force = request.force;
+        self.command(&Command::Detach { volume: volume.to_string(), request })?;
         let device = device_path(&record);
         if !force && device.as_deref().is_some_and(loopdev::is_busy) {
             let reason = format!("{} is mounted or in an array", device.unwrap_or_default().display());
-            self.command(&Command::DetachBusy { volume: record.id.to_string(), reason: reason.clone() })?;
+            self.command(&Command::DetachBusy { volume: record.id.to_string(), reason: reason.clone(), waits })?;
+            if waits {
+                return self.find(volume);
+            }
             return Err(in_use(record.label(), reason, "Unmount it first, or detach it with --force: its users then see I/O errors."));
         }
         self.take_device(&record);
@@ -157,10 +191,23 @@ impl Engine {
         self.find(volume)
     }
 
+    /// Detaches what was busy when it was to be detached, and is not any more.
+    pub(crate) fn detach_what_waited(&self) -> Outcome<()> {
+        let waits = |record: &&VolumeRecord| record.attachment.as_ref().is_some_and(|attachment| attachment.waits);
+        let waiting: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(waits).cloned().collect());
+        for record in waiting.iter().filter(|record| !device_path(record).as_deref().is_some_and(loopdev::is_busy)) {
+            self.detach(record.id.as_str(), DetachRequest::default(), true)?;
+        }
+        Ok(())
+    }
+
     /// Takes away the block device, the attached volume and the links of a volume. What was
     /// acknowledged is flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
-        let attached = held(&self.volumes).get_mut(&record.id).and_then(|files| files.attached.take());
+        let attached = held(&self.volumes).get_mut(&record.id).and_then(|files| {
+            files.used = Instant::now();
+            files.attached.take()
+        });
         if let Some(device) = device_path(record).filter(|device| self.is_device_of(device, record)) {
             if !loopdev::is_busy(&device) {
                 let _ = std::fs::File::open(&device).and_then(|file| file.sync_all());
@@ -181,11 +228,7 @@ impl Engine {
             }
             self.devices.close(attached.device_number);
         }
-        if let Some(attachment) = &record.attachment {
-            self.links_of(record, &attachment.name).iter().for_each(|link| {
-                let _ = std::fs::remove_file(link);
-            });
-        }
+        self.unlink(record);
     }
 
     fn is_device_of(&self, device: &Path, record: &VolumeRecord) -> bool {
@@ -213,6 +256,7 @@ impl Engine {
         });
         let devices = devices.collect();
         attached.iter().for_each(|record| self.take_device(record));
+        self.close_captures();
         if let Err(problem) = self.note_balances(devices, self.devices.saved_instance()) {
             tracing::error!("noting balances: {}", problem.rule);
         }
@@ -230,6 +274,10 @@ impl Engine {
         self.down.store(true, Ordering::Release);
         Ok(())
     }
+}
+
+fn is_loop(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.starts_with("/dev/loop"))
 }
 
 /// The block device of an attached volume.

@@ -9,30 +9,45 @@
 //! 3. `path`: what the machine's own path costs; held while that is measured.
 //! 4. `mount`: the FUSE mount; held for a look at it, while the path is measured, and while it is
 //!    taken down.
-//! 5. `volumes`: the open volumes; held for a look or a change, never while files are read or
+//! 5. `opening`: one thread at a time opens a volume's files or puts it to rest.
+//! 6. `volumes`: the open volumes; held for a look or a change, never while files are read or
 //!    written.
-//! 6. `state`: the lab, the journal, the clock; held while an event is written down and applied.
-//! 7. locks inside [`Devices`], of an array, of a meter: each knows no other.
+//! 7. `resting`: what is known of the volumes that are not open.
+//! 8. `state`: the lab, the journal, the clock; held while an event is written down and applied.
+//! 9. `custom`: metrics of users; held while they are read or put, and logged.
+//! 10. locks inside [`Devices`], of the metrics, of waiting actions, of an array, of a meter: each
+//!     knows no other.
 
 pub mod attaching;
+mod blocks;
 pub mod faulting;
 pub mod housekeeping;
+pub mod initializing;
 pub mod modifying;
+pub mod resting;
+pub mod snapshotting;
 pub mod volume_files;
 
+use crate::cloudwatch::actions::Actions;
+use crate::cloudwatch::alarming::wall_ms;
+use crate::cloudwatch::custom::Custom;
+use crate::engine::resting::{KnownLimits, Resting};
+use crate::engine::snapshotting::SnapshotWork;
 use crate::engine::volume_files::VolumeFiles;
+use crate::envelope;
+use crate::events::EventLog;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
 use clap::Parser;
-use headrace_control::{Change, Command, Event, Lab, LabClock, SettingsRequest, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{Change, ClientToken, Command, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::stale_mounts::{self, StaleMounts};
 use headrace_device::Devices;
 use headrace_model::record::{HostChange as ModelChange, SavedHost, SavedInstance};
 use headrace_model::InstanceState;
-use headrace_model::{ModelOptions, Nanos, SavedDevice};
+use headrace_model::{ModelOptions, Nanos, SavedDevice, SavedVolume};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -64,10 +79,18 @@ pub struct Options {
     /// How many times as fast as the wall modifications go. Device timing is never scaled.
     #[arg(long)]
     pub time_scale: Option<u32>,
+    /// Where the blocks of snapshots lie: file:///FOLDER or s3://BUCKET/PREFIX. Else as it was; at
+    /// first, the folder `snapshots` of the lab.
+    #[arg(long)]
+    pub snapshot_store: Option<String>,
     /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the
     /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
     pub metrics_port: u16,
+    /// Also makes links under /dev, as an instance of EC2 has them: /dev/xvdba, and
+    /// /dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_vol0...; names that exist stay as they are.
+    #[arg(long)]
+    pub machine_links: bool,
     /// Group whose members may use the socket, as its owner may.
     #[arg(long)]
     pub group: Option<u32>,
@@ -90,6 +113,7 @@ pub(crate) struct State {
     pub(crate) journal: Journal,
     pub(crate) clock: LabClock,
     pub(crate) balances: Balances,
+    pub(crate) events: EventLog,
 }
 
 /// A lab that runs.
@@ -102,15 +126,25 @@ pub struct Engine {
     pub started: Instant,
     /// What volumes did.
     pub metrics: Store,
+    /// Metrics of users.
+    pub(crate) custom: Mutex<Custom>,
+    /// Commands and webhooks that alarms set off.
+    pub(crate) actions: Actions,
     /// Mounts and loop devices of an earlier daemon, released at the start.
     pub stale_mounts: StaleMounts,
     /// Why the journal was shortened at the start, in words.
     pub repaired: Option<String>,
     /// Port of 127.0.0.1 at which another process serves the metrics; 0: none does.
     pub metrics_port: u16,
+    /// Whether links are made under the machine's own /dev too.
+    pub(crate) machine_links: bool,
     pub(crate) devices: Arc<Devices>,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
+    /// One at a time opens a volume or puts it to rest.
+    pub(crate) opening: Mutex<()>,
+    pub(crate) resting: Mutex<HashMap<VolumeId, Resting>>,
+    pub(crate) known_limits: Mutex<KnownLimits>,
     pub(crate) due: Mutex<()>,
     /// One at a time makes or takes devices and files.
     pub(crate) work: Mutex<()>,
@@ -118,6 +152,9 @@ pub struct Engine {
     pub(crate) stopping: AtomicBool,
     pub(crate) down: AtomicBool,
     pub(crate) rows_lost: AtomicU64,
+    pub(crate) snapshots: SnapshotWork,
+    /// One at a time loads a volume of fast snapshot restore, as fast as the store gives.
+    pub(crate) fast_loading: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -154,12 +191,15 @@ impl Engine {
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
         let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
-        for name in ["volumes", "metrics", "mnt", "dev/by-id", "records"] {
+        for name in ["volumes", "metrics", "mnt", "dev/by-id", "records", "snapshots"] {
             made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
         let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
         let Checkpoint { lab, balances } = recovered.state.clone();
         let now = balances.devices.values().chain(&balances.instance).map(|saved| saved.device_ns).max().unwrap_or(0);
+        let store = options.snapshot_store.clone().or_else(|| lab.settings.snapshot_store.clone());
+        let store = store.unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
+        let snapshots = SnapshotWork::open(&store).map_err(|error| of_io("opening the object store of snapshots", &error))?;
         let last_ms = match recovered.state.last_ms() {
             0 => unix_ms(),
             last => last,
@@ -168,23 +208,33 @@ impl Engine {
         let devices = Arc::new(Devices::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
         let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
         let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
+        let custom = Custom::open(&folder, (wall_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
+        let events = EventLog::open(&folder).map_err(|error| of_io("reading the events", &error))?;
         let engine = Engine {
+            custom: Mutex::new(custom),
+            actions: Actions::new(&folder),
             socket: options.socket(),
             started: Instant::now(),
             metrics,
             stale_mounts: released,
             repaired,
             metrics_port: options.metrics_port,
+            machine_links: options.machine_links,
             devices,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
+            opening: Mutex::new(()),
+            resting: Mutex::new(HashMap::new()),
+            known_limits: Mutex::new(HashMap::new()),
             due: Mutex::new(()),
             work: Mutex::new(()),
             path: Mutex::new(None),
             stopping: AtomicBool::new(false),
             down: AtomicBool::new(false),
             rows_lost: AtomicU64::new(0),
-            state: Mutex::new(State { lab, journal, clock, balances }),
+            snapshots,
+            fast_loading: Mutex::new(()),
+            state: Mutex::new(State { lab, journal, clock, balances, events }),
             folder,
         };
         engine.configure(options)?;
@@ -197,6 +247,7 @@ impl Engine {
             instance_type: options.instance_type.clone(),
             as_of: options.as_of.clone(),
             time_scale: options.time_scale,
+            snapshot_store: options.snapshot_store.clone(),
             ..SettingsRequest::default()
         });
         // The devices of the earlier daemon are gone: nothing is attached while settings change.
@@ -223,6 +274,8 @@ impl Engine {
         for record in records {
             let volume = record.id.to_string();
             match record.status {
+                // Until its pending snapshots are stored.
+                VolumeStatus::Deleting if self.is_being_stored(&record.id) => {}
                 VolumeStatus::Deleting => {
                     volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
                     self.command(&Command::Deleted { volume })?;
@@ -232,7 +285,7 @@ impl Engine {
                     self.finish_creation(&record)?;
                 }
                 VolumeStatus::Error => {}
-                VolumeStatus::Available | VolumeStatus::InUse => match self.bring_up(&record) {
+                VolumeStatus::Available | VolumeStatus::InUse => match self.look_after(&record) {
                     Ok(()) => self.reattach(&record)?,
                     Err(problem) => {
                         tracing::error!(volume, "{}: {}", problem.value, problem.rule);
@@ -247,26 +300,40 @@ impl Engine {
         Ok(())
     }
 
+    /// After a restart: opens what is attached, and looks whether the files of others are there.
+    fn look_after(&self, record: &VolumeRecord) -> Outcome<()> {
+        if record.attachment.is_some() {
+            return self.device_number(record).map(drop);
+        }
+        let allocated = volume_files::look(&self.volumes_folder(), record)
+            .map_err(|error| could_not(record.label(), error.to_string(), "Put the file back, or delete the volume."))?;
+        held(&self.resting).entry(record.id.clone()).or_default().allocated = Some(allocated);
+        Ok(())
+    }
+
     /// Opens a volume's files and puts it into the model.
-    fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
-        let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
-        let limits = self.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?;
-        let kept = saved.as_ref().and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
-        let device = volume_files::device_of(record, &limits, &self.model_options()?, kept);
-        let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
-        let files = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
+    pub(crate) fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
+        let limits = self.limits(record)?;
+        let (device, _) = self.saved_as_left(record, &limits)?;
+        let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Detach some."))?;
+        let opened = self.origin_of(record).and_then(|origin| VolumeFiles::open(&self.volumes_folder(), record, device_number, origin));
+        let files = opened.map_err(|error| {
             self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
         })?;
-        held(&self.volumes).insert(record.id.clone(), files);
-        for (index, member) in record.members.iter().enumerate() {
-            // Set after the last balance was noted.
-            if let Some(set) = member.balance.filter(|set| saved.as_ref().is_none_or(|saved| set.at_ms >= saved.at_ms)) {
-                let percent = f64::from(set.per_million) / 10_000.0;
-                self.devices.change(&ModelChange::Balance { device: device_number, member: Some(index), percent });
-            }
-            self.slow_in_model(device_number, index, &member.state);
+        for (member, percent) in self.balances_set(record) {
+            self.devices.change(&ModelChange::Balance { device: device_number, member: Some(member), percent });
         }
+        for (index, member) in record.members.iter().enumerate() {
+            // What was saved may have it already.
+            if device.members[index].degradations.iter().all(|event| event.until != Nanos::NEVER) {
+                self.slow_in_model(device_number, index, &member.state);
+            }
+        }
+        self.cold_in_model(record, device_number, files.restored.as_deref());
+        self.adopt_instants(&files.capture);
+        held(&self.volumes).insert(record.id.clone(), files);
+        held(&self.resting).remove(&record.id);
         Ok(())
     }
 
@@ -283,7 +350,8 @@ impl Engine {
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
         let made = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
-        if let Err(problem) = made.and_then(|()| self.bring_up(record)) {
+        let made = made.and_then(|()| self.origin_of(record).map(drop).map_err(|error| of_io(format!("the snapshot of {volume}"), &error)));
+        if let Err(problem) = made {
             let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
             return Err(problem);
@@ -297,12 +365,25 @@ impl Engine {
         let _work = held(&self.work);
         let record = self.find(volume)?;
         self.command(&Command::DeleteVolume { volume: volume.to_string() })?;
+        // Snapshots that are pending still need its bytes: the last one ends it.
+        if self.is_being_stored(&record.id) {
+            return Ok(());
+        }
+        self.finish_deletion(&record)
+    }
+
+    /// Removes the files of a volume that is being deleted. The caller holds `work`.
+    pub(crate) fn finish_deletion(&self, record: &VolumeRecord) -> Outcome<()> {
         if let Some(files) = held(&self.volumes).remove(&record.id) {
             self.devices.remove(files.device_number);
         }
-        volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+        held(&self.resting).remove(&record.id);
+        volume_files::remove_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("removing {}", record.id), &error))?;
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
         self.metrics.forget(record.id.as_str());
+        if record.origin.is_some() {
+            self.retry_removals();
+        }
         Ok(())
     }
 
@@ -310,9 +391,22 @@ impl Engine {
     pub fn command(&self, command: &Command) -> Outcome<Vec<Event>> {
         let mut state = held(&self.state);
         let now = self.lab_ms_of(&state);
-        let events = state.lab.decide(command, now, &mut random).map_err(of_control)?;
+        let decided = match envelope::token() {
+            None => state.lab.decide(command, now, &mut random),
+            Some(token) => state.lab.decide_once(command, &token, now, &mut random),
+        };
+        let events = decided.map_err(of_control)?;
+        if envelope::is_dry_run() {
+            return Err(envelope::dry_run_passed());
+        }
         commit(&mut state, events.clone())?;
+        envelope::written_down();
         Ok(events)
+    }
+
+    /// What was done under a client token; none: nothing yet.
+    pub fn used_token(&self, token: &ClientToken) -> Outcome<Option<UsedToken>> {
+        self.lab(|lab| lab.tokens.find(token).map(|used| used.cloned())).map_err(of_control)
     }
 
     /// What is due, without applying it.
@@ -330,7 +424,12 @@ impl Engine {
         let mut state = held(&self.state);
         let at_ms = self.lab_ms_of(&state);
         let saved = |now: Nanos, json: Result<Json, serde_json::Error>| json.ok().map(|state| Saved { at_ms, device_ns: now.0, state });
-        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&device))?))).collect();
+        let levels = |mut device: SavedDevice| {
+            // Which blocks are cold is known from the marks of the volume, and may be megabytes.
+            device.members.iter_mut().for_each(SavedVolume::forget_touch);
+            device
+        };
+        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&levels(device)))?))).collect();
         let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::of(&state))), devices };
         state.journal.append(&Entry::Balances(newer.clone()), false).map_err(of_journal)?;
         state.balances.instance = newer.instance.or(state.balances.instance.take());
@@ -380,14 +479,6 @@ impl Engine {
         self.lab(|lab| lab.find(volume).cloned()).map_err(of_control)
     }
 
-    pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
-        let volumes = held(&self.volumes);
-        volumes
-            .get(&record.id)
-            .map(|files| files.device_number)
-            .ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
-    }
-
     pub(crate) fn model_options(&self) -> Outcome<ModelOptions> {
         let instance = self.lab(|lab| lab.settings.instance()).map_err(of_control)?;
         Ok(ModelOptions::behind(instance.as_ref()))
@@ -421,7 +512,9 @@ fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     }
     let durable = events.iter().any(Event::must_last);
     state.journal.append(&Entry::Events(events.clone()), durable).map_err(of_journal)?;
+    let wall_ms = wall_ms();
     for event in &events {
+        state.events.note(&state.lab, event, wall_ms, &mut random);
         state.lab.apply(event);
         if let Change::VolumeDeleted { volume } = &event.change {
             state.balances.devices.remove(volume);

@@ -3,6 +3,7 @@
 //! ```text
 //!  PowerCut        what is not flushed may be lost: kept, dropped or torn when the power goes
 //!    Raid          an array: each byte on the members where the model's geometry says (a single volume has none)
+//!      Encrypted   behind the volume's data key, where it has one
 //!      SparseFile  one for each member: space is taken when written, given back when discarded
 //! ```
 //!
@@ -10,15 +11,18 @@
 //! |---|---|
 //! | `power` | what a power cut does to writes that were not flushed |
 //! | `raid` | the bytes of an array over its members, members that fail, rebuilds |
+//! | `encrypted` | bytes on the disk that only a key makes readable |
 //! | `sparse` | a sparse file, and which parts of it were ever written |
 //!
 //! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about
 //! requests that overlap while both are in flight, and keeps what was flushed.
 
+pub mod encrypted;
 pub mod power;
 pub mod raid;
 pub mod sparse;
 
+pub use encrypted::{Encrypted, SectorCipher};
 pub use power::{CutReport, PowerCut};
 pub use raid::Raid;
 pub use sparse::SparseFile;

@@ -1,6 +1,7 @@
 //! What happened. Written to the journal, so a name or a field is never changed or taken away; new
 //! fields have a default.
 
+use crate::keys::KeyChange;
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
 use crate::tokens::TokenChange;
@@ -109,18 +110,23 @@ pub enum Change {
     MemberRebuilt { volume: VolumeId, member: u32 },
     /// Of a client token.
     Token(TokenChange),
+    /// Of keys.
+    Key(KeyChange),
 }
 
 impl Change {
     /// Id of what it is about: what a repeated call is answered with.
     pub fn subject(&self) -> Option<String> {
-        self.volume().map(ToString::to_string)
+        match self {
+            Change::Key(change) => change.key().cloned(),
+            other => other.volume().map(ToString::to_string),
+        }
     }
 
     /// The volume it belongs to; settings and tokens belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } | Change::Token(_) => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Key(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }

@@ -56,7 +56,7 @@ pub(crate) fn create(request: &CreateRequest, settings: &Settings, existing: &Vo
         None => Vec::new(),
         Some(per_million) => members::balance_changes(&volume, &spec, &limits, None, per_million)?,
     };
-    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone() };
+    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone(), encryption: None };
     let mut changes = vec![Change::VolumeCreated { volume, new }];
     changes.extend(balances);
     Ok(changes)

@@ -22,8 +22,8 @@ from __future__ import annotations
 import argparse
 import configparser
 import contextlib
-import http.client
 import os
+import re
 import socket
 import statistics
 import subprocess
@@ -64,7 +64,9 @@ class Server:
 
 
 class Raw:
-    """Signed requests of the EC2 protocol over one kept connection."""
+    """Signed requests of the EC2 protocol over one kept connection: bytes that are ready before the
+    clock starts, and no more parsing of the answer than finding its end.
+    """
 
     def __init__(self, server: Server) -> None:
         from botocore.auth import SigV4Auth
@@ -73,25 +75,57 @@ class Raw:
         self.server = server
         self.signer = SigV4Auth(Credentials(server.key, server.secret), "ec2", REGION)
         parts = urlsplit(server.endpoint)
-        self.connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port, timeout=READY_S)
+        self.address = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self.socket: socket.socket | None = None
 
     def call(self, action: str, **params: object) -> tuple[float, bytes]:
         """Seconds from the first byte sent to the last one read, and the answer."""
+        data = self.signed(action, params)
+        begun = time.perf_counter()
+        if self.socket is None:
+            self.socket = socket.create_connection(self.address, timeout=READY_S)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.sendall(data)
+        head, body = self.answer(self.socket)
+        taken = time.perf_counter() - begun
+        if head.startswith(b"HTTP/1.0") or b"\nconnection: close" in head.lower():
+            self.socket.close()
+            self.socket = None
+        if b" 200 " not in head[:16]:
+            raise RuntimeError(f"{self.server.name}: {action}: {head[:40]!r} {body[:400]!r}")
+        return taken, body
+
+    def signed(self, action: str, params: dict) -> bytes:
         from botocore.awsrequest import AWSRequest
 
         body = urlencode({"Action": action, "Version": VERSION} | params).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded; charset=utf-8"}
         request = AWSRequest("POST", f"{self.server.endpoint}/", data=body, headers=headers)
         self.signer.add_auth(request)
-        signed = dict(request.headers.items())
-        begun = time.perf_counter()
-        self.connection.request("POST", "/", body, signed)
-        answer = self.connection.getresponse()
-        data = answer.read()
-        taken = time.perf_counter() - begun
-        if answer.status != 200:
-            raise RuntimeError(f"{self.server.name}: {action} gave {answer.status}: {data[:400]!r}")
-        return taken, data
+        fields = {**request.headers, "Host": urlsplit(self.server.endpoint).netloc, "Content-Length": str(len(body))}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        return f"POST / HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+    @staticmethod
+    def answer(connection: socket.socket) -> tuple[bytes, bytes]:
+        """Head and body of one answer."""
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += received(connection)
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = re.search(rb"\ncontent-length: *(\d+)", head, re.IGNORECASE)
+        parts, size = [body], len(body)
+        while size < int(length[1]) if length else not parts[-1].endswith(b"\r\n0\r\n\r\n"):
+            parts.append(received(connection))
+            size += len(parts[-1])
+        return head, b"".join(parts)
+
+
+def received(connection: socket.socket) -> bytes:
+    data = connection.recv(1 << 20)
+    if not data:
+        raise ConnectionError("the server closed the connection in the middle of an answer")
+    return data
 
 
 def between(text: bytes, tag: str) -> str:
@@ -196,6 +230,7 @@ def peer(name: str, program: str, arguments: list[str], port: int, folder: Path,
 @contextlib.contextmanager
 def headrace_server(folder: Path) -> Iterator[Server]:
     """A lab in a folder of its own, found by the profile that `headrace lab init` writes."""
+    port = free_port()
     files = {"AWS_CONFIG_FILE": str(folder / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(folder / "credentials")}
     environment = os.environ | files | {"HEADRACE_LAB": str(folder / "lab")}
 
@@ -206,8 +241,8 @@ def headrace_server(folder: Path) -> Iterator[Server]:
         if done.returncode:
             raise RuntimeError(f"headrace {' '.join(words)}: {done.stderr}")
 
-    headrace("lab", "init", "--region", REGION, "--port", str(free_port()))
-    headrace("lab", "up", "--metrics-port", "0")
+    headrace("lab", "init", "--api-port", str(port))
+    headrace("lab", "up", "--metrics-port", "0", "--api-port", str(port))
     try:
         profile, secrets = configparser.ConfigParser(), configparser.ConfigParser()
         profile.read(files["AWS_CONFIG_FILE"])

@@ -6,7 +6,7 @@ Run by hand when an operation is added or botocore's model of one is to be follo
 
 Needs botocore, which nothing else of the package does: the pruned models lie in the package as
 `headrace/api/models/SERVICE.json`, with botocore's licence and notice. What is dropped is
-documentation, and shapes that no served operation reaches; names of all other operations stay, so
+documentation (but for the names of filters, which stand nowhere else), and shapes that no served operation reaches; names of all other operations stay, so
 that a call that AWS has and the lab has not is told from one that does not exist.
 """
 
@@ -16,6 +16,7 @@ import csv
 import gzip
 import importlib.metadata
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,6 +60,13 @@ def references(shape: dict) -> Iterator[str]:
         yield part["shape"]
 
 
+def filters(whole: dict, operation: str) -> list[str]:
+    """Names of the filters of an operation, which stand in its documentation alone."""
+    shape = whole["shapes"][whole["operations"][operation]["input"]["shape"]]
+    text = shape["members"].get("Filters", {}).get("documentation", "")
+    return sorted(set(re.findall(r"<code>([a-zA-Z0-9.-]+)</code> +-", text)))
+
+
 def prune(service: str, served: list[str]) -> dict:
     """What the api needs of a service: its served operations, the shapes they reach, the names of
     the others.
@@ -77,6 +85,9 @@ def prune(service: str, served: list[str]) -> dict:
         if name not in shapes:
             shapes[name] = without_prose(whole["shapes"][name])
             wanted += references(shapes[name])
+    for name, operation in operations.items():
+        if service == "ec2" and (names := filters(whole, name)):
+            operation["filters"] = names
     return {
         "botocore": importlib.metadata.version("botocore"),
         "metadata": {key: whole["metadata"][key] for key in METADATA if key in whole["metadata"]},

@@ -23,6 +23,7 @@ from pathlib import Path
 from botocore.exceptions import ClientError, HTTPClientError
 from botocore.exceptions import ConnectionError as NoConnection
 from flushing_writer import BLOCK, GROUP, number_of
+from terraform_calls import code_of
 
 BLOCKS = 1_500  # 6 MB, twelve blocks of a snapshot; a guess, what can be checked often
 WRITER = Path(__file__).parents[1] / "lab/flushing_writer.py"
@@ -31,9 +32,11 @@ GONE = (NoConnection, HTTPClientError)
 
 
 def read_numbers(device: str | Path) -> list[int | None]:
-    """Numbers of the blocks of a device, past the cache of the kernel."""
+    """Numbers of the blocks of a device itself."""
     descriptor = os.open(device, os.O_RDONLY)
     try:
+        # What a writer that was killed left in the cache of the kernel goes to the device first.
+        os.fsync(descriptor)
         os.posix_fadvise(descriptor, 0, BLOCKS * BLOCK, os.POSIX_FADV_DONTNEED)
         data = b""
         while len(data) < BLOCKS * BLOCK:
@@ -100,12 +103,16 @@ class Stream:
 
 
 class Caller:
-    """A client in a thread of its own. `volumes`: id -> tags, all of which were acknowledged."""
+    """A client in a thread of its own. `volumes`: id -> tags, `attached`: id -> device name, all of
+    which were acknowledged. `letter`: of its device names, which no other client has.
+    """
 
-    def __init__(self, make_client: Callable, zone: str, name: str, seed: int) -> None:
-        self.make_client, self.zone, self.name = make_client, zone, name
+    def __init__(self, make_client: Callable, instance: str, zone: str, letter: str, seed: int) -> None:
+        self.make_client, self.instance, self.zone, self.letter = make_client, instance, zone, letter
+        self.name = f"caller-{letter}"
         self.chance = random.Random(seed)
         self.volumes: dict[str, dict[str, str]] = {}
+        self.attached: dict[str, str] = {}
         self.deleted: set[str] = set()
         self.acknowledged = 0
         self.unanswered = 0
@@ -138,80 +145,117 @@ class Caller:
                 continue
             except ClientError as error:
                 status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-                # A daemon that is not there is a 503: not done, or done and not answered.
-                if status == 503:
+                # A daemon that is not there: not done, or done and not answered.
+                if status >= 500:
                     self.unanswered += 1
                     time.sleep(0.05)
                     continue
-                if not self._done_before(self._open, error):
-                    self.faults.append(f"{self._open}: {error}")
-                    self._open = None
-                    return
+                self.faults.append(f"{self._open}: {error}")
+                return
             self._note(self._open)
             self._open = None
 
     def _draw(self) -> dict:
-        """The next call: a new volume, tags, or a deletion."""
+        """The next call. A volume that is attached is detached before it is deleted."""
         self._number += 1
-        kinds = ["create"] if len(self.volumes) < 3 else ["create", "tag", "tag", "untag", "delete"]
-        kind = self.chance.choice(kinds)
+        kinds = ["create", "tag", "tag", "untag", "delete", "attach", "detach"]
+        kind = self.chance.choice(kinds) if len(self.volumes) >= 3 else "create"
         if kind == "create":
-            return {"kind": kind, "token": f"{self.name}-{self._number}", "tags": {"caller": self.name}}
-        volume = self.chance.choice(sorted(self.volumes))
-        if kind == "tag":
-            return {"kind": kind, "volume": volume, "key": f"k{self.chance.randrange(4)}", "value": str(self._number)}
-        return {"kind": kind, "volume": volume, "key": f"k{self.chance.randrange(4)}"}
+            return {"kind": kind, "token": f"{self.name}-{self._number}"}
+        free = sorted(set(self.volumes) - set(self.attached))
+        if (kind in ("delete", "attach") and not free) or (kind == "attach" and len(self.attached) > 2):
+            kind = "detach"
+        if kind == "detach" and not self.attached:
+            kind = "tag"
+        among = {"detach": sorted(self.attached), "delete": free, "attach": free}.get(kind, sorted(self.volumes))
+        call = {"kind": kind, "volume": self.chance.choice(among), "key": f"k{self.chance.randrange(4)}"}
+        if kind == "attach":
+            names = [f"/dev/xvd{self.letter}{letter}" for letter in "abcdefgh"]
+            call["device"] = next(name for name in names if name not in self.attached.values())
+        return call | {"value": str(self._number)}
 
     def _do(self, ec2, call: dict) -> None:
-        if call["kind"] == "create":
+        """Makes a call and waits until its volume has settled. After an attempt without an answer, it
+        looks first: only a creation has a token by which it may be repeated.
+        """
+        kind, volume = call["kind"], call.get("volume", "")
+        if call.get("lost") and kind in self.AFTER and self._settled(ec2, volume) in self.AFTER[kind]:
+            return
+        # Set before and cleared after: whatever ends the attempt in between leaves it in doubt.
+        call["lost"] = True
+        if kind == "create":
             marked = [{"ResourceType": "volume", "Tags": [{"Key": "caller", "Value": self.name}]}]
             answer = ec2.create_volume(
                 AvailabilityZone=self.zone, Size=1, ClientToken=call["token"], TagSpecifications=marked
             )
-            call["volume"] = answer["VolumeId"]
-        elif call["kind"] == "tag":
-            ec2.create_tags(Resources=[call["volume"]], Tags=[{"Key": call["key"], "Value": call["value"]}])
-        elif call["kind"] == "untag":
-            ec2.delete_tags(Resources=[call["volume"]], Tags=[{"Key": call["key"]}])
+            call["volume"] = volume = answer["VolumeId"]
+        elif kind == "tag":
+            ec2.create_tags(Resources=[volume], Tags=[{"Key": call["key"], "Value": call["value"]}])
+        elif kind == "untag":
+            ec2.delete_tags(Resources=[volume], Tags=[{"Key": call["key"]}])
+        elif kind == "attach":
+            ec2.attach_volume(VolumeId=volume, InstanceId=self.instance, Device=call["device"])
+        elif kind == "detach":
+            ec2.detach_volume(VolumeId=volume)
         else:
-            call["tried"] = call.get("tried", 0) + 1
-            ec2.delete_volume(VolumeId=call["volume"])
+            ec2.delete_volume(VolumeId=volume)
+        if kind in ("create", "attach", "detach"):
+            self._settled(ec2, volume)
 
-    @staticmethod
-    def _done_before(call: dict, error: ClientError) -> bool:
-        """A deletion whose answer was lost finds nothing the next time."""
-        gone = error.response["Error"]["Code"] in ("InvalidVolume.NotFound", "IncorrectState")
-        return call["kind"] == "delete" and call["tried"] > 1 and gone
+    # States in which a call was done.
+    AFTER = {"attach": ("in-use",), "detach": ("available",), "delete": (None, "deleting", "deleted")}
+
+    def _settled(self, ec2, volume: str) -> str | None:
+        """The state of a volume once it stays; None: it is gone."""
+        while True:
+            try:
+                [found] = ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+            except ClientError as error:
+                if code_of(error) == "InvalidVolume.NotFound":
+                    return None
+                raise
+            attachments = [one["State"] for one in found["Attachments"]]
+            if found["State"] != "creating" and attachments in ([], ["attached"]):
+                return found["State"]
+            time.sleep(0.02)
 
     def _note(self, call: dict) -> None:
         self.acknowledged += 1
-        volume = call["volume"]
-        if call["kind"] == "create":
+        kind, volume = call["kind"], call["volume"]
+        if kind == "create":
             assert volume not in self.volumes
-            self.volumes[volume] = dict(call["tags"])
-        elif call["kind"] == "tag":
+            self.volumes[volume] = {"caller": self.name}
+        elif kind == "tag":
             self.volumes[volume][call["key"]] = call["value"]
-        elif call["kind"] == "untag":
+        elif kind == "untag":
             self.volumes[volume].pop(call["key"], None)
+        elif kind == "attach":
+            self.attached[volume] = call["device"]
+        elif kind == "detach":
+            del self.attached[volume]
         else:
             del self.volumes[volume]
             self.deleted.add(volume)
 
-    def check(self, ec2) -> None:
-        """Holds what was acknowledged against the lab. The caller must be stopped."""
+    def check(self, ec2) -> list[str]:
+        """Holds what was acknowledged against the lab; the volumes that are attached. The caller must
+        be stopped.
+        """
         assert not self.faults, self.faults
         pages = ec2.get_paginator("describe_volumes").paginate(Filters=[{"Name": "tag:caller", "Values": [self.name]}])
-        listed = [volume for page in pages for volume in page["Volumes"] if volume["State"] != "deleting"]
-        found = {one["VolumeId"]: {tag["Key"]: tag["Value"] for tag in one["Tags"]} for one in listed}
+        listed = {one["VolumeId"]: one for page in pages for one in page["Volumes"] if one["State"] != "deleting"}
+        doubtful = (self._open or {}).get("volume")
         for volume, tags in self.volumes.items():
-            if self._doubtful(volume):
+            if volume == doubtful:
                 continue
-            assert found.get(volume) == tags, f"{volume}: acknowledged {tags}, found {found.get(volume)}"
-        extra = set(found) - set(self.volumes)
+            found = listed.get(volume)
+            assert found, f"{volume} was acknowledged and is gone"
+            assert {tag["Key"]: tag["Value"] for tag in found["Tags"]} == tags, (volume, tags, found["Tags"])
+            devices = [one["Device"] for one in found["Attachments"]]
+            assert devices == ([self.attached[volume]] if volume in self.attached else []), (volume, devices)
+        extra = set(listed) - set(self.volumes)
         # A creation that was not answered yet may be there, once; it is asked for again with its token.
         allowed = 1 if self._open is not None and self._open["kind"] == "create" else 0
         assert len(extra) <= allowed, f"{extra} were never acknowledged"
         assert not extra & self.deleted, f"{extra & self.deleted} were deleted"
-
-    def _doubtful(self, volume: str) -> bool:
-        return self._open is not None and self._open.get("volume") == volume
+        return [volume for volume, found in listed.items() if found["Attachments"]]

@@ -5,10 +5,8 @@ databases on them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import random
 import shutil
 import subprocess
 import threading
@@ -19,8 +17,7 @@ import pytest
 from aws_labs import PACE, AwsLab, mounted, until
 from botocore.exceptions import ClientError
 from csi_calls import Driver, Node
-from flushing_writer import BLOCK
-from terraform_calls import Attachment, Snapshot, Volume, code_of
+from terraform_calls import Attachment, Volume, code_of
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = ROOT / ".venv/clients"
@@ -182,7 +179,9 @@ def test_csi_volume_is_used_and_grows(aws_lab, tmp_path):
         (tmp_path / "m/file").write_bytes(os.urandom(1 << 20))
         before = shutil.disk_usage(tmp_path / "m").total
         driver.modify(volume, Size=16, Iops=4000)
-        until(lambda: int(Path(f"/sys/block/{Path(device).name}/size").read_text()) * 512, lambda size: size == 16 << 30)
+        until(
+            lambda: int(Path(f"/sys/block/{Path(device).name}/size").read_text()) * 512, lambda size: size == 16 << 30
+        )
         Node.grow(tmp_path / "m")
         assert shutil.disk_usage(tmp_path / "m").total > before + (7 << 30)
     finally:
@@ -221,7 +220,9 @@ def test_grow_and_change_the_type_under_load(aws_lab, tmp_path):
         load = fio(place, 6)
         time.sleep(1.5)
         ec2.modify_volume(VolumeId=volume, VolumeType="io2", Iops=2000, Size=16)
-        until(lambda: modification(ec2, volume)["ModificationState"], lambda state: state in ("optimizing", "completed"))
+        until(
+            lambda: modification(ec2, volume)["ModificationState"], lambda state: state in ("optimizing", "completed")
+        )
         subprocess.run(["xfs_growfs", str(place)], check=True, capture_output=True, timeout=60)
         job = finished(load)
         assert job["read"]["total_ios"] > 0 and job["write"]["total_ios"] > 0
@@ -263,7 +264,12 @@ def test_no_volume_without_encryption_and_an_owner(aws_lab):
     ec2 = aws_lab.client("ec2", aws_lab.user("dba", POLICY))
     owner = [{"ResourceType": "volume", "Tags": [{"Key": "owner", "Value": "ann"}]}]
     order = {"AvailabilityZone": aws_lab.zone, "Size": 1}
-    for given in ({}, {"Encrypted": True}, {"TagSpecifications": owner}, {"Encrypted": False, "TagSpecifications": owner}):
+    for given in (
+        {},
+        {"Encrypted": True},
+        {"TagSpecifications": owner},
+        {"Encrypted": False, "TagSpecifications": owner},
+    ):
         refused("UnauthorizedOperation", ec2.create_volume, **order, **given)
     assert ec2.describe_volumes()["Volumes"] == []
     made = ec2.create_volume(**order, Encrypted=True, TagSpecifications=owner)

@@ -138,6 +138,10 @@ impl Backing for SparseFile {
     fn allocated(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.blocks() * 512)
     }
+
+    fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
+        bytes > 0 && self.written.any(offset, bytes)
+    }
 }
 
 /// Bytes of a file that one bit stands for.

@@ -85,14 +85,11 @@ class ApiRequest:
         """The client's token for this request, which makes it idempotent."""
         return self.params.get("ClientToken")
 
-    def change(self, call: str, **args: Any) -> Any:
-        """Makes a call that changes something, with the request's token and DryRun."""
-        more: dict[str, Any] = {}
-        if self.token:
-            more["token"] = self.token
-        if self.dry_run:
-            more["dry_run"] = True
-        return self.lab.call(call, **more, **args)
+    def change(self, call: str, timeout_s: float | None = None, /, **args: Any) -> Any:
+        """Makes a call that changes something, with the request's token and DryRun. `timeout_s`:
+        the longest wait for it, where that is not the usual one.
+        """
+        return self.lab.call(call, timeout_s, token=self.token or None, dry_run=self.dry_run, **args)
 
     def arn(self, kind: str, name: str, of: str = "ec2") -> str:
         """The Amazon Resource Name of something in this lab: arn("volume", "vol-...")."""
@@ -130,7 +127,8 @@ def _has(value: Any, steps: list[str]) -> bool:
     if isinstance(value, list):
         return any(_has(item, steps) for item in value)
     if not steps:
-        return True
+        # Not to want what the lab has not is fine.
+        return value is not False
     return isinstance(value, Mapping) and steps[0] in value and _has(value[steps[0]], steps[1:])
 
 

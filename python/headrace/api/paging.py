@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from headrace.api.errors import AwsError
 
@@ -57,3 +57,18 @@ def page(
     if size is None or len(rest) <= size:
         return rest, None
     return rest[:size], token_after(call, key(rest[size - 1]))
+
+
+def size(params: Mapping[str, Any], least: int, most: int) -> int | None:
+    """How many a page has by MaxResults: at least `least`, and never more than `most`. Raises
+    AwsError.
+    """
+    wanted = params.get("MaxResults")
+    if wanted is None:
+        return None
+    if wanted < least:
+        raise AwsError(
+            "InvalidParameterValue",
+            f"Value ( {wanted} ) for parameter maxResults is invalid. Expecting a value greater than {least}.",
+        )
+    return min(wanted, most)

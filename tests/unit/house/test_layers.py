@@ -27,7 +27,7 @@ MAY = {
     "connect": GROUND,
     "lab": GROUND,
     "catalog": GROUND,
-    "api": {"errors", "lab"},
+    "api": GROUND | {"lab"},
     "observe": GROUND | {"workload", "connect"},
     "simulation": GROUND | {"workload"},
     "calibration": GROUND | {"workload", "observe", "simulation"},

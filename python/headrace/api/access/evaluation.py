@@ -1,5 +1,5 @@
-"""What policies allow, by AWS's rules (IAM guide, "Policy evaluation logic"): an explicit deny wins,
-then an allow, and what nothing allows is denied.
+"""What policies allow, by AWS's rules (IAM guide, "Policy evaluation logic"): an explicit deny
+wins, then an allow, and what nothing allows is denied.
 """
 
 from __future__ import annotations

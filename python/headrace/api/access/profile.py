@@ -16,7 +16,7 @@ from headrace.errors import CouldNotRun, InputError
 
 NAME = "headrace"
 _SECTION = re.compile(r"\s*\[([^\]]*)\]\s*([#;].*)?")
-# A configuration file of the AWS tools has some kilobytes; a larger one is not such a file. A guess.
+# A file of the AWS tools has some kilobytes; a larger one is something else. A guess.
 MAX_BYTES = 4 << 20
 
 

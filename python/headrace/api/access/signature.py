@@ -147,8 +147,8 @@ def _claim(credential: str, names: str, signature: str, date: str, expires_s: in
 def verify(
     claim: Claim, incoming: Incoming, secret_of: Callable[[str], str | None], now: datetime, unsigned_body: bool = False
 ) -> None:
-    """Raises BadSignature unless the claim holds. `unsigned_body`: this operation may leave the body
-    out of its signature.
+    """Raises BadSignature unless the claim holds. `unsigned_body`: this operation may leave the
+    body out of its signature.
     """
     _timely(claim, now)
     for name in incoming.headers:

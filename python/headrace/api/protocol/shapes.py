@@ -89,6 +89,8 @@ class Operation:
     status: int
     # The signature does not cover the body (Signature Version 4, UNSIGNED-PAYLOAD).
     unsigned_body: bool
+    # Names that its parameter Filters takes, but for those of tags.
+    filters: frozenset[str]
 
 
 class ServiceModel:
@@ -137,6 +139,7 @@ class ServiceModel:
             http["requestUri"],
             http.get("responseCode", 200),
             facts.get("authtype") == "v4-unsigned-body",
+            frozenset(facts.get("filters", ())),
         )
 
 

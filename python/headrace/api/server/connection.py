@@ -261,7 +261,7 @@ class Connection:
 
 
 class HttpServer:
-    """Accepts connections on a socket that listens; a client beyond the bound waits in its queue."""
+    """Accepts connections on a socket that listens; one beyond the bound waits in its queue."""
 
     def __init__(self, listener: socket.socket, answer: Callable[[Incoming], Answer]) -> None:
         self._listener = listener

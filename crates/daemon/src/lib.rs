@@ -18,6 +18,9 @@
 //! | `engine/faulting` | faults, members, rebuilds |
 //! | `engine/resting` | volumes that nobody uses, closed; what is known of them |
 //! | `engine/housekeeping` | what happens by itself |
+//! | `engine/encryption` | keys, and the data keys of encrypted volumes |
+//! | `key_calls` | calls about keys |
+//! | `keyring` | key material, and what is encrypted under it |
 //! | `journal` | what is acknowledged |
 //! | `metrics` | what volumes did, for an hour and for 15 days |
 //! | `problem` | errors as the protocol writes them |
@@ -26,6 +29,8 @@ pub mod calls;
 pub mod engine;
 pub mod envelope;
 pub mod journal;
+pub mod key_calls;
+pub mod keyring;
 pub mod metrics;
 pub mod problem;
 pub mod socket;

@@ -6,6 +6,7 @@
 //! | `arguments` | what calls are given |
 //! | `answers` | what they answer |
 //! | `calls` | the calls: name, arguments, answer |
+//! | `keys` | the same of calls about keys |
 //! | `generate` | the Python client and the reference page, from the tables |
 //!
 //! A line to the daemon is `{"id": ID, "call": NAME, "args": {...}}`, its answer
@@ -16,6 +17,7 @@ pub mod answers;
 pub mod arguments;
 mod calls;
 pub mod generate;
+pub mod keys;
 pub mod message;
 
 pub use calls::{Call, CallEntry, CALLS, SECTIONS};

@@ -17,6 +17,7 @@
 //! 9. locks inside [`Devices`], of an array, of a meter: each knows no other.
 
 pub mod attaching;
+pub mod encryption;
 pub mod faulting;
 pub mod housekeeping;
 pub mod modifying;
@@ -24,13 +25,14 @@ pub mod resting;
 pub mod volume_files;
 
 use crate::engine::resting::{KnownLimits, Resting};
-use crate::engine::volume_files::VolumeFiles;
+use crate::engine::volume_files::{DataKey, VolumeFiles};
 use crate::envelope;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
+use crate::keyring::Keyring;
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
 use clap::Parser;
-use headrace_control::{Change, ClientToken, Command, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{Change, ClientToken, Command, CreateRequest, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::stale_mounts::{self, StaleMounts};
@@ -120,6 +122,7 @@ pub struct Engine {
     /// Whether links are made under the machine's own /dev too.
     pub(crate) machine_links: bool,
     pub(crate) devices: Arc<Devices>,
+    pub(crate) keyring: Keyring,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
     /// One at a time opens a volume or puts it to rest.
@@ -169,7 +172,7 @@ impl Engine {
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
         let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
-        for name in ["volumes", "metrics", "mnt", "dev/by-id", "records"] {
+        for name in ["keys", "volumes", "metrics", "mnt", "dev/by-id", "records"] {
             made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
         let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
@@ -183,6 +186,7 @@ impl Engine {
         let devices = Arc::new(Devices::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
         let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
         let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
+        let keyring = Keyring::open(&folder.join("keys"), |id| lab.keys.keys.contains_key(id)).map_err(|error| of_io("opening the keys", &error))?;
         let engine = Engine {
             socket: options.socket(),
             started: Instant::now(),
@@ -192,6 +196,7 @@ impl Engine {
             metrics_port: options.metrics_port,
             machine_links: options.machine_links,
             devices,
+            keyring,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
             opening: Mutex::new(()),
@@ -282,7 +287,13 @@ impl Engine {
         let limits = self.limits(record)?;
         let (device, _) = self.saved_as_left(record, &limits)?;
         let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Detach some."))?;
-        let files = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
+        let key = match self.data_key_of(record) {
+            Ok(Some(cipher)) => DataKey::Open(cipher),
+            Ok(None) => DataKey::None,
+            // Its credits, faults and size can still be worked with.
+            Err(_) => DataKey::Missing,
+        };
+        let files = VolumeFiles::open(&self.volumes_folder(), record, device_number, &key).map_err(|error| {
             self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
         })?;
@@ -301,9 +312,10 @@ impl Engine {
     }
 
     /// A new volume, ready to be attached.
-    pub fn create(&self, command: &Command) -> Outcome<VolumeRecord> {
+    pub fn create(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
+        self.key_for_new_volume(&mut request)?;
         let _work = held(&self.work);
-        let events = self.command(command)?;
+        let events = self.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());
         let record = id.and_then(|id| self.lab(|lab| lab.volumes.get(&id).cloned()));
         let record = record.ok_or_else(|| could_not("volume", "was not made", "Try again."))?;
@@ -313,7 +325,7 @@ impl Engine {
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
         let made = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
-        if let Err(problem) = made {
+        if let Err(problem) = made.and_then(|()| self.make_data_key(record)) {
             let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
             return Err(problem);

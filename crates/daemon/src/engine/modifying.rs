@@ -3,6 +3,7 @@
 use crate::engine::attaching::device_path;
 use crate::engine::{held, Engine};
 use crate::problem::{could_not, of_control, of_io, Outcome};
+use headrace_control::keys::KeyChange;
 use headrace_control::{Change, Command, Modification, ModifyRequest, VolumeRecord};
 use headrace_device::loopdev;
 use headrace_model::rates::VolumeModification as ModelModification;
@@ -53,7 +54,14 @@ impl Engine {
                     return Ok(());
                 }
             }
+            let gone = match &event.change {
+                Change::Key(KeyChange::Deleted { key }) => Some(key.clone()),
+                _ => None,
+            };
             self.commit(event)?;
+            if let Some(key) = gone {
+                self.keyring.destroy(&key);
+            }
         }
         Ok(())
     }

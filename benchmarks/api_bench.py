@@ -314,7 +314,7 @@ def run(samples: int = SAMPLES, rounds: int = ROUNDS) -> dict:
     if why:
         return {"missing": why}
     results: dict = {"volumes": VOLUMES, "samples": samples, "rounds": rounds, "absent": []}
-    with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory(prefix="api-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="api-bench-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         servers = [stack.enter_context(headrace_server(folder))]
         for program, start in (("moto_server", moto), ("ministack", ministack)):

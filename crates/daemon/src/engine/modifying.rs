@@ -58,7 +58,9 @@ impl Engine {
                 Change::Key(KeyChange::Deleted { key }) => Some(key.clone()),
                 _ => None,
             };
+            let events = [event.clone()];
             self.commit(event)?;
+            self.after_deletions(&events);
             if let Some(key) = gone {
                 self.keyring.destroy(&key);
             }

@@ -98,7 +98,9 @@ def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[s
         parsed = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"line (\d+), column (\d+)", str(error))
-        place = f"{name}:{at[1]}:{at[2]}" if at else name
+        rows = text.splitlines() or [""]
+        line, column = (at[1], at[2]) if at else (len(rows), len(rows[-1]) + 1)
+        place = f"{name}:{line}:{column}"
         raise InputError(
             place, str(error).partition(" (at")[0], "TOML 1.0", "Correct it, or restore the file."
         ) from None
@@ -139,6 +141,18 @@ def _pair(entry: Any, place: str, policies: Mapping[str, str]) -> KeyPair:
     return KeyPair(
         entry["access_key_id"], entry["secret_access_key"], entry["user"], None if named is None else tuple(documents)
     )
+
+
+def stamp(data_dir: Path) -> list[int]:
+    """Changes when a file of the keys does: each is replaced as a whole."""
+    folder, found = folder_of(data_dir), []
+    for path in (folder / KEYS, folder / POLICIES):
+        try:
+            facts = path.stat()
+            found += [facts.st_mtime_ns, facts.st_ino]
+        except OSError:
+            found += [0, 0]
+    return found
 
 
 def read_pairs(data_dir: Path) -> dict[str, KeyPair]:

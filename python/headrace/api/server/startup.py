@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from headrace.api.access import keys
 
 FILE = "api.json"
 # For a connection on the loopback.
 ANSWERS_S = 1.0
+# For keys that changed to reach the endpoint: it looks at them twice a second.
+KEYS_S = 5.0
 
 
 def endpoint_file(data_dir: Path) -> Path:
@@ -55,3 +60,18 @@ def _listens(port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def wait_for_keys(data_dir: Path) -> None:
+    """Returns when the endpoint knows the key pairs as they are now, or there is none that runs: a
+    key that was just made works with the next command, and one that was removed does not.
+    """
+    deadline = time.monotonic() + KEYS_S
+    while time.monotonic() < deadline:
+        try:
+            said = json.loads(endpoint_file(data_dir).read_text())
+            if said["keys"] == keys.stamp(data_dir) or not _alive(int(said["pid"])):
+                return
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        time.sleep(0.02)

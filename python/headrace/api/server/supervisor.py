@@ -45,7 +45,7 @@ class Supervisor:
         self._folder = place.data_dir or Path(lab.status()["data_dir"])
         self._region = lab.status()["region"]
         self._keys = keys.as_message(self._folder)
-        self._seen = self._stamp()
+        self._seen = keys.stamp(self._folder)
 
     def run(self) -> None:
         """Until the daemon ends."""
@@ -65,17 +65,20 @@ class Supervisor:
     @contextlib.contextmanager
     def _announced(self):
         """The file by which `headrace lab status` finds the endpoint."""
-        path = endpoint_file(self._folder)
-        port = self._listener.getsockname()[1]
-        text = json.dumps({"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region})
-        draft = path.with_suffix(".new")
-        draft.write_text(text + "\n")
-        os.chmod(draft, 0o644)
-        os.replace(draft, path)
+        self._announce()
         try:
             yield
         finally:
-            path.unlink(missing_ok=True)
+            endpoint_file(self._folder).unlink(missing_ok=True)
+
+    def _announce(self) -> None:
+        path = endpoint_file(self._folder)
+        port = self._listener.getsockname()[1]
+        said = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._seen}
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(said) + "\n")
+        os.chmod(draft, 0o644)
+        os.replace(draft, path)
 
     def _with_worker(self) -> bool:
         """Serves with a worker until it or the daemon ends; whether the daemon is still there."""
@@ -128,33 +131,22 @@ class Supervisor:
                 return
             socket.send_fds(channel, [worker.CONNECTION], [made.fileno()])
 
-    def _stamp(self) -> tuple[tuple[int, int], ...]:
-        """Changes when a file of the keys does: each is replaced as a whole."""
-        folder = keys.folder_of(self._folder)
-        found = []
-        for path in (folder / keys.KEYS, folder / keys.POLICIES):
-            try:
-                facts = path.stat()
-                found.append((facts.st_mtime_ns, facts.st_ino))
-            except OSError:
-                found.append((0, 0))
-        return tuple(found)
-
     def _hand_keys(self, channel: socket.socket) -> None:
-        stamp = self._stamp()
+        stamp = keys.stamp(self._folder)
         if stamp == self._seen:
             return
         self._seen = stamp
         try:
             self._keys = keys.as_message(self._folder)
+            descriptor = os.memfd_create("headrace-keys", os.MFD_CLOEXEC)
+            with open(descriptor, "wb") as file:
+                file.write(self._keys)
+                file.flush()
+                socket.send_fds(channel, [worker.KEYS], [file.fileno()])
         except HeadraceError as error:
             print(f"api: keys stay as they were: {error}", file=sys.stderr, flush=True)
-            return
-        descriptor = os.memfd_create("headrace-keys", os.MFD_CLOEXEC)
-        with open(descriptor, "wb") as file:
-            file.write(self._keys)
-            file.flush()
-            socket.send_fds(channel, [worker.KEYS], [file.fileno()])
+        # Commands that changed them wait for this.
+        self._announce()
 
 
 def main() -> int:

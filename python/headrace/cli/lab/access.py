@@ -37,10 +37,11 @@ def init(
     The key pair is made once; what else stands in ~/.aws stays as it is.
     """
     from headrace.api.access import keys, profile
-    from headrace.api.server.startup import find
+    from headrace.api.server.startup import find, wait_for_keys
 
     folder = _folder(place)
     pair, made = keys.root_pair(folder)
+    wait_for_keys(folder)
     say(f"{'made' if made else 'kept'} the key pair {pair.access_key} in {keys.folder_of(folder)}")
     endpoint = find(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{api_port}", REGION)
@@ -66,10 +67,11 @@ def user_add(
 ) -> None:
     """Make a user with a key pair, and print the lines of a profile for it."""
     from headrace.api.access import keys
-    from headrace.api.server.startup import find
+    from headrace.api.server.startup import find, wait_for_keys
 
     folder = _folder(place)
     pair = keys.add_user(folder, name, policy)
+    wait_for_keys(folder)
     endpoint = find(folder)
     url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{API_PORT}", REGION)
     say(f"made user {name}; the secret is shown once, and lies in {keys.folder_of(folder)}")
@@ -101,8 +103,10 @@ def user_remove(
 ) -> None:
     """Remove a user; its key is refused from then on."""
     from headrace.api.access import keys
+    from headrace.api.server.startup import wait_for_keys
 
     keys.remove_user(_folder(place), name)
+    wait_for_keys(_folder(place))
     say(f"removed user {name}")
 
 

@@ -130,6 +130,8 @@ def start_snapshot(request: ApiRequest) -> dict[str, Any]:
     params = request.params
     if params.get("Encrypted") or params.get("KmsKeyArn"):
         raise AwsError("ValidationException", "Encrypted snapshots are made of encrypted volumes, or by CopySnapshot.")
+    if not all(one.get("Key") for one in params.get("Tags") or ()):
+        raise AwsError("ValidationException", "A tag has a Key")
     tags = {one["Key"]: one.get("Value", "") for one in params.get("Tags") or ()}
     made = _call(
         request,

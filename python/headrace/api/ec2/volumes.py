@@ -10,6 +10,7 @@ from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import (
     present,
     request_tags,
+    resource_tags,
     tagging,
     truth,
     volume_and_instance,
@@ -19,6 +20,7 @@ from headrace.api.ec2.shown import MANAGED, attachment_of, device_name, moment, 
 from headrace.api.ec2.tags import tags_of
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.errors import HeadraceError
 from headrace.lab.calls import LONG_CALL_S
 
 # The page of DescribeVolumes (EC2 API reference: 5 to 1,000).
@@ -82,29 +84,41 @@ def describe_volumes(request: ApiRequest) -> dict[str, Any]:
 def _creating(request: ApiRequest) -> Iterator[Permission]:
     params = request.params
     tags = tags_of(params.get("TagSpecifications"), "volume")
-    resource = request.arn("volume", "*")
+    resource, parent = request.arn("volume", "*"), _parent(request)
+    encrypted = params.get("Encrypted") or parent.get("encrypted") or _encrypts(request)
     context = {
         **present(
             VolumeType=params.get("VolumeType", "gp2"),
-            VolumeSize=params.get("Size"),
+            VolumeSize=params.get("Size") or parent.get("size_gib"),
             VolumeIops=params.get("Iops"),
             VolumeThroughput=params.get("Throughput"),
             AvailabilityZone=params.get("AvailabilityZone"),
+            KmsKeyId=params.get("KmsKeyId"),
             ParentSnapshot=request.arn("snapshot", params["SnapshotId"]) if params.get("SnapshotId") else None,
         ),
-        "ec2:Encrypted": truth(params.get("Encrypted") or _encrypts(request)),
+        "ec2:Encrypted": truth(encrypted),
         **request_tags(tags),
     }
     yield Permission("ec2:CreateVolume", resource, context)
     if params.get("SnapshotId"):
-        yield Permission("ec2:CreateVolume", request.arn("snapshot", params["SnapshotId"]), {})
+        about = {"ec2:Encrypted": truth(parent.get("encrypted")), **resource_tags(parent.get("tags") or {})}
+        yield Permission("ec2:CreateVolume", request.arn("snapshot", params["SnapshotId"]), about)
     yield from tagging(request, resource, tags)
+
+
+def _parent(request: ApiRequest) -> Mapping[str, Any]:
+    """The snapshot that a new volume is made from; nothing where it is not there."""
+    if not request.params.get("SnapshotId"):
+        return {}
+    try:
+        return request.lab.call("snapshot.describe", snapshot=request.params["SnapshotId"])
+    except HeadraceError:
+        return {}
 
 
 def _encrypts(request: ApiRequest) -> bool:
     """Whether the lab encrypts new volumes that do not ask for it."""
-    status: Mapping[str, Any] = request.lab.status()
-    return bool(status.get("encryption_by_default"))
+    return request.lab.call("encryption.defaults")["by_default"]
 
 
 def creation(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -175,10 +175,17 @@ impl Lab {
 
     /// A new volume with the key of its encryption, where it is encrypted.
     fn with_key(&self, request: &CreateRequest, mut changes: Vec<Change>) -> Result<Vec<Change>, ControlError> {
-        let key = self.keys.for_volume(&self.settings, request.encrypted, request.kms_key.as_deref())?;
+        // Of an encrypted snapshot, a volume is encrypted, under its key where none is named.
+        let of = request.snapshot.as_deref().map(|snapshot| self.snapshots.find(snapshot)).transpose()?.and_then(|record| record.of.encryption.clone());
+        let encrypted = if of.is_some() { Some(true) } else { request.encrypted };
+        let named = request.kms_key.as_deref().or(of.as_ref().map(|of| of.key_id.as_str()));
+        let key = self.keys.for_volume(&self.settings, encrypted, named)?;
         for change in &mut changes {
-            if let (Change::VolumeCreated { new, .. }, Some(key)) = (change, &key) {
-                new.encryption = Some(VolumeEncryption { key: key.clone(), wrapped: String::new() });
+            if let Change::VolumeCreated { new, .. } = change {
+                new.encryption = key.as_ref().map(|key| VolumeEncryption { key: key.clone(), wrapped: String::new() });
+                if let Some(origin) = &mut new.origin {
+                    origin.encryption.clone_from(&of);
+                }
             }
         }
         Ok(changes)

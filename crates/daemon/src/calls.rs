@@ -3,11 +3,12 @@
 use crate::cloudwatch::calls as cloudwatch;
 use crate::engine::Engine;
 use crate::envelope::{self, Envelope};
+use crate::key_calls;
 use crate::metrics::{Resolution, COLUMNS};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
 use crate::snapshot_calls;
 use crate::view;
-use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, KeyCommand, ModifyRequest, TagRequest, VolumeRecord};
+use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
 use headrace_protocol::answers::{
     CallNames, Cleared, Done, FaultAnswer, Faults, MetricsRows, MetricsText, Modifications, RecordStarted, RecordStopped, VolumeList,
@@ -15,7 +16,6 @@ use headrace_protocol::answers::{
 use headrace_protocol::arguments::{
     Attach, Attributes, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance, SlowMember, Tag,
 };
-use headrace_protocol::keys::{KeyDeletion, OneAlias, OneGrant, OneKey, SetAlias};
 use headrace_protocol::{Call, CALLS};
 use serde::Serialize;
 use serde_json::Value;
@@ -163,28 +163,6 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::VolumeSlowMember(args) => engine.member(&slow_member(args)).and_then(shown),
         Call::VolumeRestoreMember(OneMember { volume, member }) => engine.member(&Command::RestoreMember { volume, member }).and_then(shown),
         Call::VolumeReplaceMember(ReplaceMember { volume, member, mib_s }) => engine.member(&Command::ReplaceMember { volume, member, mib_s }).and_then(shown),
-        Call::KeyCreate(args) => engine.new_key(args).and_then(json),
-        Call::KeyList(_) => json(engine.key_list()),
-        Call::KeyDescribe(args) => engine.key(&args.key).and_then(|record| json(engine.key_view(&record))),
-        Call::KeyEnable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Enable { key }).and_then(json),
-        Call::KeyDisable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Disable { key }).and_then(json),
-        Call::KeyScheduleDeletion(KeyDeletion { key, days }) => {
-            engine.change_key(&key.clone(), KeyCommand::ScheduleDeletion { key, days: days.unwrap_or(30) }).and_then(json)
-        }
-        Call::KeyCancelDeletion(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::CancelDeletion { key }).and_then(json),
-        Call::KeyUpdate(args) => engine.update_key(args).and_then(json),
-        Call::KeySetAlias(SetAlias { alias, key, exists }) => {
-            engine.change_key(&key.clone(), KeyCommand::SetAlias { alias, key, exists: exists.unwrap_or(false) }).and_then(json)
-        }
-        Call::KeyDeleteAlias(OneAlias { alias }) => engine.command(&Command::Key(KeyCommand::DeleteAlias { alias })).and_then(|_| json(Done {})),
-        Call::KeyGrant(args) => engine.new_grant(args).and_then(json),
-        Call::KeyEndGrant(OneGrant { key, grant }) => engine.command(&Command::Key(KeyCommand::EndGrant { key, grant })).and_then(|_| json(Done {})),
-        Call::KeyEncrypt(args) => engine.encrypt_call(args).and_then(json),
-        Call::KeyDecrypt(args) => engine.decrypt_call(args).and_then(json),
-        Call::KeyReEncrypt(args) => engine.re_encrypt_call(args).and_then(json),
-        Call::KeyGenerateDataKey(args) => engine.data_key_call(args).and_then(json),
-        Call::EncryptionDefaults(_) => json(engine.encryption_defaults()),
-        Call::EncryptionSet(args) => engine.set_encryption(args).and_then(json),
         Call::VolumeMetrics(args) => metrics(engine, &args),
         Call::VolumeRecord(args) => record(engine, args),
         Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
@@ -203,6 +181,7 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::CloudwatchAlarmTags(args) => cloudwatch::alarm_tags(engine, &args.arn).and_then(json),
         Call::CloudwatchTagAlarm(args) => cloudwatch::tag_alarm(engine, args).and_then(done),
         Call::EventsSince(args) => cloudwatch::events_since(engine, args).and_then(json),
+        other if key_calls::are_about(&other) => key_calls::dispatch(engine, other),
         other => snapshot_calls::dispatch(engine, other),
     }
 }

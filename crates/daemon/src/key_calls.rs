@@ -1,5 +1,6 @@
 //! Calls about keys: from the protocol to the engine, and back.
 
+use crate::calls::json;
 use crate::engine::Engine;
 use crate::keyring;
 use crate::problem::{bad_input, of_io, refused, Outcome};
@@ -7,16 +8,58 @@ use crate::view::lab_time;
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::keys::{self, key_arn, Alias, Grant, EBS_ALIAS};
 use headrace_control::{Command, ErrorKind, KeyCommand, KeyRecord, Settings, TagRequest};
+use headrace_protocol::answers::Done;
 use headrace_protocol::keys::{
-    Ciphertext, DataKey, DataKeyRequest, Decrypt, Encrypt, EncryptionDefaults, KeyAlias, KeyGrant, KeyList, KeyUpdate, KeyView, NewGrant, NewKey, Plaintext,
-    ReEncrypt, ReEncrypted, SetEncryption,
+    Ciphertext, DataKey, DataKeyRequest, Decrypt, Encrypt, EncryptionDefaults, KeyAlias, KeyDeletion, KeyGrant, KeyList, KeyUpdate, KeyView, NewGrant, NewKey,
+    OneAlias, OneGrant, OneKey, Plaintext, ReEncrypt, ReEncrypted, SetAlias, SetEncryption,
 };
+use headrace_protocol::Call;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
 /// Most bytes that are encrypted at once, and of a data key (KMS API, Encrypt, GenerateDataKey).
 const MOST_PLAINTEXT: usize = 4_096;
 const MOST_DATA_KEY: usize = 1_024;
+
+/// Whether a call is about keys.
+pub(crate) fn are_about(call: &Call) -> bool {
+    use Call::{EncryptionDefaults, EncryptionSet, KeyDecrypt, KeyEncrypt, KeyGenerateDataKey, KeyReEncrypt};
+    use Call::{KeyCancelDeletion, KeyDeleteAlias, KeyEndGrant, KeyGrant, KeySetAlias, KeyUpdate};
+    use Call::{KeyCreate, KeyDescribe, KeyDisable, KeyEnable, KeyList, KeyScheduleDeletion};
+    let of_keys = matches!(call, KeyCreate(_) | KeyDescribe(_) | KeyDisable(_) | KeyEnable(_) | KeyList(_) | KeyScheduleDeletion(_));
+    let of_names = matches!(call, KeyCancelDeletion(_) | KeyDeleteAlias(_) | KeyEndGrant(_) | KeyGrant(_) | KeySetAlias(_) | KeyUpdate(_));
+    let of_bytes = matches!(call, KeyDecrypt(_) | KeyEncrypt(_) | KeyGenerateDataKey(_) | KeyReEncrypt(_));
+    of_keys || of_names || of_bytes || matches!(call, EncryptionDefaults(_) | EncryptionSet(_))
+}
+
+/// Answers a call about keys.
+pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Value> {
+    match call {
+        Call::KeyCreate(args) => engine.new_key(args).and_then(json),
+        Call::KeyList(_) => json(engine.key_list()),
+        Call::KeyDescribe(args) => engine.key(&args.key).and_then(|record| json(engine.key_view(&record))),
+        Call::KeyEnable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Enable { key }).and_then(json),
+        Call::KeyDisable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Disable { key }).and_then(json),
+        Call::KeyScheduleDeletion(KeyDeletion { key, days }) => {
+            engine.change_key(&key.clone(), KeyCommand::ScheduleDeletion { key, days: days.unwrap_or(30) }).and_then(json)
+        }
+        Call::KeyCancelDeletion(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::CancelDeletion { key }).and_then(json),
+        Call::KeyUpdate(args) => engine.update_key(args).and_then(json),
+        Call::KeySetAlias(SetAlias { alias, key, exists }) => {
+            engine.change_key(&key.clone(), KeyCommand::SetAlias { alias, key, exists: exists.unwrap_or(false) }).and_then(json)
+        }
+        Call::KeyDeleteAlias(OneAlias { alias }) => engine.command(&Command::Key(KeyCommand::DeleteAlias { alias })).and_then(|_| json(Done {})),
+        Call::KeyGrant(args) => engine.new_grant(args).and_then(json),
+        Call::KeyEndGrant(OneGrant { key, grant }) => engine.command(&Command::Key(KeyCommand::EndGrant { key, grant })).and_then(|_| json(Done {})),
+        Call::KeyEncrypt(args) => engine.encrypt_call(args).and_then(json),
+        Call::KeyDecrypt(args) => engine.decrypt_call(args).and_then(json),
+        Call::KeyReEncrypt(args) => engine.re_encrypt_call(args).and_then(json),
+        Call::KeyGenerateDataKey(args) => engine.data_key_call(args).and_then(json),
+        Call::EncryptionDefaults(_) => json(engine.encryption_defaults()),
+        Call::EncryptionSet(args) => engine.set_encryption(args).and_then(json),
+        _ => Err(bad_input("call", "is not about keys", "Report it.")),
+    }
+}
 
 fn bytes_of(text: &str, what: &str) -> Outcome<Zeroizing<Vec<u8>>> {
     // What it is does not come back: it may be a secret.
@@ -115,7 +158,7 @@ impl Engine {
         let record = self.key(&key)?;
         // The same grant again has the id it had.
         let found = record.grants.iter().find(|grant| grant.id == id).or_else(|| record.grants.iter().find(|grant| grant.name == name));
-        found.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is no grant of this key any more", "Create it again."))
+        found.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is not a grant of this key any more", "Create it again."))
     }
 
     pub(crate) fn encrypt_call(&self, args: Encrypt) -> Outcome<Ciphertext> {

@@ -167,7 +167,7 @@ impl Keyring {
     /// Its material cannot be read.
     pub fn encrypt(&self, id: &str, plaintext: &[u8], context: &Context) -> Outcome<Vec<u8>> {
         let mut sealed = vec![VERSION];
-        sealed.extend(bytes_of(id).ok_or_else(|| could_not(id, "is no id of a key", "Report it."))?);
+        sealed.extend(bytes_of(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?);
         let mut nonce = [0u8; NONCE_BYTES];
         draw(&mut nonce).map_err(|error| of_io("drawing a nonce", &error))?;
         sealed.extend(nonce);

@@ -49,9 +49,11 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::SnapshotList(args) => list(engine, &args),
         Call::SnapshotDescribe(args) => find(engine, &args.snapshot).and_then(|id| shown(engine, &id)),
         Call::SnapshotDelete(args) => engine.delete_snapshot(&args.snapshot).and_then(|()| json(Done {})),
-        Call::SnapshotCopy(CopySnapshot { snapshot, store, region, description, tags }) => {
+        Call::SnapshotCopy(CopySnapshot { snapshot, store, region, description, tags, encrypted, kms_key }) => {
             let store = store.map_or_else(|| store_of(engine, region.as_deref()), |store| Ok(Some(store)))?;
-            let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), ..CopyRequest::default() };
+            let source_is = store.is_none() && engine.lab(|lab| lab.snapshots.find(&snapshot).is_ok_and(|record| record.of.encryption.is_some()));
+            let key = engine.key_for_copy(encrypted, kms_key, source_is)?;
+            let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), key, ..CopyRequest::default() };
             engine.copy_snapshot(request).and_then(|id| shown(engine, &id))
         }
         Call::SnapshotShare(ShareSnapshot { snapshot, add, remove }) => {

@@ -189,6 +189,7 @@ impl Engine {
             as_of: settings.day().to_string(),
             zone: settings.zone(),
             zone_id: settings.zone_id(),
+            encryption_by_default: self.lab(|lab| lab.keys.encrypt_by_default),
             instance_id: settings.instance_id,
             instance_type: settings.instance_type,
             time_scale: settings.time_scale,

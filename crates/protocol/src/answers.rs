@@ -61,6 +61,8 @@ message! {
         pub zone: String;
         /// Its id.
         pub zone_id: String;
+        /// Whether new volumes are encrypted when they do not say so.
+        pub encryption_by_default: bool;
         /// Day of the limits of new volumes.
         pub as_of: String;
         /// How many times as fast as the wall clock lab time runs.

@@ -299,8 +299,8 @@ message! {
     pub struct EncryptionDefaults {
         /// Whether new volumes are encrypted when they do not say so.
         pub by_default: bool;
-        /// ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` where that is the
-        /// one that EBS makes for itself.
+        /// ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` where that is
+        /// the one that EBS makes for itself.
         pub key: String;
     }
 }

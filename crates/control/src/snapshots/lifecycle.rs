@@ -110,12 +110,18 @@ pub(crate) fn create_for(
             source: SnapshotSource::Volume,
             description: request.description.clone(),
             tags,
-            encryption: request.keys.get(index).cloned().flatten(),
+            encryption: request.keys.get(index).cloned().flatten().or_else(|| key_of(record)),
             schedule: schedule.map(str::to_string),
         };
         changes.push(SnapshotChange::Started { snapshot: SnapshotId::draw(ids), new });
     }
     Ok(changes)
+}
+
+/// A snapshot of an encrypted volume has the volume's data key, wrapped for that volume.
+fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
+    let encryption = record.encryption.as_ref()?;
+    Some(SnapshotKey { key_id: encryption.key.clone(), data_key: format!("{} {}", record.id, encryption.wrapped) })
 }
 
 /// The chain of a volume's snapshots: that of the snapshot it was made from, else its own.
@@ -361,6 +367,7 @@ pub(crate) fn origin(
         initialization_mib_s,
         fast: credit.is_some(),
         loaded: false,
+        encryption: None,
     };
     Ok((origin, credit))
 }

@@ -108,7 +108,7 @@ pub enum SnapshotSource {
 pub struct SnapshotKey {
     /// Id of the KMS key that wraps the data key.
     pub key_id: String,
-    /// The wrapped data key, as the key's owner wrote it.
+    /// What it was wrapped for (a volume's id), a space, and the wrapped data key in base64.
     pub data_key: String,
 }
 
@@ -283,4 +283,7 @@ pub struct VolumeOrigin {
     /// Every block is in the volume's own files.
     #[serde(default)]
     pub loaded: bool,
+    /// How the snapshot is encrypted; none: it is not.
+    #[serde(default)]
+    pub encryption: Option<SnapshotKey>,
 }

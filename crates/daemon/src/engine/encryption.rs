@@ -13,15 +13,15 @@ use crate::keyring::{self, Context, Keyring};
 use crate::problem::{could_not, of_control, of_io, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::keys::{of_ec2, NewKey};
-use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, VolumeRecord};
+use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, SnapshotKey, VolumeRecord};
 use headrace_store::encrypted::{SnapshotCipher, DATA_KEY_BYTES};
 use headrace_store::SectorCipher;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The encryption context of a volume's data key, as EBS has it (EBS user guide, "How EBS encryption
-/// works").
+/// The encryption context of a volume's data key, as EBS has it (EBS user guide, "How EBS
+/// encryption works").
 fn context_of(volume: &str) -> Context {
     Context::from([("aws:ebs:id".to_string(), volume.to_string())])
 }
@@ -78,9 +78,7 @@ impl Engine {
     pub(crate) fn make_data_key(&self, record: &VolumeRecord) -> Outcome<()> {
         let Some(encryption) = &record.encryption else { return Ok(()) };
         let key = self.usable_key(&encryption.key).map_err(as_ec2)?;
-        let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
-        keyring::draw(data_key.as_mut()).map_err(|error| of_io("drawing a data key", &error))?;
-        let wrapped = BASE64_STANDARD.encode(self.keyring.encrypt(&key.id, data_key.as_ref(), &context_of(record.id.as_str()))?);
+        let wrapped = self.new_wrapped(&key.id, record.id.as_str())?;
         self.command(&Command::Key(KeyCommand::VolumeKey { volume: record.id.to_string(), wrapped })).map(drop)
     }
 
@@ -90,25 +88,47 @@ impl Engine {
     /// Its KMS key is disabled, will be deleted, or is gone.
     pub fn data_key_of(&self, record: &VolumeRecord) -> Outcome<Option<Arc<SectorCipher>>> {
         let Some(encryption) = &record.encryption else { return Ok(None) };
-        self.usable_key(&encryption.key).map_err(as_ec2)?;
-        let wrapped = BASE64_STANDARD
-            .decode(&encryption.wrapped)
-            .map_err(|_| could_not(record.label(), "its wrapped data key cannot be read", "Restore the volume from a snapshot."))?;
-        let data_key = self.keyring.decrypt(&wrapped, &context_of(record.id.as_str()))?;
-        let data_key: &[u8; DATA_KEY_BYTES] =
-            data_key.as_slice().try_into().map_err(|_| could_not(record.label(), "its data key has a wrong length", "Restore the volume from a snapshot."))?;
-        Ok(Some(Arc::new(SectorCipher::new(data_key))))
+        self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str()).map(Some)
     }
 
-    /// What seals the snapshots of a volume; none where the volume is not encrypted.
+    fn unwrapped(&self, key: &str, wrapped: &str, wrapped_for: &str) -> Outcome<Arc<SectorCipher>> {
+        self.usable_key(key).map_err(as_ec2)?;
+        let unreadable = || could_not(wrapped_for, "its wrapped data key cannot be read", "Restore it from a snapshot.");
+        let wrapped = BASE64_STANDARD.decode(wrapped).map_err(|_| unreadable())?;
+        let data_key = self.keyring.decrypt(&wrapped, &context_of(wrapped_for))?;
+        let data_key: &[u8; DATA_KEY_BYTES] = data_key.as_slice().try_into().map_err(|_| unreadable())?;
+        Ok(Arc::new(SectorCipher::new(data_key)))
+    }
+
+    /// What seals and opens the blocks of a snapshot.
     ///
     /// # Errors
     /// As [`Engine::data_key_of`].
-    pub fn snapshot_cipher_of(&self, record: &VolumeRecord) -> Outcome<Option<Arc<SnapshotCipher>>> {
-        let Some(cipher) = self.data_key_of(record)? else { return Ok(None) };
-        let wrapped = record.encryption.as_ref().map_or("", |encryption| encryption.wrapped.as_str());
-        let digest: String = Sha256::digest(wrapped.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Some(Arc::new(SnapshotCipher::new(cipher, digest))))
+    pub(crate) fn snapshot_cipher(&self, key: &SnapshotKey) -> Outcome<Arc<SnapshotCipher>> {
+        let (wrapped_for, wrapped) = key.data_key.split_once(' ').unwrap_or_default();
+        let cipher = self.unwrapped(&key.key_id, wrapped, wrapped_for)?;
+        // Tells data keys apart, and nothing else.
+        let digest: String = Sha256::digest(key.data_key.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Arc::new(SnapshotCipher::new(cipher, digest)))
+    }
+
+    /// A data key of its own for a copy of a snapshot, under the key that is named or the default
+    /// one; none where the copy is not encrypted. A copy of what is encrypted always is.
+    pub(crate) fn key_for_copy(&self, encrypted: Option<bool>, key: Option<String>, source_is: bool) -> Outcome<Option<SnapshotKey>> {
+        let mut request = CreateRequest { encrypted: if source_is { Some(true) } else { encrypted }, kms_key: key, ..CreateRequest::default() };
+        self.key_for_new_volume(&mut request)?;
+        let found = self.lab(|lab| lab.keys.for_volume(&lab.settings, request.encrypted, request.kms_key.as_deref())).map_err(of_control)?;
+        let Some(key_id) = found else { return Ok(None) };
+        let wrapped_for = keyring::new_id().map_err(|error| of_io("drawing a name", &error))?;
+        let wrapped = self.new_wrapped(&key_id, &wrapped_for)?;
+        Ok(Some(SnapshotKey { key_id, data_key: format!("{wrapped_for} {wrapped}") }))
+    }
+
+    /// A new data key, wrapped.
+    fn new_wrapped(&self, key: &str, wrapped_for: &str) -> Outcome<String> {
+        let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
+        keyring::draw(data_key.as_mut()).map_err(|error| of_io("drawing a data key", &error))?;
+        Ok(BASE64_STANDARD.encode(self.keyring.encrypt(key, data_key.as_ref(), &context_of(wrapped_for))?))
     }
 
     /// Decrypts what a key of the lab encrypted; the id of the key comes with it. `wanted`: only

@@ -2,7 +2,7 @@
 //! and without a word, slow answers. A snapshot restores to the bytes of its instant, or there is
 //! none and the error says why.
 
-use crate::support::{content, difference, memory, restore, store, volume, Memory, BLOCK};
+use crate::support::{content, difference, memory, restore, store, volume, Hooked, Memory, BLOCK};
 use headrace_store::objects::{Bucket, Listed};
 use headrace_store::snapshots::{forget_upload, sweep, upload, Builder, Capture, Manifest, Restored, BLOCK_BYTES};
 use headrace_store::{Backing, Objects};
@@ -246,44 +246,21 @@ fn damage_is_never_read_as_data() {
 /// the next process.
 #[test]
 fn a_full_disk_ends_the_snapshot_and_not_the_volume() {
-    struct Unreadable(Arc<dyn Backing>, AtomicBool);
-    impl Backing for Unreadable {
-        fn bytes(&self) -> u64 {
-            self.0.bytes()
-        }
-        fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-            if self.1.load(Ordering::SeqCst) {
-                return Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device"));
-            }
-            self.0.read(buffer, offset)
-        }
-        fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
-            self.0.write(data, offset)
-        }
-        fn flush(&self) -> io::Result<()> {
-            self.0.flush()
-        }
-        fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
-            self.0.discard(offset, bytes)
-        }
-        fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
-            self.0.zero(offset, bytes)
-        }
-        fn grow(&self, bytes: u64) -> io::Result<()> {
-            self.0.grow(bytes)
-        }
-        fn allocated(&self) -> io::Result<u64> {
-            self.0.allocated()
-        }
-    }
     let folder = tempfile::tempdir().unwrap();
-    let inner = Arc::new(Unreadable(volume(folder.path(), "volume", 4 * BLOCK), AtomicBool::new(false)));
+    let unreadable = Arc::new(AtomicBool::new(false));
+    let asked = unreadable.clone();
+    let before_read = move |_| match asked.load(Ordering::SeqCst) {
+        true => Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device")),
+        false => Ok(()),
+    };
+    let inner = Hooked { inner: volume(folder.path(), "volume", 4 * BLOCK), before_read: Box::new(before_read), before_write: Box::new(|_| Ok(())) };
+    let inner = Arc::new(inner);
     let capture = Capture::new(inner.clone(), folder.path().join("captures")).unwrap();
     capture.write(&[1; 4_096], 0).unwrap();
     let instant = capture.begin("snap").unwrap();
-    inner.1.store(true, Ordering::SeqCst);
+    unreadable.store(true, Ordering::SeqCst);
     capture.write(&[2; 4_096], 0).expect("the volume goes on");
-    inner.1.store(false, Ordering::SeqCst);
+    unreadable.store(false, Ordering::SeqCst);
     let fails = |instant: &headrace_store::snapshots::Instant| {
         let error = upload(instant, &store(folder.path()), "snap", None, None, &|_| {}, &AtomicBool::new(false)).unwrap_err();
         assert!(error.to_string().contains("no space left on device") && error.to_string().contains("ake the snapshot again"), "{error}");

@@ -1,6 +1,6 @@
 //! Volumes made of snapshots: each block is fetched once, marks survive, the guest's writes win.
 
-use crate::support::{content, difference, stored, volume, Memory, BLOCK};
+use crate::support::{content, difference, stored, volume, Hooked, Memory, BLOCK};
 use headrace_store::objects::{Bucket, Listed};
 use headrace_store::snapshots::{initialize_all, Capture, Manifest, Restored, BLOCK_BYTES};
 use headrace_store::{Backing, Objects, SparseFile};
@@ -209,6 +209,31 @@ fn after_the_machine_stopped_what_was_not_flushed_is_fetched_again() {
     assert_eq!(found, [3; 512], "as in the snapshot");
     restored.read(&mut found, 0).unwrap();
     assert_eq!(found, [9; 512], "the guest's");
+}
+
+/// A block is warm once its bytes are there, and not before: neither for the next process nor for
+/// a reader that comes while they are written.
+#[test]
+fn a_block_whose_bytes_could_not_be_written_stays_cold() {
+    let made = made();
+    let failing = Arc::new(AtomicU64::new(1));
+    let asked = failing.clone();
+    let before_write = move |_| match asked.load(Ordering::SeqCst) {
+        0 => Ok(()),
+        _ => Err(io::Error::new(io::ErrorKind::StorageFull, "no space left on device")),
+    };
+    let inner = volume(made.folder.path(), "restored", BLOCKS * BLOCK);
+    let hooked = Hooked { inner, before_read: Box::new(|_| Ok(())), before_write: Box::new(before_write) };
+    let restored = Restored::create(Arc::new(hooked), made.manifest.clone(), made.objects.clone(), None, &made.marks()).unwrap();
+    let mut found = [0; 512];
+    restored.read(&mut found, 0).expect_err("nowhere to put it");
+    restored.write(&[1; BLOCK_BYTES], 2 * BLOCK).expect_err("nowhere to put it");
+    assert_eq!(restored.cold_blocks(), BLOCKS / 2);
+    failing.store(0, Ordering::SeqCst);
+    drop(restored);
+    let restored = made.open().unwrap();
+    assert_eq!(restored.cold_blocks(), BLOCKS / 2);
+    assert_eq!(difference(&content(&restored), &made.expected), None);
 }
 
 #[test]

@@ -54,6 +54,45 @@ pub fn difference(found: &[u8], expected: &[u8]) -> Option<String> {
     })
 }
 
+/// Asked before a read or a write at an offset.
+type Hook = Box<dyn Fn(u64) -> io::Result<()> + Send + Sync>;
+
+/// A backing that waits or fails when it is told to.
+pub struct Hooked {
+    pub inner: Arc<dyn Backing>,
+    pub before_read: Hook,
+    pub before_write: Hook,
+}
+
+impl Backing for Hooked {
+    fn bytes(&self) -> u64 {
+        self.inner.bytes()
+    }
+    fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        (self.before_read)(offset)?;
+        self.inner.read(buffer, offset)
+    }
+    fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
+        (self.before_write)(offset)?;
+        self.inner.write(data, offset)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.inner.flush()
+    }
+    fn discard(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.discard(offset, bytes)
+    }
+    fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        self.inner.zero(offset, bytes)
+    }
+    fn grow(&self, bytes: u64) -> io::Result<()> {
+        self.inner.grow(bytes)
+    }
+    fn allocated(&self) -> io::Result<u64> {
+        self.inner.allocated()
+    }
+}
+
 /// Objects in memory.
 #[derive(Default)]
 pub struct Memory(Mutex<BTreeMap<String, Vec<u8>>>);

@@ -2,7 +2,6 @@
 //! breaks, where the rule comes from, and what to do next, so that a caller never has to add a
 //! sentence of its own.
 
-use crate::spec::VolumeType;
 use chrono::NaiveDate;
 
 /// Which limit of its type a volume breaks, with the numbers, for callers that have words of their
@@ -45,8 +44,8 @@ pub struct Problem {
     pub source: String,
     /// What to do next.
     pub hint: String,
-    /// The limit of a volume type that it is about.
-    pub limit: Option<(VolumeType, BrokenLimit)>,
+    /// The limit that it is about, with the name of the volume type it belongs to.
+    pub limit: Option<(&'static str, BrokenLimit)>,
 }
 
 impl Problem {

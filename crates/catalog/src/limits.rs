@@ -173,7 +173,7 @@ impl<'a> Resolver<'a> {
 
     fn refuse<T>(&self, rule: &Param<T>, broken: BrokenLimit, text: String, hint: impl Into<String>) -> CatalogError {
         let problem = Problem::new(self.spec.to_string(), text, self.sources.cite(&rule.source.joined()), hint);
-        CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type, broken)), ..problem }))
+        CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type.as_str(), broken)), ..problem }))
     }
 
     /// The refusal of a field the type does not take.
@@ -184,7 +184,7 @@ impl<'a> Resolver<'a> {
             format!("data/volumes/{}.toml", self.spec.volume_type),
             hint,
         );
-        CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type, broken)), ..problem }))
+        CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type.as_str(), broken)), ..problem }))
     }
 
     fn check_size(&mut self) -> Result<(), CatalogError> {

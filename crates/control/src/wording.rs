@@ -25,13 +25,13 @@ pub(crate) fn of_catalog(error: &CatalogError) -> Option<(&'static str, String)>
     }
 }
 
-fn of_limit(volume_type: VolumeType, broken: BrokenLimit) -> (&'static str, String) {
+fn of_limit(volume_type: &str, broken: BrokenLimit) -> (&'static str, String) {
     match broken {
         BrokenLimit::SizeTooSmall { gib, least } => (VALUE, format!("Volume of {gib}GiB is too small; minimum is {least}GiB.")),
         BrokenLimit::SizeTooLarge { gib, most } => (VALUE, format!("Volume of {gib}GiB is too large; maximum is {most}GiB.")),
         BrokenLimit::IopsTooLow { iops, least } => (VALUE, format!("Volume iops of {iops} is too low; minimum is {least}.")),
         // The CSI driver finds the limit of io2 before "K IOPS".
-        BrokenLimit::IopsTooHigh { most, most_gib, most_per_gib, .. } if volume_type == VolumeType::Io2 => {
+        BrokenLimit::IopsTooHigh { most, most_gib, most_per_gib, .. } if volume_type == VolumeType::Io2.as_str() => {
             let (tib, thousands) = (most_gib / 1_024, most / 1_000);
             (VALUE, format!("io2 volumes configured with greater than {tib} TiB or {thousands}K IOPS or {most_per_gib}:1 IOPS:GB ratio are not supported."))
         }

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import base64
 import os
+import select
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,16 @@ def files_with(folder: Path, needles: list[bytes], without: str | None = None) -
                     break
                 at += max(len(piece) - longest, 1) if len(piece) == 1 << 20 else len(piece)
     return found
+
+
+def killed(lab: Lab) -> None:
+    """Kills the daemon, and waits until it is gone."""
+    watched = os.pidfd_open(lab.pid())
+    try:
+        signal.pidfd_send_signal(watched, signal.SIGKILL)
+        assert select.select([watched], [], [], 30)[0]
+    finally:
+        os.close(watched)
 
 
 def device_of(lab: Lab, volume: str) -> str:
@@ -104,7 +116,7 @@ def test_a_crash_keeps_what_was_written_and_keys_are_in_no_other_file(labs):
         limits = Path(f"/proc/{pid}/limits").read_text()
         core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
         assert core.split()[4:6] == ["0", "0"]
-        os.kill(pid, signal.SIGKILL)
+        killed(lab)
     material = (folder / "keys" / key["id"]).read_bytes()
     assert (folder / "keys" / key["id"]).stat().st_mode & 0o777 == 0o600
     with labs.up(folder) as lab:
@@ -124,7 +136,7 @@ def test_a_snapshot_is_encrypted_like_its_volume(lab: Lab):
     device = device_of(lab, "db")
     write(device, SECTORS)
     snapshot = lab.call("snapshot.create", volume="db")
-    lab.call("snapshot.wait", snapshot=snapshot["id"]) if "snapshot.wait" in lab.calls() else wait_for(lab, snapshot)
+    wait_for(lab, snapshot)
     assert files_with(folder, [MARK]) == []
     restored = lab.call("volume.create", volume_type="gp3", snapshot=snapshot["id"], name="again")
     assert restored["encrypted"], "although nobody asked for it"
@@ -139,8 +151,6 @@ def test_a_snapshot_is_encrypted_like_its_volume(lab: Lab):
 
 
 def wait_for(lab: Lab, snapshot: dict) -> None:
-    import time
-
     deadline = time.monotonic() + 60
     while lab.call("snapshot.describe", snapshot=snapshot["id"])["state"] != "completed":
         assert time.monotonic() < deadline
@@ -158,7 +168,7 @@ def test_credits_of_a_volume_that_rests(labs):
         assert all(percent is not None and 5 <= percent < 6 for percent in first)
         assert len(os.listdir(f"/proc/{lab.pid()}/fd")) <= descriptors, "a look opens nothing"
         lab.set_balance("v0", 50.0)
-        os.kill(lab.pid(), signal.SIGKILL)
+        killed(lab)
     with up(folder, settings=Settings(metrics_port=0, api_port=0)) as lab:
         # 100 GiB refill at 300 credits/s of 5,400,000: 0.0056 % a second; a minute is 0.34 %.
         assert 50 <= (lab.describe("v0")["balance_percent"] or 0) < 51

@@ -122,6 +122,7 @@ lint: $(VENV)/package.ok
 generate: $(VENV)/package.ok
 	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
 	cargo run --release --quiet -p headrace-protocol --example generate
+	$(BIN)/python packaging/aws_api_page.py docs/reference/aws-api.md
 
 soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py

@@ -1,8 +1,10 @@
 //! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon*
 //! report how the daemon's part of an earlier one ended.
 
+use crate::alarms::AlarmRequest;
 use crate::record::AttachedDevice;
 use crate::settings::SettingsRequest;
+use crate::snapshots::SnapshotCommand;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -33,6 +35,12 @@ pub struct CreateRequest {
     pub as_of: Option<String>,
     /// Credit balance to begin with, 0 to 100.
     pub balance_percent: Option<f64>,
+    /// Id of the snapshot that it is made from.
+    #[serde(default)]
+    pub snapshot: Option<String>,
+    /// Rate at which the snapshot's blocks are loaded, 100 to 300 MiB/s.
+    #[serde(default)]
+    pub initialization_mib_s: Option<u64>,
 }
 
 /// How a volume is attached.
@@ -250,4 +258,8 @@ pub enum Command {
         /// Index.
         member: u32,
     },
+    /// Of an alarm.
+    Alarm(AlarmRequest),
+    /// About snapshots.
+    Snapshot(SnapshotCommand),
 }

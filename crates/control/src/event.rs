@@ -1,8 +1,10 @@
 //! What happened. Written to the journal, so a name or a field is never changed or taken away; new
 //! fields have a default.
 
+use crate::alarms::AlarmChange;
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
+use crate::snapshots::SnapshotChange;
 use crate::tokens::TokenChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -19,7 +21,12 @@ pub struct Event {
 impl Event {
     /// Must be on disk before anyone is told. Progress is not: it is measured again.
     pub fn must_last(&self) -> bool {
-        !matches!(self.change, Change::MemberRebuilding { .. })
+        match &self.change {
+            Change::MemberRebuilding { .. } => false,
+            Change::Snapshot(SnapshotChange::Progress { .. }) => false,
+            Change::Alarm(change) => change.must_last(),
+            _ => true,
+        }
     }
 }
 
@@ -109,18 +116,25 @@ pub enum Change {
     MemberRebuilt { volume: VolumeId, member: u32 },
     /// Of a client token.
     Token(TokenChange),
+    /// Of an alarm.
+    Alarm(AlarmChange),
+    /// Of snapshots.
+    Snapshot(SnapshotChange),
 }
 
 impl Change {
     /// Id of what it is about: what a repeated call is answered with.
     pub fn subject(&self) -> Option<String> {
-        self.volume().map(ToString::to_string)
+        match self {
+            Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
+            other => other.volume().map(ToString::to_string),
+        }
     }
 
-    /// The volume it belongs to; settings and tokens belong to none.
+    /// The volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } | Change::Token(_) => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Alarm(_) | Change::Snapshot(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }

@@ -1,10 +1,12 @@
 //! The lab as a whole: commands to the state machine they belong to, events to the state.
 
+use crate::alarms::Alarms;
 use crate::command::{Command, TagRequest};
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
 use crate::record::{draw_id, VolumeId, VolumeRecord, Volumes};
 use crate::settings::{self, Settings};
+use crate::snapshots::{self, SnapshotChange, Snapshots};
 use crate::tokens::{ClientToken, Tokens};
 use crate::volumes::{self, attachments, members, modifications};
 use serde::{Deserialize, Serialize};
@@ -21,8 +23,12 @@ pub struct Lab {
     pub settings: Settings,
     /// Volumes by id, without the deleted.
     pub volumes: Volumes,
+    /// Snapshots, schedules and the recycle bin.
+    pub snapshots: Snapshots,
     /// Client tokens that count.
     pub tokens: Tokens,
+    /// Alarms and their history.
+    pub alarms: Alarms,
     /// Lab time of the last event, Unix milliseconds: where the clock goes on after a restart at
     /// the earliest.
     pub last_ms: u64,
@@ -66,7 +72,7 @@ impl Lab {
                 }
                 Ok(settings.map(|settings| Change::Configured { settings }).into_iter().collect())
             }
-            Command::CreateVolume(request) => volumes::create(request, &self.settings, &self.volumes, ids),
+            Command::CreateVolume(request) => volumes::create(request, self, at_ms, ids),
             Command::Created { volume } => volumes::created(self.find(volume)?),
             Command::VolumeFailed { volume, reason } => volumes::volume_failed(self.find(volume)?, reason),
             Command::DeleteVolume { volume } => volumes::delete(self.find(volume)?, &self.settings),
@@ -89,7 +95,9 @@ impl Lab {
             Command::RestoreMember { volume, member } => members::restore_member(self.find(volume)?, *member),
             Command::ReplaceMember { volume, member, mib_s } => members::replace_member(self.find(volume)?, *member, *mib_s),
             Command::MemberRebuilding { volume, member, done_bytes } => members::member_rebuilding(self.find(volume)?, *member, *done_bytes),
+            Command::Alarm(request) => Ok(self.alarms.decide(request)?.into_iter().map(Change::Alarm).collect()),
             Command::MemberRebuilt { volume, member } => members::member_rebuilt(self.find(volume)?, *member),
+            Command::Snapshot(command) => snapshots::changes(self, command, at_ms, ids),
         }
     }
 
@@ -101,12 +109,19 @@ impl Lab {
         match &event.change {
             Change::Configured { settings } => self.settings = settings.clone(),
             Change::Token(change) => self.tokens.apply(change, at_ms),
+            Change::Alarm(change) => self.alarms.apply(change),
             Change::VolumeCreated { volume, new } => {
                 self.volumes.insert(volume.clone(), VolumeRecord::new(volume.clone(), new.clone(), at_ms));
             }
             Change::VolumeDeleted { volume } => {
                 self.volumes.remove(volume);
             }
+            Change::Snapshot(SnapshotChange::VolumeLoaded { volume }) => {
+                if let Some(origin) = self.volumes.get_mut(volume).and_then(|record| record.origin.as_mut()) {
+                    origin.loaded = true;
+                }
+            }
+            Change::Snapshot(change) => self.snapshots.apply(change, at_ms),
             change => {
                 let known = change.volume().and_then(|volume| self.volumes.get_mut(volume));
                 debug_assert!(known.is_some(), "an event of an unknown volume: {change:?}");
@@ -122,16 +137,21 @@ impl Lab {
     }
 
     /// What happens without a command, until `now_ms`: modifications that begin to optimize and
-    /// that are completed. Events are in order of time, each with the exact time at which it was
-    /// due. A volume that must grow does so at its `ModificationOptimizing`; when that cannot be
-    /// done, decide [`Command::ModifyFailed`] instead of applying the event, and ask again.
+    /// that are completed, snapshots that leave the recycle bin, fast restores that are ready.
+    /// Events are in order of time, each with the exact time at which it was due. A volume that
+    /// must grow does so at its `ModificationOptimizing`; when that cannot be done, decide
+    /// [`Command::ModifyFailed`] instead of applying the event, and ask again.
     pub fn due(&self, now_ms: u64) -> Vec<Event> {
-        modifications::due(&self.volumes, now_ms)
+        let mut events = modifications::due(&self.volumes, now_ms);
+        events.extend(self.snapshots.due(now_ms));
+        // Stable: what belongs to one volume or snapshot stays in its order.
+        events.sort_by_key(|event| event.at_ms);
+        events
     }
 
     /// The lab time of the next event of [`Lab::due`].
     pub fn next_due(&self) -> Option<u64> {
-        modifications::next_due(&self.volumes)
+        modifications::next_due(&self.volumes).into_iter().chain(self.snapshots.next_due()).min()
     }
 
     /// Tags of resources of any kind: what an id begins with says which.
@@ -144,6 +164,9 @@ impl Lab {
                     self.settings.check_instance_id(Some(resource))?;
                     let hint = "Tag volumes and snapshots.";
                     Err(ControlError::new(ErrorKind::Unsupported, resource.as_str(), "the machine itself has no tags", LAB_RULE, hint))
+                }
+                Some("snap") => {
+                    snapshots::lifecycle::tag(self.snapshots.find(resource)?, request).map(|changes| changes.into_iter().map(Change::Snapshot).collect())
                 }
                 _ => volumes::check_room_for_tags(&self.volumes, &request.set).and_then(|()| volumes::tag(self.find(resource)?, request)),
             }?);

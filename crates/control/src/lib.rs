@@ -21,6 +21,8 @@
 //! ```text
 //!  lab                                                    commands to a machine, events to the state
 //!  volumes: itself, attachments, modifications, members   one pure state machine each
+//!  alarms                                                 the machine of alarms, with its commands
+//!  snapshots: lifecycle, locks, fast restore, bin, schedules
 //!  command (what is asked)   event (what happened)
 //!  record (a volume)   settings (instance, day, clock)   tokens (calls done once)   clock   error
 //! ```
@@ -28,6 +30,7 @@
 //! Not here: credits as they flow (the model), faults of seconds (the device), where bytes lie (the
 //! store).
 
+mod alarms;
 mod clock;
 mod command;
 mod error;
@@ -35,10 +38,14 @@ mod event;
 mod lab;
 mod record;
 mod settings;
+mod snapshots;
 mod tokens;
 mod volumes;
 mod wording;
 
+pub use alarms::{
+    action_parts, refused as refused_by_cloudwatch, AlarmChange, AlarmCommand, AlarmRecord, AlarmRequest, Alarms, HistoryItem, MAX_ALARMS, MAX_ALARM_HISTORY,
+};
 pub use clock::LabClock;
 pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest, TagRequest};
 pub use error::{ControlError, ErrorKind, Problem};
@@ -49,6 +56,15 @@ pub use record::{
     VolumeId, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY, MOST_EXTRA_MS,
 };
 pub use settings::{ModificationTimes, Settings, SettingsRequest};
+pub use snapshots::fast_restore::{FastRestore, FastRestoreState};
+pub use snapshots::lifecycle::{CopyRequest, DirectRequest, SnapshotRequest};
+pub use snapshots::locks::LockRequest;
+pub use snapshots::record::{
+    Binned, LockMode, NewSnapshot, SnapshotId, SnapshotKey, SnapshotLock, SnapshotRecord, SnapshotSource, SnapshotState, VolumeOrigin,
+};
+pub use snapshots::retention::RetentionRule;
+pub use snapshots::schedules::{Schedule, ScheduleRequest};
+pub use snapshots::{SnapshotChange, SnapshotCommand, Snapshots, MAX_SNAPSHOTS};
 pub use tokens::{ClientToken, TokenChange, Tokens, UsedToken};
 pub use volumes::modifications::next_allowed_ms;
 pub use volumes::MAX_VOLUMES;

@@ -1,9 +1,11 @@
 //! From a call of the protocol to the engine, and back to its answer.
 
+use crate::cloudwatch::calls as cloudwatch;
 use crate::engine::Engine;
 use crate::envelope::{self, Envelope};
 use crate::metrics::{Resolution, COLUMNS};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use crate::snapshot_calls;
 use crate::view;
 use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
@@ -42,9 +44,9 @@ fn read(name: &str, args: Arguments) -> Outcome<Call> {
 
 /// An answer as it goes out. Written once: as a tree of values, the list of 200 volumes takes several
 /// milliseconds.
-type Value = Box<RawValue>;
+pub(crate) type Value = Box<RawValue>;
 
-fn json(answer: impl Serialize) -> Outcome<Value> {
+pub(crate) fn json(answer: impl Serialize) -> Outcome<Value> {
     to_raw_value(&answer).map_err(|error| could_not("answer", error.to_string(), "Report it: it cannot be written as JSON."))
 }
 
@@ -107,7 +109,14 @@ fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: b
 fn acts_without_a_decision(call: &Call) -> bool {
     matches!(
         call,
-        Call::LabDown(_) | Call::VolumeFault(_) | Call::VolumeClearFault(_) | Call::VolumeRestoreBalance(_) | Call::VolumeRecord(_) | Call::VolumeRecordStop(_)
+        Call::LabDown(_)
+            | Call::CloudwatchPutMetricData(_)
+            | Call::VolumeFault(_)
+            | Call::VolumeClearFault(_)
+            | Call::VolumeRestoreBalance(_)
+            | Call::VolumeRecord(_)
+            | Call::VolumeRecordStop(_)
+            | Call::SnapshotPutBlock(_)
     )
 }
 
@@ -115,6 +124,9 @@ fn acts_without_a_decision(call: &Call) -> bool {
 /// now.
 fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Value> {
     let Some(subject) = subject else { return json(Done {}) };
+    if subject.starts_with("snap-") {
+        return snapshot_calls::repeated(engine, subject);
+    }
     let record = engine.find(subject)?;
     match (call, record.modification()) {
         (Call::VolumeModify(_), Some(last)) => json(engine.modification_view(&record, last)),
@@ -125,6 +137,7 @@ fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome
 
 fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
     let shown = |record: VolumeRecord| json(engine.view(&record));
+    let done = |()| json(Done {});
     match call {
         Call::LabStatus(_) => json(engine.status()),
         Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
@@ -154,13 +167,44 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::VolumeMetrics(args) => metrics(engine, &args),
         Call::VolumeRecord(args) => record(engine, args),
         Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
+        Call::VolumeNvmeStatistics(args) => cloudwatch::nvme_statistics(engine, args).and_then(json),
+        Call::CloudwatchPutMetricData(args) => cloudwatch::put_metric_data(engine, args).and_then(done),
+        Call::CloudwatchListMetrics(args) => cloudwatch::list_metrics(engine, args).and_then(json),
+        Call::CloudwatchGetMetricStatistics(args) => cloudwatch::get_metric_statistics(engine, args).and_then(json),
+        Call::CloudwatchGetMetricData(args) => cloudwatch::get_metric_data(engine, args).and_then(json),
+        Call::CloudwatchPutAlarm(args) => cloudwatch::put_alarm(engine, args).and_then(done),
+        Call::CloudwatchDescribeAlarms(args) => cloudwatch::describe_alarms(engine, args).and_then(json),
+        Call::CloudwatchDeleteAlarms(args) => cloudwatch::delete_alarms(engine, args.names).and_then(done),
+        Call::CloudwatchSetAlarmState(args) => cloudwatch::set_alarm_state(engine, args).and_then(done),
+        Call::CloudwatchEnableAlarmActions(args) => cloudwatch::enable_actions(engine, args.names, true).and_then(done),
+        Call::CloudwatchDisableAlarmActions(args) => cloudwatch::enable_actions(engine, args.names, false).and_then(done),
+        Call::CloudwatchAlarmHistory(args) => cloudwatch::alarm_history(engine, args).and_then(json),
+        Call::CloudwatchAlarmTags(args) => cloudwatch::alarm_tags(engine, &args.arn).and_then(json),
+        Call::CloudwatchTagAlarm(args) => cloudwatch::tag_alarm(engine, args).and_then(done),
+        Call::EventsSince(args) => cloudwatch::events_since(engine, args).and_then(json),
+        other => snapshot_calls::dispatch(engine, other),
     }
 }
 
 fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
-    let Create { spec, name, tags, as_of, balance_percent, volume_type, size_gib, iops, throughput_mib_s, zone, zone_id, multi_attach } = args;
+    let Create {
+        spec,
+        name,
+        tags,
+        as_of,
+        balance_percent,
+        volume_type,
+        size_gib,
+        iops,
+        throughput_mib_s,
+        zone,
+        zone_id,
+        multi_attach,
+        snapshot,
+        initialization_rate_mib_s,
+    } = args;
     let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
-    engine.create(&Command::CreateVolume(CreateRequest {
+    let made = engine.create(&Command::CreateVolume(CreateRequest {
         spec,
         volume_type,
         size_gib,
@@ -173,7 +217,11 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         tags,
         as_of,
         balance_percent,
-    }))
+        snapshot,
+        initialization_mib_s: initialization_rate_mib_s,
+    }))?;
+    engine.start_loading(&made);
+    Ok(made)
 }
 
 fn attach(engine: &Arc<Engine>, args: Attach) -> Outcome<VolumeRecord> {

@@ -2,7 +2,9 @@
 
 use crate::answers::*;
 use crate::arguments::*;
+use crate::cloudwatch::*;
 use crate::message::{Described, Message};
+use crate::snapshots::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
@@ -28,8 +30,16 @@ pub struct CallEntry {
 }
 
 /// Headings of the reference, in order, each with an introduction.
-pub const SECTIONS: [(&str, &str); 5] =
-    [("The lab", ""), ("Volumes", "A volume is named by its id or its unique name."), ("Credits", ""), ("Faults", ""), ("Measurements", "")];
+pub const SECTIONS: [(&str, &str); 8] = [
+    ("The lab", ""),
+    ("Volumes", "A volume is named by its id or its unique name."),
+    ("Snapshots", "A block has 512 KiB. Nothing is stored of blocks that were never written."),
+    ("Credits", ""),
+    ("Faults", ""),
+    ("Measurements", ""),
+    ("CloudWatch", "Times are those of the wall clock, in Unix seconds. Rules and error codes are CloudWatch's."),
+    ("Events", ""),
+];
 
 macro_rules! calls {
     ($(
@@ -98,6 +108,63 @@ calls! {
     /// Removes tags by key, then sets tags.
     VolumeTag(Tag) -> LabVolumeView = "volume.tag" in "Volumes" as tag;
 
+    /// Takes a snapshot of a volume, in use or not: of its bytes as they are at this call. The
+    /// answer is `pending`; blocks are stored while the volume is used.
+    SnapshotCreate(CreateSnapshot) -> SnapshotView = "snapshot.create" in "Snapshots" as create_snapshot;
+    /// Takes snapshots of several volumes, all of one instant: all or none.
+    SnapshotCreateMany(CreateSnapshots) -> SnapshotList = "snapshot.create_many" in "Snapshots" as create_snapshots.snapshots;
+    /// Snapshots, page by page.
+    SnapshotList(ListSnapshots) -> SnapshotList = "snapshot.list" in "Snapshots" as snapshots;
+    /// One snapshot.
+    SnapshotDescribe(OneSnapshot) -> SnapshotView = "snapshot.describe" in "Snapshots" as describe_snapshot;
+    /// Deletes a snapshot; one that a retention rule keeps goes to the recycle bin. Blocks that
+    /// other snapshots need stay.
+    SnapshotDelete(OneSnapshot) -> Done = "snapshot.delete" in "Snapshots" as delete_snapshot;
+    /// Copies a completed snapshot, of this lab or from another lab's object store. The copy has
+    /// blocks of its own.
+    SnapshotCopy(CopySnapshot) -> SnapshotView = "snapshot.copy" in "Snapshots" as copy_snapshot;
+    /// Removes and adds accounts that may make volumes from a snapshot. It is noted; the lab has
+    /// one account.
+    SnapshotShare(ShareSnapshot) -> SnapshotView = "snapshot.share" in "Snapshots" as share_snapshot;
+    /// Locks a snapshot against deletion, or changes its lock.
+    SnapshotLock(LockSnapshot) -> SnapshotView = "snapshot.lock" in "Snapshots" as lock_snapshot;
+    /// Takes a lock away.
+    SnapshotUnlock(OneSnapshot) -> SnapshotView = "snapshot.unlock" in "Snapshots" as unlock_snapshot;
+    /// Switches fast snapshot restore on or off.
+    SnapshotSetFastRestore(SetFastRestore) -> FastRestores = "snapshot.set_fast_restore" in "Snapshots" as set_fast_restore;
+    /// Fast snapshot restores that are on, or were.
+    SnapshotFastRestores(NoArguments) -> FastRestores = "snapshot.fast_restores" in "Snapshots" as fast_restores.fast_restores;
+    /// Takes a snapshot out of the recycle bin.
+    SnapshotRecover(OneSnapshot) -> SnapshotView = "snapshot.recover" in "Snapshots" as recover_snapshot;
+    /// Adds or replaces a retention rule of the recycle bin.
+    SnapshotSetRule(RetentionRuleView) -> RetentionRules = "snapshot.set_rule" in "Snapshots" as set_retention_rule.rules;
+    /// Takes a retention rule away. What it keeps stays until its time.
+    SnapshotDeleteRule(OneName) -> Done = "snapshot.delete_rule" in "Snapshots" as delete_retention_rule;
+    /// Retention rules of the recycle bin.
+    SnapshotRules(NoArguments) -> RetentionRules = "snapshot.rules" in "Snapshots" as retention_rules.rules;
+    /// Adds or replaces a schedule.
+    SnapshotSetSchedule(SetSchedule) -> Schedules = "snapshot.set_schedule" in "Snapshots" as set_schedule.schedules;
+    /// Takes a schedule away; its snapshots stay.
+    SnapshotDeleteSchedule(OneName) -> Done = "snapshot.delete_schedule" in "Snapshots" as delete_schedule;
+    /// Schedules.
+    SnapshotSchedules(NoArguments) -> Schedules = "snapshot.schedules" in "Snapshots" as schedules.schedules;
+    /// Names the object store of another region, from which snapshots can then be copied.
+    SnapshotSetRegion(SetRegion) -> Regions = "snapshot.set_region" in "Snapshots" as set_region.regions;
+    /// Object stores of other regions.
+    SnapshotRegions(NoArguments) -> Regions = "snapshot.regions" in "Snapshots" as regions.regions;
+    /// Blocks of a completed snapshot, all or those that differ from an earlier one.
+    SnapshotBlocks(ListBlocks) -> Blocks = "snapshot.blocks" in "Snapshots" as snapshot_blocks;
+    /// The bytes of a block.
+    SnapshotGetBlock(GetBlock) -> BlockData = "snapshot.get_block" in "Snapshots" as get_block;
+    /// Begins a snapshot that is put block by block.
+    SnapshotStart(StartSnapshot) -> SnapshotView = "snapshot.start" in "Snapshots" as start_snapshot;
+    /// Puts a block of a snapshot that was begun so; a second time replaces it.
+    SnapshotPutBlock(PutBlock) -> Done = "snapshot.put_block" in "Snapshots" as put_block;
+    /// Completes a snapshot that was put block by block.
+    SnapshotFinish(FinishSnapshot) -> SnapshotView = "snapshot.finish" in "Snapshots" as finish_snapshot, long;
+    /// Blocks of a volume that are not loaded from its snapshot yet: reading them loads them.
+    VolumeCold(ListCold) -> ColdBlocks = "volume.cold" in "Snapshots" as cold_blocks;
+
     /// Credit balances now.
     VolumeBalance(OneVolume) -> BalanceView = "volume.balance" in "Credits" as balance;
     /// Sets the balance of a member, or of all that have one. Answers the balance afterwards.
@@ -156,6 +223,45 @@ calls! {
     VolumeRecord(Record) -> RecordStarted = "volume.record" in "Measurements" as record;
     /// Ends the record.
     VolumeRecordStop(OneVolume) -> RecordStopped = "volume.record_stop" in "Measurements" as record_stop;
+    /// The NVMe statistics page (log page 0xD0) of an attached volume, laid out as
+    /// `data/nvme_log_page_d0.csv` says. Counters count from the daemon's start.
+    VolumeNvmeStatistics(StatisticsPageRequest) -> StatisticsPage = "volume.nvme_statistics" in "Measurements" as nvme_statistics;
+
+    /// Adds values of metrics of your own: all of them, or none. The lab keeps 15 days of at most
+    /// 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB of what
+    /// was put are known again.
+    CloudwatchPutMetricData(PutMetrics) -> Done = "cloudwatch.put_metric_data" in "CloudWatch" as put_metric_data;
+    /// Metrics that have points: those of volumes that were attached, of the instance, and your
+    /// own. At most 500 in an answer.
+    CloudwatchListMetrics(MetricFilter) -> MetricNames = "cloudwatch.list_metrics" in "CloudWatch" as list_metrics;
+    /// Statistics of a metric in periods that begin at the start, which is rounded down to a
+    /// minute. At most 1,440 periods.
+    CloudwatchGetMetricStatistics(StatisticsRequest) -> MetricStatistics = "cloudwatch.get_metric_statistics" in "CloudWatch" as get_metric_statistics;
+    /// Points of metrics and of expressions over them.
+    CloudwatchGetMetricData(DataRequest) -> MetricData = "cloudwatch.get_metric_data" in "CloudWatch" as get_metric_data;
+    /// Makes an alarm, or replaces all of its configuration. It is evaluated once a minute, with
+    /// periods of 10, 20 or 30 seconds every ten.
+    CloudwatchPutAlarm(PutAlarm) -> Done = "cloudwatch.put_alarm" in "CloudWatch" as put_alarm;
+    /// Alarms, by name.
+    CloudwatchDescribeAlarms(AlarmFilter) -> AlarmList = "cloudwatch.describe_alarms" in "CloudWatch" as describe_alarms;
+    /// Deletes alarms: all that are named, or none.
+    CloudwatchDeleteAlarms(AlarmNames) -> Done = "cloudwatch.delete_alarms" in "CloudWatch" as delete_alarms;
+    /// Sets the state of an alarm until it is evaluated again; its actions are taken.
+    CloudwatchSetAlarmState(AlarmState) -> Done = "cloudwatch.set_alarm_state" in "CloudWatch" as set_alarm_state;
+    /// Switches actions on. Names without an alarm are left out.
+    CloudwatchEnableAlarmActions(AlarmNames) -> Done = "cloudwatch.enable_alarm_actions" in "CloudWatch" as enable_alarm_actions;
+    /// Switches actions off. Names without an alarm are left out.
+    CloudwatchDisableAlarmActions(AlarmNames) -> Done = "cloudwatch.disable_alarm_actions" in "CloudWatch" as disable_alarm_actions;
+    /// What happened to alarms: the last 1,000 items of all alarms together, the newest first.
+    CloudwatchAlarmHistory(HistoryFilter) -> AlarmHistory = "cloudwatch.alarm_history" in "CloudWatch" as alarm_history;
+    /// Tags of an alarm.
+    CloudwatchAlarmTags(AlarmArn) -> AlarmTags = "cloudwatch.alarm_tags" in "CloudWatch" as alarm_tags.tags;
+    /// Removes tags of an alarm by key, then sets tags.
+    CloudwatchTagAlarm(AlarmTagRequest) -> Done = "cloudwatch.tag_alarm" in "CloudWatch" as tag_alarm;
+
+    /// Changes of state as events in EventBridge's shape: of volumes, attachments, modifications,
+    /// snapshots, keys and alarms. The newest are kept, 8 MiB at most, also over a restart.
+    EventsSince(EventsRequest) -> LabEvents = "events.since" in "Events" as events_since;
 }
 
 impl Call {
@@ -181,6 +287,7 @@ mod tests {
                     let value = match field.rust_type {
                         "String" => json!("db"),
                         "Vec<String>" => json!(["db"]),
+                        "bool" => json!(true),
                         "Value" => json!({"format": "x"}),
                         _ => json!(1),
                     };

@@ -256,6 +256,7 @@ impl Engine {
         });
         let devices = devices.collect();
         attached.iter().for_each(|record| self.take_device(record));
+        self.close_captures();
         if let Err(problem) = self.note_balances(devices, self.devices.saved_instance()) {
             tracing::error!("noting balances: {}", problem.rule);
         }

@@ -53,7 +53,9 @@ impl Engine {
                     return Ok(());
                 }
             }
+            let events = [event.clone()];
             self.commit(event)?;
+            self.after_deletions(&events);
         }
         Ok(())
     }

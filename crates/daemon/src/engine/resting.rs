@@ -29,6 +29,8 @@ const MOST_LIMITS: usize = 4_096;
 pub(crate) struct Resting {
     /// Bytes that its files take on the disk.
     pub(crate) allocated: Option<u64>,
+    /// Blocks of its snapshot, and how many of them are not loaded.
+    pub(crate) cold: Option<(u64, u64)>,
     /// Its device in the model, as it was left; made when someone first asks for its credits.
     device: Option<Device>,
 }
@@ -83,8 +85,10 @@ impl Engine {
             let record = self.lab(|lab| lab.volumes.get(&id).cloned());
             // A rebuild works on the files of a volume that nobody attached, too.
             let rebuilds = record.is_some_and(|record| record.members.iter().any(|member| matches!(member.state, MemberState::Rebuilding { .. })));
-            let Some((device_number, power)) =
-                held(&self.volumes).get(&id).filter(|files| idle(files) && !rebuilds).map(|files| (files.device_number, files.power.clone()))
+            let Some((device_number, power)) = held(&self.volumes)
+                .get(&id)
+                .filter(|files| idle(files) && files.is_quiet() && !rebuilds)
+                .map(|files| (files.device_number, files.power.clone()))
             else {
                 continue;
             };
@@ -93,13 +97,14 @@ impl Engine {
             }
             let allocated = power.allocated().ok();
             drop(power);
+            self.close_capture(&id);
             let mut volumes = held(&self.volumes);
             // A request that is still under way has its bytes: next time.
-            if volumes.get(&id).is_some_and(|files| Arc::strong_count(&files.power) == 1) {
-                volumes.remove(&id);
+            if volumes.get(&id).is_some_and(VolumeFiles::is_quiet) {
+                let cold = volumes.remove(&id).and_then(|files| files.restored).map(|restored| (restored.manifest().blocks(), restored.cold_blocks()));
                 drop(volumes);
                 self.devices.remove(device_number);
-                held(&self.resting).insert(id, Resting { allocated, device: None });
+                held(&self.resting).insert(id, Resting { allocated, cold, device: None });
             }
         }
         Ok(())

@@ -6,7 +6,8 @@ use headrace_device::AttachedVolume;
 use headrace_model::host::layout_of;
 use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
 use headrace_store::raid::MemberData;
-use headrace_store::{Backing, PowerCut, Raid, SparseFile};
+use headrace_store::snapshots::{BlockCipher, Capture, Manifest, Restored};
+use headrace_store::{Backing, Objects, PowerCut, Raid, SparseFile};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,6 +22,10 @@ pub struct VolumeFiles {
     pub raid: Option<Arc<Raid>>,
     /// All its bytes, behind what a power cut does.
     pub power: Arc<PowerCut>,
+    /// What its snapshots are taken of.
+    pub capture: Arc<Capture>,
+    /// What it was made from, while some of that may not be loaded.
+    pub restored: Option<Arc<Restored>>,
     /// While attached.
     pub attached: Option<Arc<AttachedVolume>>,
     /// When its number was last asked for.
@@ -67,9 +72,19 @@ pub fn remove_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     }
 }
 
+/// Where the bytes of a volume come from that is made from a snapshot.
+pub struct Origin {
+    /// The snapshot's blocks.
+    pub manifest: Arc<Manifest>,
+    /// Where they lie.
+    pub objects: Objects,
+    /// What opens them; none: they are not encrypted.
+    pub cipher: Option<Arc<dyn BlockCipher>>,
+}
+
 impl VolumeFiles {
     /// Opens the files of a volume whose device has `device_number`.
-    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize) -> io::Result<VolumeFiles> {
+    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize, origin: Option<Origin>) -> io::Result<VolumeFiles> {
         let folder = folder_of(volumes, record);
         let mut members: Vec<Arc<dyn Backing>> = Vec::new();
         for (path, bytes) in files(&folder, record) {
@@ -83,12 +98,39 @@ impl VolumeFiles {
             }
             Arc::new(raid)
         });
-        let whole: Arc<dyn Backing> = match &raid {
+        let mut whole: Arc<dyn Backing> = match &raid {
             Some(raid) => raid.clone(),
             None => members.swap_remove(0),
         };
-        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), attached: None, used: Instant::now() })
+        let captures = folder.join("captures");
+        let fresh = !captures.exists();
+        let restored = origin.map(|origin| restored(whole.clone(), origin, &folder.join("loaded")).map(Arc::new)).transpose()?;
+        if let Some(restored) = &restored {
+            whole = restored.clone();
+        }
+        let capture = match restored.as_ref().filter(|_| fresh) {
+            Some(restored) => Capture::of_snapshot(whole, captures, restored.manifest().name())?,
+            None => Capture::new(whole, captures)?,
+        };
+        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(capture.clone())), capture, restored, attached: None, used: Instant::now() })
     }
+}
+
+impl VolumeFiles {
+    /// Whether nobody but the lab itself holds its bytes: no request, no instant, no loader.
+    pub(crate) fn is_quiet(&self) -> bool {
+        // The capture is also in the power cut, what was restored also in the capture.
+        Arc::strong_count(&self.power) == 1 && Arc::strong_count(&self.capture) == 2 && self.restored.as_ref().is_none_or(|one| Arc::strong_count(one) == 2)
+    }
+}
+
+fn restored(whole: Arc<dyn Backing>, origin: Origin, marks: &Path) -> io::Result<Restored> {
+    let Origin { manifest, objects, cipher } = origin;
+    let restored = match marks.exists() {
+        true => Restored::open(whole, manifest, objects, cipher, marks)?,
+        false => Restored::create(whole, manifest, objects, cipher, marks)?,
+    };
+    Ok(restored.with_log(|words| tracing::error!("loading from a snapshot: {words}")))
 }
 
 /// A member's state as its bytes' array has it.

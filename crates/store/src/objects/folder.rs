@@ -1,5 +1,5 @@
-//! Objects as files of a folder. A file is written under a temporary name, flushed, renamed, and the
-//! folder flushed: after a power cut an object is there whole, or not at all.
+//! Objects as files of a folder. A file is written under a temporary name, flushed, renamed, and
+//! the folder flushed: after a power cut an object is there whole, or not at all.
 
 use super::{Bucket, Listed, MOST_OBJECT_BYTES};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -136,7 +136,7 @@ impl Bucket for Folder {
 }
 
 /// Makes a folder and those above it, each on disk when this returns; readable by the owner alone.
-fn make_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
@@ -150,6 +150,6 @@ fn make_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_folder)
 }
 
-fn sync_folder(path: &Path) -> io::Result<()> {
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }

@@ -10,6 +10,8 @@
 mod folder;
 mod s3;
 
+pub(crate) use folder::{make_folder, sync_folder};
+
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,9 +34,9 @@ pub struct Listed {
 pub trait Bucket: Send + Sync {
     /// Writes an object whole, or not at all. It is durable when this returns.
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()>;
-    /// Reads an object, or a range of it.
+    /// Reads an object, or a range of it: what there is of it, when the object ends before.
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
-    /// Removes an object. One that does not exist is no error.
+    /// Removes an object. One that does not exist counts as removed.
     fn delete(&self, name: &str) -> io::Result<()>;
     /// All objects whose names begin with `prefix`, in order of name. A prefix ends with `/`.
     fn list(&self, prefix: &str) -> io::Result<Vec<Listed>>;
@@ -105,7 +107,13 @@ impl Objects {
         Ok(found)
     }
 
-    /// Removes an object. One that does not exist is no error.
+    /// Reads the first bytes of an object: `most`, or all it has.
+    pub fn get_front(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        self.checked("get", name)?;
+        self.bucket.get(name, Some(0..most)).map_err(|error| explain(&self.url, "get", name, &error))
+    }
+
+    /// Removes an object. One that does not exist counts as removed.
     pub fn delete(&self, name: &str) -> io::Result<()> {
         self.checked("delete", name)?;
         self.bucket.delete(name).map_err(|error| explain(&self.url, "delete", name, &error))

@@ -5,22 +5,22 @@
 //! that. Reading the instant takes no lock.
 //!
 //! The point in time is a flag. A write takes its blocks' locks, shared, and looks at the flag; it
-//! belongs to the instant when the flag was not set. A beginning sets the flag, and then takes every
-//! lock once: all writes that belong are done then. What one flag does for one volume it does for
-//! several.
+//! belongs to the instant when the flag was not set. A beginning sets the flag, and then takes
+//! every lock once: all writes that belong are done then. What one flag does for one volume it does
+//! for several.
 
 use super::changes::Changes;
 use super::side::{self, blocks, Side};
 use super::{blocks_of, upload::BlockSource, BLOCK_BYTES};
-use crate::objects::check_part;
+use crate::objects::{check_part, make_folder};
 use crate::{within, Backing};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Locks of blocks, each for one of so many: with 16 threads at random places 6 % of the writes
-/// share one, which only matters while one of them sets aside.
+/// Locks of blocks; a block's number modulo this says which. With 16 threads at random places 6 %
+/// of the writes share one, which only matters while one of them sets aside.
 const STRIPES: u64 = 256;
 /// The longest part of a discard or zeroing that is done at once while something may have to be set
 /// aside, bytes: how much is read and written before others get a turn.
@@ -77,28 +77,21 @@ impl Capture {
         Capture::open(inner, folder, None)
     }
 
-    /// The same for a volume that is being made of the snapshot `origin` and was not written yet:
-    /// what changes is noted from the start, so that its first snapshot stores only that.
+    /// The same for a volume that is made of the snapshot `origin`. When the folder is not there
+    /// yet the volume must not have been written: what changes is noted from the start, so that its
+    /// first snapshot stores only that.
     pub fn of_snapshot(inner: Arc<dyn Backing>, folder: PathBuf, origin: &str) -> io::Result<Arc<Capture>> {
         check_part(origin)?;
         Capture::open(inner, folder, Some(origin))
     }
 
     fn open(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>) -> io::Result<Arc<Capture>> {
-        if !folder.is_dir() {
-            std::fs::DirBuilder::new().create(&folder).map_err(|error| in_folder(&folder, &error))?;
-        }
+        let origin = origin.filter(|_| !folder.is_dir());
+        make_folder(&folder).map_err(|error| in_folder(&folder, &error))?;
         let (sides, afters) = found(&folder)?;
         let sides =
             sides.iter().map(|name| Side::open(&folder, name).map(Arc::new)).collect::<io::Result<Vec<_>>>().map_err(|error| in_folder(&folder, &error))?;
-        // The set that no instant ends is the one of now. More than one: a crash while an instant
-        // ended; then nothing is known.
-        let mut open: Vec<&String> = afters.iter().filter(|name| sides.iter().all(|side| side.since() != name.as_str())).collect();
-        let now = match (open.pop(), origin) {
-            (Some(name), _) if open.is_empty() => Changes::open(&side::changes_path(&folder, name), name)?,
-            (None, Some(origin)) => Some(Changes::create(&side::changes_path(&folder, origin), origin)?),
-            _ => None,
-        };
+        let now = changes_of_now(&folder, &sides, &afters, origin)?;
         let count = AtomicUsize::new(sides.len());
         let active = RwLock::new(Arc::new(Active { sides, now: Arc::new(now.unwrap_or_else(Changes::unknown)), begins: None }));
         let stripes = (0..STRIPES).map(|_| RwLock::new(())).collect();
@@ -160,9 +153,7 @@ impl Capture {
     }
 
     fn remove_files(&self, name: &str) {
-        let (data, marks) = side::paths(&self.folder, name);
-        let _ = std::fs::remove_file(marks);
-        let _ = std::fs::remove_file(data);
+        side::remove(&self.folder, name);
     }
 
     fn hold(&self, offset: u64, bytes: u64, alone: bool) -> Held<'_> {
@@ -265,16 +256,39 @@ fn in_folder(folder: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("a snapshot's files in {}: {error}", folder.display()))
 }
 
+/// What changed since the last capture: the set that no instant ends. More than one are what a
+/// crash left while an instant ended; then nothing is known, as when the file cannot be trusted.
+fn changes_of_now(folder: &Path, sides: &[Arc<Side>], afters: &[String], origin: Option<&str>) -> io::Result<Option<Changes>> {
+    let open: Vec<&String> = afters.iter().filter(|name| sides.iter().all(|side| side.since() != name.as_str())).collect();
+    if let Some(origin) = origin {
+        return Changes::create(&side::changes_path(folder, origin), origin).map(Some);
+    }
+    let found = match &open[..] {
+        [name] => Changes::open(&side::changes_path(folder, name), name)?,
+        _ => None,
+    };
+    if found.is_none() {
+        open.iter().try_for_each(|name| std::fs::remove_file(side::changes_path(folder, name)))?;
+    }
+    Ok(found)
+}
+
 /// Names of the instants in a folder, and of the sets of changes.
 fn found(folder: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
-    let (mut sides, mut afters) = (Vec::new(), Vec::new());
+    let (mut sides, mut afters, mut asides) = (Vec::new(), Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder)? {
         let Ok(name) = entry?.file_name().into_string() else { continue };
         if let Some(name) = name.strip_suffix(".marks") {
             sides.push(name.to_string());
         } else if let Some(name) = name.strip_suffix(".after") {
             afters.push(name.to_string());
+        } else if name.contains(".aside") {
+            asides.push(name);
         }
+    }
+    // A crash while an instant began or ended.
+    for name in asides.iter().filter(|name| name.rsplit_once(".aside").is_none_or(|(side, _)| !sides.iter().any(|one| one == side))) {
+        std::fs::remove_file(folder.join(name))?;
     }
     sides.sort();
     Ok((sides, afters))

@@ -1,5 +1,5 @@
-//! A manifest: which blocks a snapshot has, in which segment each lies, and its checksum. One object
-//! with a head (name, size, segments: enough to know what must not be deleted) and a body.
+//! A manifest: which blocks a snapshot has, in which segment each lies, and its checksum. One
+//! object with a head (name, size, segments: enough to know what must not be deleted) and a body.
 
 use super::bytes::{damaged, framed, framed_bytes, put_text, put_u32, put_u64, unframed, Reader};
 use super::{blocks_of, Digest, BLOCK_BYTES};
@@ -19,7 +19,7 @@ pub struct Place {
     pub segment: u32,
     /// Which block of the segment.
     pub slot: u32,
-    /// Of the stored bytes.
+    /// The checksum of its bytes as they are stored.
     pub digest: Digest,
 }
 
@@ -151,19 +151,10 @@ impl Manifest {
     pub fn segments_of(objects: &Objects, snapshot: &str) -> io::Result<Vec<String>> {
         check_part(snapshot)?;
         let name = object_of(snapshot);
-        let size = objects.list("manifests/")?.into_iter().find(|listed| listed.name == name);
-        let size = size.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("{}: there is no snapshot {snapshot}", objects.url())))?;
-        Manifest::segments_in(objects, snapshot, size.bytes)
-    }
-
-    /// The same of a manifest whose object has `bytes`.
-    pub(crate) fn segments_in(objects: &Objects, snapshot: &str, bytes: u64) -> io::Result<Vec<String>> {
-        let name = object_of(snapshot);
-        let mut head = objects.get_range(&name, 0..bytes.min(FIRST_BYTES))?;
-        let read = |head: &[u8]| framed_bytes(HEAD_MAGIC, head);
-        let needed = read(&head).map_err(|error| wrong(objects, snapshot, &error))?;
+        let mut head = objects.get_front(&name, FIRST_BYTES)?;
+        let needed = framed_bytes(HEAD_MAGIC, &head).map_err(|error| wrong(objects, snapshot, &error))?;
         if needed > head.len() as u64 {
-            head = objects.get_range(&name, 0..needed.min(bytes))?;
+            head = objects.get_front(&name, needed)?;
         }
         Head::read(&head).map(|(head, _)| head.segments).map_err(|error| wrong(objects, snapshot, &error))
     }

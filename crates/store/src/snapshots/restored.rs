@@ -1,9 +1,10 @@
 //! A volume made of a snapshot, usable at once: a block is fetched when it is first touched.
 //!
-//! A block is cold until its bytes are in the volume: fetched, checked and written, or written whole
-//! by the guest, or discarded. A mark in a file says that it is warm: 1 when its bytes are written,
-//! 2 when they were flushed. After the process died both are good, after the machine died only the
-//! second; a block without a mark is fetched (again), which loses nothing that was flushed.
+//! A block is cold until its bytes are in the volume: fetched, checked and written, or written
+//! whole by the guest, or discarded. A mark in a file says that it is warm: 1 when its bytes are
+//! written, 2 when they were flushed. After the process died both are good, after the machine died
+//! only the second; a block without a mark is fetched (again), which loses nothing that was
+//! flushed.
 
 use super::bytes::{damaged, framed, put_text, put_u64, unframed, Reader};
 use super::changes::each_mark;
@@ -11,7 +12,7 @@ use super::direct::read_block;
 use super::manifest::Manifest;
 use super::side::blocks;
 use super::{blocks_of, boot_id, BlockCipher, BlockSet, BLOCK_BYTES};
-use crate::objects::Objects;
+use crate::objects::{sync_folder, Objects};
 use crate::{within, Backing};
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -84,7 +85,8 @@ impl Restored {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
         }
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(marks).map_err(|error| in_file(marks, &error))?;
-        let made = write_header(&file, &manifest).and_then(|()| file.sync_all());
+        // On disk before the guest writes anything: without marks its writes would be lost.
+        let made = write_header(&file, &manifest).and_then(|()| file.sync_all()).and_then(|()| marks.parent().map_or(Ok(()), sync_folder));
         if let Err(error) = made {
             let _ = std::fs::remove_file(marks);
             return Err(in_file(marks, &error));
@@ -92,8 +94,8 @@ impl Restored {
         Ok(Restored::over(inner, manifest, objects, cipher, file))
     }
 
-    /// One that was made before. An error when its marks are missing or damaged, or those of another
-    /// snapshot: without them the guest's writes cannot be told from what must be fetched.
+    /// One that was made before. An error when its marks are missing or damaged, or those of
+    /// another snapshot: without them the guest's writes cannot be told from what must be fetched.
     pub fn open(
         inner: Arc<dyn Backing>,
         manifest: Arc<Manifest>,

@@ -17,6 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 const MAGIC: &[u8; 8] = b"HRSIDE01";
 /// Bytes in front of the marks.
 const HEADER_BYTES: u64 = 4_096;
+/// Bytes of an instant in one file: the largest file of ext4 has 16 TiB, and an array may have
+/// more.
+const PART_BYTES: u64 = 8 << 40;
 /// What is set aside at once: a page of InnoDB. A whole block for each first write would cost a
 /// database 32 times the bytes.
 const CHUNK_BYTES: u64 = 16 << 10;
@@ -27,8 +30,8 @@ const CHUNKS: u64 = BLOCK_BYTES as u64 / CHUNK_BYTES;
 const RELEASED: u64 = 1 << CHUNKS;
 /// Bytes of a block's mark.
 const MARK_BYTES: u64 = 4;
-/// Longest reason that is kept, bytes.
-const MOST_REASON: usize = 1_024;
+/// Longest reason that is kept, characters: it fits the header in any language.
+const MOST_REASON: usize = 900;
 
 /// An instant's files.
 pub(super) struct Side {
@@ -38,16 +41,75 @@ pub(super) struct Side {
     /// What changed up to the instant.
     pub(super) changes: Arc<Changes>,
     since: String,
-    data: File,
+    data: Aside,
     marks: File,
     words: Words,
     broken: AtomicBool,
     reason: Mutex<String>,
 }
 
-/// Its two files.
-pub(super) fn paths(folder: &Path, name: &str) -> (PathBuf, PathBuf) {
-    (folder.join(format!("{name}.aside")), folder.join(format!("{name}.marks")))
+struct Header {
+    bytes: u64,
+    since: String,
+    boot: String,
+    reason: String,
+}
+
+impl Header {
+    fn read(marks: &mut File) -> io::Result<Header> {
+        let mut header = vec![0; HEADER_BYTES as usize];
+        marks.read_exact(&mut header)?;
+        let mut body = Reader(unframed(MAGIC, &header)?.0);
+        Ok(Header { bytes: body.u64()?, since: body.text()?, boot: body.text()?, reason: body.text()? })
+    }
+}
+
+/// The old bytes, in as many files as it takes.
+struct Aside(Vec<File>);
+
+impl Aside {
+    fn open(folder: &Path, name: &str, bytes: u64, options: &OpenOptions) -> io::Result<Aside> {
+        let parts = bytes.div_ceil(PART_BYTES).max(1);
+        (0..parts).map(|part| options.open(aside_path(folder, name, part))).collect::<io::Result<_>>().map(Aside)
+    }
+
+    fn write(&self, data: &[u8], at: u64) -> io::Result<()> {
+        self.0[(at / PART_BYTES) as usize].write_all_at(data, at % PART_BYTES)
+    }
+
+    /// What was not written are zeros, also behind the end of the file.
+    fn read(&self, mut into: &mut [u8], mut at: u64) -> io::Result<()> {
+        let file = &self.0[(at / PART_BYTES) as usize];
+        while !into.is_empty() {
+            match file.read_at(into, at % PART_BYTES) {
+                Ok(0) => {
+                    into.fill(0);
+                    return Ok(());
+                }
+                Ok(read) => {
+                    into = &mut into[read..];
+                    at += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn aside_path(folder: &Path, name: &str, part: u64) -> PathBuf {
+    folder.join(if part == 0 { format!("{name}.aside") } else { format!("{name}.aside-{part}") })
+}
+
+fn marks_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.marks"))
+}
+
+/// Removes an instant's files. The marks go first: without them there is no instant.
+pub(super) fn remove(folder: &Path, name: &str) {
+    let _ = std::fs::remove_file(marks_path(folder, name));
+    (0..).map(|part| aside_path(folder, name, part)).take_while(|path| std::fs::remove_file(path).is_ok()).for_each(drop);
 }
 
 /// The file of what changed after a capture.
@@ -58,49 +120,51 @@ pub(super) fn changes_path(folder: &Path, name: &str) -> PathBuf {
 impl Side {
     /// New files. An error when there are some of this name.
     pub(super) fn create(folder: &Path, name: &str, bytes: u64, changes: Arc<Changes>) -> io::Result<Side> {
-        let (data_path, marks_path) = paths(folder, name);
-        let create = |path: &Path| OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
-        let data = create(&data_path)?;
-        let made = create(&marks_path).and_then(|marks| {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let exists = marks_path(folder, name).exists();
+        let made = Aside::open(folder, name, bytes, &options).and_then(|data| {
+            let marks = options.open(marks_path(folder, name))?;
             let since = changes.since().unwrap_or_default().to_string();
             let side = Side::over(name, bytes, changes, since, data, marks);
-            side.data.set_len(bytes)?;
             side.write_header()?;
             Ok(side)
         });
-        if made.is_err() {
-            let _ = std::fs::remove_file(&data_path);
-            let _ = std::fs::remove_file(&marks_path);
+        if made.is_err() && !exists {
+            remove(folder, name);
         }
         made
     }
 
-    fn over(name: &str, bytes: u64, changes: Arc<Changes>, since: String, data: File, marks: File) -> Side {
+    fn over(name: &str, bytes: u64, changes: Arc<Changes>, since: String, data: Aside, marks: File) -> Side {
         let words = Words::new(blocks_of(bytes));
         Side { name: name.to_string(), bytes, changes, since, data, marks, words, broken: AtomicBool::new(false), reason: Mutex::new(String::new()) }
     }
 
     /// The files that a process left. What they do not hold can still be read from the volume, as
-    /// nothing was written to it since.
+    /// nothing was written to it since. Files that cannot be read are those of a lost instant.
     pub(super) fn open(folder: &Path, name: &str) -> io::Result<Side> {
-        let (data_path, marks_path) = paths(folder, name);
-        let open = |path: &Path| OpenOptions::new().read(true).write(true).open(path);
-        let (data, mut marks) = (open(&data_path)?, open(&marks_path)?);
-        let mut header = vec![0; HEADER_BYTES as usize];
-        marks.read_exact(&mut header)?;
-        let mut body = Reader(unframed(MAGIC, &header)?.0);
-        let (bytes, since, boot, reason) = (body.u64()?, body.text()?, body.text()?, body.text()?);
-        let mut side = Side::over(name, bytes, Arc::new(Changes::unknown()), since, data, marks);
-        if let Some(changes) = Changes::open(&changes_path(folder, &side.since), &side.since).ok().flatten() {
-            side.changes = Arc::new(changes);
-        }
-        if !reason.is_empty() {
-            side.note_broken(&reason);
-        } else if boot != boot_id() {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut marks = options.open(marks_path(folder, name))?;
+        let header = match Header::read(&mut marks) {
+            Ok(header) => header,
+            Err(error) => {
+                let data = Aside::open(folder, name, 0, &options)?;
+                let side = Side::over(name, 0, Arc::new(Changes::unknown()), String::new(), data, marks);
+                side.note_broken(&format!("its marks cannot be read: {error}. Make the snapshot again"));
+                return Ok(side);
+            }
+        };
+        let data = Aside::open(folder, name, header.bytes, &options)?;
+        let changes = Changes::open(&changes_path(folder, &header.since), &header.since).ok().flatten();
+        let mut side = Side::over(name, header.bytes, Arc::new(changes.unwrap_or_else(Changes::unknown)), header.since, data, marks);
+        if !header.reason.is_empty() {
+            side.note_broken(&header.reason);
+        } else if header.boot != boot_id() {
             side.fail("the machine stopped while the snapshot was pending, and what was set aside may not be on disk. Make the snapshot again");
         }
-        let words = &side.words;
-        let released_at = blocks_of(bytes) * MARK_BYTES;
+        let (words, released_at) = (&side.words, blocks_of(header.bytes) * MARK_BYTES);
         each_mark(&mut side.marks, HEADER_BYTES, |at, byte| match at.checked_sub(released_at) {
             Some(block) => words.or(block, if byte == 0 { 0 } else { RELEASED }),
             None => words.or(at / MARK_BYTES, u64::from(byte) << (at % MARK_BYTES * 8)),
@@ -119,14 +183,15 @@ impl Side {
         put_text(&mut body, &self.since);
         put_text(&mut body, boot_id());
         put_text(&mut body, &self.reason.lock().unwrap_or_else(PoisonError::into_inner));
-        self.marks.write_all_at(&framed(MAGIC, &body), 0)
+        let mut header = framed(MAGIC, &body);
+        header.resize(HEADER_BYTES as usize, 0);
+        self.marks.write_all_at(&header, 0)
     }
 
     fn note_broken(&self, reason: &str) {
         let mut held = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_empty() {
-            let end = reason.floor_char_boundary(MOST_REASON);
-            *held = reason[..end].to_string();
+            *held = reason.chars().take(MOST_REASON).collect();
         }
         drop(held);
         self.broken.store(true, Ordering::SeqCst);
@@ -202,7 +267,7 @@ impl Side {
             volume.read(&mut old, at)?;
             // Zeros are what the file has anyway.
             if !is_zero(&old) {
-                self.data.write_all_at(&old, at)?;
+                self.data.write(&old, at)?;
             }
         }
         let mark = (self.words.get(block) | missing) as u32;
@@ -228,7 +293,7 @@ impl Side {
         for (first, chunks) in runs(self.words.get(block) & full) {
             let from = (first * CHUNK_BYTES) as usize;
             let to = ((first + chunks) * CHUNK_BYTES).min(length as u64) as usize;
-            self.data.read_exact_at(&mut into[from..to], at + from as u64)?;
+            self.data.read(&mut into[from..to], at + from as u64)?;
         }
         self.check()
     }
@@ -243,8 +308,8 @@ impl Side {
 
     /// A block is stored elsewhere: writes to it need not set anything aside.
     pub(super) fn release(&self, block: u64) {
-        // In the file first: when the process dies the volume's bytes must not be taken for those of
-        // the instant.
+        // In the file first: when the process dies the volume's bytes must not be taken for those
+        // of the instant.
         let at = HEADER_BYTES + blocks_of(self.bytes) * MARK_BYTES + block;
         if self.marks.write_all_at(&[1], at).is_ok() {
             self.words.or(block, RELEASED);

@@ -23,9 +23,11 @@ pub fn delete_snapshot(objects: &Objects, name: &str, others: &[String]) -> io::
     Ok(gone.len())
 }
 
-/// Removes what an upload stored that will not go on. The snapshot must not exist.
+/// Removes what an upload stored that will not go on; its manifest, too, which may be there when
+/// the last answer of the store was lost.
 pub fn forget_upload(objects: &Objects, name: &str) -> io::Result<()> {
     check_part(name)?;
+    objects.delete(&manifest::object_of(name))?;
     objects.list(&segment::folder_of(name))?.iter().try_for_each(|listed| objects.delete(&listed.name))
 }
 
@@ -36,7 +38,7 @@ pub fn sweep(objects: &Objects, pending: &[String]) -> io::Result<usize> {
     let mut held = HashSet::new();
     for listed in objects.list("manifests/")? {
         let name = listed.name.trim_start_matches("manifests/");
-        held.extend(Manifest::segments_in(objects, name, listed.bytes)?);
+        held.extend(Manifest::segments_of(objects, name)?);
     }
     let is_pending = |name: &str| name.split('/').nth(1).is_some_and(|owner| pending.iter().any(|pending| pending == owner));
     let gone: Vec<_> = segments.iter().filter(|listed| !held.contains(&listed.name) && !is_pending(&listed.name)).collect();

@@ -1,9 +1,9 @@
 //! Stores an instant: its blocks go into segments, by several threads that each read one segment
 //! and write it, and at the end the manifest is written. Until then the snapshot does not exist.
 //!
-//! What is not stored: zeros; blocks that did not change since the parent when that is known; blocks
-//! whose digest is the parent's when it is not. An upload that was interrupted finds in the store
-//! what it had written, and goes on.
+//! What is not stored: zeros; blocks that did not change since the parent when that is known;
+//! blocks whose digest is the parent's when it is not. An upload that was interrupted finds in the
+//! store what it had written, and goes on.
 
 use super::manifest::Manifest;
 use super::segment::{self, Segment, SEGMENT_BLOCKS};
@@ -99,6 +99,12 @@ pub fn upload(
     cancel: &AtomicBool,
 ) -> io::Result<Manifest> {
     check_part(name)?;
+    // An earlier try may have come to its end, and nobody heard.
+    match Manifest::load(objects, name) {
+        Ok(manifest) => return Ok(manifest),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {}
+        Err(error) => return Err(error),
+    }
     let key = cipher.map_or("", BlockCipher::key_id);
     // Blocks that were sealed with another key are of no use here.
     let parent = parent.filter(|parent| parent.key() == key);

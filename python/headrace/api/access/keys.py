@@ -98,7 +98,9 @@ def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[s
         parsed = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         at = re.search(r"line (\d+), column (\d+)", str(error))
-        place = f"{name}:{at[1]}:{at[2]}" if at else name
+        rows = text.splitlines() or [""]
+        line, column = (at[1], at[2]) if at else (len(rows), len(rows[-1]) + 1)
+        place = f"{name}:{line}:{column}"
         raise InputError(
             place, str(error).partition(" (at")[0], "TOML 1.0", "Correct it, or restore the file."
         ) from None

@@ -15,7 +15,7 @@ SOURCE = "IAM guide, IAM JSON policy elements reference"
 # Characters of a policy: IAM's limit for a managed policy (IAM guide, IAM and AWS STS quotas).
 MAX_CHARACTERS = 6144
 VERSIONS = ("2012-10-17", "2008-10-17")
-_ACTION = re.compile(r"\*|[a-z0-9-]{1,60}:[A-Za-z0-9*?]{1,128}", re.ASCII)
+_ACTION = re.compile(r"\*|[A-Za-z0-9-]{1,60}:[A-Za-z0-9*?]{1,128}", re.ASCII)
 _ARN = re.compile(r"\*|arn:[^:]{1,40}:[^:]{0,60}:[^:]{0,60}:[^:]{0,60}:.{1,2048}", re.DOTALL)
 _KEY = re.compile(r"[a-zA-Z0-9-]{1,40}:[^\s].{0,200}", re.DOTALL)
 

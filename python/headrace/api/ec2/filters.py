@@ -1,4 +1,6 @@
-"""EC2's Filters: each has a name and values, of which one has to match; `*` and `?` are wildcards."""
+"""EC2's Filters: each has a name and values, of which one has to match. `*` and `?` are
+wildcards.
+"""
 
 from __future__ import annotations
 

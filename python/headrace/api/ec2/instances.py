@@ -130,7 +130,7 @@ def describe_instances(request: ApiRequest) -> dict[str, Any]:
     """This machine, where ids and filters mean it."""
     size = _refuse_paged_ids(request)
     rows = known(request, request.params.get("InstanceIds"))
-    kept = filtered(request, rows, _FILTERS, lambda one: {tag["Key"]: tag["Value"] for tag in one["Tags"]})
+    kept = filtered(request, rows, _FILTERS, lambda one: {tag["Key"]: tag["Value"] for tag in one["Tags"] or ()})
     shown, token = paging.page(
         request.operation, kept, lambda one: one["InstanceId"], size, request.params.get("NextToken")
     )

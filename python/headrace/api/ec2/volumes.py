@@ -109,7 +109,7 @@ def _encrypts(request: ApiRequest) -> bool:
 
 
 def creation(params: Mapping[str, Any]) -> dict[str, Any]:
-    """What a request says of a new volume, for the daemon. What the lab has no use for is left out."""
+    """What a request says of a new volume, for the daemon."""
     return {
         "volume_type": params.get("VolumeType"),
         "size_gib": params.get("Size"),

@@ -74,6 +74,7 @@ def reader(shape: ModelShape, service: str, binary: bool) -> Read:
 
 
 def _structure(shape: ModelShape, service: str, binary: bool) -> Read:
+    union = bool(shape.facts.get("union"))
     by_name = {member.wire_name: member for member in shape.members.values()}
 
     def read(node: Any, place: Where) -> dict[str, Any]:
@@ -89,6 +90,8 @@ def _structure(shape: ModelShape, service: str, binary: bool) -> Read:
         for name in shape.required:
             if name not in found and not shape.members[name].location:
                 raise (place / shape.members[name].wire_name).missing()
+        if union and len(found) != 1:
+            raise place.malformed(", ".join(found), "exactly one of its members")
         return found
 
     return read

@@ -77,6 +77,7 @@ def reader(shape: ModelShape, service: str) -> Read:
 def _structure(shape: ModelShape, service: str) -> Read:
     ec2 = service == "ec2"
     by_name = {request_name(member, ec2): member for member in shape.members.values()}
+    union = bool(shape.facts.get("union"))
     required = [(name, request_name(shape.members[name], ec2)) for name in shape.required]
 
     def read(node: Any, place: Where) -> dict[str, Any]:
@@ -92,6 +93,8 @@ def _structure(shape: ModelShape, service: str) -> Read:
         for name, called in required:
             if name not in found:
                 raise (place / called).missing()
+        if union and len(found) != 1:
+            raise place.malformed(", ".join(found), "exactly one of its members")
         return found
 
     return read

@@ -77,7 +77,7 @@ class _Reader:
 
     def _clear(self) -> None:
         self._url = b""
-        self._fields = 0
+        self._fields = self._field_bytes = 0
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
         self._size = 0
@@ -117,6 +117,10 @@ class _Reader:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields += 1
+        self._field_bytes += len(name) + len(value)
+        if self._field_bytes > MAX_HEAD_BYTES:
+            self.refused = self._too_long()
+            raise self.refused
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         if self._fields > MAX_FIELDS:
             raise self._refuse(
@@ -199,7 +203,7 @@ class Connection:
 
     def _request(self) -> bool:
         """Reads until a request is whole, and answers; whether the connection goes on."""
-        reader = self._reader
+        reader, after = self._reader, None
         deadline = 0.0
         while not reader.ready:
             if not reader.begun and not self._waited():
@@ -215,7 +219,13 @@ class Connection:
                 raise Refused(HTTPStatus.REQUEST_TIMEOUT, f"a request comes within {TIMEOUT_S:g} s") from None
             if not data:
                 return False
-            reader.feed(data)
+            try:
+                reader.feed(data)
+            except Refused as refused:
+                # What came before it is answered first.
+                after = refused
+                if not reader.ready:
+                    raise
             if reader.expects and not reader.ready:
                 reader.expects = False
                 self._client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -227,6 +237,8 @@ class Connection:
             self._send(self._answer(incoming), keep, incoming.method == "HEAD")
             if not keep:
                 return False
+        if after is not None:
+            raise after
         return True
 
     def _waited(self) -> bool:

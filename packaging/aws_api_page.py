@@ -33,8 +33,8 @@ HEAD = """# Calls of AWS that a lab answers
 `headrace lab up` starts an endpoint on the loopback (`http://127.0.0.1:9465`, another port: `--api-port`), and
 `sudo headrace lab init` writes the profile `headrace` for the AWS tools: `aws --profile headrace ec2 describe-volumes`.
 
-Requests are signed (Signature Version 4, in a header or presigned). Every parameter of AWS's own models is handled or refused
-by name; none is ignored. A call that AWS has and a lab has not is `UnsupportedOperation`, one that does not exist
+Requests are signed (Signature Version 4, in a header or presigned). Every parameter of AWS's own models is handled, or refused
+by name, or said to change nothing; none is ignored in silence. A call that AWS has and a lab has not is `UnsupportedOperation`, one that does not exist
 `InvalidAction`; both are 400, because SDKs try statuses of 5xx again. The one 5xx is 503 `ServiceUnavailable`: the daemon is
 down. Every call of EC2 has DryRun: `DryRunOperation` (412) after all checks. A caller with policies (`headrace lab user add`)
 is answered `UnauthorizedOperation` (EC2, 403) or `AccessDenied` for what they do not allow.
@@ -140,6 +140,7 @@ def rows(served: Served) -> Iterator[str]:
     for name in sorted(operation.input.members):
         below = {path: why for path, why in served.refused.items() if path.partition(".")[0] == name}
         parts = ["handled"] if name in served.handled else []
+        parts += [f"changes nothing: {why}" for path, why in served.without_effect.items() if path == name]
         parts += [f"refused{'' if path == name else f' ({path})'}: {why}" for path, why in below.items()]
         needed = " (required)" if name in operation.input.required else ""
         test = shown_by(operation.name, name)

@@ -2,6 +2,7 @@
 //! report how the daemon's part of an earlier one ended.
 
 use crate::alarms::AlarmRequest;
+use crate::keys::KeyCommand;
 use crate::record::AttachedDevice;
 use crate::settings::SettingsRequest;
 use crate::snapshots::SnapshotCommand;
@@ -25,6 +26,10 @@ pub struct CreateRequest {
     pub zone: Option<String>,
     /// Id of the availability zone; none: the lab's.
     pub zone_id: Option<String>,
+    /// Encrypted; none: as the lab's default says.
+    pub encrypted: Option<bool>,
+    /// The key that wraps its data key; none: the default one.
+    pub kms_key: Option<String>,
     /// For several instances at once, of which the lab has one: refused.
     pub multi_attach: bool,
     /// Unique name.
@@ -258,6 +263,8 @@ pub enum Command {
         /// Index.
         member: u32,
     },
+    /// About keys.
+    Key(KeyCommand),
     /// Of an alarm.
     Alarm(AlarmRequest),
     /// About snapshots.

@@ -24,6 +24,7 @@
 //!  alarms                                                 the machine of alarms, with its commands
 //!  snapshots: lifecycle, locks, fast restore, bin, schedules
 //!  command (what is asked)   event (what happened)
+//!  keys                                                   of KMS, without their material
 //!  record (a volume)   settings (instance, day, clock)   tokens (calls done once)   clock   error
 //! ```
 //!
@@ -35,6 +36,7 @@ mod clock;
 mod command;
 mod error;
 mod event;
+pub mod keys;
 mod lab;
 mod record;
 mod settings;
@@ -50,6 +52,7 @@ pub use clock::LabClock;
 pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest, TagRequest};
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
+pub use keys::{KeyCommand, KeyRecord, KeyState, Keys, VolumeEncryption};
 pub use lab::Lab;
 pub use record::{
     fault_id, AttachedDevice, Attachment, AttachmentState, BalanceSet, Ceiling, Member, MemberState, Modification, ModificationState, NewVolume, Slowness,

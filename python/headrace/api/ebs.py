@@ -119,7 +119,8 @@ def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
 @serves(
     "ebs",
     "StartSnapshot",
-    handled="VolumeSize ParentSnapshotId Tags Description ClientToken Encrypted KmsKeyArn Timeout",
+    handled="VolumeSize ParentSnapshotId Tags Description ClientToken Encrypted KmsKeyArn",
+    without_effect={"Timeout": "the lab waits for blocks without an end"},
     needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))]),
 )
 def start_snapshot(request: ApiRequest) -> dict[str, Any]:
@@ -155,7 +156,8 @@ def start_snapshot(request: ApiRequest) -> dict[str, Any]:
 @serves(
     "ebs",
     "PutSnapshotBlock",
-    handled="SnapshotId BlockIndex BlockData DataLength Progress Checksum ChecksumAlgorithm",
+    handled="SnapshotId BlockIndex BlockData DataLength Checksum ChecksumAlgorithm",
+    without_effect={"Progress": "AWS does not say what it does with it; the lab counts blocks"},
     needs=_one,
 )
 def put_snapshot_block(request: ApiRequest) -> dict[str, Any]:

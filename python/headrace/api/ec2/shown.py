@@ -11,6 +11,7 @@ from typing import Any
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest
 
+MANAGED = "the lab has no resources that other services of AWS manage"
 # Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
 WITH_IOPS = ("gp2", "gp3", "io1", "io2")
 WITH_THROUGHPUT = ("gp3",)

@@ -58,8 +58,8 @@ def _check_location(request: ApiRequest) -> None:
     "ec2",
     "CreateSnapshots",
     handled="Description InstanceSpecification InstanceSpecification.InstanceId "
-    "InstanceSpecification.ExcludeBootVolume InstanceSpecification.ExcludeDataVolumeIds TagSpecifications DryRun "
-    "CopyTagsFromSource Location",
+    "InstanceSpecification.ExcludeDataVolumeIds TagSpecifications DryRun CopyTagsFromSource Location",
+    without_effect={"InstanceSpecification.ExcludeBootVolume": "the lab's instance has no boot volume"},
     refused={"OutpostArn": OUTPOST},
     needs=_new,
 )
@@ -111,8 +111,11 @@ def _copying(request: ApiRequest) -> Iterator[Permission]:
 @serves(
     "ec2",
     "CopySnapshot",
-    handled="Description DestinationRegion Encrypted KmsKeyId PresignedUrl SourceRegion SourceSnapshotId "
-    "TagSpecifications CompletionDurationMinutes DryRun",
+    handled="Description DestinationRegion Encrypted KmsKeyId SourceRegion SourceSnapshotId TagSpecifications DryRun",
+    without_effect={
+        "PresignedUrl": "the lab reads the other's object store itself",
+        "CompletionDurationMinutes": "a copy takes as long as its bytes",
+    },
     refused={"DestinationOutpostArn": OUTPOST, "DestinationAvailabilityZone": LOCAL},
     needs=_copying,
 )

@@ -118,7 +118,11 @@ def modify_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
 @serves(
     "ec2",
     "RestoreSnapshotTier",
-    handled="SnapshotId TemporaryRestoreDays PermanentRestore DryRun",
+    handled="SnapshotId DryRun",
+    without_effect={
+        "TemporaryRestoreDays": "no snapshot is in an archive: the call is always refused",
+        "PermanentRestore": "no snapshot is in an archive: the call is always refused",
+    },
     needs=snapshot_named,
 )
 def restore_snapshot_tier(request: ApiRequest) -> dict[str, Any]:

@@ -43,8 +43,8 @@ fn read(name: &str, args: Arguments) -> Outcome<Call> {
     Call::read(name, args).map_err(|error| bad_input("args", error.to_string(), hint))
 }
 
-/// An answer as it goes out. Written once: as a tree of values, the list of 200 volumes takes several
-/// milliseconds.
+/// An answer as it goes out. Written once: as a tree of values, the list of 200 volumes takes
+/// several milliseconds.
 pub(crate) type Value = Box<RawValue>;
 
 pub(crate) fn json(answer: impl Serialize) -> Outcome<Value> {

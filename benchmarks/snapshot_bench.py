@@ -265,7 +265,7 @@ def run(gib: float = GIB, records: int = RECORDS) -> dict:
         return {"missing": why}
     with tempfile.TemporaryDirectory(prefix="snapshot-bench-") as name:
         folder = Path(name)
-        with labs.up(folder / "lab", None, labs.Settings(metrics_port=0)) as lab:
+        with labs.up(folder / "lab", None, labs.Settings(metrics_port=0, api_port=0)) as lab:
             try:
                 return {
                     "throughput": throughput(lab, folder, gib),

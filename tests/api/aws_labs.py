@@ -28,7 +28,7 @@ PATIENCE_S = 60.0
 # One attempt: what fails must be seen, not tried again.
 ONCE = Config(retries={"total_max_attempts": 1}, connect_timeout=5, read_timeout=30)
 # The botocore waiters' own pace is 15 s, which is AWS's.
-PACE = {"Delay": 1, "MaxAttempts": 60}
+PACE = {"Delay": 0.1, "MaxAttempts": 600}
 
 
 def free_port() -> int:

@@ -114,8 +114,8 @@ impl<'a> Resolver<'a> {
 
     pub(crate) fn resolve(mut self) -> Result<VolumeLimits, CatalogError> {
         let era = self.era;
-        // Before the size, as EC2 does: the CSI driver asks for 4 GiB of each type with more IOPS than
-        // any has, and reads from the refusal whether IOPS can be chosen.
+        // Before the size, as EC2 does: the CSI driver asks for 4 GiB of each type with more IOPS
+        // than any has, and reads from the refusal whether IOPS can be chosen.
         self.check_takes_iops()?;
         self.check_size()?;
         let (iops, io_burst) = self.iops()?;

@@ -18,7 +18,8 @@ use headrace_protocol::arguments::{
 };
 use headrace_protocol::{Call, CALLS};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::value::{to_raw_value, RawValue};
+use serde_json::Value as Arguments;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,7 +34,7 @@ pub enum After {
     Down,
 }
 
-fn read(name: &str, args: Value) -> Outcome<Call> {
+fn read(name: &str, args: Arguments) -> Outcome<Call> {
     if CALLS.iter().all(|entry| entry.name != name) {
         let names: Vec<&str> = CALLS.iter().map(|entry| entry.name).collect();
         return Err(bad_input(name, "is not a call of this protocol", format!("The calls are {}.", names.join(", "))));
@@ -42,13 +43,17 @@ fn read(name: &str, args: Value) -> Outcome<Call> {
     Call::read(name, args).map_err(|error| bad_input("args", error.to_string(), hint))
 }
 
+/// An answer as it goes out. Written once: as a tree of values, the list of 200 volumes takes
+/// several milliseconds.
+pub(crate) type Value = Box<RawValue>;
+
 pub(crate) fn json(answer: impl Serialize) -> Outcome<Value> {
-    serde_json::to_value(answer).map_err(|error| could_not("answer", error.to_string(), "Report it: it cannot be written as JSON."))
+    to_raw_value(&answer).map_err(|error| could_not("answer", error.to_string(), "Report it: it cannot be written as JSON."))
 }
 
 /// Answers one call. With a token it is done once, however often it comes; with `dry_run` it is
 /// only decided.
-pub fn answer(engine: &Arc<Engine>, name: &str, args: Value, token: Option<String>, dry_run: bool) -> (Outcome<Value>, After) {
+pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<String>, dry_run: bool) -> (Outcome<Value>, After) {
     if engine.is_stopping() {
         return (Err(could_not(name, "the lab is going down", "Start it again with `headrace lab up`.")), After::Next);
     }
@@ -67,8 +72,8 @@ pub fn answer(engine: &Arc<Engine>, name: &str, args: Value, token: Option<Strin
 
 /// What must be the same when a token comes again: the call and its arguments, as a digest. One
 /// that is null counts as left out.
-fn request_of(name: &str, args: &Value) -> String {
-    let given: BTreeMap<&String, &Value> = args.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).collect();
+fn request_of(name: &str, args: &Arguments) -> String {
+    let given: BTreeMap<&String, &Arguments> = args.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()).collect();
     let text = serde_json::to_string(&given).unwrap_or_default();
     let digest = Sha256::digest(text.as_bytes());
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();

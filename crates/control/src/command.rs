@@ -1,6 +1,7 @@
 //! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon*
 //! report how the daemon's part of an earlier one ended.
 
+use crate::keys::KeyCommand;
 use crate::record::AttachedDevice;
 use crate::settings::SettingsRequest;
 use crate::snapshots::SnapshotCommand;
@@ -24,6 +25,10 @@ pub struct CreateRequest {
     pub zone: Option<String>,
     /// Id of the availability zone; none: the lab's.
     pub zone_id: Option<String>,
+    /// Encrypted; none: as the lab's default says.
+    pub encrypted: Option<bool>,
+    /// The key that wraps its data key; none: the default one.
+    pub kms_key: Option<String>,
     /// For several instances at once, of which the lab has one: refused.
     pub multi_attach: bool,
     /// Unique name.
@@ -259,4 +264,6 @@ pub enum Command {
     },
     /// About snapshots.
     Snapshot(SnapshotCommand),
+    /// About keys.
+    Key(KeyCommand),
 }

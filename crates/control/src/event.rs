@@ -1,6 +1,7 @@
 //! What happened. Written to the journal, so a name or a field is never changed or taken away; new
 //! fields have a default.
 
+use crate::keys::KeyChange;
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
 use crate::snapshots::SnapshotChange;
@@ -112,6 +113,8 @@ pub enum Change {
     Token(TokenChange),
     /// Of snapshots.
     Snapshot(SnapshotChange),
+    /// Of keys.
+    Key(KeyChange),
 }
 
 impl Change {
@@ -119,6 +122,7 @@ impl Change {
     pub fn subject(&self) -> Option<String> {
         match self {
             Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
+            Change::Key(change) => change.key().cloned(),
             other => other.volume().map(ToString::to_string),
         }
     }
@@ -126,7 +130,7 @@ impl Change {
     /// The volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } | Change::Token(_) | Change::Snapshot(_) => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Snapshot(_) | Change::Key(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }

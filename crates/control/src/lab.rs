@@ -1,8 +1,9 @@
 //! The lab as a whole: commands to the state machine they belong to, events to the state.
 
-use crate::command::{Command, TagRequest};
+use crate::command::{Command, CreateRequest, TagRequest};
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
+use crate::keys::{self, KeyChange, KeyCommand, Keys, VolumeEncryption};
 use crate::record::{draw_id, VolumeId, VolumeRecord, Volumes};
 use crate::settings::{self, Settings};
 use crate::snapshots::{self, SnapshotChange, Snapshots};
@@ -24,6 +25,8 @@ pub struct Lab {
     pub volumes: Volumes,
     /// Snapshots, schedules and the recycle bin.
     pub snapshots: Snapshots,
+    /// Keys, and what is encrypted by default.
+    pub keys: Keys,
     /// Client tokens that count.
     pub tokens: Tokens,
     /// Lab time of the last event, Unix milliseconds: where the clock goes on after a restart at
@@ -61,6 +64,14 @@ impl Lab {
 
     fn changes(&self, command: &Command, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
         match command {
+            Command::Key(KeyCommand::VolumeKey { volume, wrapped }) => {
+                let change = KeyChange::VolumeKey { volume: self.find(volume)?.id.clone(), wrapped: wrapped.clone() };
+                Ok(vec![Change::Key(change)])
+            }
+            Command::Key(command) => {
+                let changes = keys::changes(&self.keys, &self.settings, command, at_ms)?;
+                Ok(changes.into_iter().map(Change::Key).collect())
+            }
             Command::Configure(request) => {
                 let attached = self.volumes.values().find(|record| record.attachment.is_some()).map(VolumeRecord::label);
                 let mut settings = settings::configured(&self.settings, request, attached)?;
@@ -69,7 +80,7 @@ impl Lab {
                 }
                 Ok(settings.map(|settings| Change::Configured { settings }).into_iter().collect())
             }
-            Command::CreateVolume(request) => volumes::create(request, self, at_ms, ids),
+            Command::CreateVolume(request) => self.with_key(request, volumes::create(request, self, at_ms, ids)?),
             Command::Created { volume } => volumes::created(self.find(volume)?),
             Command::VolumeFailed { volume, reason } => volumes::volume_failed(self.find(volume)?, reason),
             Command::DeleteVolume { volume } => volumes::delete(self.find(volume)?, &self.settings),
@@ -104,6 +115,12 @@ impl Lab {
         self.last_ms = self.last_ms.max(at_ms);
         match &event.change {
             Change::Configured { settings } => self.settings = settings.clone(),
+            Change::Key(KeyChange::VolumeKey { volume, wrapped }) => {
+                if let Some(encryption) = self.volumes.get_mut(volume).and_then(|record| record.encryption.as_mut()) {
+                    encryption.wrapped.clone_from(wrapped);
+                }
+            }
+            Change::Key(change) => self.keys.apply(change, at_ms),
             Change::Token(change) => self.tokens.apply(change, at_ms),
             Change::VolumeCreated { volume, new } => {
                 self.volumes.insert(volume.clone(), VolumeRecord::new(volume.clone(), new.clone(), at_ms));
@@ -138,6 +155,7 @@ impl Lab {
     /// [`Command::ModifyFailed`] instead of applying the event, and ask again.
     pub fn due(&self, now_ms: u64) -> Vec<Event> {
         let mut events = modifications::due(&self.volumes, now_ms);
+        events.extend(self.keys.due(now_ms));
         events.extend(self.snapshots.due(now_ms));
         // Stable: what belongs to one volume or snapshot stays in its order.
         events.sort_by_key(|event| event.at_ms);
@@ -146,7 +164,26 @@ impl Lab {
 
     /// The lab time of the next event of [`Lab::due`].
     pub fn next_due(&self) -> Option<u64> {
-        modifications::next_due(&self.volumes).into_iter().chain(self.snapshots.next_due()).min()
+        let deletions = self.keys.keys.values().filter_map(|key| key.deletion_ms);
+        modifications::next_due(&self.volumes).into_iter().chain(deletions).chain(self.snapshots.next_due()).min()
+    }
+
+    /// A new volume with the key of its encryption, where it is encrypted.
+    fn with_key(&self, request: &CreateRequest, mut changes: Vec<Change>) -> Result<Vec<Change>, ControlError> {
+        // Of an encrypted snapshot: encrypted, and under its key where none is named.
+        let of_snapshot = changes.iter().find_map(|change| match change {
+            Change::VolumeCreated { new, .. } => new.origin.as_ref()?.encryption.as_ref().map(|encryption| encryption.key.clone()),
+            _ => None,
+        });
+        let encrypted = if of_snapshot.is_some() { Some(true) } else { request.encrypted };
+        let named = request.kms_key.as_deref().or(of_snapshot.as_deref());
+        let key = self.keys.for_volume(&self.settings, encrypted, named)?;
+        for change in &mut changes {
+            if let (Change::VolumeCreated { new, .. }, Some(key)) = (change, &key) {
+                new.encryption = Some(VolumeEncryption { key: key.clone(), wrapped: String::new() });
+            }
+        }
+        Ok(changes)
     }
 
     /// Tags of resources of any kind: what an id begins with says which.

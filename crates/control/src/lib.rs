@@ -23,6 +23,7 @@
 //!  volumes: itself, attachments, modifications, members   one pure state machine each
 //!  snapshots: lifecycle, locks, fast restore, bin, schedules
 //!  command (what is asked)   event (what happened)
+//!  keys                                                   of KMS, without their material
 //!  record (a volume)   settings (instance, day, clock)   tokens (calls done once)   clock   error
 //! ```
 //!
@@ -33,6 +34,7 @@ mod clock;
 mod command;
 mod error;
 mod event;
+pub mod keys;
 mod lab;
 mod record;
 mod settings;
@@ -45,6 +47,7 @@ pub use clock::LabClock;
 pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest, TagRequest};
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
+pub use keys::{KeyCommand, KeyRecord, KeyState, Keys, VolumeEncryption};
 pub use lab::Lab;
 pub use record::{
     fault_id, AttachedDevice, Attachment, AttachmentState, BalanceSet, Ceiling, Member, MemberState, Modification, ModificationState, NewVolume, Slowness,

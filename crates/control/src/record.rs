@@ -2,6 +2,7 @@
 //! only what follows from a state.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
+use crate::keys::VolumeEncryption;
 use crate::settings::Settings;
 use crate::snapshots::record::VolumeOrigin;
 use chrono::NaiveDate;
@@ -389,6 +390,9 @@ pub struct NewVolume {
     /// The snapshot it is made from.
     #[serde(default)]
     pub origin: Option<VolumeOrigin>,
+    /// How it is encrypted; none: it is not.
+    #[serde(default)]
+    pub encryption: Option<VolumeEncryption>,
 }
 
 /// A volume, or an array that is used as one.
@@ -427,6 +431,9 @@ pub struct VolumeRecord {
     /// The snapshot it was made from.
     #[serde(default)]
     pub origin: Option<VolumeOrigin>,
+    /// How it is encrypted; none: it is not.
+    #[serde(default)]
+    pub encryption: Option<VolumeEncryption>,
     /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
     #[serde(default)]
     pub auto_enable_io: bool,
@@ -434,10 +441,26 @@ pub struct VolumeRecord {
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, new: NewVolume, created_ms: u64) -> VolumeRecord {
-        let NewVolume { spec, as_of, seed, name, tags, origin } = new;
+        let NewVolume { spec, as_of, seed, name, tags, encryption, origin } = new;
         let members = spec.members.iter().map(|_| Member::default()).collect();
         let (status, error, attachment, modifications) = (VolumeStatus::Creating, None, None, Vec::new());
-        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications, auto_enable_io: false, origin }
+        VolumeRecord {
+            id,
+            name,
+            spec,
+            as_of,
+            seed,
+            created_ms,
+            status,
+            error,
+            tags,
+            members,
+            attachment,
+            modifications,
+            encryption,
+            auto_enable_io: false,
+            origin,
+        }
     }
 
     /// Usable size in GiB.

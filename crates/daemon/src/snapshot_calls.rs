@@ -114,7 +114,7 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
 }
 
 fn request(volumes: Vec<String>, description: Option<String>, tags: Option<std::collections::BTreeMap<String, String>>, copy_tags: bool) -> SnapshotRequest {
-    SnapshotRequest { volumes, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), copy_tags, keys: Vec::new() }
+    SnapshotRequest { volumes, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), copy_tags }
 }
 
 fn schedule_request(args: SetSchedule) -> ScheduleRequest {
@@ -214,7 +214,7 @@ fn view(all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
         description: record.of.description.clone(),
         tags: record.of.tags.clone(),
         encrypted: record.of.encryption.is_some(),
-        key_id: record.of.encryption.as_ref().map(|key| key.key_id.clone()),
+        key_id: record.of.encryption.as_ref().map(|key| key.key.clone()),
         source: source.to_string(),
         copy_of,
         parent: record.parent.as_ref().map(ToString::to_string),

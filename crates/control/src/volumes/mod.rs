@@ -69,7 +69,7 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
         None => Vec::new(),
         Some(per_million) => members::balance_changes(&volume, &spec, &limits, None, per_million)?,
     };
-    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone(), origin };
+    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone(), encryption: None, origin };
     let mut changes = vec![Change::VolumeCreated { volume, new }];
     changes.extend(balances);
     changes.extend(credit.map(Change::Snapshot));

@@ -7,7 +7,8 @@ use crate::engine::blocks::Put;
 use crate::engine::{held, random, Engine};
 use crate::problem::{could_not, of_io, Outcome};
 use headrace_control::{
-    Change, Command, CopyRequest, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotRequest, SnapshotSource, SnapshotState,
+    Change, Command, CopyRequest, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest, SnapshotSource,
+    SnapshotState,
 };
 use headrace_control::{VolumeId, VolumeRecord, VolumeStatus};
 use headrace_store::snapshots::{
@@ -492,16 +493,16 @@ impl Engine {
 
     /// What opens the blocks of the snapshot that a volume is made from.
     pub(crate) fn cipher_of_origin(&self, record: &VolumeRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
-        let _ = record;
-        Ok(None)
+        record.origin.as_ref().and_then(|origin| origin.encryption.as_ref()).map(|key| self.snapshot_cipher(key)).transpose()
     }
 
     /// What seals the blocks of a snapshot; none: they are not encrypted.
     pub(crate) fn cipher_of(&self, record: &SnapshotRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
-        match &record.of.encryption {
-            None => Ok(None),
-            Some(key) => Err(io::Error::new(io::ErrorKind::Unsupported, format!("the data key under {} cannot be opened", key.key_id))),
-        }
+        record.of.encryption.as_ref().map(|key| self.snapshot_cipher(key)).transpose()
+    }
+
+    fn snapshot_cipher(&self, key: &SnapshotKey) -> io::Result<Arc<dyn BlockCipher>> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, format!("the data key under {} cannot be opened", key.key)))
     }
 }
 

@@ -49,6 +49,8 @@ pub const UNITS: [&str; 27] = [
 pub struct Unit(&'static str);
 
 impl Unit {
+    /// Sorts before every unit: the lower end of a range.
+    pub const LEAST: Unit = Unit("");
     /// No unit.
     pub const NONE: Unit = Unit("None");
     /// How many.

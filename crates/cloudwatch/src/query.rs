@@ -2,7 +2,7 @@
 //! names, so that a request is read as it was sent.
 
 use crate::error::{Code, Refusal};
-use crate::math::{self, Context, Expr, Series, Value};
+use crate::math::{self, Budget, Context, Expr, Series, Value};
 use crate::metric::{Dimension, MetricId, Unit};
 use crate::series::{check_period, has_points, rounded_start, Points, Window};
 use crate::statistic::Statistic;
@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 
 /// Most queries of a request (API text of GetMetricData, botocore 1.43).
 pub const MAX_QUERIES: usize = 500;
+/// Most periods of a query: the points that an answer has at most (API text of GetMetricData).
+pub const MAX_DATAPOINTS: usize = 100_800;
+/// Longest label: a rule of the lab, which keeps those of alarms.
+const MAX_LABEL_CHARS: usize = 1_024;
 /// Longest id (service model, 2010-08-01).
 const MAX_ID_CHARS: usize = 255;
 
@@ -141,6 +145,9 @@ fn plan(queries: &[Query]) -> Result<Plan<'_>, Refusal> {
     let mut trees = BTreeMap::new();
     for (index, query) in queries.iter().enumerate() {
         check_id(&query.id)?;
+        if query.label.as_ref().is_some_and(|label| label.chars().count() > MAX_LABEL_CHARS) {
+            return Err(Refusal::validation(&query.id, format!("The label of '{}' has more than {MAX_LABEL_CHARS} characters.", query.id)));
+        }
         if known.insert(&query.id, index).is_some() {
             return Err(Refusal::validation(&query.id, format!("The id '{}' occurs more than once in MetricDataQueries.", query.id)));
         }
@@ -205,13 +212,13 @@ impl Plan<'_> {
     }
 
     fn values(&self, window: impl Fn(u32) -> Window, points: &mut impl FnMut(&MetricStat, &Window) -> Points) -> Result<BTreeMap<String, Value>, Refusal> {
-        let mut values = BTreeMap::new();
+        let (mut values, budget) = (BTreeMap::new(), Budget::default());
         for &index in &self.order {
             let query = &self.queries[index];
             let value = match (&query.metric_stat, self.trees.get(&index)) {
                 (Some(stat), _) => Value::Series(Series { name: query.id.clone(), period_s: stat.period, points: points(stat, &window(stat.period)) }),
                 (None, Some(tree)) => {
-                    let context = Context { values: &values, metrics: &self.metrics, window: window(query.period.unwrap_or(self.period_s)) };
+                    let context = Context { values: &values, metrics: &self.metrics, window: window(query.period.unwrap_or(self.period_s)), budget: &budget };
                     let expression = query.expression.as_deref().unwrap_or_default();
                     let value = tree.value(&context).map_err(|error| error.of_query(&query.id, expression))?;
                     if let (Value::Number(_), true) = (&value, query.is_returned()) {
@@ -252,6 +259,12 @@ pub fn evaluate(
         return Err(Refusal::new(Code::ValidationError, end_s.to_string(), "The parameter EndTime must be later than StartTime."));
     }
     let window = |period_s: u32| Window { start_s: rounded_start(start_s, now_s, period_s), end_s, period_s };
+    let shortest = queries.iter().filter_map(|query| query.metric_stat.as_ref().map(|stat| stat.period).or(query.period)).min().unwrap_or(plan.period_s);
+    let periods = (end_s - start_s) / i64::from(shortest.max(1));
+    if periods > MAX_DATAPOINTS as i64 {
+        let words = format!("The time asked for has {periods} periods of {shortest} s, and at most {MAX_DATAPOINTS} are allowed.");
+        return Err(Refusal::validation(periods.to_string(), words));
+    }
     let mut kept = |stat: &MetricStat, window: &Window| match has_points(window.start_s, now_s, stat.period) {
         true => points(stat, window),
         false => Points::new(),

@@ -157,3 +157,14 @@ fn mistakes_are_named_with_their_position() {
     assert!(check_queries(&[metric("M1")]).unwrap_err().message.contains("begins with a lowercase letter"));
     assert!(check_queries(&[Query { id: "a".into(), ..Query::default() }]).unwrap_err().message.contains("either MetricStat or Expression"));
 }
+
+/// Arrays of arrays grow by a factor with each expression.
+#[test]
+fn what_would_take_all_memory_is_refused() {
+    let many = |id: &str| format!("[{}]", vec![id; 200].join(","));
+    let queries = [metric("m1"), expression("e1", &many("m1")), expression("e2", &many("e1")), expression("e3", &many("e2"))];
+    assert!(check_queries(&queries).unwrap_err().message.contains("the request makes more than 2000000 points"));
+    let second = Query { period: Some(1), ..expression("e1", "TIME_SERIES(1)") };
+    let refusal = evaluate(&[second], (0, 1 << 40), 1 << 40, &mut |_, _| Points::new()).unwrap_err();
+    assert!(refusal.message.contains("at most 100800 are allowed"), "{refusal}");
+}

@@ -1,6 +1,7 @@
 //! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon*
 //! report how the daemon's part of an earlier one ended.
 
+use crate::alarms::AlarmRequest;
 use crate::keys::KeyCommand;
 use crate::record::AttachedDevice;
 use crate::settings::SettingsRequest;
@@ -262,6 +263,8 @@ pub enum Command {
         /// Index.
         member: u32,
     },
+    /// Of an alarm.
+    Alarm(AlarmRequest),
     /// About snapshots.
     Snapshot(SnapshotCommand),
     /// About keys.

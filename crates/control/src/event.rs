@@ -1,6 +1,7 @@
 //! What happened. Written to the journal, so a name or a field is never changed or taken away; new
 //! fields have a default.
 
+use crate::alarms::AlarmChange;
 use crate::keys::KeyChange;
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
@@ -21,7 +22,12 @@ pub struct Event {
 impl Event {
     /// Must be on disk before anyone is told. Progress is not: it is measured again.
     pub fn must_last(&self) -> bool {
-        !matches!(self.change, Change::MemberRebuilding { .. } | Change::Snapshot(SnapshotChange::Progress { .. }))
+        match &self.change {
+            Change::MemberRebuilding { .. } => false,
+            Change::Snapshot(SnapshotChange::Progress { .. }) => false,
+            Change::Alarm(change) => change.must_last(),
+            _ => true,
+        }
     }
 }
 
@@ -111,6 +117,8 @@ pub enum Change {
     MemberRebuilt { volume: VolumeId, member: u32 },
     /// Of a client token.
     Token(TokenChange),
+    /// Of an alarm.
+    Alarm(AlarmChange),
     /// Of snapshots.
     Snapshot(SnapshotChange),
     /// Of keys.
@@ -130,7 +138,7 @@ impl Change {
     /// The volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } | Change::Token(_) | Change::Snapshot(_) | Change::Key(_) => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Alarm(_) | Change::Snapshot(_) | Change::Key(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }

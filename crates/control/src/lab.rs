@@ -1,5 +1,6 @@
 //! The lab as a whole: commands to the state machine they belong to, events to the state.
 
+use crate::alarms::Alarms;
 use crate::command::{Command, CreateRequest, TagRequest};
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
@@ -29,6 +30,8 @@ pub struct Lab {
     pub keys: Keys,
     /// Client tokens that count.
     pub tokens: Tokens,
+    /// Alarms and their history.
+    pub alarms: Alarms,
     /// Lab time of the last event, Unix milliseconds: where the clock goes on after a restart at
     /// the earliest.
     pub last_ms: u64,
@@ -103,6 +106,7 @@ impl Lab {
             Command::RestoreMember { volume, member } => members::restore_member(self.find(volume)?, *member),
             Command::ReplaceMember { volume, member, mib_s } => members::replace_member(self.find(volume)?, *member, *mib_s),
             Command::MemberRebuilding { volume, member, done_bytes } => members::member_rebuilding(self.find(volume)?, *member, *done_bytes),
+            Command::Alarm(request) => Ok(self.alarms.decide(request)?.into_iter().map(Change::Alarm).collect()),
             Command::MemberRebuilt { volume, member } => members::member_rebuilt(self.find(volume)?, *member),
             Command::Snapshot(command) => snapshots::changes(self, command, at_ms, ids),
         }
@@ -122,6 +126,7 @@ impl Lab {
             }
             Change::Key(change) => self.keys.apply(change, at_ms),
             Change::Token(change) => self.tokens.apply(change, at_ms),
+            Change::Alarm(change) => self.alarms.apply(change),
             Change::VolumeCreated { volume, new } => {
                 self.volumes.insert(volume.clone(), VolumeRecord::new(volume.clone(), new.clone(), at_ms));
             }

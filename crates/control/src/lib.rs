@@ -21,6 +21,7 @@
 //! ```text
 //!  lab                                                    commands to a machine, events to the state
 //!  volumes: itself, attachments, modifications, members   one pure state machine each
+//!  alarms                                                 the machine of alarms, with its commands
 //!  snapshots: lifecycle, locks, fast restore, bin, schedules
 //!  command (what is asked)   event (what happened)
 //!  keys                                                   of KMS, without their material
@@ -30,6 +31,7 @@
 //! Not here: credits as they flow (the model), faults of seconds (the device), where bytes lie (the
 //! store).
 
+mod alarms;
 mod clock;
 mod command;
 mod error;
@@ -43,6 +45,9 @@ mod tokens;
 mod volumes;
 mod wording;
 
+pub use alarms::{
+    action_parts, refused as refused_by_cloudwatch, AlarmChange, AlarmCommand, AlarmRecord, AlarmRequest, Alarms, HistoryItem, MAX_ALARMS, MAX_ALARM_HISTORY,
+};
 pub use clock::LabClock;
 pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest, TagRequest};
 pub use error::{ControlError, ErrorKind, Problem};

@@ -1,5 +1,6 @@
 //! From a call of the protocol to the engine, and back to its answer.
 
+use crate::cloudwatch::calls as cloudwatch;
 use crate::engine::Engine;
 use crate::envelope::{self, Envelope};
 use crate::metrics::{Resolution, COLUMNS};
@@ -104,6 +105,7 @@ fn acts_without_a_decision(call: &Call) -> bool {
     matches!(
         call,
         Call::LabDown(_)
+            | Call::CloudwatchPutMetricData(_)
             | Call::VolumeFault(_)
             | Call::VolumeClearFault(_)
             | Call::VolumeRestoreBalance(_)
@@ -130,6 +132,7 @@ fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome
 
 fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
     let shown = |record: VolumeRecord| json(engine.view(&record));
+    let done = |()| json(Done {});
     match call {
         Call::LabStatus(_) => json(engine.status()),
         Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
@@ -159,6 +162,21 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::VolumeMetrics(args) => metrics(engine, &args),
         Call::VolumeRecord(args) => record(engine, args),
         Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
+        Call::VolumeNvmeStatistics(args) => cloudwatch::nvme_statistics(engine, args).and_then(json),
+        Call::CloudwatchPutMetricData(args) => cloudwatch::put_metric_data(engine, args).and_then(done),
+        Call::CloudwatchListMetrics(args) => cloudwatch::list_metrics(engine, args).and_then(json),
+        Call::CloudwatchGetMetricStatistics(args) => cloudwatch::get_metric_statistics(engine, args).and_then(json),
+        Call::CloudwatchGetMetricData(args) => cloudwatch::get_metric_data(engine, args).and_then(json),
+        Call::CloudwatchPutAlarm(args) => cloudwatch::put_alarm(engine, args).and_then(done),
+        Call::CloudwatchDescribeAlarms(args) => cloudwatch::describe_alarms(engine, args).and_then(json),
+        Call::CloudwatchDeleteAlarms(args) => cloudwatch::delete_alarms(engine, args.names).and_then(done),
+        Call::CloudwatchSetAlarmState(args) => cloudwatch::set_alarm_state(engine, args).and_then(done),
+        Call::CloudwatchEnableAlarmActions(args) => cloudwatch::enable_actions(engine, args.names, true).and_then(done),
+        Call::CloudwatchDisableAlarmActions(args) => cloudwatch::enable_actions(engine, args.names, false).and_then(done),
+        Call::CloudwatchAlarmHistory(args) => cloudwatch::alarm_history(engine, args).and_then(json),
+        Call::CloudwatchAlarmTags(args) => cloudwatch::alarm_tags(engine, &args.arn).and_then(json),
+        Call::CloudwatchTagAlarm(args) => cloudwatch::tag_alarm(engine, args).and_then(done),
+        Call::EventsSince(args) => cloudwatch::events_since(engine, args).and_then(json),
         other => snapshot_calls::dispatch(engine, other),
     }
 }

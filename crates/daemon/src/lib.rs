@@ -23,13 +23,18 @@
 //! | `engine/resting` | volumes that nobody uses, closed; what is known of them |
 //! | `engine/housekeeping` | what happens by itself |
 //! | `journal` | what is acknowledged |
+//! | `cloudwatch` | metrics, alarms and their actions |
+//! | `events`, `line_log` | changes of state in EventBridge's shape, and the log they are kept in |
 //! | `metrics` | what volumes did, for an hour and for 15 days |
 //! | `problem` | errors as the protocol writes them |
 
 pub mod calls;
+pub mod cloudwatch;
 pub mod engine;
 pub mod envelope;
+pub mod events;
 pub mod journal;
+pub mod line_log;
 pub mod metrics;
 pub mod problem;
 pub mod snapshot_calls;

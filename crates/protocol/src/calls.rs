@@ -2,6 +2,7 @@
 
 use crate::answers::*;
 use crate::arguments::*;
+use crate::cloudwatch::*;
 use crate::message::{Described, Message};
 use crate::snapshots::*;
 use serde::{Deserialize, Serialize};
@@ -29,13 +30,15 @@ pub struct CallEntry {
 }
 
 /// Headings of the reference, in order, each with an introduction.
-pub const SECTIONS: [(&str, &str); 6] = [
+pub const SECTIONS: [(&str, &str); 8] = [
     ("The lab", ""),
     ("Volumes", "A volume is named by its id or its unique name."),
     ("Snapshots", "A block has 512 KiB. Nothing is stored of blocks that were never written."),
     ("Credits", ""),
     ("Faults", ""),
     ("Measurements", ""),
+    ("CloudWatch", "Times are those of the wall clock, in Unix seconds. Rules and error codes are CloudWatch's."),
+    ("Events", ""),
 ];
 
 macro_rules! calls {
@@ -220,6 +223,45 @@ calls! {
     VolumeRecord(Record) -> RecordStarted = "volume.record" in "Measurements" as record;
     /// Ends the record.
     VolumeRecordStop(OneVolume) -> RecordStopped = "volume.record_stop" in "Measurements" as record_stop;
+    /// The NVMe statistics page (log page 0xD0) of an attached volume, laid out as
+    /// `data/nvme_log_page_d0.csv` says. Counters count from the daemon's start.
+    VolumeNvmeStatistics(StatisticsPageRequest) -> StatisticsPage = "volume.nvme_statistics" in "Measurements" as nvme_statistics;
+
+    /// Adds values of metrics of your own: all of them, or none. The lab keeps 15 days of at most
+    /// 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB of what
+    /// was put are known again.
+    CloudwatchPutMetricData(PutMetrics) -> Done = "cloudwatch.put_metric_data" in "CloudWatch" as put_metric_data;
+    /// Metrics that have points: those of volumes that were attached, of the instance, and your
+    /// own. At most 500 in an answer.
+    CloudwatchListMetrics(MetricFilter) -> MetricNames = "cloudwatch.list_metrics" in "CloudWatch" as list_metrics;
+    /// Statistics of a metric in periods that begin at the start, which is rounded down to a
+    /// minute. At most 1,440 periods.
+    CloudwatchGetMetricStatistics(StatisticsRequest) -> MetricStatistics = "cloudwatch.get_metric_statistics" in "CloudWatch" as get_metric_statistics;
+    /// Points of metrics and of expressions over them.
+    CloudwatchGetMetricData(DataRequest) -> MetricData = "cloudwatch.get_metric_data" in "CloudWatch" as get_metric_data;
+    /// Makes an alarm, or replaces all of its configuration. It is evaluated once a minute, with
+    /// periods of 10, 20 or 30 seconds every ten.
+    CloudwatchPutAlarm(PutAlarm) -> Done = "cloudwatch.put_alarm" in "CloudWatch" as put_alarm;
+    /// Alarms, by name.
+    CloudwatchDescribeAlarms(AlarmFilter) -> AlarmList = "cloudwatch.describe_alarms" in "CloudWatch" as describe_alarms;
+    /// Deletes alarms: all that are named, or none.
+    CloudwatchDeleteAlarms(AlarmNames) -> Done = "cloudwatch.delete_alarms" in "CloudWatch" as delete_alarms;
+    /// Sets the state of an alarm until it is evaluated again; its actions are taken.
+    CloudwatchSetAlarmState(AlarmState) -> Done = "cloudwatch.set_alarm_state" in "CloudWatch" as set_alarm_state;
+    /// Switches actions on. Names without an alarm are left out.
+    CloudwatchEnableAlarmActions(AlarmNames) -> Done = "cloudwatch.enable_alarm_actions" in "CloudWatch" as enable_alarm_actions;
+    /// Switches actions off. Names without an alarm are left out.
+    CloudwatchDisableAlarmActions(AlarmNames) -> Done = "cloudwatch.disable_alarm_actions" in "CloudWatch" as disable_alarm_actions;
+    /// What happened to alarms: the last 1,000 items of all alarms together, the newest first.
+    CloudwatchAlarmHistory(HistoryFilter) -> AlarmHistory = "cloudwatch.alarm_history" in "CloudWatch" as alarm_history;
+    /// Tags of an alarm.
+    CloudwatchAlarmTags(AlarmArn) -> AlarmTags = "cloudwatch.alarm_tags" in "CloudWatch" as alarm_tags.tags;
+    /// Removes tags of an alarm by key, then sets tags.
+    CloudwatchTagAlarm(AlarmTagRequest) -> Done = "cloudwatch.tag_alarm" in "CloudWatch" as tag_alarm;
+
+    /// Changes of state as events in EventBridge's shape: of volumes, attachments, modifications,
+    /// snapshots, keys and alarms. The newest are kept, 8 MiB at most, also over a restart.
+    EventsSince(EventsRequest) -> LabEvents = "events.since" in "Events" as events_since;
 }
 
 impl Call {

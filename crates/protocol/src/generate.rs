@@ -127,7 +127,7 @@ fn python_type(rust: &str) -> String {
         "PathBuf" => "str | PathLike[str]".into(),
         "bool" => "bool".into(),
         "f64" => "float".into(),
-        "u8" | "u32" | "u64" | "usize" => "int".into(),
+        "u8" | "u32" | "i64" | "u64" | "usize" => "int".into(),
         "Value" => "Any".into(),
         other => public_name(other).into(),
     }
@@ -149,7 +149,7 @@ fn json_type(rust: &str) -> String {
         "String" | "PathBuf" => "text".into(),
         "bool" => "true or false".into(),
         "f64" => "number".into(),
-        "u8" | "u32" | "u64" | "usize" => "whole number".into(),
+        "u8" | "u32" | "i64" | "u64" | "usize" => "whole number".into(),
         "Value" => "any".into(),
         other => format!("[{0}](#{1})", public_name(other), public_name(other).to_lowercase()),
     }

@@ -5,6 +5,7 @@
 //! | `message` | a struct whose fields are also a table |
 //! | `arguments` | what calls are given |
 //! | `answers` | what they answer |
+//! | `cloudwatch` | both, of the calls about metrics, alarms and events |
 //! | `snapshots` | both, of snapshots |
 //! | `calls` | the calls: name, arguments, answer |
 //! | `generate` | the Python client and the reference page, from the tables |
@@ -16,6 +17,7 @@
 pub mod answers;
 pub mod arguments;
 mod calls;
+pub mod cloudwatch;
 pub mod generate;
 pub mod message;
 pub mod snapshots;

@@ -377,6 +377,105 @@ class RecordStopped(TypedDict):
     requests: int  # Requests in it.
 
 
+class StatisticsPage(TypedDict):
+    """The NVMe statistics page."""
+
+    page_hex: str  # Its 4,096 bytes in hexadecimal.
+
+
+class MetricName(TypedDict):
+    """The name of a metric."""
+
+    namespace: str  # Namespace.
+    name: str  # Name.
+    dimensions: dict[str, str]  # Dimensions by name.
+
+
+class MetricNames(TypedDict):
+    """Metrics, by namespace, name and dimensions."""
+
+    metrics: list[MetricName]  # Metrics.
+    next_token: str | None  # Gives the rest; null: there is none.
+
+
+class Datapoint(TypedDict):
+    """A period with values."""
+
+    t_s: int  # Its beginning, Unix seconds.
+    unit: str  # Unit of its values.
+    values: Any  # Statistics by name.
+
+
+class MetricStatistics(TypedDict):
+    """Statistics of a metric."""
+
+    label: str  # The name of the metric.
+    datapoints: list[Datapoint]  # Periods with values, oldest first.
+
+
+class MetricResult(TypedDict):
+    """Points of a query."""
+
+    id: str  # Id of the query. An expression that gives several series has a result for each.
+    label: str  # Label.
+    status: str  # `Complete`, or `PartialData` where the next answer goes on with it.
+    times_s: list[int]  # Beginnings of the periods, Unix seconds.
+    values: list[float]  # A value for each.
+
+
+class MetricData(TypedDict):
+    """Points of metrics and expressions."""
+
+    results: list[MetricResult]  # Results in the order of the queries.
+    next_token: str | None  # Gives the rest; null: there is none.
+
+
+class Alarm(TypedDict):
+    """An alarm. Times are those of the wall clock, in Unix seconds."""
+
+    arn: str  # ARN.
+    alarm: Any  # The members of PutMetricAlarm, but for tags.
+    tags: dict[str, str]  # Tags.
+    configured_s: float  # When it was configured last.
+    state: str  # `OK`, `ALARM` or `INSUFFICIENT_DATA`.
+    reason: str  # Why.
+    reason_data: str | None  # Why, as JSON; null: not known.
+    state_s: float  # When the state was set last.
+    transitioned_s: float  # When it became another.
+
+
+class AlarmList(TypedDict):
+    """Alarms by name."""
+
+    alarms: list[Alarm]  # Alarms.
+    next_token: str | None  # Gives the rest; null: there is none.
+
+
+class AlarmHistoryItem(TypedDict):
+    """What happened to an alarm."""
+
+    name: str  # Name of the alarm.
+    t_s: float  # When, Unix seconds of the wall clock.
+    kind: str  # `ConfigurationUpdate`, `StateUpdate` or `Action`.
+    summary: str  # A sentence.
+    data: str  # The same as JSON.
+
+
+class AlarmHistory(TypedDict):
+    """History of alarms."""
+
+    items: list[AlarmHistoryItem]  # Items.
+    next_token: str | None  # Gives the rest; null: there is none.
+
+
+class LabEvents(TypedDict):
+    """Events of the lab."""
+
+    events: list[Any]  # Events as EventBridge writes them, oldest first.
+    cursor: str  # Gives what follows.
+    lost: int  # How many events after the cursor were no longer kept.
+
+
 class Calls(ABC):
     """The calls of the socket protocol (docs/reference/lab-protocol.md).
 
@@ -1183,3 +1282,263 @@ class Calls(ABC):
     def record_stop(self, volume: str) -> RecordStopped:
         """Ends the record."""
         return self.call("volume.record_stop", volume=volume)
+
+    def nvme_statistics(self, volume: str, member: int | None = None) -> StatisticsPage:
+        """The NVMe statistics page (log page 0xD0) of an attached volume, laid out as
+        `data/nvme_log_page_d0.csv` says. Counters count from the daemon's start.
+
+        member: Index of a member. Default: the volume as a whole.
+        """
+        return self.call("volume.nvme_statistics", volume=volume, member=member)
+
+    def put_metric_data(self, namespace: str, data: Any) -> dict[str, Any]:
+        """Adds values of metrics of your own: all of them, or none. The lab keeps 15 days of at
+        most 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB
+        of what was put are known again.
+
+        namespace: Namespace, not one that begins with AWS/.
+        data: A list of MetricDatum as CloudWatch's API names its members; `Timestamp` in Unix
+            seconds.
+        """
+        return self.call("cloudwatch.put_metric_data", namespace=namespace, data=data)
+
+    def list_metrics(
+        self,
+        namespace: str | None = None,
+        name: str | None = None,
+        dimensions: Any | None = None,
+        recently_active: bool = False,
+        next_token: str | None = None,
+    ) -> MetricNames:
+        """Metrics that have points: those of volumes that were attached, of the instance, and
+        your own. At most 500 in an answer.
+
+        namespace: Namespace. Default: all.
+        name: Name. Default: all.
+        dimensions: Dimensions that they have: a list of `{"Name", "Value"}`; without a value,
+            any. Default: any.
+        recently_active: Only those with a point in the last three hours. Default: false.
+        next_token: Where an earlier answer ended. Default: from the first on.
+        """
+        return self.call(
+            "cloudwatch.list_metrics",
+            namespace=namespace,
+            name=name,
+            dimensions=dimensions,
+            recently_active=recently_active,
+            next_token=next_token,
+        )
+
+    def get_metric_statistics(
+        self,
+        namespace: str,
+        name: str,
+        start_s: float,
+        end_s: float,
+        period_s: int,
+        dimensions: Any | None = None,
+        statistics: list[str] | None = None,
+        extended: list[str] | None = None,
+        unit: str | None = None,
+    ) -> MetricStatistics:
+        """Statistics of a metric in periods that begin at the start, which is rounded down to a
+        minute. At most 1,440 periods.
+
+        namespace: Namespace.
+        name: Name.
+        start_s: From this time on, Unix seconds.
+        end_s: Before this time, Unix seconds.
+        period_s: Length of a period.
+        dimensions: A list of `{"Name", "Value"}`. Default: none.
+        statistics: SampleCount, Average, Sum, Minimum or Maximum. Default: none.
+        extended: Percentiles like p99.9, and trimmed means. Default: none.
+        unit: Only values with this unit. Default: all.
+        """
+        return self.call(
+            "cloudwatch.get_metric_statistics",
+            namespace=namespace,
+            name=name,
+            start_s=start_s,
+            end_s=end_s,
+            period_s=period_s,
+            dimensions=dimensions,
+            statistics=statistics,
+            extended=extended,
+            unit=unit,
+        )
+
+    def get_metric_data(
+        self,
+        queries: Any,
+        start_s: float,
+        end_s: float,
+        scan_by: str | None = None,
+        max_datapoints: int | None = None,
+        next_token: str | None = None,
+    ) -> MetricData:
+        """Points of metrics and of expressions over them.
+
+        queries: A list of MetricDataQuery as CloudWatch's API names its members.
+        start_s: From this time on, Unix seconds.
+        end_s: Before this time, Unix seconds.
+        scan_by: `TimestampDescending` or `TimestampAscending`. Default: TimestampDescending.
+        max_datapoints: Most points of an answer. Default: 100800.
+        next_token: Where an earlier answer ended. Default: from the first on.
+        """
+        return self.call(
+            "cloudwatch.get_metric_data",
+            queries=queries,
+            start_s=start_s,
+            end_s=end_s,
+            scan_by=scan_by,
+            max_datapoints=max_datapoints,
+            next_token=next_token,
+        )
+
+    def put_alarm(self, alarm: Any, tags: dict[str, str] | None = None) -> dict[str, Any]:
+        """Makes an alarm, or replaces all of its configuration. It is evaluated once a minute,
+        with periods of 10, 20 or 30 seconds every ten.
+
+        alarm: The members of PutMetricAlarm, but for tags.
+        tags: Tags; they count for a new alarm only. Default: none.
+        """
+        return self.call("cloudwatch.put_alarm", alarm=alarm, tags=tags)
+
+    def describe_alarms(
+        self,
+        names: list[str] | None = None,
+        prefix: str | None = None,
+        state: str | None = None,
+        action_prefix: str | None = None,
+        metric: Any | None = None,
+        most: int | None = None,
+        next_token: str | None = None,
+    ) -> AlarmList:
+        """Alarms, by name.
+
+        names: Names. Default: all.
+        prefix: What names begin with. Default: all.
+        state: `OK`, `ALARM` or `INSUFFICIENT_DATA`. Default: all.
+        action_prefix: What an action of it begins with. Default: all.
+        metric: The members of DescribeAlarmsForMetric: alarms on that metric alone. Default:
+            all.
+        most: Most alarms of an answer, 1 to 100. Default: 50.
+        next_token: Where an earlier answer ended. Default: from the first on.
+        """
+        return self.call(
+            "cloudwatch.describe_alarms",
+            names=names,
+            prefix=prefix,
+            state=state,
+            action_prefix=action_prefix,
+            metric=metric,
+            most=most,
+            next_token=next_token,
+        )
+
+    def delete_alarms(self, names: list[str]) -> dict[str, Any]:
+        """Deletes alarms: all that are named, or none.
+
+        names: Names, 1 to 100.
+        """
+        return self.call("cloudwatch.delete_alarms", names=names)
+
+    def set_alarm_state(
+        self,
+        name: str,
+        state: str,
+        reason: str,
+        reason_data: str | None = None,
+    ) -> dict[str, Any]:
+        """Sets the state of an alarm until it is evaluated again; its actions are taken.
+
+        name: Name.
+        state: `OK`, `ALARM` or `INSUFFICIENT_DATA`.
+        reason: Why.
+        reason_data: Why, as JSON. Default: none.
+        """
+        return self.call(
+            "cloudwatch.set_alarm_state",
+            name=name,
+            state=state,
+            reason=reason,
+            reason_data=reason_data,
+        )
+
+    def enable_alarm_actions(self, names: list[str]) -> dict[str, Any]:
+        """Switches actions on. Names without an alarm are left out.
+
+        names: Names, 1 to 100.
+        """
+        return self.call("cloudwatch.enable_alarm_actions", names=names)
+
+    def disable_alarm_actions(self, names: list[str]) -> dict[str, Any]:
+        """Switches actions off. Names without an alarm are left out.
+
+        names: Names, 1 to 100.
+        """
+        return self.call("cloudwatch.disable_alarm_actions", names=names)
+
+    def alarm_history(
+        self,
+        name: str | None = None,
+        kind: str | None = None,
+        start_s: float | None = None,
+        end_s: float | None = None,
+        oldest_first: bool = False,
+        most: int | None = None,
+        next_token: str | None = None,
+    ) -> AlarmHistory:
+        """What happened to alarms: the last 1,000 items of all alarms together, the newest
+        first.
+
+        name: Name of an alarm. Default: all.
+        kind: `ConfigurationUpdate`, `StateUpdate` or `Action`. Default: all.
+        start_s: From this time on, Unix seconds. Default: all.
+        end_s: Before this time, Unix seconds. Default: all.
+        oldest_first: The oldest first. Default: false.
+        most: Most items of an answer, 1 to 100. Default: 100.
+        next_token: Where an earlier answer ended. Default: from the first on.
+        """
+        return self.call(
+            "cloudwatch.alarm_history",
+            name=name,
+            kind=kind,
+            start_s=start_s,
+            end_s=end_s,
+            oldest_first=oldest_first,
+            most=most,
+            next_token=next_token,
+        )
+
+    def alarm_tags(self, arn: str) -> dict[str, str]:
+        """Tags of an alarm.
+
+        arn: ARN.
+        """
+        return self.call("cloudwatch.alarm_tags", arn=arn)["tags"]
+
+    def tag_alarm(
+        self,
+        arn: str,
+        set: dict[str, str] | None = None,
+        remove: list[str] | None = None,
+    ) -> dict[str, Any]:
+        """Removes tags of an alarm by key, then sets tags.
+
+        arn: ARN.
+        set: Tags to add or overwrite, after removing. Default: none.
+        remove: Keys to remove. Default: none.
+        """
+        return self.call("cloudwatch.tag_alarm", arn=arn, set=set, remove=remove)
+
+    def events_since(self, cursor: str | None = None, most: int | None = None) -> LabEvents:
+        """Changes of state as events in EventBridge's shape: of volumes, attachments,
+        modifications, snapshots, keys and alarms. The newest are kept, 8 MiB at most, also over
+        a restart.
+
+        cursor: Where an earlier answer ended; `now` for events to come. Default: the oldest
+            event that is kept.
+        most: Most events of an answer, 1 to 1,000. Default: 1000.
+        """
+        return self.call("events.since", cursor=cursor, most=most)

@@ -4,7 +4,12 @@ use super::functions;
 use super::parse::{Expr, Operator, Tree};
 use super::MathError;
 use crate::series::{Points, Window};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+
+/// Most points that all steps of a request make together, each series counted as one point more: a
+/// bound on memory (some 100 MB) that a request of 100,800 points stays far below.
+const MOST_POINTS: usize = 2_000_000;
 
 /// A series with its name and the length of its periods.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +51,30 @@ pub struct Context<'a> {
     pub metrics: &'a [String],
     /// The periods that are asked for.
     pub window: Window,
+    /// Points that the request may still make.
+    pub budget: &'a Budget,
+}
+
+/// Points that a request may still make.
+pub struct Budget(Cell<usize>);
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget(Cell::new(MOST_POINTS))
+    }
+}
+
+impl Budget {
+    fn spend(&self, value: &Value, at: usize) -> Result<(), MathError> {
+        let many = match value {
+            Value::Number(_) => 0,
+            Value::Series(series) => 1 + series.points.len(),
+            Value::Array(array) => array.iter().map(|series| 1 + series.points.len()).sum(),
+        };
+        let left = self.0.get().checked_sub(many);
+        self.0.set(left.unwrap_or(0));
+        left.map(drop).ok_or_else(|| MathError::new(at, format!("the request makes more than {MOST_POINTS} points; ask for less time or longer periods")))
+    }
 }
 
 /// Keeps finite points only: those without a value are left out.
@@ -94,6 +123,12 @@ impl Expr {
     /// # Errors
     /// A name that is not a query, a function that does not exist or is given the wrong arguments.
     pub fn value(&self, context: &Context<'_>) -> Result<Value, MathError> {
+        let value = self.computed(context)?;
+        context.budget.spend(&value, self.at)?;
+        Ok(value)
+    }
+
+    fn computed(&self, context: &Context<'_>) -> Result<Value, MathError> {
         match &self.tree {
             Tree::Number(number) => Ok(Value::Number(*number)),
             Tree::Text(_) => Err(MathError::new(self.at, "text has a meaning only as the argument of METRICS")),

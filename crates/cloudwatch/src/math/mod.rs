@@ -9,7 +9,7 @@ mod eval;
 mod functions;
 mod parse;
 
-pub use eval::{Context, Series, Value};
+pub use eval::{Budget, Context, Series, Value};
 pub use parse::{parse, Expr, Operator, Tree};
 
 use crate::error::Refusal;

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use headrace_control::ErrorKind;
+use headrace_daemon::cloudwatch::alarming;
 use headrace_daemon::engine::housekeeping;
 use headrace_daemon::engine::{Engine, Options};
 use headrace_daemon::problem::{of_io, refused, Outcome};
@@ -59,6 +60,7 @@ fn run(options: &Options) -> Outcome<()> {
     let engine = Engine::open(options)?;
     let socket = Socket::listen(&engine.socket, options.group)?;
     let kept = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
+    let watching = alarming::start(&engine).map_err(|error| of_io("starting the alarms", &error))?;
     engine.resume_rebuilds();
     engine.start_snapshots().map_err(|error| of_io("starting the snapshots", &error))?;
     if let Some(words) = &engine.repaired {
@@ -73,5 +75,6 @@ fn run(options: &Options) -> Outcome<()> {
         engine.shut_down(true)?;
     }
     let _ = kept.join();
+    watching.into_iter().for_each(|thread| drop(thread.join()));
     Ok(())
 }

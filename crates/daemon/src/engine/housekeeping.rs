@@ -2,8 +2,9 @@
 
 use crate::engine::{held, Engine};
 use crate::metrics::{CreditUnit, Extra, Gauges, VolumeGauges};
+use crate::problem::{refused, Outcome};
 use headrace_catalog::VolumeType;
-use headrace_control::{VolumeId, VolumeRecord};
+use headrace_control::{ErrorKind, VolumeId, VolumeRecord};
 use headrace_model::Nanos;
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -84,6 +85,14 @@ impl Engine {
     fn instance_percents(&self) -> (Option<f64>, Option<f64>) {
         let balances = self.devices.instance_balances().unwrap_or_default();
         (balances.ios.map(|balance| balance.percent()), balances.bytes.map(|balance| balance.percent()))
+    }
+
+    /// Requests in flight at an attached volume.
+    pub(crate) fn queue_length(&self, record: &VolumeRecord) -> Outcome<u32> {
+        let attached = held(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
+        let hint = format!("Run `headrace volume attach {}` first.", record.label());
+        let attached = attached.ok_or_else(|| refused(ErrorKind::IncorrectState, record.label(), "is not attached", hint))?;
+        Ok(attached.meter.in_flight())
     }
 
     /// What the Prometheus endpoint shows.

@@ -14,7 +14,9 @@
 //!    written.
 //! 7. `resting`: what is known of the volumes that are not open.
 //! 8. `state`: the lab, the journal, the clock; held while an event is written down and applied.
-//! 9. locks inside [`Devices`], of an array, of a meter: each knows no other.
+//! 9. `custom`: metrics of users; held while they are read or put, and logged.
+//! 10. locks inside [`Devices`], of the metrics, of waiting actions, of an array, of a meter: each
+//!     knows no other.
 
 pub mod attaching;
 mod blocks;
@@ -26,10 +28,14 @@ pub mod resting;
 pub mod snapshotting;
 pub mod volume_files;
 
+use crate::cloudwatch::actions::Actions;
+use crate::cloudwatch::alarming::wall_ms;
+use crate::cloudwatch::custom::Custom;
 use crate::engine::resting::{KnownLimits, Resting};
 use crate::engine::snapshotting::SnapshotWork;
 use crate::engine::volume_files::VolumeFiles;
 use crate::envelope;
+use crate::events::EventLog;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
@@ -107,6 +113,7 @@ pub(crate) struct State {
     pub(crate) journal: Journal,
     pub(crate) clock: LabClock,
     pub(crate) balances: Balances,
+    pub(crate) events: EventLog,
 }
 
 /// A lab that runs.
@@ -119,6 +126,10 @@ pub struct Engine {
     pub started: Instant,
     /// What volumes did.
     pub metrics: Store,
+    /// Metrics of users.
+    pub(crate) custom: Mutex<Custom>,
+    /// Commands and webhooks that alarms set off.
+    pub(crate) actions: Actions,
     /// Mounts and loop devices of an earlier daemon, released at the start.
     pub stale_mounts: StaleMounts,
     /// Why the journal was shortened at the start, in words.
@@ -197,7 +208,11 @@ impl Engine {
         let devices = Arc::new(Devices::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
         let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
         let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
+        let custom = Custom::open(&folder, (wall_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
+        let events = EventLog::open(&folder).map_err(|error| of_io("reading the events", &error))?;
         let engine = Engine {
+            custom: Mutex::new(custom),
+            actions: Actions::new(&folder),
             socket: options.socket(),
             started: Instant::now(),
             metrics,
@@ -219,7 +234,7 @@ impl Engine {
             rows_lost: AtomicU64::new(0),
             snapshots,
             fast_loading: Mutex::new(()),
-            state: Mutex::new(State { lab, journal, clock, balances }),
+            state: Mutex::new(State { lab, journal, clock, balances, events }),
             folder,
         };
         engine.configure(options)?;
@@ -497,7 +512,9 @@ fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     }
     let durable = events.iter().any(Event::must_last);
     state.journal.append(&Entry::Events(events.clone()), durable).map_err(of_journal)?;
+    let wall_ms = wall_ms();
     for event in &events {
+        state.events.note(&state.lab, event, wall_ms, &mut random);
         state.lab.apply(event);
         if let Change::VolumeDeleted { volume } = &event.change {
             state.balances.devices.remove(volume);

@@ -142,6 +142,16 @@ impl Store {
         self.read(volume, member, |series| series.rows(resolution, since_unix_s.unwrap_or(0), last.unwrap_or(usize::MAX))).map(Option::unwrap_or_default)
     }
 
+    /// The rows of minutes from `since_unix_s` to before `until_unix_s`, as they happened. Looks
+    /// no further back than an hour before the first: where the clock was set back by more, rows
+    /// from before that are not found.
+    ///
+    /// # Errors
+    /// As of [`Store::rows`].
+    pub fn minutes(&self, volume: &str, member: Option<u32>, since_unix_s: u64, until_unix_s: u64) -> io::Result<Vec<Row>> {
+        self.read(volume, member, |series| series.minutes(since_unix_s, until_unix_s)).map(Option::unwrap_or_default)
+    }
+
     /// The latencies, by operation and size class, of the rows from `since_unix_s` to before
     /// `until_unix_s`; without them, of all that are kept.
     ///

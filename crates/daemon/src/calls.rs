@@ -214,6 +214,7 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         balance_percent,
         snapshot,
         initialization_mib_s: initialization_rate_mib_s,
+        ..CreateRequest::default()
     }))?;
     engine.start_loading(&made);
     Ok(made)

@@ -263,10 +263,10 @@ pub enum Command {
         /// Index.
         member: u32,
     },
+    /// About keys.
+    Key(KeyCommand),
     /// Of an alarm.
     Alarm(AlarmRequest),
     /// About snapshots.
     Snapshot(SnapshotCommand),
-    /// About keys.
-    Key(KeyCommand),
 }

@@ -117,20 +117,20 @@ pub enum Change {
     MemberRebuilt { volume: VolumeId, member: u32 },
     /// Of a client token.
     Token(TokenChange),
+    /// Of keys.
+    Key(KeyChange),
     /// Of an alarm.
     Alarm(AlarmChange),
     /// Of snapshots.
     Snapshot(SnapshotChange),
-    /// Of keys.
-    Key(KeyChange),
 }
 
 impl Change {
     /// Id of what it is about: what a repeated call is answered with.
     pub fn subject(&self) -> Option<String> {
         match self {
-            Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
             Change::Key(change) => change.key().cloned(),
+            Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
             other => other.volume().map(ToString::to_string),
         }
     }
@@ -138,7 +138,7 @@ impl Change {
     /// The volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } | Change::Token(_) | Change::Alarm(_) | Change::Snapshot(_) | Change::Key(_) => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Key(_) | Change::Alarm(_) | Change::Snapshot(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }

@@ -243,7 +243,7 @@ impl Keys {
                 false => format!("Key '{}' does not exist", key_arn(settings, name)),
             };
             let hint = "See `headrace lab key list`.";
-            ControlError::new(ErrorKind::NotFound, given, "is no key of this lab", LAB_RULE, hint).says("NotFoundException", message)
+            ControlError::new(ErrorKind::NotFound, given, "is not a key of this lab", LAB_RULE, hint).says("NotFoundException", message)
         })
     }
 
@@ -410,7 +410,7 @@ pub(crate) fn changes(keys: &Keys, settings: &Settings, command: &KeyCommand, at
                 true => Ok(vec![KeyChange::GrantEnded { key: record.id.clone(), grant: grant.clone() }]),
                 false => {
                     let message = format!("Grant ID {grant} not found");
-                    Err(refuse(ErrorKind::NotFound, grant, "is no grant of this key", "List the grants.", "NotFoundException", message))
+                    Err(refuse(ErrorKind::NotFound, grant, "is not a grant of this key", "List the grants.", "NotFoundException", message))
                 }
             }
         }

@@ -24,10 +24,10 @@ pub struct Lab {
     pub settings: Settings,
     /// Volumes by id, without the deleted.
     pub volumes: Volumes,
-    /// Snapshots, schedules and the recycle bin.
-    pub snapshots: Snapshots,
     /// Keys, and what is encrypted by default.
     pub keys: Keys,
+    /// Snapshots, schedules and the recycle bin.
+    pub snapshots: Snapshots,
     /// Client tokens that count.
     pub tokens: Tokens,
     /// Alarms and their history.
@@ -160,8 +160,8 @@ impl Lab {
     /// [`Command::ModifyFailed`] instead of applying the event, and ask again.
     pub fn due(&self, now_ms: u64) -> Vec<Event> {
         let mut events = modifications::due(&self.volumes, now_ms);
-        events.extend(self.keys.due(now_ms));
         events.extend(self.snapshots.due(now_ms));
+        events.extend(self.keys.due(now_ms));
         // Stable: what belongs to one volume or snapshot stays in its order.
         events.sort_by_key(|event| event.at_ms);
         events
@@ -170,7 +170,7 @@ impl Lab {
     /// The lab time of the next event of [`Lab::due`].
     pub fn next_due(&self) -> Option<u64> {
         let deletions = self.keys.keys.values().filter_map(|key| key.deletion_ms);
-        modifications::next_due(&self.volumes).into_iter().chain(deletions).chain(self.snapshots.next_due()).min()
+        modifications::next_due(&self.volumes).into_iter().chain(self.snapshots.next_due()).chain(deletions).min()
     }
 
     /// A new volume with the key of its encryption, where it is encrypted.

@@ -387,12 +387,12 @@ pub struct NewVolume {
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
-    /// The snapshot it is made from.
-    #[serde(default)]
-    pub origin: Option<VolumeOrigin>,
     /// How it is encrypted; none: it is not.
     #[serde(default)]
     pub encryption: Option<VolumeEncryption>,
+    /// The snapshot it is made from.
+    #[serde(default)]
+    pub origin: Option<VolumeOrigin>,
 }
 
 /// A volume, or an array that is used as one.
@@ -428,12 +428,12 @@ pub struct VolumeRecord {
     /// The last [`MAX_HISTORY`] modifications, oldest first.
     #[serde(default)]
     pub modifications: Vec<Modification>,
-    /// The snapshot it was made from.
-    #[serde(default)]
-    pub origin: Option<VolumeOrigin>,
     /// How it is encrypted; none: it is not.
     #[serde(default)]
     pub encryption: Option<VolumeEncryption>,
+    /// The snapshot it was made from.
+    #[serde(default)]
+    pub origin: Option<VolumeOrigin>,
     /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
     #[serde(default)]
     pub auto_enable_io: bool,
@@ -457,8 +457,8 @@ impl VolumeRecord {
             members,
             attachment,
             modifications,
-            encryption,
             auto_enable_io: false,
+            encryption,
             origin,
         }
     }

@@ -22,6 +22,9 @@
 //! | `engine/initializing` | volumes made from a snapshot: what is cold, who loads it |
 //! | `engine/resting` | volumes that nobody uses, closed; what is known of them |
 //! | `engine/housekeeping` | what happens by itself |
+//! | `engine/encryption` | keys, and the data keys of encrypted volumes |
+//! | `key_calls` | calls about keys |
+//! | `keyring` | key material, and what is encrypted under it |
 //! | `journal` | what is acknowledged |
 //! | `cloudwatch` | metrics, alarms and their actions |
 //! | `events`, `line_log` | changes of state in EventBridge's shape, and the log they are kept in |
@@ -34,6 +37,8 @@ pub mod engine;
 pub mod envelope;
 pub mod events;
 pub mod journal;
+pub mod key_calls;
+pub mod keyring;
 pub mod line_log;
 pub mod metrics;
 pub mod problem;

@@ -271,6 +271,10 @@ message! {
         pub zone: String;
         /// Id of the availability zone.
         pub zone_id: String;
+        /// Whether it is encrypted.
+        pub encrypted: bool;
+        /// ARN of the key that wraps its data key; null: not encrypted.
+        pub kms_key: Option<String>;
         /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
         pub auto_enable_io: bool;
         /// Tags.

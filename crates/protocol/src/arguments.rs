@@ -77,6 +77,10 @@ message! {
         pub zone: Option<String> = "the lab's";
         /// Id of the availability zone.
         pub zone_id: Option<String> = "the lab's";
+        /// Encrypted; encryption by default wins over false.
+        pub encrypted: Option<bool> = "as encryption by default says";
+        /// The key that wraps its data key: id, ARN or alias.
+        pub kms_key: Option<String> = "the default key";
         /// For several instances at once: refused, the lab has one.
         pub multi_attach: Option<bool> = "false";
     }

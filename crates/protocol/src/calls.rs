@@ -3,6 +3,7 @@
 use crate::answers::*;
 use crate::arguments::*;
 use crate::cloudwatch::*;
+use crate::keys::*;
 use crate::message::{Described, Message};
 use crate::snapshots::*;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ pub struct CallEntry {
 }
 
 /// Headings of the reference, in order, each with an introduction.
-pub const SECTIONS: [(&str, &str); 8] = [
+pub const SECTIONS: [(&str, &str); 9] = [
     ("The lab", ""),
     ("Volumes", "A volume is named by its id or its unique name."),
     ("Snapshots", "A block has 512 KiB. Nothing is stored of blocks that were never written."),
@@ -39,6 +40,7 @@ pub const SECTIONS: [(&str, &str); 8] = [
     ("Measurements", ""),
     ("CloudWatch", "Times are those of the wall clock, in Unix seconds. Rules and error codes are CloudWatch's."),
     ("Events", ""),
+    ("Keys", "A key is named by its id, its ARN, an alias or the ARN of one."),
 ];
 
 macro_rules! calls {
@@ -223,6 +225,44 @@ calls! {
     VolumeRecord(Record) -> RecordStarted = "volume.record" in "Measurements" as record;
     /// Ends the record.
     VolumeRecordStop(OneVolume) -> RecordStopped = "volume.record_stop" in "Measurements" as record_stop;
+
+    /// Makes a key; its material never leaves the lab.
+    KeyCreate(NewKey) -> KeyView = "key.create" in "Keys" as create_key;
+    /// All keys and aliases.
+    KeyList(NoArguments) -> KeyList = "key.list" in "Keys" as keys;
+    /// One key.
+    KeyDescribe(OneKey) -> KeyView = "key.describe" in "Keys" as describe_key;
+    /// Lets a disabled key be used again.
+    KeyEnable(OneKey) -> KeyView = "key.enable" in "Keys" as enable_key;
+    /// Lets a key be used no more. Volumes that are attached go on until they are detached.
+    KeyDisable(OneKey) -> KeyView = "key.disable" in "Keys" as disable_key;
+    /// Deletes a key after some days of lab time. Until then it cannot be used; afterwards what it
+    /// encrypted is lost.
+    KeyScheduleDeletion(KeyDeletion) -> KeyView = "key.schedule_deletion" in "Keys" as schedule_key_deletion;
+    /// Keeps a key that was to be deleted; it is disabled then.
+    KeyCancelDeletion(OneKey) -> KeyView = "key.cancel_deletion" in "Keys" as cancel_key_deletion;
+    /// Changes description or policy, or tags.
+    KeyUpdate(KeyUpdate) -> KeyView = "key.update" in "Keys" as update_key;
+    /// Gives a key a name.
+    KeySetAlias(SetAlias) -> KeyView = "key.set_alias" in "Keys" as set_key_alias;
+    /// Takes a name away.
+    KeyDeleteAlias(OneAlias) -> Done = "key.delete_alias" in "Keys" as delete_key_alias;
+    /// Notes a grant.
+    KeyGrant(NewGrant) -> KeyGrant = "key.grant" in "Keys" as grant_key;
+    /// Takes a grant away.
+    KeyEndGrant(OneGrant) -> Done = "key.end_grant" in "Keys" as end_key_grant;
+    /// Encrypts up to 4 KiB.
+    KeyEncrypt(Encrypt) -> Ciphertext = "key.encrypt" in "Keys" as encrypt;
+    /// Decrypts.
+    KeyDecrypt(Decrypt) -> Plaintext = "key.decrypt" in "Keys" as decrypt;
+    /// Decrypts and encrypts under another key or context.
+    KeyReEncrypt(ReEncrypt) -> ReEncrypted = "key.re_encrypt" in "Keys" as re_encrypt;
+    /// Draws a data key and wraps it.
+    KeyGenerateDataKey(DataKeyRequest) -> DataKey = "key.generate_data_key" in "Keys" as generate_data_key;
+    /// Whether new volumes are encrypted, and under which key, when they do not say so.
+    EncryptionDefaults(NoArguments) -> EncryptionDefaults = "encryption.defaults" in "Keys" as encryption_defaults;
+    /// Sets that.
+    EncryptionSet(SetEncryption) -> EncryptionDefaults = "encryption.set" in "Keys" as set_encryption;
     /// The NVMe statistics page (log page 0xD0) of an attached volume, laid out as
     /// `data/nvme_log_page_d0.csv` says. Counters count from the daemon's start.
     VolumeNvmeStatistics(StatisticsPageRequest) -> StatisticsPage = "volume.nvme_statistics" in "Measurements" as nvme_statistics;

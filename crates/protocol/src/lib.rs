@@ -8,6 +8,7 @@
 //! | `cloudwatch` | both, of the calls about metrics, alarms and events |
 //! | `snapshots` | both, of snapshots |
 //! | `calls` | the calls: name, arguments, answer |
+//! | `keys` | the same of calls about keys |
 //! | `generate` | the Python client and the reference page, from the tables |
 //!
 //! A line to the daemon is `{"id": ID, "call": NAME, "args": {...}}`, its answer
@@ -19,6 +20,7 @@ pub mod arguments;
 mod calls;
 pub mod cloudwatch;
 pub mod generate;
+pub mod keys;
 pub mod message;
 pub mod snapshots;
 

@@ -11,6 +11,7 @@
 //! XTS keeps what is written secret; it does not say whether it was changed. The checksums of
 //! snapshots do.
 
+use crate::snapshots::{BlockCipher, BLOCK_BYTES};
 use crate::{within, Backing};
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use aes::{Aes256, Block};
@@ -202,6 +203,86 @@ impl Encrypted {
     }
 }
 
+/// Seals the blocks of a volume's snapshots with the data key of the volume.
+pub struct SnapshotCipher {
+    cipher: Arc<SectorCipher>,
+    key_id: String,
+}
+
+impl SnapshotCipher {
+    /// A cipher for blocks; `key_id` tells this data key from others.
+    pub fn new(cipher: Arc<SectorCipher>, key_id: impl Into<String>) -> SnapshotCipher {
+        SnapshotCipher { cipher, key_id: key_id.into() }
+    }
+
+    fn first_sector(block_index: u64) -> u64 {
+        block_index * (BLOCK_BYTES / SECTOR) as u64
+    }
+}
+
+impl BlockCipher for SnapshotCipher {
+    fn seal(&self, block_index: u64, data: &mut [u8]) {
+        self.cipher.encrypt(Place::Snapshot, SnapshotCipher::first_sector(block_index), data);
+    }
+
+    fn open(&self, block_index: u64, data: &mut [u8]) {
+        self.cipher.decrypt(Place::Snapshot, SnapshotCipher::first_sector(block_index), data);
+    }
+
+    fn key_id(&self) -> &str {
+        &self.key_id
+    }
+}
+
+/// A volume whose key cannot be had: it keeps its size and its space, and no byte of it is read or
+/// written.
+pub struct Locked(Arc<dyn Backing>);
+
+impl Locked {
+    /// The bytes that cannot be had.
+    pub fn new(inner: Arc<dyn Backing>) -> Locked {
+        Locked(inner)
+    }
+}
+
+fn no_key<T>() -> io::Result<T> {
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "the key of this encrypted volume cannot be used"))
+}
+
+impl Backing for Locked {
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+
+    fn read(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        no_key()
+    }
+
+    fn write(&self, _: &[u8], _: u64) -> io::Result<()> {
+        no_key()
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.0.flush()
+    }
+
+    fn discard(&self, _: u64, _: u64) -> io::Result<()> {
+        no_key()
+    }
+
+    fn zero(&self, _: u64, _: u64) -> io::Result<()> {
+        no_key()
+    }
+
+    fn grow(&self, bytes: u64) -> io::Result<()> {
+        self.0.grow(bytes)
+    }
+
+    fn allocated(&self) -> io::Result<u64> {
+        self.0.allocated()
+    }
+}
+
 /// A range as bytes of a part of a sector, of whole sectors, of a part of a sector.
 fn split(offset: u64, bytes: u64) -> (u64, u64, u64) {
     let sector = SECTOR as u64;
@@ -342,6 +423,26 @@ mod tests {
             SectorCipher::new(&key).decrypt(Place::Member(member), u64::from(sector), &mut data);
             prop_assert_eq!(data, plain);
         }
+    }
+
+    /// Blocks of a snapshot, one of them cut short by the end of the volume, and holes in them.
+    #[test]
+    fn blocks_of_snapshots_are_sealed_by_their_number() {
+        let cipher = Arc::new(SectorCipher::new(&[7; DATA_KEY_BYTES]));
+        let snapshot = SnapshotCipher::new(cipher.clone(), "one");
+        let plain: Vec<u8> = (0..BLOCK_BYTES).map(|index| (index % 251) as u8).collect();
+        let sealed = |index| {
+            let mut data = plain.clone();
+            snapshot.seal(index, &mut data);
+            data
+        };
+        assert!(sealed(0) != sealed(1) && sealed(0) != plain);
+        let mut opened = sealed(5);
+        snapshot.open(5, &mut opened);
+        assert_eq!((&opened, snapshot.key_id()), (&plain, "one"));
+        let mut same_sector_of_the_volume = plain[..SECTOR].to_vec();
+        cipher.encrypt(Place::Member(0), 5 * 1_024, &mut same_sector_of_the_volume);
+        assert_ne!(sealed(5)[..SECTOR], same_sector_of_the_volume);
     }
 
     #[test]

@@ -172,6 +172,8 @@ class LabVolume(TypedDict):
     as_of: str  # Day of its limits.
     zone: str  # Availability zone.
     zone_id: str  # Id of the availability zone.
+    encrypted: bool  # Whether it is encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
     auto_enable_io: bool  # EC2's AutoEnableIO: whether I/O goes on after a check that failed.
     tags: dict[str, str]  # Tags.
     used_gib: float | None  # What its files take on the disk; null: not known.
@@ -224,7 +226,7 @@ class Snapshot(TypedDict):
     description: str  # Description.
     tags: dict[str, str]  # Tags.
     encrypted: bool  # Whether its blocks are encrypted.
-    key_id: str | None  # Id of the key that wraps its data key; null: not encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
     source: str  # `volume`, `copy` or `direct`.
     copy_of: str | None  # Of a copy: the snapshot it was made from.
     parent: str | None  # The earlier snapshot whose stored blocks it uses; null: none.
@@ -375,6 +377,90 @@ class RecordStopped(TypedDict):
 
     path: str  # Its file.
     requests: int  # Requests in it.
+
+
+class KeyGrant(TypedDict):
+    """Who may use a key for what, next to its policy."""
+
+    id: str  # Id.
+    grantee: str  # Who may use the key.
+    retiring: str | None  # Who may end the grant.
+    operations: list[str]  # What for.
+    name: str | None  # Name.
+    constraints: str | None  # Constraints, as JSON text.
+    created_at: str  # Lab time of its creation.
+
+
+class Key(TypedDict):
+    """A key. Its material is never told."""
+
+    id: str  # Id: a UUID.
+    arn: str  # Amazon Resource Name.
+    description: str  # Description.
+    policy: str  # Policy document, as JSON text; "": the default one.
+    state: str  # `Enabled`, `Disabled` or `PendingDeletion`.
+    managed: bool  # Whether EBS made it for itself.
+    created_at: str  # Lab time of its creation.
+    deletion_at: str | None  # When it will be deleted.
+    tags: dict[str, str]  # Tags.
+    aliases: list[str]  # Its aliases.
+    grants: list[KeyGrant]  # Its grants.
+
+
+class KeyAlias(TypedDict):
+    """A name of a key."""
+
+    alias: str  # Its name, with `alias/`.
+    arn: str  # Amazon Resource Name.
+    key: str  # Id of the key.
+    created_at: str  # Lab time of its creation.
+    updated_at: str  # Lab time since which it leads to this key.
+
+
+class KeyList(TypedDict):
+    """Keys and aliases."""
+
+    keys: list[Key]  # Keys, by id.
+    aliases: list[KeyAlias]  # Aliases, by name.
+
+
+class Ciphertext(TypedDict):
+    """What was encrypted."""
+
+    ciphertext: str  # In base64.
+    key: str  # ARN of the key.
+
+
+class Plaintext(TypedDict):
+    """What was decrypted."""
+
+    plaintext: str  # In base64.
+    key: str  # ARN of the key.
+
+
+class ReEncrypted(TypedDict):
+    """What was encrypted under another key."""
+
+    ciphertext: str  # In base64.
+    key: str  # ARN of the key.
+    source_key: str  # ARN of the key before.
+
+
+class DataKey(TypedDict):
+    """A data key."""
+
+    ciphertext: str  # Wrapped, in base64.
+    plaintext: str | None  # In the clear, in base64; null: not asked for.
+    key: str  # ARN of the key that wraps it.
+
+
+class EncryptionDefaults(TypedDict):
+    """What is encrypted by default."""
+
+    by_default: bool  # Whether new volumes are encrypted when they do not say so.
+    # ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` where that is the one
+    # that EBS makes for itself.
+    key: str
 
 
 class StatisticsPage(TypedDict):
@@ -540,6 +626,8 @@ class Calls(ABC):
         throughput_mib_s: int | None = None,
         zone: str | None = None,
         zone_id: str | None = None,
+        encrypted: bool | None = None,
+        kms_key: str | None = None,
         multi_attach: bool = False,
     ) -> LabVolume:
         """Makes a volume or array. Its files are sparse and take no space yet.
@@ -561,6 +649,9 @@ class Calls(ABC):
         throughput_mib_s: Provisioned MiB/s. Default: what the type includes.
         zone: Availability zone; the lab has one. Default: the lab's.
         zone_id: Id of the availability zone. Default: the lab's.
+        encrypted: Encrypted; encryption by default wins over false. Default: as encryption by
+            default says.
+        kms_key: The key that wraps its data key: id, ARN or alias. Default: the default key.
         multi_attach: For several instances at once: refused, the lab has one. Default: false.
         """
         return self.call(
@@ -578,6 +669,8 @@ class Calls(ABC):
             throughput_mib_s=throughput_mib_s,
             zone=zone,
             zone_id=zone_id,
+            encrypted=encrypted,
+            kms_key=kms_key,
             multi_attach=multi_attach,
         )
 
@@ -830,6 +923,8 @@ class Calls(ABC):
         snapshot: str,
         store: str | None = None,
         region: str | None = None,
+        encrypted: bool | None = None,
+        kms_key: str | None = None,
         description: str | None = None,
         tags: dict[str, str] | None = None,
     ) -> Snapshot:
@@ -840,6 +935,10 @@ class Calls(ABC):
         store: URL of another lab's object store that has it. Default: that of the region.
         region: Region that has it: this lab's, or one whose object store is known. Default:
             this lab's.
+        encrypted: Encrypt it; a copy of an encrypted snapshot always is. Default: as the
+            source.
+        kms_key: Id, ARN or alias of the key that wraps its data key. Default: that of the
+            source, or the default.
         description: At most 255 characters. Default: that of the source.
         tags: Tags. Default: none.
         """
@@ -848,6 +947,8 @@ class Calls(ABC):
             snapshot=snapshot,
             store=store,
             region=region,
+            encrypted=encrypted,
+            kms_key=kms_key,
             description=description,
             tags=tags,
         )
@@ -1282,6 +1383,233 @@ class Calls(ABC):
     def record_stop(self, volume: str) -> RecordStopped:
         """Ends the record."""
         return self.call("volume.record_stop", volume=volume)
+
+    def create_key(
+        self,
+        description: str | None = None,
+        policy: str | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> Key:
+        """Makes a key; its material never leaves the lab.
+
+        description: Description. Default: none.
+        policy: Policy document, as JSON text; kept and told, not enforced. Default: the account
+            may do everything.
+        tags: Tags. Default: none.
+        """
+        return self.call("key.create", description=description, policy=policy, tags=tags)
+
+    def keys(self) -> KeyList:
+        """All keys and aliases."""
+        return self.call("key.list")
+
+    def describe_key(self, key: str) -> Key:
+        """One key.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.describe", key=key)
+
+    def enable_key(self, key: str) -> Key:
+        """Lets a disabled key be used again.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.enable", key=key)
+
+    def disable_key(self, key: str) -> Key:
+        """Lets a key be used no more. Volumes that are attached go on until they are detached.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.disable", key=key)
+
+    def schedule_key_deletion(self, key: str, days: int | None = None) -> Key:
+        """Deletes a key after some days of lab time. Until then it cannot be used; afterwards
+        what it encrypted is lost.
+
+        key: Id, ARN or alias.
+        days: In how many days of lab time, 7 to 30. Default: 30.
+        """
+        return self.call("key.schedule_deletion", key=key, days=days)
+
+    def cancel_key_deletion(self, key: str) -> Key:
+        """Keeps a key that was to be deleted; it is disabled then.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.cancel_deletion", key=key)
+
+    def update_key(
+        self,
+        key: str,
+        description: str | None = None,
+        policy: str | None = None,
+        set: dict[str, str] | None = None,
+        remove: list[str] | None = None,
+    ) -> Key:
+        """Changes description or policy, or tags.
+
+        key: Id, ARN or alias.
+        description: Description. Default: as it is.
+        policy: Policy document, as JSON text. Default: as it is.
+        set: Tags to add or overwrite, after removing. Default: none.
+        remove: Keys of tags to remove. Default: none.
+        """
+        return self.call(
+            "key.update",
+            key=key,
+            description=description,
+            policy=policy,
+            set=set,
+            remove=remove,
+        )
+
+    def set_key_alias(self, alias: str, key: str, exists: bool = False) -> Key:
+        """Gives a key a name.
+
+        alias: Its name, with `alias/`.
+        key: Id or ARN of the key it leads to.
+        exists: Whether there is such an alias, which leads to another key from now on. Default:
+            false.
+        """
+        return self.call("key.set_alias", alias=alias, key=key, exists=exists)
+
+    def delete_key_alias(self, alias: str) -> dict[str, Any]:
+        """Takes a name away.
+
+        alias: Its name, with `alias/`.
+        """
+        return self.call("key.delete_alias", alias=alias)
+
+    def grant_key(
+        self,
+        key: str,
+        grantee: str,
+        operations: list[str],
+        retiring: str | None = None,
+        name: str | None = None,
+        constraints: Any | None = None,
+    ) -> KeyGrant:
+        """Notes a grant.
+
+        key: Id or ARN of the key.
+        grantee: Who may use it.
+        operations: What for.
+        retiring: Who may end the grant. Default: nobody.
+        name: Name. Default: none.
+        constraints: Constraints, as KMS has them. Default: none.
+        """
+        return self.call(
+            "key.grant",
+            key=key,
+            grantee=grantee,
+            operations=operations,
+            retiring=retiring,
+            name=name,
+            constraints=constraints,
+        )
+
+    def end_key_grant(self, key: str, grant: str) -> dict[str, Any]:
+        """Takes a grant away.
+
+        key: Id or ARN of the key.
+        grant: Id of the grant.
+        """
+        return self.call("key.end_grant", key=key, grant=grant)
+
+    def encrypt(
+        self,
+        key: str,
+        plaintext: str,
+        context: dict[str, str] | None = None,
+    ) -> Ciphertext:
+        """Encrypts up to 4 KiB.
+
+        key: Id, ARN or alias.
+        plaintext: At most 4,096 bytes, in base64.
+        context: Encryption context: must be the same to decrypt. Default: none.
+        """
+        return self.call("key.encrypt", key=key, plaintext=plaintext, context=context)
+
+    def decrypt(
+        self,
+        ciphertext: str,
+        context: dict[str, str] | None = None,
+        key: str | None = None,
+    ) -> Plaintext:
+        """Decrypts.
+
+        ciphertext: In base64.
+        context: Encryption context. Default: none.
+        key: Only under this key. Default: that which the ciphertext names.
+        """
+        return self.call("key.decrypt", ciphertext=ciphertext, context=context, key=key)
+
+    def re_encrypt(
+        self,
+        ciphertext: str,
+        key: str,
+        source_context: dict[str, str] | None = None,
+        source_key: str | None = None,
+        context: dict[str, str] | None = None,
+    ) -> ReEncrypted:
+        """Decrypts and encrypts under another key or context.
+
+        ciphertext: In base64.
+        key: Id, ARN or alias of the new key.
+        source_context: Encryption context of the ciphertext. Default: none.
+        source_key: Only from this key. Default: that which the ciphertext names.
+        context: New encryption context. Default: none.
+        """
+        return self.call(
+            "key.re_encrypt",
+            ciphertext=ciphertext,
+            key=key,
+            source_context=source_context,
+            source_key=source_key,
+            context=context,
+        )
+
+    def generate_data_key(
+        self,
+        key: str,
+        bytes: int | None = None,
+        context: dict[str, str] | None = None,
+        plaintext: bool = True,
+    ) -> DataKey:
+        """Draws a data key and wraps it.
+
+        key: Id, ARN or alias of the key that wraps it.
+        bytes: Its length, 1 to 1,024. Default: 32.
+        context: Encryption context. Default: none.
+        plaintext: Also in the clear. Default: true.
+        """
+        return self.call(
+            "key.generate_data_key",
+            key=key,
+            bytes=bytes,
+            context=context,
+            plaintext=plaintext,
+        )
+
+    def encryption_defaults(self) -> EncryptionDefaults:
+        """Whether new volumes are encrypted, and under which key, when they do not say so."""
+        return self.call("encryption.defaults")
+
+    def set_encryption(
+        self,
+        by_default: bool | None = None,
+        key: str | None = None,
+    ) -> EncryptionDefaults:
+        """Sets that.
+
+        by_default: Whether new volumes are encrypted when they do not say so. Default: as it
+            is.
+        key: The key of new encrypted volumes that name none: id, ARN or alias; "" for the one
+            that EBS makes for itself. Default: as it is.
+        """
+        return self.call("encryption.set", by_default=by_default, key=key)
 
     def nvme_statistics(self, volume: str, member: int | None = None) -> StatisticsPage:
         """The NVMe statistics page (log page 0xD0) of an attached volume, laid out as

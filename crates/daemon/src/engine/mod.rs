@@ -20,6 +20,7 @@
 
 pub mod attaching;
 mod blocks;
+pub mod encryption;
 pub mod faulting;
 pub mod housekeeping;
 pub mod initializing;
@@ -33,14 +34,15 @@ use crate::cloudwatch::alarming::wall_ms;
 use crate::cloudwatch::custom::Custom;
 use crate::engine::resting::{KnownLimits, Resting};
 use crate::engine::snapshotting::SnapshotWork;
-use crate::engine::volume_files::VolumeFiles;
+use crate::engine::volume_files::{DataKey, VolumeFiles};
 use crate::envelope;
 use crate::events::EventLog;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
+use crate::keyring::Keyring;
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
 use clap::Parser;
-use headrace_control::{Change, ClientToken, Command, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{Change, ClientToken, Command, CreateRequest, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::stale_mounts::{self, StaleMounts};
@@ -139,6 +141,7 @@ pub struct Engine {
     /// Whether links are made under the machine's own /dev too.
     pub(crate) machine_links: bool,
     pub(crate) devices: Arc<Devices>,
+    pub(crate) keyring: Keyring,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
     /// One at a time opens a volume or puts it to rest.
@@ -191,7 +194,7 @@ impl Engine {
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
         let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
-        for name in ["volumes", "metrics", "mnt", "dev/by-id", "records", "snapshots"] {
+        for name in ["keys", "volumes", "metrics", "mnt", "dev/by-id", "records", "snapshots"] {
             made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
         let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
@@ -208,6 +211,7 @@ impl Engine {
         let devices = Arc::new(Devices::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
         let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
         let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
+        let keyring = Keyring::open(&folder.join("keys"), |id| lab.keys.keys.contains_key(id)).map_err(|error| of_io("opening the keys", &error))?;
         let custom = Custom::open(&folder, (wall_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
         let events = EventLog::open(&folder).map_err(|error| of_io("reading the events", &error))?;
         let engine = Engine {
@@ -221,6 +225,7 @@ impl Engine {
             metrics_port: options.metrics_port,
             machine_links: options.machine_links,
             devices,
+            keyring,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
             opening: Mutex::new(()),
@@ -316,7 +321,14 @@ impl Engine {
         let limits = self.limits(record)?;
         let (device, _) = self.saved_as_left(record, &limits)?;
         let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Detach some."))?;
-        let opened = self.origin_of(record).and_then(|origin| VolumeFiles::open(&self.volumes_folder(), record, device_number, origin));
+        let key = match self.data_key_of(record) {
+            Ok(Some(cipher)) => DataKey::Open(cipher),
+            Ok(None) => DataKey::None,
+            // Its credits, faults and size can still be worked with.
+            Err(_) => DataKey::Missing,
+        };
+        let origin = if matches!(key, DataKey::Missing) { Ok(None) } else { self.origin_of(record) };
+        let opened = origin.and_then(|origin| VolumeFiles::open(&self.volumes_folder(), record, device_number, &key, origin));
         let files = opened.map_err(|error| {
             self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
@@ -338,9 +350,10 @@ impl Engine {
     }
 
     /// A new volume, ready to be attached.
-    pub fn create(&self, command: &Command) -> Outcome<VolumeRecord> {
+    pub fn create(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
+        self.key_for_new_volume(&mut request)?;
         let _work = held(&self.work);
-        let events = self.command(command)?;
+        let events = self.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());
         let record = id.and_then(|id| self.lab(|lab| lab.volumes.get(&id).cloned()));
         let record = record.ok_or_else(|| could_not("volume", "was not made", "Try again."))?;
@@ -351,7 +364,7 @@ impl Engine {
         let volume = record.id.to_string();
         let made = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
         let made = made.and_then(|()| self.origin_of(record).map(drop).map_err(|error| of_io(format!("the snapshot of {volume}"), &error)));
-        if let Err(problem) = made {
+        if let Err(problem) = made.and_then(|()| self.make_data_key(record)) {
             let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
             return Err(problem);

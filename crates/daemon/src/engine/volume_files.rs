@@ -5,9 +5,10 @@ use headrace_control::{MemberState, VolumeRecord};
 use headrace_device::AttachedVolume;
 use headrace_model::host::layout_of;
 use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
+use headrace_store::encrypted::Locked;
 use headrace_store::raid::MemberData;
 use headrace_store::snapshots::{BlockCipher, Capture, Manifest, Restored};
-use headrace_store::{Backing, Objects, PowerCut, Raid, SparseFile};
+use headrace_store::{Backing, Encrypted, Objects, PowerCut, Raid, SectorCipher, SparseFile};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,20 @@ pub struct VolumeFiles {
     pub attached: Option<Arc<AttachedVolume>>,
     /// When its number was last asked for.
     pub used: Instant,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
+    /// It is encrypted, and was opened without its key: its bytes cannot be had.
+    pub locked: bool,
+}
+
+/// The data key of a volume.
+pub enum DataKey {
+    /// It is not encrypted.
+    None,
+    /// Ready for use.
+    Open(Arc<SectorCipher>),
+    /// It cannot be had.
+    Missing,
 }
 
 /// The folder of a volume.
@@ -84,12 +99,17 @@ pub struct Origin {
 
 impl VolumeFiles {
     /// Opens the files of a volume whose device has `device_number`.
-    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize, origin: Option<Origin>) -> io::Result<VolumeFiles> {
+    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize, key: &DataKey, origin: Option<Origin>) -> io::Result<VolumeFiles> {
         let folder = folder_of(volumes, record);
         let mut members: Vec<Arc<dyn Backing>> = Vec::new();
-        for (path, bytes) in files(&folder, record) {
+        for (index, (path, bytes)) in files(&folder, record).into_iter().enumerate() {
             let file = SparseFile::open(&path, bytes).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-            members.push(Arc::new(file));
+            let file: Arc<dyn Backing> = Arc::new(file);
+            members.push(match key {
+                DataKey::None => file,
+                DataKey::Open(cipher) => Arc::new(Encrypted::new(file, cipher.clone(), index as u32)),
+                DataKey::Missing => Arc::new(Locked::new(file)),
+            });
         }
         let raid = record.spec.raid.zip(layout_of(&record.spec)).map(|(level, layout)| {
             let raid = Raid::new(level, layout, members.clone(), record.size_gib() << 30);
@@ -98,6 +118,7 @@ impl VolumeFiles {
             }
             Arc::new(raid)
         });
+        let (encrypted, locked) = (!matches!(key, DataKey::None), matches!(key, DataKey::Missing));
         let mut whole: Arc<dyn Backing> = match &raid {
             Some(raid) => raid.clone(),
             None => members.swap_remove(0),
@@ -112,7 +133,8 @@ impl VolumeFiles {
             Some(restored) => Capture::of_snapshot(whole, captures, restored.manifest().name())?,
             None => Capture::new(whole, captures)?,
         };
-        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(capture.clone())), capture, restored, attached: None, used: Instant::now() })
+        let power = Arc::new(PowerCut::new(capture.clone()));
+        Ok(VolumeFiles { device_number, raid, power, capture, restored, attached: None, used: Instant::now(), encrypted, locked })
     }
 }
 

@@ -1144,14 +1144,14 @@ class Calls(ABC):
             limit=limit,
         )
 
-    def get_block(self, snapshot: str, block: int, token: str | None = None) -> BlockData:
+    def get_block(self, snapshot: str, block: int, block_token: str | None = None) -> BlockData:
         """The bytes of a block.
 
         snapshot: Id.
         block: Index, in blocks of 512 KiB.
-        token: Its token, as listed. Default: not checked.
+        block_token: Its token, as listed. Default: not checked.
         """
-        return self.call("snapshot.get_block", snapshot=snapshot, block=block, token=token)
+        return self.call("snapshot.get_block", snapshot=snapshot, block=block, block_token=block_token)
 
     def start_snapshot(
         self,

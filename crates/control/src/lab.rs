@@ -175,10 +175,13 @@ impl Lab {
 
     /// A new volume with the key of its encryption, where it is encrypted.
     fn with_key(&self, request: &CreateRequest, mut changes: Vec<Change>) -> Result<Vec<Change>, ControlError> {
-        // Of an encrypted snapshot, a volume is encrypted, under its key where none is named.
-        let of = request.snapshot.as_deref().map(|snapshot| self.snapshots.find(snapshot)).transpose()?.and_then(|record| record.of.encryption.clone());
-        let encrypted = if of.is_some() { Some(true) } else { request.encrypted };
-        let named = request.kms_key.as_deref().or(of.as_ref().map(|of| of.key_id.as_str()));
+        // Of an encrypted snapshot: encrypted, and under its key where none is named.
+        let of_snapshot = changes.iter().find_map(|change| match change {
+            Change::VolumeCreated { new, .. } => new.origin.as_ref()?.encryption.as_ref().map(|encryption| encryption.key.clone()),
+            _ => None,
+        });
+        let encrypted = if of_snapshot.is_some() { Some(true) } else { request.encrypted };
+        let named = request.kms_key.as_deref().or(of_snapshot.as_deref());
         let key = self.keys.for_volume(&self.settings, encrypted, named)?;
         for change in &mut changes {
             if let Change::VolumeCreated { new, .. } = change {

@@ -102,7 +102,14 @@ fn grow(size_gib: u64) -> Command {
 
 fn configure(instance: Option<&str>, day: Option<&str>, scale: Option<u32>, region: Option<&str>) -> Command {
     let text = |text: Option<&str>| text.map(str::to_string);
-    Command::Configure(SettingsRequest { instance_type: text(instance), as_of: text(day), time_scale: scale, region: text(region), modification_times: None })
+    Command::Configure(SettingsRequest {
+        instance_type: text(instance),
+        as_of: text(day),
+        time_scale: scale,
+        region: text(region),
+        modification_times: None,
+        snapshot_store: None,
+    })
 }
 
 fn tag(set: impl IntoIterator<Item = (String, String)>) -> Command {
@@ -278,7 +285,14 @@ fn modifications() {
 fn four_in_a_rolling_day_and_not_one_more() {
     let mut bench = Bench::with("gp3:100");
     let times = ModificationTimes { modifying_ms: 10, optimizing_ms: 20 };
-    bench.ok(Command::Configure(SettingsRequest { instance_type: None, as_of: None, time_scale: None, region: None, modification_times: Some(times) }));
+    bench.ok(Command::Configure(SettingsRequest {
+        instance_type: None,
+        as_of: None,
+        time_scale: None,
+        region: None,
+        modification_times: Some(times),
+        snapshot_store: None,
+    }));
     let starts = [0, HOUR_MS, 5 * HOUR_MS, 23 * HOUR_MS];
     for (index, start) in starts.into_iter().enumerate() {
         bench.now = START_MS + start;
@@ -308,7 +322,14 @@ fn six_hours_apart_before_2026() {
     let mut bench = Bench::new();
     bench.ok(as_of("gp2:100", "2026-01-14")).ok(Command::Created { volume: data() });
     let times = ModificationTimes { modifying_ms: 10, optimizing_ms: 20 };
-    bench.ok(Command::Configure(SettingsRequest { instance_type: None, as_of: None, time_scale: None, region: None, modification_times: Some(times) }));
+    bench.ok(Command::Configure(SettingsRequest {
+        instance_type: None,
+        as_of: None,
+        time_scale: None,
+        region: None,
+        modification_times: Some(times),
+        snapshot_store: None,
+    }));
     for size in 101..=106 {
         bench.ok(grow(size));
         bench.now += 6 * HOUR_MS - 1;

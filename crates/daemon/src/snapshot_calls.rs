@@ -5,8 +5,9 @@ use crate::engine::Engine;
 use crate::problem::{bad_input, of_control, Outcome};
 use crate::view::lab_time;
 use chrono::DateTime;
+use headrace_control::keys::key_arn;
 use headrace_control::{
-    Command, CopyRequest, DirectRequest, FastRestore, LockMode, LockRequest, RetentionRule, Schedule, ScheduleRequest, SnapshotCommand, SnapshotId,
+    Command, CopyRequest, DirectRequest, FastRestore, LockMode, LockRequest, RetentionRule, Schedule, ScheduleRequest, Settings, SnapshotCommand, SnapshotId,
     SnapshotLock, SnapshotRecord, SnapshotRequest, SnapshotSource, Snapshots,
 };
 use headrace_protocol::answers::Done;
@@ -42,19 +43,22 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
             let made = engine.create_snapshots(request(volumes, description, tags, copy_tags.unwrap_or(false)))?;
             let now_ms = engine.lab_ms();
             let all = engine.lab(|lab| {
-                lab.snapshots.records.values().filter(|record| made.contains(&record.id)).map(|record| view(&lab.snapshots, record, now_ms)).collect()
+                lab.snapshots
+                    .records
+                    .values()
+                    .filter(|record| made.contains(&record.id))
+                    .map(|record| view(&lab.settings, &lab.snapshots, record, now_ms))
+                    .collect()
             });
             json(SnapshotList { snapshots: all, next: None })
         }
         Call::SnapshotList(args) => list(engine, &args),
         Call::SnapshotDescribe(args) => find(engine, &args.snapshot).and_then(|id| shown(engine, &id)),
         Call::SnapshotDelete(args) => engine.delete_snapshot(&args.snapshot).and_then(|()| json(Done {})),
-        Call::SnapshotCopy(CopySnapshot { snapshot, store, region, description, tags, encrypted, kms_key }) => {
+        Call::SnapshotCopy(CopySnapshot { snapshot, store, region, encrypted, kms_key, description, tags }) => {
             let store = store.map_or_else(|| store_of(engine, region.as_deref()), |store| Ok(Some(store)))?;
-            let source_is = store.is_none() && engine.lab(|lab| lab.snapshots.find(&snapshot).is_ok_and(|record| record.of.encryption.is_some()));
-            let key = engine.key_for_copy(encrypted, kms_key, source_is)?;
-            let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), key, ..CopyRequest::default() };
-            engine.copy_snapshot(request).and_then(|id| shown(engine, &id))
+            let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), ..CopyRequest::default() };
+            engine.copy_snapshot(request, encrypted, kms_key).and_then(|id| shown(engine, &id))
         }
         Call::SnapshotShare(ShareSnapshot { snapshot, add, remove }) => {
             command(SnapshotCommand::Share { snapshot: snapshot.clone(), add: add.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
@@ -101,7 +105,7 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
             let limit = args.limit.unwrap_or(PAGE).clamp(1, MOST_BLOCKS);
             engine.snapshot_blocks(&args.snapshot, args.since.as_deref(), args.start.unwrap_or(0), limit).and_then(json)
         }
-        Call::SnapshotGetBlock(args) => engine.snapshot_block(&args.snapshot, args.block, args.token.as_deref()).and_then(json),
+        Call::SnapshotGetBlock(args) => engine.snapshot_block(&args.snapshot, args.block, args.block_token.as_deref()).and_then(json),
         Call::SnapshotStart(StartSnapshot { size_gib, parent, description, tags }) => {
             let request = DirectRequest { size_gib, parent, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), key: None };
             engine.start_snapshot(request).and_then(|id| shown(engine, &id))
@@ -116,7 +120,7 @@ fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
 }
 
 fn request(volumes: Vec<String>, description: Option<String>, tags: Option<std::collections::BTreeMap<String, String>>, copy_tags: bool) -> SnapshotRequest {
-    SnapshotRequest { volumes, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), copy_tags, keys: Vec::new() }
+    SnapshotRequest { volumes, description: description.unwrap_or_default(), tags: tags.unwrap_or_default(), copy_tags }
 }
 
 fn schedule_request(args: SetSchedule) -> ScheduleRequest {
@@ -159,7 +163,7 @@ fn find(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
 
 fn shown(engine: &Engine, id: &SnapshotId) -> Outcome<Value> {
     let now_ms = engine.lab_ms();
-    let view = engine.lab(|lab| lab.snapshots.records.get(id).map(|record| view(&lab.snapshots, record, now_ms)));
+    let view = engine.lab(|lab| lab.snapshots.records.get(id).map(|record| view(&lab.settings, &lab.snapshots, record, now_ms)));
     match view {
         Some(view) => json(view),
         None => Err(bad_input(id.as_str(), "was deleted meanwhile", "See `headrace snapshot list`.")),
@@ -175,7 +179,7 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Value> {
             let all = &lab.snapshots;
             if let Some(wanted) = args.snapshots.as_ref().filter(|_| !in_bin) {
                 let found = wanted.iter().map(|snapshot| all.find(snapshot)).collect::<Result<Vec<_>, _>>().map_err(of_control)?;
-                return Ok(SnapshotList { snapshots: found.into_iter().map(|record| view(all, record, now_ms)).collect(), next: None });
+                return Ok(SnapshotList { snapshots: found.into_iter().map(|record| view(&lab.settings, all, record, now_ms)).collect(), next: None });
             }
             // A volume that is gone still has its snapshots.
             let volume = args.volume.as_ref().map(|volume| lab.find(volume).map_or_else(|_| volume.clone(), |record| record.id.to_string()));
@@ -190,7 +194,7 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Value> {
                     && args.snapshots.as_ref().is_none_or(|wanted| wanted.iter().any(|id| id == record.id.as_str()))
             };
             let mut found = all.records.range((from, Bound::Unbounded)).map(|(_, record)| record).filter(matches);
-            let snapshots: Vec<SnapshotView> = found.by_ref().take(limit).map(|record| view(all, record, now_ms)).collect();
+            let snapshots: Vec<SnapshotView> = found.by_ref().take(limit).map(|record| view(&lab.settings, all, record, now_ms)).collect();
             let next = found.next().and(snapshots.last()).map(|last| last.id.clone());
             Ok(SnapshotList { snapshots, next })
         })
@@ -198,7 +202,7 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Value> {
 }
 
 /// A snapshot as callers see it.
-fn view(all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
+fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
     let (source, copy_of) = match &record.of.source {
         SnapshotSource::Volume => ("volume", None),
         SnapshotSource::Copy { snapshot, .. } => ("copy", Some(snapshot.to_string())),
@@ -216,7 +220,7 @@ fn view(all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
         description: record.of.description.clone(),
         tags: record.of.tags.clone(),
         encrypted: record.of.encryption.is_some(),
-        key_id: record.of.encryption.as_ref().map(|key| key.key_id.clone()),
+        kms_key: record.of.encryption.as_ref().map(|key| key_arn(settings, &key.key)),
         source: source.to_string(),
         copy_of,
         parent: record.parent.as_ref().map(ToString::to_string),

@@ -69,6 +69,10 @@ message! {
         pub store: Option<String> = "that of the region";
         /// Region that has it: this lab's, or one whose object store is known.
         pub region: Option<String> = "this lab's";
+        /// Encrypt it; a copy of an encrypted snapshot always is.
+        pub encrypted: Option<bool> = "as the source";
+        /// Id, ARN or alias of the key that wraps its data key.
+        pub kms_key: Option<String> = "that of the source, or the default";
         /// At most 255 characters.
         pub description: Option<String> = "that of the source";
         /// Tags.
@@ -213,7 +217,7 @@ message! {
         /// Index, in blocks of 512 KiB.
         pub block: u64;
         /// Its token, as listed.
-        pub token: Option<String> = "not checked";
+        pub block_token: Option<String> = "not checked";
     }
 }
 
@@ -330,8 +334,8 @@ message! {
         pub tags: BTreeMap<String, String>;
         /// Whether its blocks are encrypted.
         pub encrypted: bool;
-        /// Id of the key that wraps its data key; null: not encrypted.
-        pub key_id: Option<String>;
+        /// ARN of the key that wraps its data key; null: not encrypted.
+        pub kms_key: Option<String>;
         /// `volume`, `copy` or `direct`.
         pub source: String;
         /// Of a copy: the snapshot it was made from.

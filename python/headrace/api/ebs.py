@@ -105,7 +105,7 @@ def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
         False,
         snapshot=params["SnapshotId"],
         block=params["BlockIndex"],
-        token=params["BlockToken"],
+        block_token=params["BlockToken"],
     )
     data = base64.b64decode(found["data"])
     return {

@@ -227,7 +227,7 @@ class Snapshot(TypedDict):
     description: str  # Description.
     tags: dict[str, str]  # Tags.
     encrypted: bool  # Whether its blocks are encrypted.
-    key_id: str | None  # Id of the key that wraps its data key; null: not encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
     source: str  # `volume`, `copy` or `direct`.
     copy_of: str | None  # Of a copy: the snapshot it was made from.
     parent: str | None  # The earlier snapshot whose stored blocks it uses; null: none.
@@ -924,6 +924,8 @@ class Calls(ABC):
         snapshot: str,
         store: str | None = None,
         region: str | None = None,
+        encrypted: bool | None = None,
+        kms_key: str | None = None,
         description: str | None = None,
         tags: dict[str, str] | None = None,
         encrypted: bool | None = None,
@@ -936,6 +938,10 @@ class Calls(ABC):
         store: URL of another lab's object store that has it. Default: that of the region.
         region: Region that has it: this lab's, or one whose object store is known. Default:
             this lab's.
+        encrypted: Encrypt it; a copy of an encrypted snapshot always is. Default: as the
+            source.
+        kms_key: Id, ARN or alias of the key that wraps its data key. Default: that of the
+            source, or the default.
         description: At most 255 characters. Default: that of the source.
         tags: Tags. Default: none.
         encrypted: Encrypted under a key of this lab; a copy of what is encrypted always is.
@@ -947,6 +953,8 @@ class Calls(ABC):
             snapshot=snapshot,
             store=store,
             region=region,
+            encrypted=encrypted,
+            kms_key=kms_key,
             description=description,
             tags=tags,
             encrypted=encrypted,
@@ -1144,14 +1152,14 @@ class Calls(ABC):
             limit=limit,
         )
 
-    def get_block(self, snapshot: str, block: int, token: str | None = None) -> BlockData:
+    def get_block(self, snapshot: str, block: int, block_token: str | None = None) -> BlockData:
         """The bytes of a block.
 
         snapshot: Id.
         block: Index, in blocks of 512 KiB.
-        token: Its token, as listed. Default: not checked.
+        block_token: Its token, as listed. Default: not checked.
         """
-        return self.call("snapshot.get_block", snapshot=snapshot, block=block, token=token)
+        return self.call("snapshot.get_block", snapshot=snapshot, block=block, block_token=block_token)
 
     def start_snapshot(
         self,

@@ -37,8 +37,6 @@ pub struct SnapshotRequest {
     pub tags: BTreeMap<String, String>,
     /// Each also gets the tags of its volume; those named win.
     pub copy_tags: bool,
-    /// How each is encrypted, in the order of the volumes; none where a volume is not.
-    pub keys: Vec<Option<SnapshotKey>>,
 }
 
 /// A copy of a snapshot. What is known of one in another object store is given with it.
@@ -92,7 +90,7 @@ pub(crate) fn create_for(
     check_description(&request.description)?;
     check_count(&lab.snapshots, request.volumes.len())?;
     let mut changes: Vec<SnapshotChange> = Vec::with_capacity(request.volumes.len());
-    for (index, volume) in request.volumes.iter().enumerate() {
+    for volume in &request.volumes {
         let record = lab.find(volume)?;
         let of = |change: &SnapshotChange| matches!(change, SnapshotChange::Started { new, .. } if new.volume.as_ref() == Some(&record.id));
         if changes.iter().any(of) {
@@ -110,7 +108,7 @@ pub(crate) fn create_for(
             source: SnapshotSource::Volume,
             description: request.description.clone(),
             tags,
-            encryption: request.keys.get(index).cloned().flatten().or_else(|| key_of(record)),
+            encryption: key_of(record),
             schedule: schedule.map(str::to_string),
         };
         changes.push(SnapshotChange::Started { snapshot: SnapshotId::draw(ids), new });
@@ -127,6 +125,13 @@ fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
 /// The chain of a volume's snapshots: that of the snapshot it was made from, else its own.
 fn chain_of(record: &VolumeRecord) -> String {
     record.origin.as_ref().map_or_else(|| record.id.to_string(), |origin| origin.chain.clone())
+}
+
+/// A snapshot has the data key of its volume, so that blocks which did not change need not be
+/// stored again.
+fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
+    let encryption = record.encryption.as_ref()?;
+    Some(SnapshotKey { key: encryption.key.clone(), wrapped: encryption.wrapped.clone(), context: record.id.to_string() })
 }
 
 fn check_volume(record: &VolumeRecord) -> Result<(), ControlError> {
@@ -365,6 +370,7 @@ pub(crate) fn origin(
         chain: record.of.chain.clone(),
         size_gib: record.of.size_gib,
         initialization_mib_s,
+        encryption: record.of.encryption.clone(),
         fast: credit.is_some(),
         loaded: false,
         encryption: None,

@@ -103,13 +103,16 @@ pub enum SnapshotSource {
     },
 }
 
-/// With which key the blocks are encrypted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// With which data key the blocks are encrypted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SnapshotKey {
     /// Id of the KMS key that wraps the data key.
-    pub key_id: String,
-    /// What it was wrapped for (a volume's id), a space, and the wrapped data key in base64.
-    pub data_key: String,
+    pub key: String,
+    /// The data key, wrapped, in base64.
+    pub wrapped: String,
+    /// Id of the volume or snapshot for which it was wrapped: its encryption context.
+    pub context: String,
 }
 
 /// A snapshot at its birth.
@@ -277,6 +280,9 @@ pub struct VolumeOrigin {
     /// Provisioned initialization rate, MiB/s; none: blocks load on first touch alone.
     #[serde(default)]
     pub initialization_mib_s: Option<u64>,
+    /// How the snapshot is encrypted; none: it is not.
+    #[serde(default)]
+    pub encryption: Option<SnapshotKey>,
     /// Made with a credit of fast snapshot restore: first touch costs nothing.
     #[serde(default)]
     pub fast: bool,

@@ -133,7 +133,6 @@ pub(crate) fn run(lab: &Lab, schedule: &str, at_ms: u64, ids: &mut dyn FnMut() -
         description: format!("Created by schedule {}", schedule.name),
         tags: schedule.tags.clone(),
         copy_tags: schedule.copy_tags,
-        keys: Vec::new(),
     };
     let mut changes = Vec::new();
     for volume in lab.volumes.values().filter(|volume| usable(volume.status) && has_tag(&volume.tags)) {

@@ -41,11 +41,11 @@ impl Engine {
     fn token(&self, snapshot: &SnapshotId, block: u64, until_s: u64) -> String {
         let inner = Sha256::new().chain_update(self.snapshots.secret).chain_update(format!("{snapshot}:{block}:{until_s}")).finalize();
         let outer = Sha256::new().chain_update(self.snapshots.secret).chain_update(inner).finalize();
-        format!("{until_s:x}.{}", BASE64_STANDARD.encode(&outer[..18]))
+        format!("{until_s:x}={}", BASE64_STANDARD.encode(&outer[..18]))
     }
 
     fn check_token(&self, snapshot: &SnapshotId, block: u64, token: &str) -> Outcome<()> {
-        let until_s = token.split_once('.').and_then(|(until, _)| u64::from_str_radix(until, 16).ok()).unwrap_or(0);
+        let until_s = token.split_once('=').and_then(|(until, _)| u64::from_str_radix(until, 16).ok()).unwrap_or(0);
         if self.token(snapshot, block, until_s) != token {
             return Err(bad_input(token, "is not the token of this block", "List the blocks, and use the token of the block.")
                 .says("ValidationException", "The block token is not valid."));

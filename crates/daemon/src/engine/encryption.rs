@@ -7,7 +7,7 @@
 //! A data key is in the clear only in memory, while its volume is open, and is overwritten when the
 //! volume is closed: within seconds after it was detached.
 
-use crate::engine::{held, Engine};
+use crate::engine::{held, random, Engine};
 use crate::envelope;
 use crate::keyring::{self, Context, Keyring};
 use crate::problem::{could_not, of_control, of_io, Outcome};
@@ -77,8 +77,7 @@ impl Engine {
     /// Makes the data key of a new encrypted volume, and notes it wrapped.
     pub(crate) fn make_data_key(&self, record: &VolumeRecord) -> Outcome<()> {
         let Some(encryption) = &record.encryption else { return Ok(()) };
-        let key = self.usable_key(&encryption.key).map_err(as_ec2)?;
-        let wrapped = self.new_wrapped(&key.id, record.id.as_str())?;
+        let wrapped = self.wrapped_data_key(&encryption.key, record.id.as_str())?;
         self.command(&Command::Key(KeyCommand::VolumeKey { volume: record.id.to_string(), wrapped })).map(drop)
     }
 
@@ -91,13 +90,23 @@ impl Engine {
         self.unwrapped(&encryption.key, &encryption.wrapped, record.id.as_str()).map(Some)
     }
 
-    fn unwrapped(&self, key: &str, wrapped: &str, wrapped_for: &str) -> Outcome<Arc<SectorCipher>> {
+    /// A data key, unwrapped. `context`: the id of what it was wrapped for.
+    fn unwrapped(&self, key: &str, wrapped: &str, context: &str) -> Outcome<Arc<SectorCipher>> {
         self.usable_key(key).map_err(as_ec2)?;
-        let unreadable = || could_not(wrapped_for, "its wrapped data key cannot be read", "Restore it from a snapshot.");
-        let wrapped = BASE64_STANDARD.decode(wrapped).map_err(|_| unreadable())?;
-        let data_key = self.keyring.decrypt(&wrapped, &context_of(wrapped_for))?;
-        let data_key: &[u8; DATA_KEY_BYTES] = data_key.as_slice().try_into().map_err(|_| unreadable())?;
+        let wrapped =
+            BASE64_STANDARD.decode(wrapped).map_err(|_| could_not(context, "its wrapped data key cannot be read", "Restore the volume from a snapshot."))?;
+        let data_key = self.keyring.decrypt(&wrapped, &context_of(context))?;
+        let data_key: &[u8; DATA_KEY_BYTES] =
+            data_key.as_slice().try_into().map_err(|_| could_not(context, "its data key has a wrong length", "Restore the volume from a snapshot."))?;
         Ok(Arc::new(SectorCipher::new(data_key)))
+    }
+
+    /// A new data key, wrapped under a KMS key, in base64.
+    fn wrapped_data_key(&self, key: &str, context: &str) -> Outcome<String> {
+        let key = self.usable_key(key).map_err(as_ec2)?;
+        let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
+        keyring::draw(data_key.as_mut()).map_err(|error| of_io("drawing a data key", &error))?;
+        Ok(BASE64_STANDARD.encode(self.keyring.encrypt(&key.id, data_key.as_ref(), &context_of(context))?))
     }
 
     /// What seals and opens the blocks of a snapshot.
@@ -105,30 +114,22 @@ impl Engine {
     /// # Errors
     /// As [`Engine::data_key_of`].
     pub(crate) fn snapshot_cipher(&self, key: &SnapshotKey) -> Outcome<Arc<SnapshotCipher>> {
-        let (wrapped_for, wrapped) = key.data_key.split_once(' ').unwrap_or_default();
-        let cipher = self.unwrapped(&key.key_id, wrapped, wrapped_for)?;
-        // Tells data keys apart, and nothing else.
-        let digest: String = Sha256::digest(key.data_key.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let cipher = self.unwrapped(&key.key, &key.wrapped, &key.context)?;
+        let digest: String = Sha256::digest(key.wrapped.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(Arc::new(SnapshotCipher::new(cipher, digest)))
     }
 
-    /// A data key of its own for a copy of a snapshot, under the key that is named or the default
-    /// one; none where the copy is not encrypted. A copy of what is encrypted always is.
-    pub(crate) fn key_for_copy(&self, encrypted: Option<bool>, key: Option<String>, source_is: bool) -> Outcome<Option<SnapshotKey>> {
-        let mut request = CreateRequest { encrypted: if source_is { Some(true) } else { encrypted }, kms_key: key, ..CreateRequest::default() };
-        self.key_for_new_volume(&mut request)?;
-        let found = self.lab(|lab| lab.keys.for_volume(&lab.settings, request.encrypted, request.kms_key.as_deref())).map_err(of_control)?;
-        let Some(key_id) = found else { return Ok(None) };
-        let wrapped_for = keyring::new_id().map_err(|error| of_io("drawing a name", &error))?;
-        let wrapped = self.new_wrapped(&key_id, &wrapped_for)?;
-        Ok(Some(SnapshotKey { key_id, data_key: format!("{wrapped_for} {wrapped}") }))
-    }
-
-    /// A new data key, wrapped.
-    fn new_wrapped(&self, key: &str, wrapped_for: &str) -> Outcome<String> {
-        let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
-        keyring::draw(data_key.as_mut()).map_err(|error| of_io("drawing a data key", &error))?;
-        Ok(BASE64_STANDARD.encode(self.keyring.encrypt(key, data_key.as_ref(), &context_of(wrapped_for))?))
+    /// The key of a copy: that of its source where nothing else is asked for, else a new data key.
+    pub(crate) fn key_of_copy(&self, source: Option<&SnapshotKey>, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<Option<SnapshotKey>> {
+        if let Some(source) = source.filter(|_| kms_key.is_none()) {
+            return Ok(Some(source.clone()));
+        }
+        let encrypted = encrypted.or(source.map(|_| true));
+        let mut wanted = CreateRequest { encrypted, kms_key, ..CreateRequest::default() };
+        self.key_for_new_volume(&mut wanted)?;
+        let key = self.lab(|lab| lab.keys.for_volume(&lab.settings, wanted.encrypted, wanted.kms_key.as_deref())).map_err(of_control)?;
+        let context = format!("copy-{:016x}", random());
+        key.map(|key| Ok(SnapshotKey { wrapped: self.wrapped_data_key(&key, &context)?, key, context })).transpose()
     }
 
     /// Decrypts what a key of the lab encrypted; the id of the key comes with it. `wanted`: only

@@ -1,5 +1,5 @@
-//! Volumes that are made from a snapshot: which blocks are still in it, who loads them, and what the
-//! model knows of that.
+//! Volumes that are made from a snapshot: which blocks are still in it, who loads them, and what
+//! the model knows of that.
 
 use crate::engine::volume_files::Origin;
 use crate::engine::{held, Engine};

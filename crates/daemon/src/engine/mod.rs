@@ -327,7 +327,8 @@ impl Engine {
             // Its credits, faults and size can still be worked with.
             Err(_) => DataKey::Missing,
         };
-        let opened = self.origin_of(record).and_then(|origin| VolumeFiles::open(&self.volumes_folder(), record, device_number, &key, origin));
+        let origin = if matches!(key, DataKey::Missing) { Ok(None) } else { self.origin_of(record) };
+        let opened = origin.and_then(|origin| VolumeFiles::open(&self.volumes_folder(), record, device_number, &key, origin));
         let files = opened.map_err(|error| {
             self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")

@@ -5,9 +5,9 @@
 
 use crate::engine::blocks::Put;
 use crate::engine::{held, random, Engine};
-use crate::problem::{could_not, of_io, Outcome};
+use crate::problem::{could_not, of_control, of_io, refused, Outcome};
 use headrace_control::{
-    Change, Command, CopyRequest, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest, SnapshotSource,
+    Change, Command, CopyRequest, ErrorKind, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest, SnapshotSource,
     SnapshotState,
 };
 use headrace_control::{VolumeId, VolumeRecord, VolumeStatus};
@@ -239,12 +239,19 @@ impl Engine {
     }
 
     /// Begins a copy.
-    pub fn copy_snapshot(&self, request: CopyRequest) -> Outcome<SnapshotId> {
+    pub fn copy_snapshot(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<SnapshotId> {
+        let own = request.store.is_none().then(|| self.lab(|lab| lab.snapshots.find(&request.snapshot).cloned()).map_err(of_control)).transpose()?;
+        let source = own.as_ref().and_then(|record| record.of.encryption.as_ref());
+        let request = CopyRequest { key: self.key_of_copy(source, encrypted, kms_key)?, ..request };
         let request = match &request.store {
             Some(url) if request.size_gib.is_none() => {
-                let id: SnapshotId = request.snapshot.parse().map_err(crate::problem::of_control)?;
+                let id: SnapshotId = request.snapshot.parse().map_err(of_control)?;
                 let found = Objects::open(url).and_then(|objects| Manifest::load(&objects, id.as_str()));
                 let manifest = found.map_err(|error| of_io(format!("{id} in {url}"), &error))?;
+                if !manifest.key().is_empty() {
+                    let hint = "Copy it in that lab to one that is not encrypted, or restore it there.";
+                    return Err(refused(ErrorKind::Unsupported, id.as_str(), "is encrypted with a key of another lab", hint));
+                }
                 CopyRequest { size_gib: Some(manifest.bytes().div_ceil(1 << 30)), ..request }
             }
             _ => request,
@@ -493,19 +500,19 @@ impl Engine {
 
     /// What opens the blocks of the snapshot that a volume is made from.
     pub(crate) fn cipher_of_origin(&self, record: &VolumeRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
-        let key = record.origin.as_ref().and_then(|origin| origin.encryption.as_ref());
-        key.map(|key| self.opens(key)).transpose()
+        record.origin.as_ref().and_then(|origin| origin.encryption.as_ref()).map(|key| self.opened_key(key)).transpose()
     }
 
     /// What seals the blocks of a snapshot; none: they are not encrypted.
     pub(crate) fn cipher_of(&self, record: &SnapshotRecord) -> io::Result<Option<Arc<dyn BlockCipher>>> {
-        record.of.encryption.as_ref().map(|key| self.opens(key)).transpose()
+        record.of.encryption.as_ref().map(|key| self.opened_key(key)).transpose()
     }
 
-    fn opens(&self, key: &SnapshotKey) -> io::Result<Arc<dyn BlockCipher>> {
-        let cipher =
-            self.snapshot_cipher(key).map_err(|problem| io::Error::new(io::ErrorKind::PermissionDenied, format!("{}: {}", problem.value, problem.rule)))?;
-        Ok(cipher)
+    fn opened_key(&self, key: &SnapshotKey) -> io::Result<Arc<dyn BlockCipher>> {
+        match self.snapshot_cipher(key) {
+            Ok(cipher) => Ok(cipher),
+            Err(problem) => Err(io::Error::other(format!("{}: {}", problem.value, problem.rule))),
+        }
     }
 }
 

@@ -64,13 +64,25 @@ def create(
     start_balance: Annotated[
         str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
     ] = None,
+    snapshot: Annotated[str | None, option("SNAPSHOT", "Made from this snapshot: blocks load on first touch.")] = None,
+    initialization_mib_s: Annotated[
+        int | None, option("MIB_S", "Rate at which the snapshot is loaded in the background.", min=100, max=300)
+    ] = None,
     attach: Annotated[bool, flag("--attach", "Attach it at once, under the first free name.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Create a volume, or an array that is used as one."""
     wanted = tags(tag), percent(start_balance, "--start-balance")
     with place.open() as lab:
-        made = lab.create(spec, name, wanted[0] or None, as_of, wanted[1])
+        made = lab.create(
+            spec,
+            name,
+            wanted[0] or None,
+            as_of,
+            wanted[1],
+            snapshot=snapshot,
+            initialization_rate_mib_s=initialization_mib_s,
+        )
         if attach:
             made = lab.attach(made["id"])
     _warn(made)
@@ -203,6 +215,20 @@ def tag_volume(
     with place.open() as lab:
         lab.tag(volume, wanted or None, remove)
     say(f"{volume}: tagged")
+
+
+@app.command()
+def initialize(
+    volume: VolumeArgument,
+    place: LabPlace,
+    threads: Annotated[int, option("N", "Blocks that are read at once.", min=1, max=256)] = 16,
+) -> None:
+    """Read every block of an attached volume that is not loaded from its snapshot yet."""
+    from headrace.lab.initializing import initialize as read_cold
+
+    with place.open() as lab, progress(f"initializing {volume}") as tick:
+        done = read_cold(lab, volume, threads, tick)
+    say(f"{volume}: {number(done)} blocks of 512 KiB loaded")
 
 
 app.command("balance")(metrics.balance)

@@ -53,7 +53,7 @@ def snapshot_of(request: ApiRequest, snapshot: Mapping[str, Any]) -> dict[str, A
         "OwnerId": request.account,
         "Description": snapshot["description"],
         "Encrypted": snapshot["encrypted"],
-        "KmsKeyId": snapshot.get("kms_key") or snapshot["key_id"],
+        "KmsKeyId": snapshot["kms_key"],
         "StorageTier": "standard",
         "FullSnapshotSizeInBytes": snapshot["full_bytes"] if snapshot["state"] == "completed" else None,
         "Tags": tag_list(snapshot["tags"]),

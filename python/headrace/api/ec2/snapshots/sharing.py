@@ -1,4 +1,4 @@
-"""Attributes of snapshots: who may make volumes from them; storage tiers, of which a lab has one."""
+"""Who may make volumes from snapshots; storage tiers, of which a lab has one."""
 
 from __future__ import annotations
 

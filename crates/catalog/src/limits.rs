@@ -114,6 +114,9 @@ impl<'a> Resolver<'a> {
 
     pub(crate) fn resolve(mut self) -> Result<VolumeLimits, CatalogError> {
         let era = self.era;
+        // Before the size, as EC2 does: the CSI driver asks for 4 GiB of each type with more IOPS than
+        // any has, and reads from the refusal whether IOPS can be chosen.
+        self.check_takes_iops()?;
         self.check_size()?;
         let (iops, io_burst) = self.iops()?;
         let (throughput_bytes_s, byte_burst) = self.throughput(iops)?;
@@ -231,11 +234,15 @@ impl<'a> Resolver<'a> {
         Err(CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), rule, "data/instances.csv", hint))))
     }
 
-    fn iops(&mut self) -> Result<(u64, Option<IoBurst>), CatalogError> {
+    fn check_takes_iops(&self) -> Result<(), CatalogError> {
         let takes_iops = matches!(self.era.iops, IopsRule::IncludedPlus { .. } | IopsRule::Provisioned { .. });
         if self.spec.iops.is_some() && !takes_iops {
             return Err(self.not_taken("IOPS", BrokenLimit::IopsNotTaken, "Leave the field out, or use gp3, io1 or io2."));
         }
+        Ok(())
+    }
+
+    fn iops(&mut self) -> Result<(u64, Option<IoBurst>), CatalogError> {
         let iops = match &self.era.iops {
             IopsRule::PerGib { .. } => return Ok(self.iops_by_size()),
             IopsRule::Provisioned { .. } => self.iops_provisioned()?,

@@ -150,7 +150,7 @@ impl Lab {
                     let hint = "Tag volumes and snapshots.";
                     Err(ControlError::new(ErrorKind::Unsupported, resource.as_str(), "the machine itself has no tags", LAB_RULE, hint))
                 }
-                _ => volumes::tag(self.find(resource)?, request),
+                _ => volumes::check_room_for_tags(&self.volumes, &request.set).and_then(|()| volumes::tag(self.find(resource)?, request)),
             }?);
         }
         Ok(changes)

@@ -82,7 +82,7 @@ impl Tokens {
 
     /// The change that notes a token, with what its call changed.
     pub(crate) fn claim(&self, given: &ClientToken, subject: Option<String>) -> Result<TokenChange, ControlError> {
-        // Used a moment ago, by a call that ran at the same time: whoever asks again finds it.
+        // Used a moment ago, by a call that ran at the same time: a second look finds it.
         if self.find(given)?.is_some() {
             return Err(mismatch(&given.token));
         }

@@ -254,7 +254,7 @@ fn attributes() {
 /// A token is one event of the decision it came with.
 #[test]
 fn a_token_and_what_was_done_under_it_are_one_decision() {
-    let mut ec2 = Ec2::new();
+    let ec2 = Ec2::new();
     let token = |request: &str| ClientToken { token: "t".to_string(), request: request.to_string() };
     let command = create("gp3", 10, None, None);
     let events = ec2.lab.decide_once(&command, &token("a"), START_MS, &mut || 7).unwrap();

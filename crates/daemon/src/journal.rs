@@ -22,7 +22,7 @@
 //!
 //! A folder is open once: `lock` in it is held with flock(2) as long as the journal is.
 
-use headrace_control::{Event, Lab, VolumeId};
+use headrace_control::{Change, Event, Lab, VolumeId};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
@@ -39,8 +39,8 @@ const VERSION: u32 = 1;
 /// Sizes of the header and of what precedes a payload: the layout above.
 const HEADER_BYTES: u64 = 24;
 const RECORD_HEADER_BYTES: usize = 24;
-/// Most payload of a record: a checkpoint of the largest lab, 1,000 volumes with 50 tags of up to
-/// 1.5 KiB and some KiB of balances each, is a third of it.
+/// Most payload of a record: a checkpoint of the largest lab, 16,384 volumes with some KiB of
+/// modifications and balances each and 64 MiB of tags, is about half of it.
 const MAX_PAYLOAD_BYTES: usize = 256 << 20;
 /// A journal is compacted long before; what is larger is not one of ours, and is not read into
 /// memory.
@@ -176,12 +176,22 @@ impl Checkpoint {
 
     fn take(&mut self, entry: Entry) {
         match entry {
-            Entry::Events(events) => events.iter().for_each(|event| self.lab.apply(event)),
-            Entry::Balances(newer) => self.balances.merge(newer),
-            Entry::Checkpoint(all) => *self = all,
+            // A deleted volume takes its balance with it.
+            Entry::Events(events) => events.iter().for_each(|event| {
+                self.lab.apply(event);
+                if let Change::VolumeDeleted { volume } = &event.change {
+                    self.balances.devices.remove(volume);
+                }
+            }),
+            Entry::Balances(mut newer) => {
+                newer.devices.retain(|volume, _| self.lab.volumes.contains_key(volume));
+                self.balances.merge(newer);
+            }
+            Entry::Checkpoint(all) => {
+                *self = all;
+                self.balances.devices.retain(|volume, _| self.lab.volumes.contains_key(volume));
+            }
         }
-        // A deleted volume takes its balance with it.
-        self.balances.devices.retain(|volume, _| self.lab.volumes.contains_key(volume));
     }
 }
 

@@ -16,6 +16,7 @@
 //! | `engine/attaching` | devices that come and go |
 //! | `engine/modifying` | size, type, IOPS of a volume in use |
 //! | `engine/faulting` | faults, members, rebuilds |
+//! | `engine/resting` | volumes that nobody uses, closed; what is known of them |
 //! | `engine/housekeeping` | what happens by itself |
 //! | `journal` | what is acknowledged |
 //! | `cloudwatch` | metrics, alarms and their actions |

@@ -11,7 +11,6 @@ use headrace_protocol::answers::{
     AttachmentView, BalanceView, CeilingView, FaultView, InstanceBalance, LabStatus, LabVolumeView, Leftovers, MemberBalance, MemberView, ModificationView,
     RecordStatus, Shape,
 };
-use headrace_store::Backing;
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -121,12 +120,12 @@ impl Engine {
     pub fn view(&self, record: &VolumeRecord) -> LabVolumeView {
         let now_ms = self.lab_ms();
         let settings = &self.lab(|lab| lab.settings.clone());
-        let limits = record.limits(settings).unwrap_or_default();
-        let files = held(&self.volumes).get(&record.id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()));
-        let balances = files.as_ref().map_or_else(Vec::new, |(device_number, ..)| self.devices.balances(*device_number));
+        let limits = self.limits(record).unwrap_or_default();
+        let opened = self.opened(&record.id);
+        let balances = self.balances_of(record);
         let balance_percent = |index: usize| balances.get(index).copied().flatten().map(|balance| balance.percent());
-        let attached = files.as_ref().and_then(|(.., attached)| attached.as_ref());
-        let allocated = files.as_ref().and_then(|(_, power, _)| power.allocated().ok());
+        let attached = opened.as_ref().and_then(|(.., attached)| attached.as_ref());
+        let allocated = self.allocated_of(record);
         let members = (0..record.members.len()).map(|index| MemberView {
             iops: limits.get(index).map(|limits| limits.iops),
             throughput_mib_s: limits.get(index).map(|limits| limits.throughput_bytes_s >> 20),
@@ -209,7 +208,7 @@ impl Engine {
     /// Balances of a volume, and the state that restores them.
     pub fn balance_view(&self, volume: &str) -> Outcome<BalanceView> {
         let record = self.find(volume)?;
-        let balances = self.devices.balances(self.device_number(&record)?).into_iter();
+        let balances = self.balances_of(&record).into_iter();
         let members: Vec<Option<MemberBalance>> = balances
             .map(|balance| balance.map(|balance| MemberBalance { credits: balance.credits, capacity: balance.capacity, percent: balance.percent() }))
             .collect();

@@ -94,7 +94,7 @@ class ExperimentLab:
             self.folder = Path(tempfile.mkdtemp(prefix="hr-lab-", dir=self._work))
             stack.callback(_remove, self.folder)
             folder = stack.enter_context(lab_folder(self.folder / "lab", self._data_gib))
-            self.lab = up(folder, settings=Settings(metrics_port=0, as_of=self.day))
+            self.lab = up(folder, settings=Settings(metrics_port=0, api_port=0, as_of=self.day))
             self._stack = stack.pop_all()
         return self
 

@@ -12,6 +12,8 @@ import struct
 import threading
 import time
 
+import msgspec
+
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.place import Place
 
@@ -153,8 +155,8 @@ class Wire:
             parts.append(part)
         line, _, self._left = b"".join(parts).partition(b"\n")
         try:
-            return json.loads(line)
-        except (ValueError, RecursionError):
+            return msgspec.json.decode(line)
+        except (msgspec.DecodeError, ValueError, RecursionError):
             raise self._nonsense(name, f"an answer is not JSON: {line[:60]!r}") from None
 
     def _checked(self, answer: object, name: str) -> dict:

@@ -98,7 +98,7 @@ RANDOM_WORDS = (
     "watch", "record", "fault", "faults", "clear-fault", "member", "tag", "db", "gp2:500", "raid10:4xgp3:500", "--name", "--tag", "--start-balance", "--attach", "--as-of",
     "--force", "--yes", "--unpaced", "--no-probe", "--size-gib", "--type", "--iops", "--mib-s", "--wait", "--set", "--save", "--load", "--member", "--in", "--seconds",
     "--extra-ms", "--every", "--op", "--caps", "--seed", "--minutes", "--resolution", "--to", "--remove", "--output", "--data-dir", "--socket", "--foreground",
-    "--instance", "--time-scale", "--metrics-port", "--group", "start", "stop", "fail", "slow", "restore", "replace", "pause", "power-cut", "5%", "a=b", "json",
+    "--instance", "--time-scale", "--metrics-port", "--api-port", "--group", "start", "stop", "fail", "slow", "restore", "replace", "pause", "power-cut", "5%", "a=b", "json",
     "csv", "second", "minute", "nan", "-1", "0", "1", "1e999", "99999999999999999999", "/", "/dev/null", "", "\udcff", "\x1b[31m", "日本", "x" * 300,
 )  # fmt: skip
 

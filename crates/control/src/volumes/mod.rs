@@ -23,6 +23,9 @@ const MAX_TAGS: usize = 50;
 const MAX_KEY_CHARS: usize = 128;
 const MAX_VALUE_CHARS: usize = 256;
 const TAG_RULE: &str = "EC2 user guide, tag restrictions";
+/// Most bytes of all tags of all volumes: so that a checkpoint of the journal, which has them all,
+/// stays far below the most that it takes.
+const MOST_TAG_BYTES: usize = 64 << 20;
 /// Longest name of a volume. A rule of the lab, so that tables stay readable.
 const MAX_NAME_CHARS: usize = 64;
 
@@ -40,6 +43,7 @@ pub(crate) fn create(request: &CreateRequest, settings: &Settings, existing: &Vo
         check_name(name, existing)?;
     }
     check_tags(&request.tags, request.tags.len())?;
+    check_room_for_tags(existing, &request.tags)?;
     let volumes: usize = existing.values().map(|record| record.members.len()).sum();
     if volumes + spec.members.len() > MAX_VOLUMES {
         let rule = format!("a lab has at most {MAX_VOLUMES} volumes, members counted one by one, and would have {}", volumes + spec.members.len());
@@ -157,6 +161,20 @@ pub(crate) fn changed_tags(tags: &BTreeMap<String, String>, request: &TagRequest
     // Only what changes something is kept.
     let removed = tags.iter().filter(|(key, value)| gone(key, value) && !set.contains_key(*key)).map(|(key, _)| key.clone()).collect();
     Ok(Some((set.clone(), removed)))
+}
+
+fn tag_bytes(tags: &BTreeMap<String, String>) -> usize {
+    tags.iter().map(|(key, value)| key.len() + value.len()).sum()
+}
+
+/// Whether the lab has room for more tags.
+pub(crate) fn check_room_for_tags(all: &Volumes, added: &BTreeMap<String, String>) -> Result<(), ControlError> {
+    if added.is_empty() || all.values().map(|record| tag_bytes(&record.tags)).sum::<usize>() + tag_bytes(added) <= MOST_TAG_BYTES {
+        return Ok(());
+    }
+    let rule = format!("the tags of all volumes together have at most {} MiB", MOST_TAG_BYTES >> 20);
+    let error = ControlError::new(ErrorKind::LimitExceeded, format!("{} tags", added.len()), rule, LAB_RULE, "Remove tags that are no longer needed.");
+    Err(error.says("TagLimitExceeded", "The maximum size of all tags of this lab has been reached."))
 }
 
 pub(crate) fn set_attributes(record: &VolumeRecord, auto_enable_io: Option<bool>, delete_on_termination: Option<bool>) -> Result<Vec<Change>, ControlError> {

@@ -28,6 +28,24 @@ fn main() -> ExitCode {
     }
 }
 
+/// Keys are in the memory of this process: no other may read it, and no core file is written of it.
+/// Its open files are as many as the machine allows, one or more for each volume in use.
+fn keep_memory_private() {
+    use rustix::process::{getrlimit, set_dumpable_behavior, setrlimit, DumpableBehavior, Resource, Rlimit};
+    let limits = [(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }), {
+        let files = getrlimit(Resource::Nofile);
+        (Resource::Nofile, Rlimit { current: files.maximum, ..files })
+    }];
+    for (resource, limit) in limits {
+        if let Err(error) = setrlimit(resource, limit) {
+            tracing::warn!("setting a limit of the process: {error}");
+        }
+    }
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!("the process can be dumped: {error}");
+    }
+}
+
 fn run(options: &Options) -> Outcome<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(refused(ErrorKind::InsufficientPermission, "user", "mounting FUSE files and making loop devices needs root", "Run it with sudo."));
@@ -38,6 +56,7 @@ fn run(options: &Options) -> Outcome<()> {
     }
     // Memory pressure must not make this process wait for its own devices to write.
     let _ = rustix::process::configure_io_flusher_behavior(true);
+    keep_memory_private();
     let engine = Engine::open(options)?;
     let socket = Socket::listen(&engine.socket, options.group)?;
     let kept = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;

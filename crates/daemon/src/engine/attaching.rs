@@ -58,13 +58,11 @@ impl Engine {
     fn device_for(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
         let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
         let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
-        let attached = {
-            let mut volumes = held(&self.volumes);
-            let files = volumes.get_mut(&record.id).ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
+        let attached = self.files_of(record, |files| {
             let attached = Arc::new(AttachedVolume::new(files.device_number, record.id.as_str(), files.power.clone(), self.devices.clock.now()));
             files.attached = Some(attached.clone());
             attached
-        };
+        })?;
         if attachment.unpaced {
             attached.set_pace(Pace::Fixed(0));
         } else if let Some(cost) = &cost {
@@ -206,7 +204,10 @@ impl Engine {
     /// Takes away the block device, the attached volume and the links of a volume. What was
     /// acknowledged is flushed first.
     pub(crate) fn take_device(&self, record: &VolumeRecord) {
-        let attached = held(&self.volumes).get_mut(&record.id).and_then(|files| files.attached.take());
+        let attached = held(&self.volumes).get_mut(&record.id).and_then(|files| {
+            files.used = Instant::now();
+            files.attached.take()
+        });
         if let Some(device) = device_path(record).filter(|device| self.is_device_of(device, record)) {
             if !loopdev::is_busy(&device) {
                 let _ = std::fs::File::open(&device).and_then(|file| file.sync_all());

@@ -249,8 +249,7 @@ impl Engine {
 
     /// Fills a member from the others, as fast as the model lets it; false when it was ended.
     fn rebuild(&self, record: &VolumeRecord, member: usize) -> Outcome<bool> {
-        let files = held(&self.volumes).get(&record.id).and_then(|files| Some((files.device_number, files.raid.clone()?)));
-        let Some((device_number, raid)) = files else { return Ok(false) };
+        let Some((device_number, raid)) = self.files_of(record, |files| Some((files.device_number, files.raid.clone()?)))? else { return Ok(false) };
         let MemberState::Rebuilding { mib_s, .. } = record.members[member].state else { return Ok(false) };
         let (begun, mut told) = (Instant::now(), Instant::now());
         let (id, index) = (record.id.to_string(), member as u32);

@@ -35,6 +35,9 @@ impl Engine {
                 if let Err(problem) = self.detach_what_waited() {
                     tracing::error!("detaching what was busy: {}: {}", problem.value, problem.rule);
                 }
+                if let Err(problem) = self.rest_idle() {
+                    tracing::error!("putting volumes to rest: {}: {}", problem.value, problem.rule);
+                }
             }
         }
     }

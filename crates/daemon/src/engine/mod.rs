@@ -9,22 +9,26 @@
 //! 3. `path`: what the machine's own path costs; held while that is measured.
 //! 4. `mount`: the FUSE mount; held for a look at it, while the path is measured, and while it is
 //!    taken down.
-//! 5. `volumes`: the open volumes; held for a look or a change, never while files are read or
+//! 5. `opening`: one thread at a time opens a volume's files or puts it to rest.
+//! 6. `volumes`: the open volumes; held for a look or a change, never while files are read or
 //!    written.
-//! 6. `state`: the lab, the journal, the clock; held while an event is written down and applied.
-//! 7. `custom`: metrics of users; held while they are read or put, and logged.
-//! 8. locks inside [`Devices`], of the metrics, of waiting actions, of an array, of a meter: each
-//!    knows no other.
+//! 7. `resting`: what is known of the volumes that are not open.
+//! 8. `state`: the lab, the journal, the clock; held while an event is written down and applied.
+//! 9. `custom`: metrics of users; held while they are read or put, and logged.
+//! 10. locks inside [`Devices`], of the metrics, of waiting actions, of an array, of a meter: each
+//!     knows no other.
 
 pub mod attaching;
 pub mod faulting;
 pub mod housekeeping;
 pub mod modifying;
+pub mod resting;
 pub mod volume_files;
 
 use crate::cloudwatch::actions::Actions;
 use crate::cloudwatch::alarming::wall_ms;
 use crate::cloudwatch::custom::Custom;
+use crate::engine::resting::{KnownLimits, Resting};
 use crate::engine::volume_files::VolumeFiles;
 use crate::envelope;
 use crate::events::EventLog;
@@ -129,6 +133,10 @@ pub struct Engine {
     pub(crate) devices: Arc<Devices>,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
+    /// One at a time opens a volume or puts it to rest.
+    pub(crate) opening: Mutex<()>,
+    pub(crate) resting: Mutex<HashMap<VolumeId, Resting>>,
+    pub(crate) known_limits: Mutex<KnownLimits>,
     pub(crate) due: Mutex<()>,
     /// One at a time makes or takes devices and files.
     pub(crate) work: Mutex<()>,
@@ -201,6 +209,9 @@ impl Engine {
             devices,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
+            opening: Mutex::new(()),
+            resting: Mutex::new(HashMap::new()),
+            known_limits: Mutex::new(HashMap::new()),
             due: Mutex::new(()),
             work: Mutex::new(()),
             path: Mutex::new(None),
@@ -255,7 +266,7 @@ impl Engine {
                     self.finish_creation(&record)?;
                 }
                 VolumeStatus::Error => {}
-                VolumeStatus::Available | VolumeStatus::InUse => match self.bring_up(&record) {
+                VolumeStatus::Available | VolumeStatus::InUse => match self.look_after(&record) {
                     Ok(()) => self.reattach(&record)?,
                     Err(problem) => {
                         tracing::error!(volume, "{}: {}", problem.value, problem.rule);
@@ -270,26 +281,37 @@ impl Engine {
         Ok(())
     }
 
+    /// After a restart: opens what is attached, and looks whether the files of others are there.
+    fn look_after(&self, record: &VolumeRecord) -> Outcome<()> {
+        if record.attachment.is_some() {
+            return self.device_number(record).map(drop);
+        }
+        let allocated = volume_files::look(&self.volumes_folder(), record)
+            .map_err(|error| could_not(record.label(), error.to_string(), "Put the file back, or delete the volume."))?;
+        held(&self.resting).entry(record.id.clone()).or_default().allocated = Some(allocated);
+        Ok(())
+    }
+
     /// Opens a volume's files and puts it into the model.
-    fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
-        let saved = self.state(|state| state.balances.devices.get(&record.id).cloned());
-        let limits = self.lab(|lab| record.limits(&lab.settings)).map_err(of_control)?;
-        let kept = saved.as_ref().and_then(|saved| Some((saved.state.read::<SavedDevice>().ok()?, Nanos(saved.device_ns))));
-        let device = volume_files::device_of(record, &limits, &self.model_options()?, kept);
-        let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Delete some."))?;
+    pub(crate) fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
+        let limits = self.limits(record)?;
+        let (device, _) = self.saved_as_left(record, &limits)?;
+        let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Detach some."))?;
         let files = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
             self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
         })?;
-        held(&self.volumes).insert(record.id.clone(), files);
-        for (index, member) in record.members.iter().enumerate() {
-            // Set after the last balance was noted.
-            if let Some(set) = member.balance.filter(|set| saved.as_ref().is_none_or(|saved| set.at_ms >= saved.at_ms)) {
-                let percent = f64::from(set.per_million) / 10_000.0;
-                self.devices.change(&ModelChange::Balance { device: device_number, member: Some(index), percent });
-            }
-            self.slow_in_model(device_number, index, &member.state);
+        for (member, percent) in self.balances_set(record) {
+            self.devices.change(&ModelChange::Balance { device: device_number, member: Some(member), percent });
         }
+        for (index, member) in record.members.iter().enumerate() {
+            // What was saved may have it already.
+            if device.members[index].degradations.iter().all(|event| event.until != Nanos::NEVER) {
+                self.slow_in_model(device_number, index, &member.state);
+            }
+        }
+        held(&self.volumes).insert(record.id.clone(), files);
+        held(&self.resting).remove(&record.id);
         Ok(())
     }
 
@@ -306,7 +328,7 @@ impl Engine {
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
         let made = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
-        if let Err(problem) = made.and_then(|()| self.bring_up(record)) {
+        if let Err(problem) = made {
             let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
             return Err(problem);
@@ -323,6 +345,7 @@ impl Engine {
         if let Some(files) = held(&self.volumes).remove(&record.id) {
             self.devices.remove(files.device_number);
         }
+        held(&self.resting).remove(&record.id);
         volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
         self.metrics.forget(record.id.as_str());
@@ -414,14 +437,6 @@ impl Engine {
     /// A volume by id or name.
     pub fn find(&self, volume: &str) -> Outcome<VolumeRecord> {
         self.lab(|lab| lab.find(volume).cloned()).map_err(of_control)
-    }
-
-    pub(crate) fn device_number(&self, record: &VolumeRecord) -> Outcome<usize> {
-        let volumes = held(&self.volumes);
-        volumes
-            .get(&record.id)
-            .map(|files| files.device_number)
-            .ok_or_else(|| could_not(record.label(), "its files are not open", "See `headrace volume show`."))
     }
 
     pub(crate) fn model_options(&self) -> Outcome<ModelOptions> {

@@ -14,7 +14,7 @@ impl Engine {
     pub fn modify(&self, volume: &str, request: ModifyRequest) -> Outcome<(VolumeRecord, Modification)> {
         let _work = held(&self.work);
         let record = self.find(volume)?;
-        let used = held(&self.volumes).get(&record.id).and_then(|files| files.power.allocated().ok());
+        let used = self.allocated_of(&record);
         let request = ModifyRequest { used_gib: used.map(|bytes| bytes.div_ceil(1 << 30)), ..request };
         let command = Command::Modify { volume: volume.to_string(), request };
         let events = self.command(&command)?;
@@ -62,8 +62,14 @@ impl Engine {
         let record = self.find(volume)?;
         let Some(modification) = record.modification() else { return Ok(()) };
         let bytes = modification.to.usable_gib() << 30;
-        let power = held(&self.volumes).get(&record.id).map(|files| files.power.clone());
-        let Some(power) = power.filter(|power| power.bytes() < bytes) else { return Ok(()) };
+        // A change of type or IOPS alone opens nothing.
+        if record.size_gib() << 30 >= bytes && self.opened(&record.id).is_none() {
+            return Ok(());
+        }
+        let power = self.files_of(&record, |files| files.power.clone())?;
+        if power.bytes() >= bytes {
+            return Ok(());
+        }
         power.grow(bytes).map_err(|error| of_io(format!("growing {volume} to {} GiB", bytes >> 30), &error))?;
         let Some(device) = device_path(&record) else { return Ok(()) };
         // The kernel learns a FUSE file's size when it is asked for, the loop device when told.

@@ -8,8 +8,10 @@ use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
 use headrace_store::raid::MemberData;
 use headrace_store::{Backing, PowerCut, Raid, SparseFile};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// An open volume.
 pub struct VolumeFiles {
@@ -21,6 +23,8 @@ pub struct VolumeFiles {
     pub power: Arc<PowerCut>,
     /// While attached.
     pub attached: Option<Arc<AttachedVolume>>,
+    /// When its number was last asked for.
+    pub used: Instant,
 }
 
 /// The folder of a volume.
@@ -38,6 +42,21 @@ pub fn create_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     let folder = folder_of(volumes, record);
     std::fs::create_dir(&folder)?;
     files(&folder, record).into_iter().try_for_each(|(path, bytes)| SparseFile::create(&path, bytes).map(drop))
+}
+
+/// Bytes that a volume's files take on the disk, without opening them. An error where one is
+/// missing or was cut.
+pub fn look(volumes: &Path, record: &VolumeRecord) -> io::Result<u64> {
+    let files = files(&folder_of(volumes, record), record).into_iter();
+    let allocated = files.map(|(path, bytes)| {
+        let found = std::fs::metadata(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        match found.len() < bytes {
+            true => Err(SparseFile::cut(&path, found.len(), bytes)),
+            // stat(2) counts blocks of 512 bytes.
+            false => Ok(found.blocks() * 512),
+        }
+    });
+    allocated.sum()
 }
 
 /// Removes the files of a volume.
@@ -68,7 +87,7 @@ impl VolumeFiles {
             Some(raid) => raid.clone(),
             None => members.swap_remove(0),
         };
-        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), attached: None })
+        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), attached: None, used: Instant::now() })
     }
 }
 

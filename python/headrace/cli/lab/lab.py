@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.lab.access import add_access
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
 from headrace.cli.options import (
     AsOfOption,
@@ -18,7 +20,7 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import pairs, print_answer, progress, say, table
-from headrace.lab.place import METRICS_PORT
+from headrace.lab.place import API_PORT, METRICS_PORT
 from headrace.report.output import check_chart_path
 
 EPILOG = """\b
@@ -26,6 +28,7 @@ Examples:
   headrace lab doctor                               what this machine lacks
   sudo headrace lab up --instance m5.2xlarge        all volumes share its EBS limits
   headrace lab status
+  sudo headrace lab init                            then: aws --profile headrace ec2 describe-volumes
   sudo headrace lab down
 
 HEADRACE_LAB names the lab of every command: a data directory, or a socket that ends in .sock. A lab that is down
@@ -33,6 +36,8 @@ stands still: neither credits nor modifications move, and volumes that were atta
 the next `lab up`."""
 
 app = CommandGroup("Run block devices on this machine that perform like EBS volumes. Needs Linux and root.", EPILOG)
+
+add_access(app)
 
 INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alone. Default: as before."
 
@@ -48,13 +53,16 @@ def up(
     metrics_port: Annotated[
         int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)
     ] = METRICS_PORT,
+    api_port: Annotated[
+        int, option("PORT", "Endpoint of the AWS tools on 127.0.0.1; 0: none.", min=0, max=65535)
+    ] = API_PORT,
     group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
     """Start the lab, and wait until it answers."""
     from headrace import lab
 
-    settings = lab.Settings(instance, as_of, time_scale, metrics_port, group)
+    settings = lab.Settings(instance, as_of, time_scale, metrics_port, group, api_port)
     if foreground:
         return lab.foreground(place.data_dir, place.socket, settings)
     with lab.up(place.data_dir, place.socket, settings) as started:
@@ -79,13 +87,18 @@ def down(
 @app.command()
 def status(place: LabPlace, output: OutputOption = "table") -> None:
     """Show the lab and its volumes; csv has a row a volume."""
+    from headrace.api.server.startup import find
     from headrace.lab import notes
 
     with place.open() as lab:
         answer = lab.status()
         volumes = lab.volumes()
+    endpoint = find(Path(answer["data_dir"]))
+    if endpoint is not None and not endpoint.answers:
+        say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab down, headrace lab up")
     for note in notes(answer):
         say(f"note: {note}")
+    answer = {**answer, "api_url": endpoint.url if endpoint is not None and endpoint.answers else None}
     rows = [volume_csv(volume) for volume in volumes]
     print_answer(
         answer | {"volumes": volumes},
@@ -115,6 +128,7 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
         ("lab time", f"{answer['lab_time']}, {scale}; up {time_text(answer['uptime_s'])}"),
         ("volumes", f"{answer['volumes']}, {answer['attached']} attached"),
         ("metrics", answer.get("metrics_url")),
+        ("AWS endpoint", answer.get("api_url")),
         ("recording", recording.get("path")),
     ]
 

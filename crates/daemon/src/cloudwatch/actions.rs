@@ -221,7 +221,7 @@ fn run(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<
     }
     let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
     if let Some(mut input) = child.stdin.take() {
-        // It fits a pipe, and a program that does not read it is no error.
+        // It fits a pipe; a program need not read it.
         let _ = input.write_all(detail.as_bytes());
     }
     let until = Instant::now() + timeout(action.timeout_s);

@@ -9,6 +9,7 @@ import typer
 
 from headrace.cli.lab.access import add_access
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
+from headrace.cli.lab.events import events
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
@@ -38,6 +39,7 @@ the next `lab up`."""
 app = CommandGroup("Run block devices on this machine that perform like EBS volumes. Needs Linux and root.", EPILOG)
 
 add_access(app)
+app.command("events")(events)
 
 INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alone. Default: as before."
 

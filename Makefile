@@ -122,6 +122,7 @@ lint: $(VENV)/package.ok
 generate: $(VENV)/package.ok
 	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
 	cargo run --release --quiet -p headrace-protocol --example generate
+	$(BIN)/python packaging/aws_api_page.py docs/reference/aws-api.md
 
 soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
@@ -132,7 +133,7 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok 
 	    $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace; \
 	done
 	HYPOTHESIS_PROFILE=soak CRASHES=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
-	HYPOTHESIS_PROFILE=soak CRASHES=100 $(BIN)/python -m pytest -q tests/api
+	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 $(BIN)/python -m pytest -q tests/api
 
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`.
 wheel: $(VENV)/system.ok $(BIN)/headraced

@@ -2,8 +2,10 @@
 //! report how the daemon's part of an earlier one ended.
 
 use crate::alarms::AlarmRequest;
+use crate::keys::KeyCommand;
 use crate::record::AttachedDevice;
 use crate::settings::SettingsRequest;
+use crate::snapshots::SnapshotCommand;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -24,6 +26,10 @@ pub struct CreateRequest {
     pub zone: Option<String>,
     /// Id of the availability zone; none: the lab's.
     pub zone_id: Option<String>,
+    /// Encrypted; none: as the lab's default says.
+    pub encrypted: Option<bool>,
+    /// The key that wraps its data key; none: the default one.
+    pub kms_key: Option<String>,
     /// For several instances at once, of which the lab has one: refused.
     pub multi_attach: bool,
     /// Unique name.
@@ -34,6 +40,12 @@ pub struct CreateRequest {
     pub as_of: Option<String>,
     /// Credit balance to begin with, 0 to 100.
     pub balance_percent: Option<f64>,
+    /// Id of the snapshot that it is made from.
+    #[serde(default)]
+    pub snapshot: Option<String>,
+    /// Rate at which the snapshot's blocks are loaded, 100 to 300 MiB/s.
+    #[serde(default)]
+    pub initialization_mib_s: Option<u64>,
 }
 
 /// How a volume is attached.
@@ -251,6 +263,10 @@ pub enum Command {
         /// Index.
         member: u32,
     },
+    /// About keys.
+    Key(KeyCommand),
     /// Of an alarm.
     Alarm(AlarmRequest),
+    /// About snapshots.
+    Snapshot(SnapshotCommand),
 }

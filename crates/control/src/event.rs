@@ -2,8 +2,10 @@
 //! fields have a default.
 
 use crate::alarms::AlarmChange;
+use crate::keys::KeyChange;
 use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
+use crate::snapshots::SnapshotChange;
 use crate::tokens::TokenChange;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ impl Event {
     pub fn must_last(&self) -> bool {
         match &self.change {
             Change::MemberRebuilding { .. } => false,
+            Change::Snapshot(SnapshotChange::Progress { .. }) => false,
             Change::Alarm(change) => change.must_last(),
             _ => true,
         }
@@ -114,20 +117,28 @@ pub enum Change {
     MemberRebuilt { volume: VolumeId, member: u32 },
     /// Of a client token.
     Token(TokenChange),
+    /// Of keys.
+    Key(KeyChange),
     /// Of an alarm.
     Alarm(AlarmChange),
+    /// Of snapshots.
+    Snapshot(SnapshotChange),
 }
 
 impl Change {
     /// Id of what it is about: what a repeated call is answered with.
     pub fn subject(&self) -> Option<String> {
-        self.volume().map(ToString::to_string)
+        match self {
+            Change::Key(change) => change.key().cloned(),
+            Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
+            other => other.volume().map(ToString::to_string),
+        }
     }
 
-    /// The volume it belongs to; settings and tokens belong to none.
+    /// The volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } | Change::Token(_) | Change::Alarm(_) => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Key(_) | Change::Alarm(_) | Change::Snapshot(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }

@@ -1,11 +1,13 @@
 //! The lab as a whole: commands to the state machine they belong to, events to the state.
 
 use crate::alarms::Alarms;
-use crate::command::{Command, TagRequest};
+use crate::command::{Command, CreateRequest, TagRequest};
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
+use crate::keys::{self, KeyChange, KeyCommand, Keys, VolumeEncryption};
 use crate::record::{draw_id, VolumeId, VolumeRecord, Volumes};
 use crate::settings::{self, Settings};
+use crate::snapshots::{self, SnapshotChange, Snapshots};
 use crate::tokens::{ClientToken, Tokens};
 use crate::volumes::{self, attachments, members, modifications};
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,10 @@ pub struct Lab {
     pub settings: Settings,
     /// Volumes by id, without the deleted.
     pub volumes: Volumes,
+    /// Keys, and what is encrypted by default.
+    pub keys: Keys,
+    /// Snapshots, schedules and the recycle bin.
+    pub snapshots: Snapshots,
     /// Client tokens that count.
     pub tokens: Tokens,
     /// Alarms and their history.
@@ -61,6 +67,14 @@ impl Lab {
 
     fn changes(&self, command: &Command, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
         match command {
+            Command::Key(KeyCommand::VolumeKey { volume, wrapped }) => {
+                let change = KeyChange::VolumeKey { volume: self.find(volume)?.id.clone(), wrapped: wrapped.clone() };
+                Ok(vec![Change::Key(change)])
+            }
+            Command::Key(command) => {
+                let changes = keys::changes(&self.keys, &self.settings, command, at_ms)?;
+                Ok(changes.into_iter().map(Change::Key).collect())
+            }
             Command::Configure(request) => {
                 let attached = self.volumes.values().find(|record| record.attachment.is_some()).map(VolumeRecord::label);
                 let mut settings = settings::configured(&self.settings, request, attached)?;
@@ -69,7 +83,7 @@ impl Lab {
                 }
                 Ok(settings.map(|settings| Change::Configured { settings }).into_iter().collect())
             }
-            Command::CreateVolume(request) => volumes::create(request, &self.settings, &self.volumes, ids),
+            Command::CreateVolume(request) => self.with_key(request, volumes::create(request, self, at_ms, ids)?),
             Command::Created { volume } => volumes::created(self.find(volume)?),
             Command::VolumeFailed { volume, reason } => volumes::volume_failed(self.find(volume)?, reason),
             Command::DeleteVolume { volume } => volumes::delete(self.find(volume)?, &self.settings),
@@ -94,6 +108,7 @@ impl Lab {
             Command::MemberRebuilding { volume, member, done_bytes } => members::member_rebuilding(self.find(volume)?, *member, *done_bytes),
             Command::Alarm(request) => Ok(self.alarms.decide(request)?.into_iter().map(Change::Alarm).collect()),
             Command::MemberRebuilt { volume, member } => members::member_rebuilt(self.find(volume)?, *member),
+            Command::Snapshot(command) => snapshots::changes(self, command, at_ms, ids),
         }
     }
 
@@ -104,6 +119,12 @@ impl Lab {
         self.last_ms = self.last_ms.max(at_ms);
         match &event.change {
             Change::Configured { settings } => self.settings = settings.clone(),
+            Change::Key(KeyChange::VolumeKey { volume, wrapped }) => {
+                if let Some(encryption) = self.volumes.get_mut(volume).and_then(|record| record.encryption.as_mut()) {
+                    encryption.wrapped.clone_from(wrapped);
+                }
+            }
+            Change::Key(change) => self.keys.apply(change, at_ms),
             Change::Token(change) => self.tokens.apply(change, at_ms),
             Change::Alarm(change) => self.alarms.apply(change),
             Change::VolumeCreated { volume, new } => {
@@ -112,6 +133,12 @@ impl Lab {
             Change::VolumeDeleted { volume } => {
                 self.volumes.remove(volume);
             }
+            Change::Snapshot(SnapshotChange::VolumeLoaded { volume }) => {
+                if let Some(origin) = self.volumes.get_mut(volume).and_then(|record| record.origin.as_mut()) {
+                    origin.loaded = true;
+                }
+            }
+            Change::Snapshot(change) => self.snapshots.apply(change, at_ms),
             change => {
                 let known = change.volume().and_then(|volume| self.volumes.get_mut(volume));
                 debug_assert!(known.is_some(), "an event of an unknown volume: {change:?}");
@@ -127,16 +154,34 @@ impl Lab {
     }
 
     /// What happens without a command, until `now_ms`: modifications that begin to optimize and
-    /// that are completed. Events are in order of time, each with the exact time at which it was
-    /// due. A volume that must grow does so at its `ModificationOptimizing`; when that cannot be
-    /// done, decide [`Command::ModifyFailed`] instead of applying the event, and ask again.
+    /// that are completed, snapshots that leave the recycle bin, fast restores that are ready.
+    /// Events are in order of time, each with the exact time at which it was due. A volume that
+    /// must grow does so at its `ModificationOptimizing`; when that cannot be done, decide
+    /// [`Command::ModifyFailed`] instead of applying the event, and ask again.
     pub fn due(&self, now_ms: u64) -> Vec<Event> {
-        modifications::due(&self.volumes, now_ms)
+        let mut events = modifications::due(&self.volumes, now_ms);
+        events.extend(self.snapshots.due(now_ms));
+        events.extend(self.keys.due(now_ms));
+        // Stable: what belongs to one volume or snapshot stays in its order.
+        events.sort_by_key(|event| event.at_ms);
+        events
     }
 
     /// The lab time of the next event of [`Lab::due`].
     pub fn next_due(&self) -> Option<u64> {
-        modifications::next_due(&self.volumes)
+        let deletions = self.keys.keys.values().filter_map(|key| key.deletion_ms);
+        modifications::next_due(&self.volumes).into_iter().chain(self.snapshots.next_due()).chain(deletions).min()
+    }
+
+    /// A new volume with the key of its encryption, where it is encrypted.
+    fn with_key(&self, request: &CreateRequest, mut changes: Vec<Change>) -> Result<Vec<Change>, ControlError> {
+        let key = self.keys.for_volume(&self.settings, request.encrypted, request.kms_key.as_deref())?;
+        for change in &mut changes {
+            if let (Change::VolumeCreated { new, .. }, Some(key)) = (change, &key) {
+                new.encryption = Some(VolumeEncryption { key: key.clone(), wrapped: String::new() });
+            }
+        }
+        Ok(changes)
     }
 
     /// Tags of resources of any kind: what an id begins with says which.
@@ -149,6 +194,9 @@ impl Lab {
                     self.settings.check_instance_id(Some(resource))?;
                     let hint = "Tag volumes and snapshots.";
                     Err(ControlError::new(ErrorKind::Unsupported, resource.as_str(), "the machine itself has no tags", LAB_RULE, hint))
+                }
+                Some("snap") => {
+                    snapshots::lifecycle::tag(self.snapshots.find(resource)?, request).map(|changes| changes.into_iter().map(Change::Snapshot).collect())
                 }
                 _ => volumes::check_room_for_tags(&self.volumes, &request.set).and_then(|()| volumes::tag(self.find(resource)?, request)),
             }?);

@@ -22,7 +22,9 @@
 //!  lab                                                    commands to a machine, events to the state
 //!  volumes: itself, attachments, modifications, members   one pure state machine each
 //!  alarms                                                 the machine of alarms, with its commands
+//!  snapshots: lifecycle, locks, fast restore, bin, schedules
 //!  command (what is asked)   event (what happened)
+//!  keys                                                   of KMS, without their material
 //!  record (a volume)   settings (instance, day, clock)   tokens (calls done once)   clock   error
 //! ```
 //!
@@ -34,9 +36,11 @@ mod clock;
 mod command;
 mod error;
 mod event;
+pub mod keys;
 mod lab;
 mod record;
 mod settings;
+mod snapshots;
 mod tokens;
 mod volumes;
 mod wording;
@@ -48,12 +52,22 @@ pub use clock::LabClock;
 pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest, TagRequest};
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
+pub use keys::{KeyCommand, KeyRecord, KeyState, Keys, VolumeEncryption};
 pub use lab::Lab;
 pub use record::{
     fault_id, AttachedDevice, Attachment, AttachmentState, BalanceSet, Ceiling, Member, MemberState, Modification, ModificationState, NewVolume, Slowness,
     VolumeId, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY, MOST_EXTRA_MS,
 };
 pub use settings::{ModificationTimes, Settings, SettingsRequest};
+pub use snapshots::fast_restore::{FastRestore, FastRestoreState};
+pub use snapshots::lifecycle::{CopyRequest, DirectRequest, SnapshotRequest};
+pub use snapshots::locks::LockRequest;
+pub use snapshots::record::{
+    Binned, LockMode, NewSnapshot, SnapshotId, SnapshotKey, SnapshotLock, SnapshotRecord, SnapshotSource, SnapshotState, VolumeOrigin,
+};
+pub use snapshots::retention::RetentionRule;
+pub use snapshots::schedules::{Schedule, ScheduleRequest};
+pub use snapshots::{SnapshotChange, SnapshotCommand, Snapshots, MAX_SNAPSHOTS};
 pub use tokens::{ClientToken, TokenChange, Tokens, UsedToken};
 pub use volumes::modifications::next_allowed_ms;
 pub use volumes::MAX_VOLUMES;

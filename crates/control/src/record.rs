@@ -2,7 +2,9 @@
 //! only what follows from a state.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
+use crate::keys::VolumeEncryption;
 use crate::settings::Settings;
+use crate::snapshots::record::VolumeOrigin;
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, RaidLevel, StorageSpec, VolumeLimits};
 use serde::{Deserialize, Serialize};
@@ -385,6 +387,12 @@ pub struct NewVolume {
     /// Tags.
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
+    /// How it is encrypted; none: it is not.
+    #[serde(default)]
+    pub encryption: Option<VolumeEncryption>,
+    /// The snapshot it is made from.
+    #[serde(default)]
+    pub origin: Option<VolumeOrigin>,
 }
 
 /// A volume, or an array that is used as one.
@@ -420,6 +428,12 @@ pub struct VolumeRecord {
     /// The last [`MAX_HISTORY`] modifications, oldest first.
     #[serde(default)]
     pub modifications: Vec<Modification>,
+    /// How it is encrypted; none: it is not.
+    #[serde(default)]
+    pub encryption: Option<VolumeEncryption>,
+    /// The snapshot it was made from.
+    #[serde(default)]
+    pub origin: Option<VolumeOrigin>,
     /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
     #[serde(default)]
     pub auto_enable_io: bool,
@@ -427,10 +441,26 @@ pub struct VolumeRecord {
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, new: NewVolume, created_ms: u64) -> VolumeRecord {
-        let NewVolume { spec, as_of, seed, name, tags } = new;
+        let NewVolume { spec, as_of, seed, name, tags, encryption, origin } = new;
         let members = spec.members.iter().map(|_| Member::default()).collect();
         let (status, error, attachment, modifications) = (VolumeStatus::Creating, None, None, Vec::new());
-        VolumeRecord { id, name, spec, as_of, seed, created_ms, status, error, tags, members, attachment, modifications, auto_enable_io: false }
+        VolumeRecord {
+            id,
+            name,
+            spec,
+            as_of,
+            seed,
+            created_ms,
+            status,
+            error,
+            tags,
+            members,
+            attachment,
+            modifications,
+            auto_enable_io: false,
+            encryption,
+            origin,
+        }
     }
 
     /// Usable size in GiB.

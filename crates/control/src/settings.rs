@@ -34,6 +34,8 @@ pub struct Settings {
     pub instance_id: String,
     /// Durations of modifications; none: the model's guess by the data a volume holds.
     pub modification_times: Option<ModificationTimes>,
+    /// URL of the object store of snapshots; none: a folder of the lab.
+    pub snapshot_store: Option<String>,
 }
 
 /// A change of the settings; what is none stays as it is.
@@ -51,11 +53,21 @@ pub struct SettingsRequest {
     pub region: Option<String>,
     /// Durations of modifications in place of the model's guess.
     pub modification_times: Option<ModificationTimes>,
+    /// URL of the object store of snapshots. It only changes while the lab has no snapshot.
+    pub snapshot_store: Option<String>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { instance_type: None, as_of: None, time_scale: 1, region: "us-east-1".to_string(), instance_id: String::new(), modification_times: None }
+        Settings {
+            instance_type: None,
+            as_of: None,
+            time_scale: 1,
+            region: "us-east-1".to_string(),
+            instance_id: String::new(),
+            modification_times: None,
+            snapshot_store: None,
+        }
     }
 }
 
@@ -142,7 +154,7 @@ pub(crate) fn day(text: &str) -> Result<NaiveDate, ControlError> {
 /// The settings after a request; none where nothing changes. `attached` names a volume that is
 /// attached.
 pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached: Option<&str>) -> Result<Option<Settings>, ControlError> {
-    let SettingsRequest { instance_type, as_of, time_scale, region, modification_times } = request;
+    let SettingsRequest { instance_type, as_of, time_scale, region, modification_times, snapshot_store } = request;
     let mut settings = before.clone();
     if let Some(name) = instance_type {
         settings.instance_type = (name != "none").then(|| name.clone());
@@ -166,6 +178,9 @@ pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached:
         settings.region.clone_from(name);
     }
     settings.modification_times = modification_times.or(settings.modification_times);
+    if snapshot_store.is_some() {
+        settings.snapshot_store.clone_from(snapshot_store);
+    }
     if settings == *before {
         return Ok(None);
     }

@@ -5,8 +5,9 @@ use crate::engine::Engine;
 use crate::envelope::{self, Envelope};
 use crate::metrics::{Resolution, COLUMNS};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use crate::snapshot_calls;
 use crate::view;
-use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeRecord};
+use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, KeyCommand, ModifyRequest, TagRequest, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
 use headrace_protocol::answers::{
     CallNames, Cleared, Done, FaultAnswer, Faults, MetricsRows, MetricsText, Modifications, RecordStarted, RecordStopped, VolumeList,
@@ -14,6 +15,7 @@ use headrace_protocol::answers::{
 use headrace_protocol::arguments::{
     Attach, Attributes, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance, SlowMember, Tag,
 };
+use headrace_protocol::keys::{KeyDeletion, OneAlias, OneGrant, OneKey, SetAlias};
 use headrace_protocol::{Call, CALLS};
 use serde::Serialize;
 use serde_json::Value;
@@ -40,7 +42,7 @@ fn read(name: &str, args: Value) -> Outcome<Call> {
     Call::read(name, args).map_err(|error| bad_input("args", error.to_string(), hint))
 }
 
-fn json(answer: impl Serialize) -> Outcome<Value> {
+pub(crate) fn json(answer: impl Serialize) -> Outcome<Value> {
     serde_json::to_value(answer).map_err(|error| could_not("answer", error.to_string(), "Report it: it cannot be written as JSON."))
 }
 
@@ -110,6 +112,7 @@ fn acts_without_a_decision(call: &Call) -> bool {
             | Call::VolumeRestoreBalance(_)
             | Call::VolumeRecord(_)
             | Call::VolumeRecordStop(_)
+            | Call::SnapshotPutBlock(_)
     )
 }
 
@@ -117,6 +120,12 @@ fn acts_without_a_decision(call: &Call) -> bool {
 /// now.
 fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Value> {
     let Some(subject) = subject else { return json(Done {}) };
+    if subject.starts_with("snap-") {
+        return snapshot_calls::repeated(engine, subject);
+    }
+    if let Ok(key) = engine.key(subject) {
+        return json(engine.key_view(&key));
+    }
     let record = engine.find(subject)?;
     match (call, record.modification()) {
         (Call::VolumeModify(_), Some(last)) => json(engine.modification_view(&record, last)),
@@ -154,6 +163,28 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::VolumeSlowMember(args) => engine.member(&slow_member(args)).and_then(shown),
         Call::VolumeRestoreMember(OneMember { volume, member }) => engine.member(&Command::RestoreMember { volume, member }).and_then(shown),
         Call::VolumeReplaceMember(ReplaceMember { volume, member, mib_s }) => engine.member(&Command::ReplaceMember { volume, member, mib_s }).and_then(shown),
+        Call::KeyCreate(args) => engine.new_key(args).and_then(json),
+        Call::KeyList(_) => json(engine.key_list()),
+        Call::KeyDescribe(args) => engine.key(&args.key).and_then(|record| json(engine.key_view(&record))),
+        Call::KeyEnable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Enable { key }).and_then(json),
+        Call::KeyDisable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Disable { key }).and_then(json),
+        Call::KeyScheduleDeletion(KeyDeletion { key, days }) => {
+            engine.change_key(&key.clone(), KeyCommand::ScheduleDeletion { key, days: days.unwrap_or(30) }).and_then(json)
+        }
+        Call::KeyCancelDeletion(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::CancelDeletion { key }).and_then(json),
+        Call::KeyUpdate(args) => engine.update_key(args).and_then(json),
+        Call::KeySetAlias(SetAlias { alias, key, exists }) => {
+            engine.change_key(&key.clone(), KeyCommand::SetAlias { alias, key, exists: exists.unwrap_or(false) }).and_then(json)
+        }
+        Call::KeyDeleteAlias(OneAlias { alias }) => engine.command(&Command::Key(KeyCommand::DeleteAlias { alias })).and_then(|_| json(Done {})),
+        Call::KeyGrant(args) => engine.new_grant(args).and_then(json),
+        Call::KeyEndGrant(OneGrant { key, grant }) => engine.command(&Command::Key(KeyCommand::EndGrant { key, grant })).and_then(|_| json(Done {})),
+        Call::KeyEncrypt(args) => engine.encrypt_call(args).and_then(json),
+        Call::KeyDecrypt(args) => engine.decrypt_call(args).and_then(json),
+        Call::KeyReEncrypt(args) => engine.re_encrypt_call(args).and_then(json),
+        Call::KeyGenerateDataKey(args) => engine.data_key_call(args).and_then(json),
+        Call::EncryptionDefaults(_) => json(engine.encryption_defaults()),
+        Call::EncryptionSet(args) => engine.set_encryption(args).and_then(json),
         Call::VolumeMetrics(args) => metrics(engine, &args),
         Call::VolumeRecord(args) => record(engine, args),
         Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
@@ -172,13 +203,31 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::CloudwatchAlarmTags(args) => cloudwatch::alarm_tags(engine, &args.arn).and_then(json),
         Call::CloudwatchTagAlarm(args) => cloudwatch::tag_alarm(engine, args).and_then(done),
         Call::EventsSince(args) => cloudwatch::events_since(engine, args).and_then(json),
+        other => snapshot_calls::dispatch(engine, other),
     }
 }
 
 fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
-    let Create { spec, name, tags, as_of, balance_percent, volume_type, size_gib, iops, throughput_mib_s, zone, zone_id, multi_attach } = args;
+    let Create {
+        spec,
+        name,
+        tags,
+        as_of,
+        balance_percent,
+        volume_type,
+        size_gib,
+        iops,
+        throughput_mib_s,
+        zone,
+        zone_id,
+        encrypted,
+        kms_key,
+        multi_attach,
+        snapshot,
+        initialization_rate_mib_s,
+    } = args;
     let (spec, tags, multi_attach) = (spec.unwrap_or_default(), tags.unwrap_or_default(), multi_attach.unwrap_or(false));
-    engine.create(&Command::CreateVolume(CreateRequest {
+    let made = engine.create(CreateRequest {
         spec,
         volume_type,
         size_gib,
@@ -186,12 +235,18 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         throughput_mib_s,
         zone,
         zone_id,
+        encrypted,
+        kms_key,
         multi_attach,
         name,
         tags,
         as_of,
         balance_percent,
-    }))
+        snapshot,
+        initialization_mib_s: initialization_rate_mib_s,
+    })?;
+    engine.start_loading(&made);
+    Ok(made)
 }
 
 fn attach(engine: &Arc<Engine>, args: Attach) -> Outcome<VolumeRecord> {

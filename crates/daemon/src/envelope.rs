@@ -43,6 +43,16 @@ pub(crate) fn written_down() {
     ASKED.with_borrow_mut(|asked| asked.token = None);
 }
 
+/// Takes the token away for a decision that is not what the call asks for, to be put back.
+pub(crate) fn set_aside() -> Option<ClientToken> {
+    ASKED.with_borrow_mut(|asked| asked.token.take())
+}
+
+/// Puts the token back.
+pub(crate) fn put_back(token: Option<ClientToken>) {
+    ASKED.with_borrow_mut(|asked| asked.token = token);
+}
+
 /// Whether this thread's call is only tried.
 pub(crate) fn is_dry_run() -> bool {
     ASKED.with_borrow(|asked| asked.dry_run)

@@ -10,14 +10,21 @@
 //! | `socket` | connections, peer credentials, lines |
 //! | `calls` | from a call of the protocol to the engine and back |
 //! | `envelope` | what a line asks besides its call: a dry run, a client token |
+//! | `snapshot_calls` | calls about snapshots |
 //! | `view` | what callers see of a volume |
 //! | `engine` | arguments; state, journal, devices and mount together; the order of the locks |
 //! | `engine/volume_files` | a volume's files, array, place in the model and attachment |
 //! | `engine/attaching` | devices that come and go |
 //! | `engine/modifying` | size, type, IOPS of a volume in use |
 //! | `engine/faulting` | faults, members, rebuilds |
+//! | `engine/snapshotting` | snapshots: the instant, uploads, copies, removals |
+//! | `engine/blocks` | blocks of snapshots, one at a time |
+//! | `engine/initializing` | volumes made from a snapshot: what is cold, who loads it |
 //! | `engine/resting` | volumes that nobody uses, closed; what is known of them |
 //! | `engine/housekeeping` | what happens by itself |
+//! | `engine/encryption` | keys, and the data keys of encrypted volumes |
+//! | `key_calls` | calls about keys |
+//! | `keyring` | key material, and what is encrypted under it |
 //! | `journal` | what is acknowledged |
 //! | `cloudwatch` | metrics, alarms and their actions |
 //! | `events`, `line_log` | changes of state in EventBridge's shape, and the log they are kept in |
@@ -30,8 +37,11 @@ pub mod engine;
 pub mod envelope;
 pub mod events;
 pub mod journal;
+pub mod key_calls;
+pub mod keyring;
 pub mod line_log;
 pub mod metrics;
 pub mod problem;
+pub mod snapshot_calls;
 pub mod socket;
 pub mod view;

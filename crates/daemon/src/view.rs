@@ -5,6 +5,7 @@ use crate::engine::{held, Engine};
 use crate::problem::Outcome;
 use chrono::{DateTime, SecondsFormat, Utc};
 use headrace_catalog::StorageSpec;
+use headrace_control::keys::key_arn;
 use headrace_control::{next_allowed_ms, Attachment, MemberState, Modification, Settings, VolumeRecord};
 use headrace_model::{InstanceBalances, Nanos};
 use headrace_protocol::answers::{
@@ -148,6 +149,8 @@ impl Engine {
             as_of: record.as_of.to_string(),
             zone: settings.zone(),
             zone_id: settings.zone_id(),
+            encrypted: record.encryption.is_some(),
+            kms_key: record.encryption.as_ref().map(|encryption| key_arn(settings, &encryption.key)),
             auto_enable_io: record.auto_enable_io,
             tags: record.tags.clone(),
             used_gib: allocated.map(|bytes| bytes as f64 / f64::from(1 << 30)),
@@ -156,6 +159,10 @@ impl Engine {
             balance_percent: (0..balances.len()).filter_map(balance_percent).min_by(f64::total_cmp),
             faults: attached.map_or(0, |attached| attached.faults.faults(self.devices.clock.now()).len() + usize::from(attached.faults.is_off())),
             recording: self.devices.recording().filter(|_| attached.is_some()).map(|(path, _)| path.display().to_string()),
+            snapshot: record.origin.as_ref().map(|origin| origin.snapshot.to_string()),
+            fast_restored: record.origin.as_ref().map(|origin| origin.fast),
+            initialization_rate_mib_s: record.origin.as_ref().and_then(|origin| origin.initialization_mib_s),
+            initialization: self.initialization(record),
         }
     }
 

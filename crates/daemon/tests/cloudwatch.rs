@@ -53,7 +53,8 @@ fn busy() -> Sample {
 }
 
 fn record(lab: &Lab, volume: &str, t_s: u64, sample: &Sample, balance_percent: f64) {
-    let extra = Extra { balance_percent: Some(balance_percent), instance_ios_percent: Some(90.0), instance_bytes_percent: Some(80.0), credits: CreditUnit::Ios };
+    let extra =
+        Extra { balance_percent: Some(balance_percent), instance_ios_percent: Some(90.0), instance_bytes_percent: Some(80.0), credits: CreditUnit::Ios };
     lab.0.metrics.record(volume, None, t_s, sample, &extra).unwrap();
 }
 

@@ -1,6 +1,7 @@
 //! What calls answer. Units are in the names; times are text in UTC, ISO 8601.
 
 use crate::message::message;
+use crate::snapshots::InitializationView;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -239,7 +240,7 @@ message! {
 
 message! {
     /// A volume, or an array that is used as one.
-    pub struct LabVolumeView with MemberView AttachmentView ModificationView {
+    pub struct LabVolumeView with MemberView AttachmentView ModificationView InitializationView {
         /// Id.
         pub id: String;
         /// Unique name, where it has one.
@@ -270,6 +271,10 @@ message! {
         pub zone: String;
         /// Id of the availability zone.
         pub zone_id: String;
+        /// Whether it is encrypted.
+        pub encrypted: bool;
+        /// ARN of the key that wraps its data key; null: not encrypted.
+        pub kms_key: Option<String>;
         /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
         pub auto_enable_io: bool;
         /// Tags.
@@ -286,6 +291,14 @@ message! {
         pub faults: usize;
         /// Path of the record that is being written; null: none.
         pub recording: Option<String>;
+        /// Id of the snapshot it was made from; null: none.
+        pub snapshot: Option<String>;
+        /// Whether that had fast snapshot restore when it was made; null: it was made empty.
+        pub fast_restored: Option<bool>;
+        /// Rate at which it is loaded in the background; null: on first touch alone.
+        pub initialization_rate_mib_s: Option<u64>;
+        /// How far it is loaded from that; null: it was made empty.
+        pub initialization: Option<InitializationView>;
     }
 }
 

@@ -61,6 +61,10 @@ message! {
         pub as_of: Option<String> = "the lab's day";
         /// Credit balance to begin with, 0 to 100.
         pub balance_percent: Option<f64> = "full, as AWS starts volumes";
+        /// Id of the snapshot it is made from: usable at once, blocks load on first touch.
+        pub snapshot: Option<String> = "none: empty";
+        /// Rate at which the snapshot's blocks are loaded in the background, 100 to 300 MiB/s.
+        pub initialization_rate_mib_s: Option<u64> = "none: on first touch alone";
         /// Type, like `gp3`.
         pub volume_type: Option<String> = "gp2";
         /// Size, GiB.
@@ -73,6 +77,10 @@ message! {
         pub zone: Option<String> = "the lab's";
         /// Id of the availability zone.
         pub zone_id: Option<String> = "the lab's";
+        /// Encrypted; encryption by default wins over false.
+        pub encrypted: Option<bool> = "as encryption by default says";
+        /// The key that wraps its data key: id, ARN or alias.
+        pub kms_key: Option<String> = "the default key";
         /// For several instances at once: refused, the lab has one.
         pub multi_attach: Option<bool> = "false";
     }

@@ -3,7 +3,9 @@
 use crate::answers::*;
 use crate::arguments::*;
 use crate::cloudwatch::*;
+use crate::keys::*;
 use crate::message::{Described, Message};
+use crate::snapshots::*;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 
@@ -29,14 +31,16 @@ pub struct CallEntry {
 }
 
 /// Headings of the reference, in order, each with an introduction.
-pub const SECTIONS: [(&str, &str); 7] = [
+pub const SECTIONS: [(&str, &str); 9] = [
     ("The lab", ""),
     ("Volumes", "A volume is named by its id or its unique name."),
+    ("Snapshots", "A block has 512 KiB. Nothing is stored of blocks that were never written."),
     ("Credits", ""),
     ("Faults", ""),
     ("Measurements", ""),
     ("CloudWatch", "Times are those of the wall clock, in Unix seconds. Rules and error codes are CloudWatch's."),
     ("Events", ""),
+    ("Keys", "A key is named by its id, its ARN, an alias or the ARN of one."),
 ];
 
 macro_rules! calls {
@@ -106,6 +110,63 @@ calls! {
     /// Removes tags by key, then sets tags.
     VolumeTag(Tag) -> LabVolumeView = "volume.tag" in "Volumes" as tag;
 
+    /// Takes a snapshot of a volume, in use or not: of its bytes as they are at this call. The
+    /// answer is `pending`; blocks are stored while the volume is used.
+    SnapshotCreate(CreateSnapshot) -> SnapshotView = "snapshot.create" in "Snapshots" as create_snapshot;
+    /// Takes snapshots of several volumes, all of one instant: all or none.
+    SnapshotCreateMany(CreateSnapshots) -> SnapshotList = "snapshot.create_many" in "Snapshots" as create_snapshots.snapshots;
+    /// Snapshots, page by page.
+    SnapshotList(ListSnapshots) -> SnapshotList = "snapshot.list" in "Snapshots" as snapshots;
+    /// One snapshot.
+    SnapshotDescribe(OneSnapshot) -> SnapshotView = "snapshot.describe" in "Snapshots" as describe_snapshot;
+    /// Deletes a snapshot; one that a retention rule keeps goes to the recycle bin. Blocks that
+    /// other snapshots need stay.
+    SnapshotDelete(OneSnapshot) -> Done = "snapshot.delete" in "Snapshots" as delete_snapshot;
+    /// Copies a completed snapshot, of this lab or from another lab's object store. The copy has
+    /// blocks of its own.
+    SnapshotCopy(CopySnapshot) -> SnapshotView = "snapshot.copy" in "Snapshots" as copy_snapshot;
+    /// Removes and adds accounts that may make volumes from a snapshot. It is noted; the lab has
+    /// one account.
+    SnapshotShare(ShareSnapshot) -> SnapshotView = "snapshot.share" in "Snapshots" as share_snapshot;
+    /// Locks a snapshot against deletion, or changes its lock.
+    SnapshotLock(LockSnapshot) -> SnapshotView = "snapshot.lock" in "Snapshots" as lock_snapshot;
+    /// Takes a lock away.
+    SnapshotUnlock(OneSnapshot) -> SnapshotView = "snapshot.unlock" in "Snapshots" as unlock_snapshot;
+    /// Switches fast snapshot restore on or off.
+    SnapshotSetFastRestore(SetFastRestore) -> FastRestores = "snapshot.set_fast_restore" in "Snapshots" as set_fast_restore;
+    /// Fast snapshot restores that are on, or were.
+    SnapshotFastRestores(NoArguments) -> FastRestores = "snapshot.fast_restores" in "Snapshots" as fast_restores.fast_restores;
+    /// Takes a snapshot out of the recycle bin.
+    SnapshotRecover(OneSnapshot) -> SnapshotView = "snapshot.recover" in "Snapshots" as recover_snapshot;
+    /// Adds or replaces a retention rule of the recycle bin.
+    SnapshotSetRule(RetentionRuleView) -> RetentionRules = "snapshot.set_rule" in "Snapshots" as set_retention_rule.rules;
+    /// Takes a retention rule away. What it keeps stays until its time.
+    SnapshotDeleteRule(OneName) -> Done = "snapshot.delete_rule" in "Snapshots" as delete_retention_rule;
+    /// Retention rules of the recycle bin.
+    SnapshotRules(NoArguments) -> RetentionRules = "snapshot.rules" in "Snapshots" as retention_rules.rules;
+    /// Adds or replaces a schedule.
+    SnapshotSetSchedule(SetSchedule) -> Schedules = "snapshot.set_schedule" in "Snapshots" as set_schedule.schedules;
+    /// Takes a schedule away; its snapshots stay.
+    SnapshotDeleteSchedule(OneName) -> Done = "snapshot.delete_schedule" in "Snapshots" as delete_schedule;
+    /// Schedules.
+    SnapshotSchedules(NoArguments) -> Schedules = "snapshot.schedules" in "Snapshots" as schedules.schedules;
+    /// Names the object store of another region, from which snapshots can then be copied.
+    SnapshotSetRegion(SetRegion) -> Regions = "snapshot.set_region" in "Snapshots" as set_region.regions;
+    /// Object stores of other regions.
+    SnapshotRegions(NoArguments) -> Regions = "snapshot.regions" in "Snapshots" as regions.regions;
+    /// Blocks of a completed snapshot, all or those that differ from an earlier one.
+    SnapshotBlocks(ListBlocks) -> Blocks = "snapshot.blocks" in "Snapshots" as snapshot_blocks;
+    /// The bytes of a block.
+    SnapshotGetBlock(GetBlock) -> BlockData = "snapshot.get_block" in "Snapshots" as get_block;
+    /// Begins a snapshot that is put block by block.
+    SnapshotStart(StartSnapshot) -> SnapshotView = "snapshot.start" in "Snapshots" as start_snapshot;
+    /// Puts a block of a snapshot that was begun so; a second time replaces it.
+    SnapshotPutBlock(PutBlock) -> Done = "snapshot.put_block" in "Snapshots" as put_block;
+    /// Completes a snapshot that was put block by block.
+    SnapshotFinish(FinishSnapshot) -> SnapshotView = "snapshot.finish" in "Snapshots" as finish_snapshot, long;
+    /// Blocks of a volume that are not loaded from its snapshot yet: reading them loads them.
+    VolumeCold(ListCold) -> ColdBlocks = "volume.cold" in "Snapshots" as cold_blocks;
+
     /// Credit balances now.
     VolumeBalance(OneVolume) -> BalanceView = "volume.balance" in "Credits" as balance;
     /// Sets the balance of a member, or of all that have one. Answers the balance afterwards.
@@ -164,6 +225,44 @@ calls! {
     VolumeRecord(Record) -> RecordStarted = "volume.record" in "Measurements" as record;
     /// Ends the record.
     VolumeRecordStop(OneVolume) -> RecordStopped = "volume.record_stop" in "Measurements" as record_stop;
+
+    /// Makes a key; its material never leaves the lab.
+    KeyCreate(NewKey) -> KeyView = "key.create" in "Keys" as create_key;
+    /// All keys and aliases.
+    KeyList(NoArguments) -> KeyList = "key.list" in "Keys" as keys;
+    /// One key.
+    KeyDescribe(OneKey) -> KeyView = "key.describe" in "Keys" as describe_key;
+    /// Lets a disabled key be used again.
+    KeyEnable(OneKey) -> KeyView = "key.enable" in "Keys" as enable_key;
+    /// Lets a key be used no more. Volumes that are attached go on until they are detached.
+    KeyDisable(OneKey) -> KeyView = "key.disable" in "Keys" as disable_key;
+    /// Deletes a key after some days of lab time. Until then it cannot be used; afterwards what it
+    /// encrypted is lost.
+    KeyScheduleDeletion(KeyDeletion) -> KeyView = "key.schedule_deletion" in "Keys" as schedule_key_deletion;
+    /// Keeps a key that was to be deleted; it is disabled then.
+    KeyCancelDeletion(OneKey) -> KeyView = "key.cancel_deletion" in "Keys" as cancel_key_deletion;
+    /// Changes description or policy, or tags.
+    KeyUpdate(KeyUpdate) -> KeyView = "key.update" in "Keys" as update_key;
+    /// Gives a key a name.
+    KeySetAlias(SetAlias) -> KeyView = "key.set_alias" in "Keys" as set_key_alias;
+    /// Takes a name away.
+    KeyDeleteAlias(OneAlias) -> Done = "key.delete_alias" in "Keys" as delete_key_alias;
+    /// Notes a grant.
+    KeyGrant(NewGrant) -> KeyGrant = "key.grant" in "Keys" as grant_key;
+    /// Takes a grant away.
+    KeyEndGrant(OneGrant) -> Done = "key.end_grant" in "Keys" as end_key_grant;
+    /// Encrypts up to 4 KiB.
+    KeyEncrypt(Encrypt) -> Ciphertext = "key.encrypt" in "Keys" as encrypt;
+    /// Decrypts.
+    KeyDecrypt(Decrypt) -> Plaintext = "key.decrypt" in "Keys" as decrypt;
+    /// Decrypts and encrypts under another key or context.
+    KeyReEncrypt(ReEncrypt) -> ReEncrypted = "key.re_encrypt" in "Keys" as re_encrypt;
+    /// Draws a data key and wraps it.
+    KeyGenerateDataKey(DataKeyRequest) -> DataKey = "key.generate_data_key" in "Keys" as generate_data_key;
+    /// Whether new volumes are encrypted, and under which key, when they do not say so.
+    EncryptionDefaults(NoArguments) -> EncryptionDefaults = "encryption.defaults" in "Keys" as encryption_defaults;
+    /// Sets that.
+    EncryptionSet(SetEncryption) -> EncryptionDefaults = "encryption.set" in "Keys" as set_encryption;
     /// The NVMe statistics page (log page 0xD0) of an attached volume, laid out as
     /// `data/nvme_log_page_d0.csv` says. Counters count from the daemon's start.
     VolumeNvmeStatistics(StatisticsPageRequest) -> StatisticsPage = "volume.nvme_statistics" in "Measurements" as nvme_statistics;
@@ -228,6 +327,7 @@ mod tests {
                     let value = match field.rust_type {
                         "String" => json!("db"),
                         "Vec<String>" => json!(["db"]),
+                        "bool" => json!(true),
                         "Value" => json!({"format": "x"}),
                         _ => json!(1),
                     };

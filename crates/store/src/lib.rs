@@ -5,7 +5,8 @@
 //!    Capture         the bytes of an instant are kept while writes go on  --upload-->  Objects: file:// or s3://
 //!      Restored      a volume made of a snapshot: a block is fetched on first touch  <--fetch--
 //!        Raid        an array: each byte on the members where the model's geometry says (a single volume has none)
-//!          SparseFile  one for each member: space is taken when written, given back when discarded
+//!          Encrypted   behind the volume's data key, where it has one
+//!            SparseFile  one for each member: space is taken when written, given back when discarded
 //! ```
 //!
 //! | file | idea |
@@ -13,18 +14,21 @@
 //! | `objects` | objects under names, in a folder or an S3 bucket |
 //! | `power` | what a power cut does to writes that were not flushed |
 //! | `raid` | the bytes of an array over its members, members that fail, rebuilds |
+//! | `encrypted` | bytes on the disk that only a key makes readable |
 //! | `snapshots` | instants, incremental snapshots of 512 KiB blocks, volumes made of them |
 //! | `sparse` | a sparse file, and which parts of it were ever written |
 //!
 //! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about
 //! requests that overlap while both are in flight, and keeps what was flushed.
 
+pub mod encrypted;
 pub mod objects;
 pub mod power;
 pub mod raid;
 pub mod snapshots;
 pub mod sparse;
 
+pub use encrypted::{Encrypted, SectorCipher};
 pub use objects::Objects;
 pub use power::{CutReport, PowerCut};
 pub use raid::Raid;

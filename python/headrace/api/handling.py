@@ -111,6 +111,7 @@ class Served:
     handler: Handler
     handled: frozenset[str]
     refused: Mapping[str, str]
+    without_effect: Mapping[str, str]
     needs: Needs | None
 
     def refuse(self, params: Mapping[str, Any]) -> None:
@@ -136,19 +137,32 @@ SERVED: dict[tuple[str, str], Served] = {}
 
 
 def serves(
-    of: str, operation: str, *, handled: str = "", refused: Mapping[str, str] | None = None, needs: Needs | None = None
+    of: str,
+    operation: str,
+    *,
+    handled: str = "",
+    refused: Mapping[str, str] | None = None,
+    without_effect: Mapping[str, str] | None = None,
+    needs: Needs | None = None,
 ) -> Callable[[Handler], Handler]:
     """Makes a function the handler of an operation.
 
     `handled`: its parameters, separated by spaces. `refused`: parameters that the lab cannot
-    honour, each with the reason; a request with one is refused. `needs`: the permissions that it
-    needs, asked only for callers with a policy; without it, the action on every resource.
+    honour, each with the reason; a request with one is refused. `without_effect`: parameters that
+    change nothing in a lab, each with the reason. `needs`: the permissions that it needs, asked
+    only for callers with a policy; without it, the action on every resource.
     """
 
     def register(handler: Handler) -> Handler:
         known = service(of)
         SERVED[of, operation] = Served(
-            known, known.operations[operation], handler, frozenset(handled.split()), dict(refused or {}), needs
+            known,
+            known.operations[operation],
+            handler,
+            frozenset(handled.split()),
+            dict(refused or {}),
+            dict(without_effect or {}),
+            needs,
         )
         return handler
 
@@ -166,10 +180,10 @@ def load() -> dict[tuple[str, str], Served]:
 
 
 def unnamed(served: Served) -> set[str]:
-    """Members of the input that a handler neither handles nor refuses, and names that are not of
-    the model: empty for a handler that is complete.
+    """Members of the input that a handler does not name, and names that are not of the model: empty
+    for a handler that is complete.
     """
-    named = served.handled | set(served.refused)
+    named = served.handled | set(served.refused) | set(served.without_effect)
     top = set(served.operation.input.members)
     return {name for name in top if name not in named} | {path for path in named if not _known(path, served)}
 

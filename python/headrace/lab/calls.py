@@ -142,6 +142,18 @@ class Modification(_ModificationKeywords):
     reason: str | None  # Why it failed.
 
 
+class Initialization(TypedDict):
+    """How far a volume is loaded from its snapshot."""
+
+    state: str  # `initializing` or `completed`.
+    type: str  # `provisioned-rate`, or `default`: on first touch.
+    progress_percent: float  # Share of the snapshot's blocks that are loaded.
+    blocks_left: int  # Blocks of 512 KiB that are not loaded yet.
+    rate_mib_s: int | None  # Provisioned rate; null: on first touch alone.
+    remaining_s: int | None  # Seconds until everything is loaded, at that rate; null: not known.
+    fast: bool  # Made with fast snapshot restore: first touch costs nothing.
+
+
 class LabVolume(TypedDict):
     """A volume, or an array that is used as one."""
 
@@ -169,6 +181,154 @@ class LabVolume(TypedDict):
     balance_percent: float | None
     faults: int  # Faults that wait or last.
     recording: str | None  # Path of the record that is being written; null: none.
+    snapshot: str | None  # Id of the snapshot it was made from; null: none.
+    # Whether that had fast snapshot restore when it was made; null: it was made empty.
+    fast_restored: bool | None
+    # Rate at which it is loaded in the background; null: on first touch alone.
+    initialization_rate_mib_s: int | None
+    # How far it is loaded from that; null: it was made empty.
+    initialization: Initialization | None
+
+
+class Lock(TypedDict):
+    """A lock against deletion. Times are lab time."""
+
+    state: str  # `governance`, `compliance-cooloff`, `compliance` or `expired`.
+    mode: str  # `governance` or `compliance`.
+    created_at: str  # When it was set.
+    expires_at: str  # When it ends.
+    duration_days: int  # Whole days from its beginning to its end.
+    cool_off_hours: int | None  # The cooling-off period as it was asked for; null: none.
+    cool_off_until: str | None  # End of the cooling-off period; null: none.
+
+
+class Bin(TypedDict):
+    """A stay in the recycle bin. Times are lab time."""
+
+    entered_at: str  # When the snapshot was deleted.
+    exit_at: str  # When it leaves the bin for good.
+    rule: str  # The rule that keeps it.
+
+
+class Snapshot(TypedDict):
+    """A snapshot. Times are lab time."""
+
+    id: str  # Id.
+    volume: str | None  # The volume's id; null: a copy, or put block by block.
+    size_gib: int  # Size of the volume then.
+    state: str  # `pending`, `completed` or `error`.
+    error: str | None  # Why it is in state error.
+    progress_percent: int  # How much is stored.
+    started_at: str  # When it was asked for: the instant of its data.
+    completed_at: str | None  # When everything was stored; null: not yet.
+    description: str  # Description.
+    tags: dict[str, str]  # Tags.
+    encrypted: bool  # Whether its blocks are encrypted.
+    key_id: str | None  # Id of the key that wraps its data key; null: not encrypted.
+    source: str  # `volume`, `copy` or `direct`.
+    copy_of: str | None  # Of a copy: the snapshot it was made from.
+    parent: str | None  # The earlier snapshot whose stored blocks it uses; null: none.
+    stored_bytes: int  # Bytes of blocks that were stored for it.
+    full_bytes: int  # Bytes of all its blocks.
+    lock: Lock | None  # Lock; null: never locked.
+    shared_with: list[str]  # Accounts that may make volumes from it.
+    bin: Bin | None  # Recycle bin; null: not in it.
+    schedule: str | None  # The schedule that made it; null: none.
+
+
+class SnapshotList(TypedDict):
+    """Snapshots in order of their ids."""
+
+    snapshots: list[Snapshot]  # Snapshots.
+    next: str | None  # `after` of the next page; null: there are no more.
+
+
+class FastRestore(TypedDict):
+    """Fast snapshot restore in a zone. Times are lab time; null: never in that state."""
+
+    snapshot: str  # Id of the snapshot.
+    zone: str  # Zone.
+    state: str  # `enabling`, `optimizing`, `enabled`, `disabling` or `disabled`.
+    enabling_at: str | None  # When it was asked for.
+    optimizing_at: str | None  # When optimizing began.
+    enabled_at: str | None  # When it was ready.
+    disabling_at: str | None  # When it was switched off.
+    disabled_at: str | None  # When it was gone.
+    credits: float  # Volumes that can be made now without first touch.
+    credits_max: int  # Most credits.
+
+
+class FastRestoreFailure(TypedDict):
+    """Fast snapshot restore that could not be switched."""
+
+    snapshot: str  # Id of the snapshot.
+    zone: str  # Zone.
+    kind: str  # Kind of the refusal.
+    code: str  # AWS's error code.
+    message: str  # Why.
+
+
+class FastRestores(TypedDict):
+    """Fast snapshot restores."""
+
+    fast_restores: list[FastRestore]  # By snapshot and zone.
+    failures: list[FastRestoreFailure]  # What was refused.
+
+
+class RetentionRule(TypedDict):
+    """A rule that keeps deleted snapshots in the recycle bin."""
+
+    name: str  # Unique name; a rule of that name is replaced.
+    days: int  # How long, 1 to 365.
+    tags: dict[str, str] | None  # Snapshots with one of these tags.
+    description: str | None  # Description.
+
+
+class Schedule(TypedDict):
+    """A schedule. Times are lab time."""
+
+    name: str  # Name.
+    target_tags: dict[str, str]  # Volumes with one of these tags.
+    interval_s: int  # Seconds of lab time between two runs.
+    keep: int | None  # Snapshots of each volume that are kept; null: by age.
+    keep_days: int | None  # Days that snapshots are kept; null: by count.
+    tags: dict[str, str]  # Tags of its snapshots.
+    copy_tags: bool  # Its snapshots also get the tags of their volumes.
+    enabled: bool  # Whether it runs.
+    next_at: str  # When it runs next.
+    last_at: str | None  # When it ran last; null: never.
+
+
+class Block(TypedDict):
+    """A block of a snapshot."""
+
+    block: int  # Index, in blocks of 512 KiB.
+    token: str | None  # Its token; null: this snapshot does not have it.
+    since_token: str | None  # Its token in the earlier snapshot; null: that does not have it.
+
+
+class Blocks(TypedDict):
+    """Blocks of a snapshot, in order of their index."""
+
+    blocks: list[Block]  # Blocks.
+    next: int | None  # `start` of the next page; null: there are no more.
+    size_gib: int  # Size of the snapshot's volume.
+    tokens_until_s: int  # Until when the tokens hold, Unix seconds of the wall clock.
+
+
+class BlockData(TypedDict):
+    """The bytes of a block."""
+
+    data: str  # 512 KiB in base64.
+    checksum: str  # SHA-256 of the bytes in base64.
+
+
+class ColdBlocks(TypedDict):
+    """Blocks of a volume that are still in its snapshot."""
+
+    blocks: list[int]  # Indices, in blocks of 512 KiB, in order.
+    next: int | None  # `start` of the next page; null: there are no more.
+    left: int  # How many there are in all.
 
 
 class MemberBalance(TypedDict):
@@ -372,6 +532,8 @@ class Calls(ABC):
         tags: dict[str, str] | None = None,
         as_of: str | None = None,
         balance_percent: float | None = None,
+        snapshot: str | None = None,
+        initialization_rate_mib_s: int | None = None,
         volume_type: str | None = None,
         size_gib: int | None = None,
         iops: int | None = None,
@@ -389,6 +551,10 @@ class Calls(ABC):
         as_of: Day of its limits, `YYYY-MM-DD`. Default: the lab's day.
         balance_percent: Credit balance to begin with, 0 to 100. Default: full, as AWS starts
             volumes.
+        snapshot: Id of the snapshot it is made from: usable at once, blocks load on first
+            touch. Default: none: empty.
+        initialization_rate_mib_s: Rate at which the snapshot's blocks are loaded in the
+            background, 100 to 300 MiB/s. Default: none: on first touch alone.
         volume_type: Type, like `gp3`. Default: gp2.
         size_gib: Size, GiB. Default: an error without a notation.
         iops: Provisioned IOPS. Default: what the type includes.
@@ -404,6 +570,8 @@ class Calls(ABC):
             tags=tags,
             as_of=as_of,
             balance_percent=balance_percent,
+            snapshot=snapshot,
+            initialization_rate_mib_s=initialization_rate_mib_s,
             volume_type=volume_type,
             size_gib=size_gib,
             iops=iops,
@@ -577,6 +745,385 @@ class Calls(ABC):
         remove: Keys to remove. Default: none.
         """
         return self.call("volume.tag", volume=volume, set=set, remove=remove)
+
+    def create_snapshot(
+        self,
+        volume: str,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> Snapshot:
+        """Takes a snapshot of a volume, in use or not: of its bytes as they are at this call.
+        The answer is `pending`; blocks are stored while the volume is used.
+
+        description: At most 255 characters. Default: none.
+        tags: Tags: at most 50, keys up to 128 and values up to 256 characters. Default: none.
+        """
+        return self.call("snapshot.create", volume=volume, description=description, tags=tags)
+
+    def create_snapshots(
+        self,
+        volumes: list[str],
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+        copy_tags: bool = False,
+    ) -> list[Snapshot]:
+        """Takes snapshots of several volumes, all of one instant: all or none.
+
+        volumes: Ids or unique names of the volumes.
+        description: At most 255 characters. Default: none.
+        tags: Tags of each. Default: none.
+        copy_tags: Each also gets the tags of its volume. Default: false.
+        """
+        return self.call(
+            "snapshot.create_many",
+            volumes=volumes,
+            description=description,
+            tags=tags,
+            copy_tags=copy_tags,
+        )["snapshots"]
+
+    def snapshots(
+        self,
+        snapshots: list[str] | None = None,
+        volume: str | None = None,
+        state: str | None = None,
+        bin: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> SnapshotList:
+        """Snapshots, page by page.
+
+        snapshots: Ids. Default: all.
+        volume: Id or unique name of their volume, which may be gone by now. Default: any.
+        state: `pending`, `completed` or `error`. Default: any.
+        bin: Those in the recycle bin, in place of all others. Default: false.
+        after: Goes on after this id. Default: the first.
+        limit: Most that are answered. Default: 1000.
+        """
+        return self.call(
+            "snapshot.list",
+            snapshots=snapshots,
+            volume=volume,
+            state=state,
+            bin=bin,
+            after=after,
+            limit=limit,
+        )
+
+    def describe_snapshot(self, snapshot: str) -> Snapshot:
+        """One snapshot.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.describe", snapshot=snapshot)
+
+    def delete_snapshot(self, snapshot: str) -> dict[str, Any]:
+        """Deletes a snapshot; one that a retention rule keeps goes to the recycle bin. Blocks
+        that other snapshots need stay.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.delete", snapshot=snapshot)
+
+    def copy_snapshot(
+        self,
+        snapshot: str,
+        store: str | None = None,
+        region: str | None = None,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> Snapshot:
+        """Copies a completed snapshot, of this lab or from another lab's object store. The copy
+        has blocks of its own.
+
+        snapshot: Id.
+        store: URL of another lab's object store that has it. Default: that of the region.
+        region: Region that has it: this lab's, or one whose object store is known. Default:
+            this lab's.
+        description: At most 255 characters. Default: that of the source.
+        tags: Tags. Default: none.
+        """
+        return self.call(
+            "snapshot.copy",
+            snapshot=snapshot,
+            store=store,
+            region=region,
+            description=description,
+            tags=tags,
+        )
+
+    def share_snapshot(
+        self,
+        snapshot: str,
+        add: list[str] | None = None,
+        remove: list[str] | None = None,
+    ) -> Snapshot:
+        """Removes and adds accounts that may make volumes from a snapshot. It is noted; the lab
+        has one account.
+
+        snapshot: Id.
+        add: Account ids to add, of 12 digits each. Default: none.
+        remove: Account ids to remove, before adding. Default: none.
+        """
+        return self.call("snapshot.share", snapshot=snapshot, add=add, remove=remove)
+
+    def lock_snapshot(
+        self,
+        snapshot: str,
+        mode: str,
+        duration_days: int | None = None,
+        expires_at: str | None = None,
+        cool_off_hours: int | None = None,
+    ) -> Snapshot:
+        """Locks a snapshot against deletion, or changes its lock.
+
+        snapshot: Id.
+        mode: `governance` or `compliance`.
+        duration_days: 1 to 36,500; either this or `expires_at`. Default: none.
+        expires_at: Lab time, ISO 8601. Default: none.
+        cool_off_hours: Hours in which a lock in compliance mode can be taken away: 1 to 72.
+            Default: none.
+        """
+        return self.call(
+            "snapshot.lock",
+            snapshot=snapshot,
+            mode=mode,
+            duration_days=duration_days,
+            expires_at=expires_at,
+            cool_off_hours=cool_off_hours,
+        )
+
+    def unlock_snapshot(self, snapshot: str) -> Snapshot:
+        """Takes a lock away.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.unlock", snapshot=snapshot)
+
+    def set_fast_restore(
+        self,
+        snapshots: list[str],
+        enable: bool,
+        zones: list[str] | None = None,
+    ) -> FastRestores:
+        """Switches fast snapshot restore on or off.
+
+        snapshots: Ids.
+        enable: On or off.
+        zones: Availability zones; the lab has one. Default: the lab's.
+        """
+        return self.call(
+            "snapshot.set_fast_restore",
+            snapshots=snapshots,
+            enable=enable,
+            zones=zones,
+        )
+
+    def fast_restores(self) -> list[FastRestore]:
+        """Fast snapshot restores that are on, or were."""
+        return self.call("snapshot.fast_restores")["fast_restores"]
+
+    def recover_snapshot(self, snapshot: str) -> Snapshot:
+        """Takes a snapshot out of the recycle bin.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.recover", snapshot=snapshot)
+
+    def set_retention_rule(
+        self,
+        name: str,
+        days: int,
+        tags: dict[str, str] | None = None,
+        description: str | None = None,
+    ) -> list[RetentionRule]:
+        """Adds or replaces a retention rule of the recycle bin.
+
+        name: Unique name; a rule of that name is replaced.
+        days: How long, 1 to 365.
+        tags: Snapshots with one of these tags. Default: all snapshots.
+        description: Description. Default: none.
+        """
+        return self.call(
+            "snapshot.set_rule",
+            name=name,
+            days=days,
+            tags=tags,
+            description=description,
+        )["rules"]
+
+    def delete_retention_rule(self, name: str) -> dict[str, Any]:
+        """Takes a retention rule away. What it keeps stays until its time.
+
+        name: Name.
+        """
+        return self.call("snapshot.delete_rule", name=name)
+
+    def retention_rules(self) -> list[RetentionRule]:
+        """Retention rules of the recycle bin."""
+        return self.call("snapshot.rules")["rules"]
+
+    def set_schedule(
+        self,
+        name: str,
+        interval_s: int,
+        target_tags: dict[str, str] | None = None,
+        keep: int | None = None,
+        keep_days: int | None = None,
+        tags: dict[str, str] | None = None,
+        copy_tags: bool = False,
+        disabled: bool = False,
+    ) -> list[Schedule]:
+        """Adds or replaces a schedule.
+
+        name: Unique name; a schedule of that name is replaced.
+        interval_s: Seconds of lab time between two runs, 60 or more.
+        target_tags: Volumes with one of these tags. Default: refused: name one at least.
+        keep: Snapshots of each volume that are kept, 1 to 1,000; either this or `keep_days`.
+            Default: none.
+        keep_days: Days that snapshots are kept. Default: none.
+        tags: Tags of its snapshots. Default: none.
+        copy_tags: Its snapshots also get the tags of their volumes. Default: false.
+        disabled: It does not run. Default: false.
+        """
+        return self.call(
+            "snapshot.set_schedule",
+            name=name,
+            interval_s=interval_s,
+            target_tags=target_tags,
+            keep=keep,
+            keep_days=keep_days,
+            tags=tags,
+            copy_tags=copy_tags,
+            disabled=disabled,
+        )["schedules"]
+
+    def delete_schedule(self, name: str) -> dict[str, Any]:
+        """Takes a schedule away; its snapshots stay.
+
+        name: Name.
+        """
+        return self.call("snapshot.delete_schedule", name=name)
+
+    def schedules(self) -> list[Schedule]:
+        """Schedules."""
+        return self.call("snapshot.schedules")["schedules"]
+
+    def set_region(self, region: str, store: str | None = None) -> dict[str, str]:
+        """Names the object store of another region, from which snapshots can then be copied.
+
+        region: Name, like eu-west-1.
+        store: URL: file:///FOLDER or s3://BUCKET/PREFIX. Default: the region is forgotten.
+        """
+        return self.call("snapshot.set_region", region=region, store=store)["regions"]
+
+    def regions(self) -> dict[str, str]:
+        """Object stores of other regions."""
+        return self.call("snapshot.regions")["regions"]
+
+    def snapshot_blocks(
+        self,
+        snapshot: str,
+        since: str | None = None,
+        start: int | None = None,
+        limit: int | None = None,
+    ) -> Blocks:
+        """Blocks of a completed snapshot, all or those that differ from an earlier one.
+
+        snapshot: Id.
+        since: An earlier snapshot: only blocks that differ from it. Default: every block.
+        start: First index. Default: 0.
+        limit: Most that are answered, 10,000. Default: 1000.
+        """
+        return self.call(
+            "snapshot.blocks",
+            snapshot=snapshot,
+            since=since,
+            start=start,
+            limit=limit,
+        )
+
+    def get_block(self, snapshot: str, block: int, token: str | None = None) -> BlockData:
+        """The bytes of a block.
+
+        snapshot: Id.
+        block: Index, in blocks of 512 KiB.
+        token: Its token, as listed. Default: not checked.
+        """
+        return self.call("snapshot.get_block", snapshot=snapshot, block=block, token=token)
+
+    def start_snapshot(
+        self,
+        size_gib: int,
+        parent: str | None = None,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> Snapshot:
+        """Begins a snapshot that is put block by block.
+
+        size_gib: Size, GiB.
+        parent: The snapshot that has the blocks which are not put. Default: none: they are
+            zeros.
+        description: At most 255 characters. Default: none.
+        tags: Tags. Default: none.
+        """
+        return self.call(
+            "snapshot.start",
+            size_gib=size_gib,
+            parent=parent,
+            description=description,
+            tags=tags,
+        )
+
+    def put_block(self, snapshot: str, block: int, data: str, checksum: str) -> dict[str, Any]:
+        """Puts a block of a snapshot that was begun so; a second time replaces it.
+
+        snapshot: Id.
+        block: Index, in blocks of 512 KiB.
+        data: Its 512 KiB in base64.
+        checksum: SHA-256 of its bytes in base64.
+        """
+        return self.call(
+            "snapshot.put_block",
+            snapshot=snapshot,
+            block=block,
+            data=data,
+            checksum=checksum,
+        )
+
+    def finish_snapshot(
+        self,
+        snapshot: str,
+        changed_blocks: int,
+        checksum: str | None = None,
+    ) -> Snapshot:
+        """Completes a snapshot that was put block by block.
+
+        snapshot: Id.
+        changed_blocks: How many blocks were put.
+        checksum: SHA-256 in base64 of the blocks' checksums, in order of their index. Default:
+            not checked.
+        """
+        return self.call(
+            "snapshot.finish",
+            max(self.timeout_s, LONG_CALL_S),
+            snapshot=snapshot,
+            changed_blocks=changed_blocks,
+            checksum=checksum,
+        )
+
+    def cold_blocks(
+        self,
+        volume: str,
+        start: int | None = None,
+        limit: int | None = None,
+    ) -> ColdBlocks:
+        """Blocks of a volume that are not loaded from its snapshot yet: reading them loads them.
+
+        start: First index. Default: 0.
+        limit: Most that are answered. Default: 10000.
+        """
+        return self.call("volume.cold", volume=volume, start=start, limit=limit)
 
     def balance(self, volume: str) -> Balance:
         """Credit balances now."""

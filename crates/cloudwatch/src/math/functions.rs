@@ -1,7 +1,7 @@
 //! The functions of metric math.
 
-use super::eval::{finite, Context, Series, Value};
 use super::parse::{Expr, Tree};
+use super::value::{finite, Context, Series, Value};
 use super::MathError;
 use crate::series::Points;
 use std::collections::BTreeSet;

@@ -8,9 +8,10 @@
 mod eval;
 mod functions;
 mod parse;
+mod value;
 
-pub use eval::{Budget, Context, Series, Value};
 pub use parse::{parse, Expr, Operator, Tree};
+pub use value::{Budget, Context, Series, Value};
 
 use crate::error::Refusal;
 use std::fmt;

@@ -7,9 +7,10 @@ pub(crate) mod modifications;
 use crate::command::{CreateRequest, TagRequest};
 use crate::error::{ControlError, ErrorKind, API_TEXT, LAB_RULE};
 use crate::event::Change;
+use crate::lab::Lab;
 use crate::record::{limits_of, NewVolume, VolumeId, VolumeRecord, VolumeStatus, Volumes};
-use crate::settings;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
+use crate::snapshots::lifecycle;
 use headrace_catalog::{StorageSpec, VolumeSpec};
 use std::collections::BTreeMap;
 
@@ -29,14 +30,15 @@ const MOST_TAG_BYTES: usize = 64 << 20;
 /// Longest name of a volume. A rule of the lab, so that tables stay readable.
 const MAX_NAME_CHARS: usize = 64;
 
-pub(crate) fn create(request: &CreateRequest, settings: &Settings, existing: &Volumes, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
+pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<Change>, ControlError> {
+    let (settings, existing) = (&lab.settings, &lab.volumes);
     if request.multi_attach {
         let hint = "Leave it out: a lab has one instance, this machine.";
         let error = ControlError::new(ErrorKind::Unsupported, "multi-attach", "a volume of this lab is attached once", LAB_RULE, hint);
         return Err(error.says("UnsupportedOperation", "Multi-Attach is not supported: this lab has one instance."));
     }
     settings.check_zone(request.zone.as_deref(), request.zone_id.as_deref())?;
-    let spec = spec_of(request)?;
+    let spec = spec_of(request, lab)?;
     let as_of = request.as_of.as_deref().map(settings::day).transpose()?.unwrap_or_else(|| settings.day());
     let limits = limits_of(&spec, as_of, settings)?;
     if let Some(name) = &request.name {
@@ -50,21 +52,35 @@ pub(crate) fn create(request: &CreateRequest, settings: &Settings, existing: &Vo
         let error = ControlError::new(ErrorKind::LimitExceeded, spec.to_string(), rule, LAB_RULE, "Delete volumes that are no longer needed.");
         return Err(error.says("VolumeLimitExceeded", format!("Maximum number of volumes, {MAX_VOLUMES}, exceeded.")));
     }
+    let (origin, credit) = match &request.snapshot {
+        Some(snapshot) => {
+            let (origin, credit) = lifecycle::origin(lab, snapshot, spec.usable_gib(), request.initialization_mib_s, at_ms)?;
+            (Some(origin), credit)
+        }
+        None => (None, None),
+    };
+    if let Some(rate) = request.initialization_mib_s.filter(|_| origin.is_none()) {
+        let rule = "an initialization rate is for a volume that is made from a snapshot";
+        return Err(ControlError::invalid(format!("{rate} MiB/s"), rule, format!("{API_TEXT}: CreateVolume"), "Name a snapshot, or leave the rate out."));
+    }
     let per_million = request.balance_percent.map(members::per_million).transpose()?;
     let volume = VolumeId::draw(ids, |id| existing.contains_key(id))?;
     let balances = match per_million {
         None => Vec::new(),
         Some(per_million) => members::balance_changes(&volume, &spec, &limits, None, per_million)?,
     };
-    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone() };
+    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone(), encryption: None, origin };
     let mut changes = vec![Change::VolumeCreated { volume, new }];
     changes.extend(balances);
+    changes.extend(credit.map(Change::Snapshot));
     Ok(changes)
 }
 
 /// What is asked for: in notation, or as EC2 asks, one by one.
-fn spec_of(request: &CreateRequest) -> Result<StorageSpec, ControlError> {
-    let CreateRequest { volume_type, size_gib, iops, throughput_mib_s, .. } = request;
+fn spec_of(request: &CreateRequest, lab: &Lab) -> Result<StorageSpec, ControlError> {
+    let CreateRequest { volume_type, iops, throughput_mib_s, .. } = request;
+    let of_snapshot = request.snapshot.as_deref().filter(|_| request.spec.is_empty()).map(|snapshot| lab.snapshots.find(snapshot)).transpose()?;
+    let size_gib = &request.size_gib.or(of_snapshot.map(|record| record.of.size_gib).filter(|_| request.spec.is_empty()));
     let one_by_one = volume_type.is_some() || size_gib.is_some() || iops.is_some() || throughput_mib_s.is_some();
     if !request.spec.is_empty() {
         if one_by_one {

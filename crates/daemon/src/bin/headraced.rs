@@ -31,6 +31,7 @@ fn main() -> ExitCode {
 /// Keys are in the memory of this process: no other may read it, and no core file is written of it.
 /// Its open files are as many as the machine allows, one or more for each volume in use.
 fn keep_memory_private() {
+    use rustix::mm::{mlockall, MlockAllFlags};
     use rustix::process::{getrlimit, set_dumpable_behavior, setrlimit, DumpableBehavior, Resource, Rlimit};
     let limits = [(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }), {
         let files = getrlimit(Resource::Nofile);
@@ -40,6 +41,11 @@ fn keep_memory_private() {
         if let Err(error) = setrlimit(resource, limit) {
             tracing::warn!("setting a limit of the process: {error}");
         }
+    }
+    // Pages as they are touched: none of them is ever written to swap.
+    let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
+    if let Err(error) = locked {
+        tracing::warn!("keys may be written to swap, memory cannot be locked: {error}");
     }
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         tracing::warn!("the process can be dumped: {error}");
@@ -62,6 +68,7 @@ fn run(options: &Options) -> Outcome<()> {
     let kept = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
     let watching = alarming::start(&engine).map_err(|error| of_io("starting the alarms", &error))?;
     engine.resume_rebuilds();
+    engine.start_snapshots().map_err(|error| of_io("starting the snapshots", &error))?;
     if let Some(words) = &engine.repaired {
         tracing::warn!("cut off what a crash left: {words}");
     }

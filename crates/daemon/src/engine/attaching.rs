@@ -21,6 +21,13 @@ impl Engine {
     /// Makes a block device of a volume.
     pub fn attach(&self, volume: &str, request: AttachRequest) -> Outcome<VolumeRecord> {
         let _work = held(&self.work);
+        // A key that cannot be used is said at once, in EC2's words.
+        if let Ok(record) = self.find(volume) {
+            if record.attachment.is_none() {
+                self.data_key_of(&record)?;
+                self.rest(&record.id, |files| files.locked)?;
+            }
+        }
         self.command(&Command::Attach { volume: volume.to_string(), request })?;
         let record = self.find(volume)?;
         self.finish_attaching(&record)?;
@@ -58,6 +65,10 @@ impl Engine {
     fn device_for(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
         let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
         let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
+        if self.files_of(record, |files| files.locked)? {
+            self.data_key_of(record)?;
+            return Err(could_not(record.label(), "was opened without its key", "Try again in a moment."));
+        }
         let attached = self.files_of(record, |files| {
             let attached = Arc::new(AttachedVolume::new(files.device_number, record.id.as_str(), files.power.clone(), self.devices.clock.now()));
             files.attached = Some(attached.clone());
@@ -256,6 +267,7 @@ impl Engine {
         });
         let devices = devices.collect();
         attached.iter().for_each(|record| self.take_device(record));
+        self.close_captures();
         if let Err(problem) = self.note_balances(devices, self.devices.saved_instance()) {
             tracing::error!("noting balances: {}", problem.rule);
         }

@@ -27,8 +27,12 @@ impl Engine {
             if let Err(problem) = self.pass_due() {
                 tracing::error!("what was due: {}: {}", problem.value, problem.rule);
             }
+            if let Err(problem) = self.run_schedules() {
+                tracing::error!("schedules: {}: {}", problem.value, problem.rule);
+            }
             let now = unix_s();
             if now != second {
+                self.note_loaded();
                 // The row belongs to the second that ended.
                 self.note_second(second);
                 second = now;

@@ -19,31 +19,36 @@
 //!     knows no other.
 
 pub mod attaching;
+mod blocks;
+pub mod encryption;
 pub mod faulting;
 pub mod housekeeping;
+pub mod initializing;
 pub mod modifying;
 pub mod resting;
+pub mod snapshotting;
 pub mod volume_files;
 
 use crate::cloudwatch::actions::Actions;
-use crate::cloudwatch::alarming::wall_ms;
 use crate::cloudwatch::custom::Custom;
 use crate::engine::resting::{KnownLimits, Resting};
-use crate::engine::volume_files::VolumeFiles;
+use crate::engine::snapshotting::SnapshotWork;
+use crate::engine::volume_files::{DataKey, VolumeFiles};
 use crate::envelope;
 use crate::events::EventLog;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
+use crate::keyring::Keyring;
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
 use clap::Parser;
-use headrace_control::{Change, ClientToken, Command, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{Change, ClientToken, Command, CreateRequest, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::stale_mounts::{self, StaleMounts};
 use headrace_device::Devices;
 use headrace_model::record::{HostChange as ModelChange, SavedHost, SavedInstance};
 use headrace_model::InstanceState;
-use headrace_model::{ModelOptions, Nanos, SavedDevice};
+use headrace_model::{ModelOptions, Nanos, SavedDevice, SavedVolume};
 use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -75,6 +80,10 @@ pub struct Options {
     /// How many times as fast as the wall modifications go. Device timing is never scaled.
     #[arg(long)]
     pub time_scale: Option<u32>,
+    /// Where the blocks of snapshots lie: file:///FOLDER or s3://BUCKET/PREFIX. Else as it was; at
+    /// first, the folder `snapshots` of the lab.
+    #[arg(long)]
+    pub snapshot_store: Option<String>,
     /// Port of 127.0.0.1 at which another process (`headrace lab up` starts one) serves the
     /// metrics: the daemon only tells it. 0: none does.
     #[arg(long, default_value_t = 0)]
@@ -131,6 +140,7 @@ pub struct Engine {
     /// Whether links are made under the machine's own /dev too.
     pub(crate) machine_links: bool,
     pub(crate) devices: Arc<Devices>,
+    pub(crate) keyring: Keyring,
     pub(crate) mount: Mutex<Option<Mount>>,
     pub(crate) volumes: Mutex<HashMap<VolumeId, VolumeFiles>>,
     /// One at a time opens a volume or puts it to rest.
@@ -144,6 +154,9 @@ pub struct Engine {
     pub(crate) stopping: AtomicBool,
     pub(crate) down: AtomicBool,
     pub(crate) rows_lost: AtomicU64,
+    pub(crate) snapshots: SnapshotWork,
+    /// One at a time loads a volume of fast snapshot restore, as fast as the store gives.
+    pub(crate) fast_loading: Mutex<()>,
     state: Mutex<State>,
 }
 
@@ -153,7 +166,8 @@ pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unix_ms() -> u64 {
+/// The wall clock, Unix milliseconds.
+pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
 }
 
@@ -180,12 +194,15 @@ impl Engine {
         let mnt = folder.join("mnt");
         // Before anything else: a dead mount can neither be looked at nor be made again.
         let released = stale_mounts::release(&mnt).map_err(|error| of_io("releasing what an earlier daemon left", &error))?;
-        for name in ["volumes", "metrics", "mnt", "dev/by-id", "records"] {
+        for name in ["keys", "volumes", "metrics", "mnt", "dev/by-id", "records", "snapshots"] {
             made_with(&folder.join(name)).map_err(|error| of_io(format!("making {name}"), &error))?;
         }
         let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
         let Checkpoint { lab, balances } = recovered.state.clone();
         let now = balances.devices.values().chain(&balances.instance).map(|saved| saved.device_ns).max().unwrap_or(0);
+        let store = options.snapshot_store.clone().or_else(|| lab.settings.snapshot_store.clone());
+        let store = store.unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
+        let snapshots = SnapshotWork::open(&store).map_err(|error| of_io("opening the object store of snapshots", &error))?;
         let last_ms = match recovered.state.last_ms() {
             0 => unix_ms(),
             last => last,
@@ -194,7 +211,8 @@ impl Engine {
         let devices = Arc::new(Devices::new(&SavedHost { now: Nanos(now), instance: None, devices: Vec::new() }));
         let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
         let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
-        let custom = Custom::open(&folder, (wall_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
+        let keyring = Keyring::open(&folder.join("keys"), |id| lab.keys.keys.contains_key(id)).map_err(|error| of_io("opening the keys", &error))?;
+        let custom = Custom::open(&folder, (unix_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
         let events = EventLog::open(&folder).map_err(|error| of_io("reading the events", &error))?;
         let engine = Engine {
             custom: Mutex::new(custom),
@@ -207,6 +225,7 @@ impl Engine {
             metrics_port: options.metrics_port,
             machine_links: options.machine_links,
             devices,
+            keyring,
             mount: Mutex::new(Some(mount)),
             volumes: Mutex::new(HashMap::new()),
             opening: Mutex::new(()),
@@ -218,6 +237,8 @@ impl Engine {
             stopping: AtomicBool::new(false),
             down: AtomicBool::new(false),
             rows_lost: AtomicU64::new(0),
+            snapshots,
+            fast_loading: Mutex::new(()),
             state: Mutex::new(State { lab, journal, clock, balances, events }),
             folder,
         };
@@ -231,6 +252,7 @@ impl Engine {
             instance_type: options.instance_type.clone(),
             as_of: options.as_of.clone(),
             time_scale: options.time_scale,
+            snapshot_store: options.snapshot_store.clone(),
             ..SettingsRequest::default()
         });
         // The devices of the earlier daemon are gone: nothing is attached while settings change.
@@ -257,6 +279,8 @@ impl Engine {
         for record in records {
             let volume = record.id.to_string();
             match record.status {
+                // Until its pending snapshots are stored.
+                VolumeStatus::Deleting if self.is_being_stored(&record.id) => {}
                 VolumeStatus::Deleting => {
                     volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
                     self.command(&Command::Deleted { volume })?;
@@ -297,7 +321,14 @@ impl Engine {
         let limits = self.limits(record)?;
         let (device, _) = self.saved_as_left(record, &limits)?;
         let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Detach some."))?;
-        let files = VolumeFiles::open(&self.volumes_folder(), record, device_number).map_err(|error| {
+        let key = match self.data_key_of(record) {
+            Ok(Some(cipher)) => DataKey::Open(cipher),
+            Ok(None) => DataKey::None,
+            // Its credits, faults and size can still be worked with.
+            Err(_) => DataKey::Missing,
+        };
+        let opened = self.origin_of(record).and_then(|origin| VolumeFiles::open(&self.volumes_folder(), record, device_number, &key, origin));
+        let files = opened.map_err(|error| {
             self.devices.remove(device_number);
             could_not(record.label(), error.to_string(), "Put the file back, or delete the volume.")
         })?;
@@ -310,15 +341,18 @@ impl Engine {
                 self.slow_in_model(device_number, index, &member.state);
             }
         }
+        self.cold_in_model(record, device_number, files.restored.as_deref());
+        self.adopt_instants(&files.capture);
         held(&self.volumes).insert(record.id.clone(), files);
         held(&self.resting).remove(&record.id);
         Ok(())
     }
 
     /// A new volume, ready to be attached.
-    pub fn create(&self, command: &Command) -> Outcome<VolumeRecord> {
+    pub fn create(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
+        self.key_for_new_volume(&mut request)?;
         let _work = held(&self.work);
-        let events = self.command(command)?;
+        let events = self.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());
         let record = id.and_then(|id| self.lab(|lab| lab.volumes.get(&id).cloned()));
         let record = record.ok_or_else(|| could_not("volume", "was not made", "Try again."))?;
@@ -328,7 +362,8 @@ impl Engine {
     fn finish_creation(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
         let volume = record.id.to_string();
         let made = volume_files::create_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("making the files of {volume}"), &error));
-        if let Err(problem) = made {
+        let made = made.and_then(|()| self.origin_of(record).map(drop).map_err(|error| of_io(format!("the snapshot of {volume}"), &error)));
+        if let Err(problem) = made.and_then(|()| self.make_data_key(record)) {
             let _ = volume_files::remove_files(&self.volumes_folder(), record);
             self.command(&Command::VolumeFailed { volume: volume.clone(), reason: problem.rule.clone() })?;
             return Err(problem);
@@ -342,13 +377,25 @@ impl Engine {
         let _work = held(&self.work);
         let record = self.find(volume)?;
         self.command(&Command::DeleteVolume { volume: volume.to_string() })?;
+        // Snapshots that are pending still need its bytes: the last one ends it.
+        if self.is_being_stored(&record.id) {
+            return Ok(());
+        }
+        self.finish_deletion(&record)
+    }
+
+    /// Removes the files of a volume that is being deleted. The caller holds `work`.
+    pub(crate) fn finish_deletion(&self, record: &VolumeRecord) -> Outcome<()> {
         if let Some(files) = held(&self.volumes).remove(&record.id) {
             self.devices.remove(files.device_number);
         }
         held(&self.resting).remove(&record.id);
-        volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
+        volume_files::remove_files(&self.volumes_folder(), record).map_err(|error| of_io(format!("removing {}", record.id), &error))?;
         self.command(&Command::Deleted { volume: record.id.to_string() })?;
         self.metrics.forget(record.id.as_str());
+        if record.origin.is_some() {
+            self.retry_removals();
+        }
         Ok(())
     }
 
@@ -389,7 +436,12 @@ impl Engine {
         let mut state = held(&self.state);
         let at_ms = self.lab_ms_of(&state);
         let saved = |now: Nanos, json: Result<Json, serde_json::Error>| json.ok().map(|state| Saved { at_ms, device_ns: now.0, state });
-        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&device))?))).collect();
+        let levels = |mut device: SavedDevice| {
+            // Which blocks are cold is known from the marks of the volume, and may be megabytes.
+            device.members.iter_mut().for_each(SavedVolume::forget_touch);
+            device
+        };
+        let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&levels(device)))?))).collect();
         let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::of(&state))), devices };
         state.journal.append(&Entry::Balances(newer.clone()), false).map_err(of_journal)?;
         state.balances.instance = newer.instance.or(state.balances.instance.take());
@@ -472,7 +524,7 @@ fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     }
     let durable = events.iter().any(Event::must_last);
     state.journal.append(&Entry::Events(events.clone()), durable).map_err(of_journal)?;
-    let wall_ms = wall_ms();
+    let wall_ms = unix_ms();
     for event in &events {
         state.events.note(&state.lab, event, wall_ms, &mut random);
         state.lab.apply(event);

@@ -3,6 +3,7 @@
 use crate::engine::attaching::device_path;
 use crate::engine::{held, Engine};
 use crate::problem::{could_not, of_control, of_io, Outcome};
+use headrace_control::keys::KeyChange;
 use headrace_control::{Change, Command, Modification, ModifyRequest, VolumeRecord};
 use headrace_device::loopdev;
 use headrace_model::rates::VolumeModification as ModelModification;
@@ -53,7 +54,16 @@ impl Engine {
                     return Ok(());
                 }
             }
+            let gone = match &event.change {
+                Change::Key(KeyChange::Deleted { key }) => Some(key.clone()),
+                _ => None,
+            };
+            let events = [event.clone()];
             self.commit(event)?;
+            self.after_deletions(&events);
+            if let Some(key) = gone {
+                self.keyring.destroy(&key);
+            }
         }
         Ok(())
     }

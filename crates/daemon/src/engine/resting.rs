@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 /// How long a volume must not have been used before it rests. A call uses the number of a device at
 /// once; ten seconds are a guess far beyond that.
 const IDLE_FOR: Duration = Duration::from_secs(10);
+/// An encrypted one sooner: its key is in memory as long as it is open.
+const ENCRYPTED_IDLE_FOR: Duration = Duration::from_secs(1);
 /// Limits that are remembered. A lab has far fewer different volumes; past it they are forgotten
 /// and worked out again.
 const MOST_LIMITS: usize = 4_096;
@@ -29,6 +31,8 @@ const MOST_LIMITS: usize = 4_096;
 pub(crate) struct Resting {
     /// Bytes that its files take on the disk.
     pub(crate) allocated: Option<u64>,
+    /// Blocks of its snapshot, and how many of them are not loaded.
+    pub(crate) cold: Option<(u64, u64)>,
     /// Its device in the model, as it was left; made when someone first asks for its credits.
     device: Option<Device>,
 }
@@ -75,32 +79,39 @@ impl Engine {
 
     /// Puts volumes to rest that are not attached and were not used for a while.
     pub(crate) fn rest_idle(&self) -> Outcome<()> {
-        let idle = |files: &VolumeFiles| files.attached.is_none() && files.used.elapsed() >= IDLE_FOR;
+        let idle = |files: &VolumeFiles| files.attached.is_none() && files.used.elapsed() >= if files.encrypted { ENCRYPTED_IDLE_FOR } else { IDLE_FOR };
         let found: Vec<VolumeId> = held(&self.volumes).iter().filter(|(_, files)| idle(files)).map(|(id, _)| id.clone()).collect();
         for id in found {
             let _work = held(&self.work);
-            let _opening = held(&self.opening);
-            let record = self.lab(|lab| lab.volumes.get(&id).cloned());
-            // A rebuild works on the files of a volume that nobody attached, too.
-            let rebuilds = record.is_some_and(|record| record.members.iter().any(|member| matches!(member.state, MemberState::Rebuilding { .. })));
-            let Some((device_number, power)) =
-                held(&self.volumes).get(&id).filter(|files| idle(files) && !rebuilds).map(|files| (files.device_number, files.power.clone()))
-            else {
-                continue;
-            };
-            if let Some((now, device)) = self.devices.saved_device(device_number) {
-                self.note_balances(vec![(id.clone(), now, device)], None)?;
-            }
-            let allocated = power.allocated().ok();
-            drop(power);
-            let mut volumes = held(&self.volumes);
-            // A request that is still under way has its bytes: next time.
-            if volumes.get(&id).is_some_and(|files| Arc::strong_count(&files.power) == 1) {
-                volumes.remove(&id);
-                drop(volumes);
-                self.devices.remove(device_number);
-                held(&self.resting).insert(id, Resting { allocated, device: None });
-            }
+            self.rest(&id, idle)?;
+        }
+        Ok(())
+    }
+
+    /// Puts a volume to rest, if it is `idle` and nobody has its bytes. Called with `work` held.
+    pub(crate) fn rest(&self, id: &VolumeId, idle: impl Fn(&VolumeFiles) -> bool) -> Outcome<()> {
+        let _opening = held(&self.opening);
+        let record = self.lab(|lab| lab.volumes.get(id).cloned());
+        // A rebuild works on the files of a volume that nobody attached, too.
+        let rebuilds = record.is_some_and(|record| record.members.iter().any(|member| matches!(member.state, MemberState::Rebuilding { .. })));
+        let Some((device_number, power)) =
+            held(&self.volumes).get(id).filter(|files| idle(files) && files.is_quiet() && !rebuilds).map(|files| (files.device_number, files.power.clone()))
+        else {
+            return Ok(());
+        };
+        if let Some((now, device)) = self.devices.saved_device(device_number) {
+            self.note_balances(vec![(id.clone(), now, device)], None)?;
+        }
+        let allocated = power.allocated().ok();
+        drop(power);
+        self.close_capture(id);
+        let mut volumes = held(&self.volumes);
+        // A request that is still under way has its bytes: next time.
+        if volumes.get(id).is_some_and(VolumeFiles::is_quiet) {
+            let cold = volumes.remove(id).and_then(|files| files.restored).map(|restored| (restored.manifest().blocks(), restored.cold_blocks()));
+            drop(volumes);
+            self.devices.remove(device_number);
+            held(&self.resting).insert(id.clone(), Resting { allocated, cold, device: None });
         }
         Ok(())
     }

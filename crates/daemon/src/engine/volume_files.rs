@@ -5,8 +5,10 @@ use headrace_control::{MemberState, VolumeRecord};
 use headrace_device::AttachedVolume;
 use headrace_model::host::layout_of;
 use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
+use headrace_store::encrypted::Locked;
 use headrace_store::raid::MemberData;
-use headrace_store::{Backing, PowerCut, Raid, SparseFile};
+use headrace_store::snapshots::{BlockCipher, Capture, Manifest, Restored};
+use headrace_store::{Backing, Encrypted, Objects, PowerCut, Raid, SectorCipher, SparseFile};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -21,10 +23,28 @@ pub struct VolumeFiles {
     pub raid: Option<Arc<Raid>>,
     /// All its bytes, behind what a power cut does.
     pub power: Arc<PowerCut>,
+    /// What its snapshots are taken of.
+    pub capture: Arc<Capture>,
+    /// What it was made from, while some of that may not be loaded.
+    pub restored: Option<Arc<Restored>>,
     /// While attached.
     pub attached: Option<Arc<AttachedVolume>>,
     /// When its number was last asked for.
     pub used: Instant,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
+    /// It is encrypted, and was opened without its key: its bytes cannot be had.
+    pub locked: bool,
+}
+
+/// The data key of a volume.
+pub enum DataKey {
+    /// It is not encrypted.
+    None,
+    /// Ready for use.
+    Open(Arc<SectorCipher>),
+    /// It cannot be had.
+    Missing,
 }
 
 /// The folder of a volume.
@@ -67,14 +87,29 @@ pub fn remove_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
     }
 }
 
+/// Where the bytes of a volume come from that is made from a snapshot.
+pub struct Origin {
+    /// The snapshot's blocks.
+    pub manifest: Arc<Manifest>,
+    /// Where they lie.
+    pub objects: Objects,
+    /// What opens them; none: they are not encrypted.
+    pub cipher: Option<Arc<dyn BlockCipher>>,
+}
+
 impl VolumeFiles {
     /// Opens the files of a volume whose device has `device_number`.
-    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize) -> io::Result<VolumeFiles> {
+    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize, key: &DataKey, origin: Option<Origin>) -> io::Result<VolumeFiles> {
         let folder = folder_of(volumes, record);
         let mut members: Vec<Arc<dyn Backing>> = Vec::new();
-        for (path, bytes) in files(&folder, record) {
+        for (index, (path, bytes)) in files(&folder, record).into_iter().enumerate() {
             let file = SparseFile::open(&path, bytes).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-            members.push(Arc::new(file));
+            let file: Arc<dyn Backing> = Arc::new(file);
+            members.push(match key {
+                DataKey::None => file,
+                DataKey::Open(cipher) => Arc::new(Encrypted::new(file, cipher.clone(), index as u32)),
+                DataKey::Missing => Arc::new(Locked::new(file)),
+            });
         }
         let raid = record.spec.raid.zip(layout_of(&record.spec)).map(|(level, layout)| {
             let raid = Raid::new(level, layout, members.clone(), record.size_gib() << 30);
@@ -83,12 +118,41 @@ impl VolumeFiles {
             }
             Arc::new(raid)
         });
-        let whole: Arc<dyn Backing> = match &raid {
+        let (encrypted, locked) = (!matches!(key, DataKey::None), matches!(key, DataKey::Missing));
+        let mut whole: Arc<dyn Backing> = match &raid {
             Some(raid) => raid.clone(),
             None => members.swap_remove(0),
         };
-        Ok(VolumeFiles { device_number, raid, power: Arc::new(PowerCut::new(whole)), attached: None, used: Instant::now() })
+        let captures = folder.join("captures");
+        let fresh = !captures.exists();
+        let restored = origin.map(|origin| restored(whole.clone(), origin, &folder.join("loaded")).map(Arc::new)).transpose()?;
+        if let Some(restored) = &restored {
+            whole = restored.clone();
+        }
+        let capture = match restored.as_ref().filter(|_| fresh) {
+            Some(restored) => Capture::of_snapshot(whole, captures, restored.manifest().name())?,
+            None => Capture::new(whole, captures)?,
+        };
+        let power = Arc::new(PowerCut::new(capture.clone()));
+        Ok(VolumeFiles { device_number, raid, power, capture, restored, attached: None, used: Instant::now(), encrypted, locked })
     }
+}
+
+impl VolumeFiles {
+    /// Whether nobody but the lab itself holds its bytes: no request, no instant, no loader.
+    pub(crate) fn is_quiet(&self) -> bool {
+        // The capture is also in the power cut, what was restored also in the capture.
+        Arc::strong_count(&self.power) == 1 && Arc::strong_count(&self.capture) == 2 && self.restored.as_ref().is_none_or(|one| Arc::strong_count(one) == 2)
+    }
+}
+
+fn restored(whole: Arc<dyn Backing>, origin: Origin, marks: &Path) -> io::Result<Restored> {
+    let Origin { manifest, objects, cipher } = origin;
+    let restored = match marks.exists() {
+        true => Restored::open(whole, manifest, objects, cipher, marks)?,
+        false => Restored::create(whole, manifest, objects, cipher, marks)?,
+    };
+    Ok(restored.with_log(|words| tracing::error!("loading from a snapshot: {words}")))
 }
 
 /// A member's state as its bytes' array has it.

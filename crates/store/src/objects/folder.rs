@@ -2,6 +2,7 @@
 //! the folder flushed: after a power cut an object is there whole, or not at all.
 
 use super::{Bucket, Listed, MOST_OBJECT_BYTES};
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::ops::Range;
@@ -47,20 +48,35 @@ impl Folder {
         Ok(())
     }
 
-    fn write(&self, incoming: &Path, path: &Path, data: &[u8]) -> io::Result<()> {
+    fn write(&self, incoming: &Path, path: &Path, data: &[u8], lazily: bool) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(incoming)?;
         file.write_all(data)?;
-        file.sync_all()?;
+        if lazily {
+            begin_writing(&file);
+        } else {
+            file.sync_all()?;
+        }
         let folder = path.parent().unwrap_or(&self.root);
         // Again: a delete may remove the folder, found empty, in between.
         for _ in 0..TRIES {
             make_folder(folder)?;
             match std::fs::rename(incoming, path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done if lazily => return done,
                 done => return done.and_then(|()| sync_folder(folder)),
             }
         }
         Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is removed again and again", folder.display())))
+    }
+
+    fn put_as(&self, name: &str, data: &[u8], lazily: bool) -> io::Result<()> {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let incoming = self.root.join(INCOMING).join(format!("{}-{:x}-{serial}", std::process::id(), std::ptr::from_ref(self) as usize));
+        let done = self.write(&incoming, &self.root.join(name), data, lazily);
+        if done.is_err() {
+            let _ = std::fs::remove_file(&incoming);
+        }
+        done
     }
 
     fn walk(&self, folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
@@ -89,13 +105,27 @@ impl Folder {
 
 impl Bucket for Folder {
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()> {
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let incoming = self.root.join(INCOMING).join(format!("{}-{:x}-{serial}", std::process::id(), std::ptr::from_ref(self) as usize));
-        let done = self.write(&incoming, &self.root.join(name), data);
-        if done.is_err() {
-            let _ = std::fs::remove_file(&incoming);
+        self.put_as(name, data, false)
+    }
+
+    fn put_lazily(&self, name: &str, data: &[u8]) -> io::Result<()> {
+        self.put_as(name, data, true)
+    }
+
+    fn settle(&self, names: &[String]) -> io::Result<()> {
+        let mut folders = BTreeSet::new();
+        for path in names.iter().map(|name| self.root.join(name)) {
+            let file = File::open(&path)?;
+            file.sync_all()?;
+            // It is on disk: its place in memory is of more use to the volume.
+            begin_writing(&file);
+            folders.extend(path.parent().map(Path::to_path_buf));
         }
-        done
+        folders.iter().try_for_each(|folder| sync_folder(folder))
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
     }
 
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
@@ -133,6 +163,12 @@ impl Bucket for Folder {
         self.walk(&self.root.join(prefix), prefix, &mut found)?;
         Ok(found)
     }
+}
+
+/// Has the kernel write what it holds of a file, without waiting, and give the memory back of what
+/// is written. Only a hint: what it does not do, the flush does.
+fn begin_writing(file: &File) {
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
 }
 
 /// Makes a folder and those above it, each on disk when this returns; readable by the owner alone.

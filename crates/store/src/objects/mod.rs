@@ -36,6 +36,20 @@ pub trait Bucket: Send + Sync {
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()>;
     /// Reads an object, or a range of it: what there is of it, when the object ends before.
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
+    /// Writes an object that need not be durable before [`Bucket::settle`]: the process may die,
+    /// the machine may not.
+    fn put_lazily(&self, name: &str, data: &[u8]) -> io::Result<()> {
+        self.put(name, data)
+    }
+    /// Objects that were put lazily are durable when this returns.
+    fn settle(&self, _names: &[String]) -> io::Result<()> {
+        Ok(())
+    }
+    /// Whether an object may be other than it was written when the machine stopped before it was
+    /// settled.
+    fn is_lazy(&self) -> bool {
+        false
+    }
     /// Removes an object. One that does not exist counts as removed.
     fn delete(&self, name: &str) -> io::Result<()>;
     /// All objects whose names begin with `prefix`, in order of name. A prefix ends with `/`.
@@ -81,12 +95,32 @@ impl Objects {
 
     /// Writes an object whole, or not at all. It is durable when this returns.
     pub fn put(&self, name: &str, data: &[u8]) -> io::Result<()> {
+        self.put_by(name, data, |bucket| bucket.put(name, data))
+    }
+
+    /// Writes an object whole, or not at all. It is durable after [`Objects::settle`].
+    pub fn put_lazily(&self, name: &str, data: &[u8]) -> io::Result<()> {
+        self.put_by(name, data, |bucket| bucket.put_lazily(name, data))
+    }
+
+    /// Objects that were put lazily are durable when this returns.
+    pub fn settle(&self, names: &[String]) -> io::Result<()> {
+        names.iter().try_for_each(|name| self.checked("put", name))?;
+        self.bucket.settle(names).map_err(|error| explain(&self.url, "put", names.first().map_or("", String::as_str), &error))
+    }
+
+    /// Whether an object that was put lazily and not settled may be damaged.
+    pub(crate) fn is_lazy(&self) -> bool {
+        self.bucket.is_lazy()
+    }
+
+    fn put_by(&self, name: &str, data: &[u8], put: impl FnOnce(&dyn Bucket) -> io::Result<()>) -> io::Result<()> {
         self.checked("put", name)?;
         if data.len() as u64 > MOST_OBJECT_BYTES {
             let error = io::Error::new(io::ErrorKind::InvalidInput, format!("{} bytes are more than an object may have ({MOST_OBJECT_BYTES})", data.len()));
             return Err(explain(&self.url, "put", name, &error));
         }
-        self.bucket.put(name, data).map_err(|error| explain(&self.url, "put", name, &error))
+        put(&*self.bucket).map_err(|error| explain(&self.url, "put", name, &error))
     }
 
     /// Reads an object.

@@ -114,6 +114,11 @@ impl Manifest {
         Place { segment: run.segment, slot: run.slot + within, digest: self.digests[run.digests + within as usize] }
     }
 
+    /// Its blocks in order as runs: the first, how many.
+    pub fn runs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.runs.iter().map(|run| (run.first, u64::from(run.blocks)))
+    }
+
     /// Its blocks in order, those from `first` on.
     pub fn from(&self, first: u64) -> impl Iterator<Item = (u64, Place)> + '_ {
         let at = self.runs.partition_point(|run| run.first + u64::from(run.blocks) <= first);

@@ -136,9 +136,9 @@ impl Restored {
     fn over(inner: Arc<dyn Backing>, manifest: Arc<Manifest>, objects: Objects, cipher: Option<Arc<dyn BlockCipher>>, marks: File) -> Restored {
         let warm = BlockSet::default();
         let mut end = 0;
-        for (index, _) in manifest.from(0) {
-            warm.insert(end, index - end);
-            end = index + 1;
+        for (first, blocks) in manifest.runs() {
+            warm.insert(end, first - end);
+            end = first + blocks;
         }
         let cold = AtomicU64::new(manifest.blocks());
         warm.insert(end, blocks_of(manifest.bytes()).saturating_sub(end));

@@ -66,7 +66,8 @@ impl Segment {
     }
 
     /// Writes it as an object, and is empty again. What it held, in order of their places.
-    pub(crate) fn put(&mut self, objects: &Objects, name: &str) -> io::Result<Vec<(u64, Digest)>> {
+    /// `lazily`: durable once it is settled.
+    pub(crate) fn put(&mut self, objects: &Objects, name: &str, lazily: bool) -> io::Result<Vec<(u64, Digest)>> {
         let blocks = std::mem::take(&mut self.blocks);
         self.data.truncate(blocks.len() * BLOCK_BYTES);
         let at = self.data.len();
@@ -78,7 +79,7 @@ impl Segment {
         put_u32(&mut self.data, checksum);
         put_u32(&mut self.data, blocks.len() as u32);
         self.data.extend_from_slice(MAGIC);
-        let done = objects.put(name, &self.data);
+        let done = if lazily { objects.put_lazily(name, &self.data) } else { objects.put(name, &self.data) };
         self.data.truncate(at);
         done.map(|()| blocks)
     }
@@ -104,6 +105,17 @@ pub(crate) fn table(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec
     }
     let mut entries = Reader(entries);
     (0..blocks).map(|_| Ok((entries.u64()?, entries.digest()?))).collect()
+}
+
+/// The same, and every block is read and compared with its digest.
+pub(crate) fn table_of_whole(objects: &Objects, name: &str, bytes: u64) -> io::Result<Vec<(u64, Digest)>> {
+    let table = table(objects, name, bytes)?;
+    let data = objects.get_range(name, 0..table.len() as u64 * BLOCK_BYTES as u64)?;
+    let wrong = data.chunks(BLOCK_BYTES).zip(&table).find(|(block, (_, digest))| super::digest_of(block) != *digest);
+    match wrong {
+        Some((_, (index, _))) => Err(damaged(format!("block {index} in {name} is damaged"))),
+        None => Ok(table),
+    }
 }
 
 /// Reads the block at a place of a segment, as it is stored. An error when it is not the one with

@@ -17,6 +17,9 @@ use std::sync::{Mutex, PoisonError};
 /// Threads of an upload. One reads and hashes while another writes; each holds a segment, so 64 MiB
 /// in all. A guess that suits a local disk; a store far away gains from more.
 const THREADS: usize = 4;
+/// How far the threads of an upload stand back when processors are scarce: a weight of a tenth of
+/// that of the threads that serve the volume.
+const NICENESS: i32 = 10;
 /// Blocks that are looked at together for holes: 2 GiB.
 const HOLE_BLOCKS: u64 = 4_096;
 
@@ -150,7 +153,8 @@ fn stored_before(objects: &Objects, name: &str) -> io::Result<(Had, u32)> {
     for listed in objects.list(&segment::folder_of(name))? {
         let Some(number) = segment::number_of(&listed.name) else { continue };
         next = next.max(number + 1);
-        match segment::table(objects, &listed.name, listed.bytes) {
+        let table = if objects.is_lazy() { segment::table_of_whole } else { segment::table };
+        match table(objects, &listed.name, listed.bytes) {
             Ok(table) => had.extend(table.into_iter().enumerate().map(|(slot, (index, digest))| (index, (number, slot as u32, digest)))),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => objects.delete(&listed.name)?,
             Err(error) => return Err(error),
@@ -174,6 +178,8 @@ impl Job<'_> {
     }
 
     fn work(&self) -> io::Result<Vec<(u64, Outcome)>> {
+        // Of this thread alone. Where it is not allowed, it goes on as it is.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
         let mut outcomes = Vec::new();
         let mut segment = Segment::default();
         let worked = self.batches(&mut segment, &mut outcomes);
@@ -267,7 +273,7 @@ impl Job<'_> {
         }
         let number =
             u32::try_from(self.next_segment.fetch_add(1, Ordering::Relaxed)).map_err(|_| io::Error::other("more segments than a snapshot may have"))?;
-        let blocks = segment.put(self.objects, &segment::name_of(self.name, number))?;
+        let blocks = segment.put(self.objects, &segment::name_of(self.name, number), true)?;
         self.stored.fetch_add(blocks.len() as u64, Ordering::Relaxed);
         for (slot, (index, digest)) in blocks.into_iter().enumerate() {
             self.source.stored(index);
@@ -305,6 +311,8 @@ impl Job<'_> {
             }
         });
         let manifest = Manifest::build(self.name, self.source.bytes(), key, merged);
+        let own: Vec<String> = names.into_values().collect();
+        self.objects.settle(&own)?;
         manifest.store(self.objects)?;
         Ok(manifest)
     }

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import volume_named
-from headrace.api.ec2.shown import volume_id
+from headrace.api.ec2.shown import MANAGED, volume_id
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, serves
 
@@ -74,7 +74,8 @@ def status_of(volume: Mapping[str, Any]) -> dict[str, Any]:
 @serves(
     "ec2",
     "DescribeVolumeStatus",
-    handled="MaxResults NextToken VolumeIds DryRun Filters IncludeManagedResources",
+    handled="MaxResults NextToken VolumeIds DryRun Filters",
+    without_effect={"IncludeManagedResources": MANAGED},
 )
 def describe_volume_status(request: ApiRequest) -> dict[str, Any]:
     """Whether volumes work, and how far they are initialized."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
-from headrace.api.ec2.shown import device_name, moment, tag_list
+from headrace.api.ec2.shown import MANAGED, device_name, moment, tag_list
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, serves
 
@@ -124,13 +124,14 @@ def _refuse_paged_ids(request: ApiRequest) -> int | None:
 @serves(
     "ec2",
     "DescribeInstances",
-    handled="InstanceIds DryRun Filters NextToken MaxResults IncludeManagedResources",
+    handled="InstanceIds DryRun Filters NextToken MaxResults",
+    without_effect={"IncludeManagedResources": MANAGED},
 )
 def describe_instances(request: ApiRequest) -> dict[str, Any]:
     """This machine, where ids and filters mean it."""
     size = _refuse_paged_ids(request)
     rows = known(request, request.params.get("InstanceIds"))
-    kept = filtered(request, rows, _FILTERS, lambda one: {tag["Key"]: tag["Value"] for tag in one["Tags"]})
+    kept = filtered(request, rows, _FILTERS, lambda one: {tag["Key"]: tag["Value"] for tag in one["Tags"] or ()})
     shown, token = paging.page(
         request.operation, kept, lambda one: one["InstanceId"], size, request.params.get("NextToken")
     )
@@ -162,7 +163,8 @@ _STATUS_FILTERS = {
 @serves(
     "ec2",
     "DescribeInstanceStatus",
-    handled="InstanceIds MaxResults NextToken DryRun Filters IncludeAllInstances IncludeManagedResources",
+    handled="InstanceIds MaxResults NextToken DryRun Filters",
+    without_effect={"IncludeManagedResources": MANAGED, "IncludeAllInstances": "the one instance is always running"},
 )
 def describe_instance_status(request: ApiRequest) -> dict[str, Any]:
     """That this machine runs, and whether its volumes can be reached."""
@@ -226,7 +228,12 @@ _ZONE_FILTERS = {
 }
 
 
-@serves("ec2", "DescribeAvailabilityZones", handled="ZoneNames ZoneIds AllAvailabilityZones DryRun Filters")
+@serves(
+    "ec2",
+    "DescribeAvailabilityZones",
+    handled="ZoneNames ZoneIds DryRun Filters",
+    without_effect={"AllAvailabilityZones": "the lab has one zone"},
+)
 def describe_availability_zones(request: ApiRequest) -> dict[str, Any]:
     """The lab's one zone."""
     status: Mapping[str, Any] = request.lab.status()
@@ -255,7 +262,12 @@ _REGION_FILTERS = {
 }
 
 
-@serves("ec2", "DescribeRegions", handled="RegionNames AllRegions DryRun Filters")
+@serves(
+    "ec2",
+    "DescribeRegions",
+    handled="RegionNames DryRun Filters",
+    without_effect={"AllRegions": "the lab has one region"},
+)
 def describe_regions(request: ApiRequest) -> dict[str, Any]:
     """The lab's one region."""
     region = {

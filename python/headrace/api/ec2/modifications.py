@@ -8,7 +8,7 @@ from typing import Any
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import volume_named
-from headrace.api.ec2.shown import modification_of, volume_id
+from headrace.api.ec2.shown import MANAGED, modification_of, volume_id
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, serves
 
@@ -55,7 +55,8 @@ def modify_volume(request: ApiRequest) -> dict[str, Any]:
 @serves(
     "ec2",
     "DescribeVolumesModifications",
-    handled="DryRun VolumeIds Filters NextToken MaxResults IncludeManagedResources",
+    handled="DryRun VolumeIds Filters NextToken MaxResults",
+    without_effect={"IncludeManagedResources": MANAGED},
 )
 def describe_volumes_modifications(request: ApiRequest) -> dict[str, Any]:
     """The last modification of each volume."""

@@ -11,6 +11,7 @@ from typing import Any
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest
 
+MANAGED = "the lab has no resources that other services of AWS manage"
 # Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
 WITH_IOPS = ("gp2", "gp3", "io1", "io2")
 WITH_THROUGHPUT = ("gp3",)
@@ -25,9 +26,9 @@ def moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).replace(microsecond=0)
 
 
-def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
-    """Tags as EC2 lists them."""
-    return [{"Key": key, "Value": value} for key, value in tags.items()]
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]] | None:
+    """Tags as EC2 lists them: it says nothing of tags where there are none."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()] or None
 
 
 def device_name(attachment: Mapping[str, Any]) -> str:

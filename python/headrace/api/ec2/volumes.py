@@ -8,7 +8,6 @@ from typing import Any
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import (
-    of_volume,
     present,
     request_tags,
     tagging,
@@ -16,7 +15,7 @@ from headrace.api.ec2.permissions import (
     volume_and_instance,
     volume_named,
 )
-from headrace.api.ec2.shown import attachment_of, device_name, moment, volume_id, volume_of
+from headrace.api.ec2.shown import MANAGED, attachment_of, device_name, moment, volume_id, volume_of
 from headrace.api.ec2.tags import tags_of
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Permission, serves
@@ -25,7 +24,6 @@ from headrace.lab.calls import LONG_CALL_S
 # The page of DescribeVolumes (EC2 API reference: 5 to 1,000).
 PAGE = (5, 1000)
 OUTPOST = "the lab has no Outposts"
-MANAGED = "the lab has no resources that other services of AWS manage"
 
 _FILTERS = {
     "attachment.attach-time": lambda volume: _attached(volume, lambda found: moment(found["attached_at"])),
@@ -72,7 +70,8 @@ def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[A
 @serves(
     "ec2",
     "DescribeVolumes",
-    handled="VolumeIds Filters MaxResults NextToken DryRun IncludeManagedResources",
+    handled="VolumeIds Filters MaxResults NextToken DryRun",
+    without_effect={"IncludeManagedResources": MANAGED},
 )
 def describe_volumes(request: ApiRequest) -> dict[str, Any]:
     """All volumes, those named, or those that filters match."""
@@ -196,12 +195,3 @@ def detach_volume(request: ApiRequest) -> dict[str, Any]:
         return attachment_of(volume, now)
     # It is gone already, and was detaching when EC2 would have answered.
     return {} if before is None else {**attachment_of(volume, before), "State": "detaching"}
-
-
-def copied(request: ApiRequest) -> Iterator[Permission]:
-    """The permissions for CopyVolumes: the source, and the new volume with its tags."""
-    yield of_volume(request, request.params["SourceVolumeId"], "ec2:CopyVolumes")
-    tags = tags_of(request.params.get("TagSpecifications"), "volume")
-    resource = request.arn("volume", "*")
-    yield Permission("ec2:CopyVolumes", resource, request_tags(tags))
-    yield from tagging(request, resource, tags)

@@ -14,10 +14,12 @@ from headrace.api.protocol.shapes import ModelShape
 
 # Shown of a value that is refused, in characters. A guess: a line of an error stays readable.
 SHOWN = 200
+# Values of an enumeration that an error lists: the longest that the lab uses has 60 (a guess).
+SHOWN_VALUES = 100
 # Smallest and largest of the model's whole numbers (Smithy: integer is 32 bits, long is 64).
 RANGES = {"integer": (-(1 << 31), (1 << 31) - 1), "long": (-(1 << 63), (1 << 63) - 1)}
 # EC2's values whose enumeration the model does not check: the lab has an error of its own.
-NOT_ENUMERATED = {"VolumeType"}
+NOT_ENUMERATED = {"VolumeType", "InstanceType"}
 # Each kind of service calls what is wrong by names of its own:
 # (a parameter that it does not have, one that is missing, one of a wrong type, one out of bounds).
 CODES = {
@@ -93,7 +95,8 @@ def check_of(shape: ModelShape, service: str) -> Check | None:
 
     def check(value: Any, place: Where) -> None:
         if known is not None and value not in known:
-            raise place.out_of_bounds(value, f"Member must satisfy enum value set: [{', '.join(allowed or ())}]")
+            listed = ", ".join((allowed or ())[:SHOWN_VALUES])
+            raise place.out_of_bounds(value, f"Member must satisfy enum value set: [{listed}]")
         size = value if number else len(value)
         what = "have value" if number else "have length"
         if low is not None and size < low:

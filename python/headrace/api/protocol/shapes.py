@@ -91,6 +91,8 @@ class Operation:
     unsigned_body: bool
     # Names that its parameter Filters takes, but for those of tags.
     filters: frozenset[str]
+    # Names of the errors that the model has for it.
+    errors: tuple[str, ...]
 
 
 class ServiceModel:
@@ -140,6 +142,7 @@ class ServiceModel:
             http.get("responseCode", 200),
             facts.get("authtype") == "v4-unsigned-body",
             frozenset(facts.get("filters", ())),
+            tuple(error["shape"] for error in facts.get("errors", ())),
         )
 
 

@@ -1,0 +1,138 @@
+//! Keys, and the data keys of encrypted volumes.
+//!
+//! ```text
+//!  KMS key (keyring) --wraps--> data key of a volume (journal: wrapped) --while in use--> SectorCipher
+//! ```
+//!
+//! A data key is in the clear only in memory, while its volume is open, and is overwritten when the
+//! volume is closed: within seconds after it was detached.
+
+use crate::engine::{held, Engine};
+use crate::envelope;
+use crate::keyring::{self, Context, Keyring};
+use crate::problem::{could_not, of_control, of_io, Outcome};
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use headrace_control::keys::{of_ec2, NewKey};
+use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, VolumeRecord};
+use headrace_store::encrypted::{SnapshotCipher, DATA_KEY_BYTES};
+use headrace_store::SectorCipher;
+use sha2::{Digest, Sha256};
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// The encryption context of a volume's data key, as EBS has it (EBS user guide, "How EBS encryption
+/// works").
+fn context_of(volume: &str) -> Context {
+    Context::from([("aws:ebs:id".to_string(), volume.to_string())])
+}
+
+impl Engine {
+    /// A key by id, ARN or alias.
+    pub fn key(&self, key: &str) -> Outcome<KeyRecord> {
+        self.lab(|lab| lab.keys.find(&lab.settings, key).cloned()).map_err(of_control)
+    }
+
+    /// A key that can be used now.
+    pub fn usable_key(&self, key: &str) -> Outcome<KeyRecord> {
+        self.lab(|lab| lab.keys.usable(&lab.settings, key).cloned()).map_err(of_control)
+    }
+
+    /// Makes a key, material first: a key that is written down can be used.
+    pub fn create_key(&self, new: NewKey) -> Outcome<KeyRecord> {
+        let _work = held(&self.work);
+        let id = keyring::new_id().map_err(|error| of_io("drawing the id of a key", &error))?;
+        if !envelope::is_dry_run() {
+            self.keyring.make(&id).map_err(|error| of_io("making a key", &error))?;
+        }
+        if let Err(problem) = self.command(&Command::Key(KeyCommand::Create { id: id.clone(), new })) {
+            self.keyring.destroy(&id);
+            return Err(problem);
+        }
+        self.key(&id)
+    }
+
+    /// Before a volume is created: the key EBS makes for itself, where the volume needs it and it
+    /// is not there yet. It outlives a creation that is refused later, as at AWS. Says what a dry
+    /// run must leave out, which makes none.
+    pub(crate) fn key_for_new_volume(&self, request: &mut CreateRequest) -> Outcome<()> {
+        let missing = self.lab(|lab| match lab.keys.wanted(request.encrypted, request.kms_key.as_deref()) {
+            Ok(Some(None)) => lab.keys.default_for_volumes().is_none(),
+            _ => false,
+        });
+        if !missing {
+            return Ok(());
+        }
+        if envelope::is_dry_run() {
+            request.encrypted = None;
+            return Ok(());
+        }
+        let description = "Default key that protects my EBS volumes when no other key is defined".to_string();
+        // The token of this call is that of the volume.
+        let kept: Option<ClientToken> = envelope::set_aside();
+        let made = self.create_key(NewKey { description, managed: true, ..NewKey::default() });
+        envelope::put_back(kept);
+        made.map(drop)
+    }
+
+    /// Makes the data key of a new encrypted volume, and notes it wrapped.
+    pub(crate) fn make_data_key(&self, record: &VolumeRecord) -> Outcome<()> {
+        let Some(encryption) = &record.encryption else { return Ok(()) };
+        let key = self.usable_key(&encryption.key).map_err(as_ec2)?;
+        let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
+        keyring::draw(data_key.as_mut()).map_err(|error| of_io("drawing a data key", &error))?;
+        let wrapped = BASE64_STANDARD.encode(self.keyring.encrypt(&key.id, data_key.as_ref(), &context_of(record.id.as_str()))?);
+        self.command(&Command::Key(KeyCommand::VolumeKey { volume: record.id.to_string(), wrapped })).map(drop)
+    }
+
+    /// The data key of a volume, unwrapped; none where the volume is not encrypted.
+    ///
+    /// # Errors
+    /// Its KMS key is disabled, will be deleted, or is gone.
+    pub fn data_key_of(&self, record: &VolumeRecord) -> Outcome<Option<Arc<SectorCipher>>> {
+        let Some(encryption) = &record.encryption else { return Ok(None) };
+        self.usable_key(&encryption.key).map_err(as_ec2)?;
+        let wrapped = BASE64_STANDARD
+            .decode(&encryption.wrapped)
+            .map_err(|_| could_not(record.label(), "its wrapped data key cannot be read", "Restore the volume from a snapshot."))?;
+        let data_key = self.keyring.decrypt(&wrapped, &context_of(record.id.as_str()))?;
+        let data_key: &[u8; DATA_KEY_BYTES] =
+            data_key.as_slice().try_into().map_err(|_| could_not(record.label(), "its data key has a wrong length", "Restore the volume from a snapshot."))?;
+        Ok(Some(Arc::new(SectorCipher::new(data_key))))
+    }
+
+    /// What seals the snapshots of a volume; none where the volume is not encrypted.
+    ///
+    /// # Errors
+    /// As [`Engine::data_key_of`].
+    pub fn snapshot_cipher_of(&self, record: &VolumeRecord) -> Outcome<Option<Arc<SnapshotCipher>>> {
+        let Some(cipher) = self.data_key_of(record)? else { return Ok(None) };
+        let wrapped = record.encryption.as_ref().map_or("", |encryption| encryption.wrapped.as_str());
+        let digest: String = Sha256::digest(wrapped.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(Some(Arc::new(SnapshotCipher::new(cipher, digest))))
+    }
+
+    /// Decrypts what a key of the lab encrypted; the id of the key comes with it. `wanted`: only
+    /// under this key.
+    pub fn decrypt(&self, sealed: &[u8], context: &Context, wanted: Option<&str>) -> Outcome<(KeyRecord, Zeroizing<Vec<u8>>)> {
+        let key = Keyring::key_of(sealed)?;
+        if let Some(wanted) = wanted.map(|wanted| self.key(wanted)).transpose()?.filter(|wanted| wanted.id != key) {
+            let hint = "Leave the key out, or name that one.";
+            let problem = crate::problem::refused(ErrorKind::InvalidParameter, wanted.id, "is not the key that this was encrypted under", hint);
+            return Err(problem.says("IncorrectKeyException", "The key ID in the request does not identify a CMK that can perform this operation."));
+        }
+        let key = self.usable_key(&key)?;
+        let plaintext = self.keyring.decrypt(sealed, context)?;
+        Ok((key, plaintext))
+    }
+}
+
+/// What KMS refuses, as EC2 says it.
+fn as_ec2(problem: headrace_control::Problem) -> headrace_control::Problem {
+    match problem.code.as_str() {
+        "NotFoundException" | "DisabledException" | "KMSInvalidStateException" => {
+            let headrace_control::Problem { kind, value, rule, source, hint, code, message } = problem;
+            of_control(of_ec2(headrace_control::ControlError::new(kind, value, rule, source, hint).says(code, message)))
+        }
+        _ => problem,
+    }
+}

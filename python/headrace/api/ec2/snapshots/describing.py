@@ -1,0 +1,175 @@
+"""Snapshots as EC2 shows them, and DescribeSnapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.ec2.filters import filtered
+from headrace.api.ec2.permissions import present, resource_tags, truth
+from headrace.api.ec2.shown import moment, tag_list
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.errors import HeadraceError
+
+# The page of DescribeSnapshots (EC2 API reference: 5 to 1,000).
+PAGE = (5, 1000)
+# Snapshots that the daemon is asked for at once.
+BATCH = 1000
+# What EC2 names as the volume of a copy and of a snapshot that was put block by block.
+NO_VOLUME = "vol-ffffffff"
+
+_FILTERS = {
+    "description": lambda snapshot: snapshot["description"],
+    "encrypted": lambda snapshot: snapshot["encrypted"],
+    "owner-id": lambda snapshot: snapshot["owner"],
+    "progress": lambda snapshot: progress(snapshot),
+    "snapshot-id": lambda snapshot: snapshot["id"],
+    "start-time": lambda snapshot: moment(snapshot["started_at"]),
+    "status": lambda snapshot: snapshot["state"],
+    "storage-tier": lambda snapshot: "standard",
+    "volume-id": lambda snapshot: snapshot["volume"] or NO_VOLUME,
+    "volume-size": lambda snapshot: snapshot["size_gib"],
+}
+
+
+def progress(snapshot: Mapping[str, Any]) -> str:
+    """How much is stored, as EC2 writes it: `40%`."""
+    return f"{snapshot['progress_percent']}%"
+
+
+def snapshot_of(request: ApiRequest, snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """A snapshot."""
+    return {
+        "SnapshotId": snapshot["id"],
+        "VolumeId": snapshot["volume"] or NO_VOLUME,
+        "VolumeSize": snapshot["size_gib"],
+        "State": snapshot["state"],
+        "StateMessage": snapshot["error"],
+        "Progress": progress(snapshot),
+        "StartTime": moment(snapshot["started_at"]),
+        "CompletionTime": moment(snapshot["completed_at"]),
+        "OwnerId": request.account,
+        "Description": snapshot["description"],
+        "Encrypted": snapshot["encrypted"],
+        "KmsKeyId": snapshot.get("kms_key") or snapshot["key_id"],
+        "StorageTier": "standard",
+        "FullSnapshotSizeInBytes": snapshot["full_bytes"] if snapshot["state"] == "completed" else None,
+        "Tags": tag_list(snapshot["tags"]),
+    }
+
+
+def snapshot_id(text: str) -> str:
+    """A snapshot's id. Raises AwsError."""
+    if not text.startswith("snap-"):
+        raise AwsError(
+            "InvalidParameterValue",
+            f"Value ({text[:100]}) for parameter snapshotId is invalid. Expected: 'snap-...'.",
+        )
+    return text
+
+
+def every(request: ApiRequest, after: str | None = None, **args: Any) -> Iterator[dict[str, Any]]:
+    """Snapshots by id, batch by batch as they are asked for."""
+    while True:
+        answer = request.lab.call("snapshot.list", after=after, **({"limit": BATCH} | args))
+        yield from answer["snapshots"]
+        after = answer["next"]
+        if after is None:
+            return
+
+
+def batches(request: ApiRequest, size: int | None, **args: Any) -> tuple[list[dict[str, Any]], str | None]:
+    """The snapshots that the Filters of a request match and its page asks for, and the token of the
+    next page.
+    """
+    token = request.params.get("NextToken")
+    after = paging.key_of(request.operation, token) if token else None
+    kept: list[dict[str, Any]] = []
+    batch: list[dict[str, Any]] = []
+    narrow = args | _narrowed(request)
+    for one in every(request, after, **narrow):
+        batch.append(one | {"owner": request.account})
+        if len(batch) == BATCH:
+            kept += filtered(request, batch, _FILTERS, lambda snapshot: snapshot["tags"])
+            batch = []
+            if size is not None and len(kept) > size:
+                break
+    kept += filtered(request, batch, _FILTERS, lambda snapshot: snapshot["tags"])
+    if size is None or len(kept) <= size:
+        return kept, None
+    return kept[:size], paging.token_after(request.operation, kept[size - 1]["id"])
+
+
+def _narrowed(request: ApiRequest) -> dict[str, Any]:
+    """Filters that the daemon can look at by itself: they only narrow what is looked at here."""
+    found: dict[str, Any] = {}
+    for one in request.params.get("Filters") or ():
+        values = one.get("Values") or []
+        if len(values) == 1 and not any(sign in values[0] for sign in "*?\\"):
+            if one.get("Name") == "volume-id" and values[0] != NO_VOLUME:
+                found["volume"] = values[0]
+            elif one.get("Name") == "status":
+                found["state"] = values[0]
+    return found
+
+
+def _owned(request: ApiRequest) -> bool:
+    """Whether the owners and users that a request names include the lab's account."""
+    own = ("self", request.account)
+    owners = request.params.get("OwnerIds")
+    users = request.params.get("RestorableByUserIds")
+    return (not owners or any(one in own for one in owners)) and (not users or any(one in own for one in users))
+
+
+@serves(
+    "ec2",
+    "DescribeSnapshots",
+    handled="MaxResults NextToken OwnerIds RestorableByUserIds SnapshotIds DryRun Filters",
+)
+def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
+    """All snapshots, those named, or those that filters match. The recycle bin is left out."""
+    ids, size = request.params.get("SnapshotIds"), paging.size(request.params, *PAGE)
+    if ids and (size is not None or request.params.get("NextToken")):
+        raise AwsError(
+            "InvalidParameterCombination", "The parameter snapshotSet cannot be used with the parameter maxResults"
+        )
+    if ids:
+        named = [snapshot_id(one) for one in dict.fromkeys(ids)]
+        answer = request.lab.call("snapshot.list", snapshots=named)
+        rows = [one | {"owner": request.account} for one in answer["snapshots"]]
+        found, token = filtered(request, rows, _FILTERS, lambda snapshot: snapshot["tags"]), None
+    else:
+        found, token = batches(request, size)
+    if not _owned(request):
+        found, token = [], None
+    return {"Snapshots": [snapshot_of(request, one) for one in found], "NextToken": token}
+
+
+def snapshot_context(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """What conditions may ask of a snapshot that is there."""
+    return {
+        **present(
+            SnapshotID=snapshot["id"],
+            VolumeSize=snapshot["size_gib"],
+            ParentVolume=snapshot["volume"],
+            SnapshotTime=snapshot["started_at"],
+        ),
+        "ec2:Encrypted": truth(snapshot["encrypted"]),
+        **resource_tags(snapshot["tags"]),
+    }
+
+
+def of_snapshot(request: ApiRequest, snapshot: str) -> Permission:
+    """The permission of a request for a snapshot. One that is not there has no tags."""
+    try:
+        context = snapshot_context(request.lab.call("snapshot.describe", snapshot=snapshot))
+    except HeadraceError:
+        context = {}
+    return Permission(f"ec2:{request.operation}", request.arn("snapshot", snapshot), context)
+
+
+def snapshot_named(request: ApiRequest) -> Iterator[Permission]:
+    """The permission for the one snapshot that a request names."""
+    yield of_snapshot(request, request.params["SnapshotId"])

@@ -9,9 +9,10 @@
 //! leave without the newest.
 
 use crate::line_log::LineLog;
-use crate::view;
+use chrono::{DateTime, SecondsFormat};
 use headrace_cloudwatch::alarm::State;
-use headrace_control::{AlarmChange, AlarmRecord, Change, Event, Lab, VolumeId, VolumeStatus};
+use headrace_control::keys::KeyChange;
+use headrace_control::{AlarmChange, AlarmRecord, Change, Event, Lab, SnapshotChange, VolumeId, VolumeStatus};
 use serde_json::{json, Value};
 use std::collections::VecDeque;
 use std::io;
@@ -85,6 +86,10 @@ impl EventLog {
     }
 }
 
+fn time_of(ms: u64, digits: SecondsFormat) -> String {
+    DateTime::from_timestamp_millis(ms as i64).unwrap_or_default().to_rfc3339_opts(digits, true)
+}
+
 /// What an event tells, before it has an envelope.
 struct Told {
     source: &'static str,
@@ -106,7 +111,7 @@ fn shaped(told: Told, region: &str, wall_ms: u64, random: [u64; 2]) -> Value {
         "detail-type": told.detail_type,
         "source": told.source,
         "account": ACCOUNT,
-        "time": view::lab_time(wall_ms / 1_000 * 1_000).replace(".000", ""),
+        "time": time_of(wall_ms, SecondsFormat::Secs),
         "region": region,
         "resources": resources,
         "detail": told.detail,
@@ -139,9 +144,40 @@ fn told(lab: &Lab, change: &Change) -> Option<Told> {
         Change::ModificationOptimizing { volume, .. } => of_volume(volume, "modifyVolume", "optimizing", ""),
         Change::ModificationCompleted { volume, .. } => of_volume(volume, "modifyVolume", "completed", ""),
         Change::ModificationFailed { volume, reason, .. } => of_volume(volume, "modifyVolume", "failed", reason),
+        Change::Snapshot(change) => of_snapshot(lab, change),
+        Change::Key(change) => of_key(change),
         Change::Alarm(change) => of_alarm(lab, change),
         _ => None,
     }
+}
+
+/// Of a snapshot. The source is the volume it was made from, where it is known.
+fn of_snapshot(lab: &Lab, change: &SnapshotChange) -> Option<Told> {
+    let (snapshot, event, result, cause) = match change {
+        SnapshotChange::Completed { snapshot, .. } => (snapshot, "createSnapshot", "succeeded", ""),
+        SnapshotChange::Failed { snapshot, reason } => (snapshot, "createSnapshot", "failed", reason.as_str()),
+        SnapshotChange::Shared { snapshot, .. } => (snapshot, "shareSnapshot", "succeeded", ""),
+        SnapshotChange::Removed { snapshot } => (snapshot, "deleteSnapshot", "succeeded", ""),
+        _ => return None,
+    };
+    let arn = |name: String| format!("arn:aws:ec2::{}:{name}", lab.settings.region);
+    let detail = json!({"event": event, "result": result, "cause": cause, "request-id": "", "snapshot_id": arn(format!("snapshot/{snapshot}"))});
+    Some(Told { source: "aws.ec2", detail_type: "EBS Snapshot Notification", resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
+}
+
+/// Of a key: the lab's own detail types where KMS tells only that a key was deleted.
+fn of_key(change: &KeyChange) -> Option<Told> {
+    let (key, detail_type, state) = match change {
+        KeyChange::Created { key, .. } => (key, "KMS CMK Creation", None),
+        KeyChange::StateSet { key, state, .. } => (key, "KMS CMK State Change", serde_json::to_value(state).ok()),
+        KeyChange::Deleted { key } => (key, "KMS CMK Deletion", None),
+        _ => return None,
+    };
+    let mut detail = json!({"key-id": key});
+    if let Some(state) = state {
+        detail["state"] = state;
+    }
+    Some(Told { source: "aws.kms", detail_type, resources: vec![("kms", format!("key/{key}"))], detail })
 }
 
 fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Told> {
@@ -169,7 +205,7 @@ fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Told> {
 /// The detail of a change of an alarm's state: also what actions are given.
 pub(crate) fn alarm_detail(before: &AlarmRecord, state: State, reason: &str, reason_data: Option<&str>, wall_ms: u64) -> Value {
     let shown = |state: State, reason: &str, data: Option<&str>, ms: u64| {
-        let mut shown = json!({"value": state.as_str(), "reason": reason, "timestamp": view::lab_time(ms).replace('Z', "+0000")});
+        let mut shown = json!({"value": state.as_str(), "reason": reason, "timestamp": time_of(ms, SecondsFormat::Millis).replace('Z', "+0000")});
         if let Some(data) = data {
             shown["reasonData"] = json!(data);
         }

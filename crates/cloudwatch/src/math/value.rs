@@ -1,4 +1,4 @@
-//! Values of expressions, and what an expression sees.
+//! What expressions are computed with: numbers, series, arrays, and the bound on their points.
 
 use super::MathError;
 use crate::series::{Points, Window};

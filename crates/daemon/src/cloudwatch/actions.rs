@@ -15,8 +15,7 @@
 //! The file is read when an action is taken. It must belong to root or to the daemon's user, and
 //! nobody else may be able to write it: what stands in it is run.
 
-use crate::engine::{held, Engine};
-use headrace_control::{action_parts, AlarmCommand};
+use headrace_control::action_parts;
 use rustix::process::{kill_process_group, Pid, Signal};
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,7 +26,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Condvar, Mutex};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Actions that wait at most; more are dropped, and said so in the history.
@@ -114,33 +113,20 @@ impl Actions {
         self.added.notify_one();
     }
 
-    /// Takes actions one after the other until the lab goes down.
-    pub(crate) fn serve(&self, engine: &Engine) {
-        while !engine.is_stopping() {
+    /// Takes actions one after the other until `stop` says so; `note` is told how each went, by
+    /// alarm and action.
+    pub(crate) fn serve(&self, stop: &dyn Fn() -> bool, note: &dyn Fn(&str, &str, Result<String, String>)) {
+        while !stop() {
             let task = {
                 let waiting = held(&self.waiting);
-                let (mut waiting, _) = self
-                    .added
-                    .wait_timeout_while(waiting, Duration::from_millis(500), |waiting| waiting.is_empty())
-                    .unwrap_or_else(std::sync::PoisonError::into_inner);
-                waiting.pop_front()
-            };
-            let note = |alarm: &str, action: &str, outcome: Result<String, String>| {
-                let succeeded = outcome.is_ok();
-                let outcome = outcome.unwrap_or_else(|words| words);
-                if !succeeded {
-                    tracing::warn!("action {action} of alarm {alarm}: {outcome}");
-                }
-                let command = AlarmCommand::ActionDone { name: alarm.to_string(), action: action.to_string(), succeeded, outcome };
-                if let Err(problem) = engine.alarm_command(command) {
-                    tracing::error!("noting an action: {}", problem.rule);
-                }
+                let waited = self.added.wait_timeout_while(waiting, Duration::from_millis(500), |waiting| waiting.is_empty());
+                waited.unwrap_or_else(PoisonError::into_inner).0.pop_front()
             };
             for (alarm, action) in std::mem::take(&mut *held(&self.dropped)) {
                 note(&alarm, &action, Err(format!("was not taken: {MOST_WAITING} actions waited already")));
             }
             if let Some(task) = task {
-                note(&task.alarm, &task.action, self.take(&task, &|| engine.is_stopping()));
+                note(&task.alarm, &task.action, self.take(&task, stop));
             }
         }
     }
@@ -187,6 +173,11 @@ impl Actions {
     }
 }
 
+/// A thread that panicked left the queue whole.
+fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn timeout(asked_s: Option<u64>) -> Duration {
     Duration::from_secs(asked_s.unwrap_or(TIMEOUT_S).clamp(1, MOST_TIMEOUT_S))
 }
@@ -221,7 +212,7 @@ fn run(action: &CommandAction, detail: &str, stop: &dyn Fn() -> bool) -> Result<
     }
     let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
     if let Some(mut input) = child.stdin.take() {
-        // It fits a pipe, and a program that does not read it is no error.
+        // It fits a pipe; a program need not read it.
         let _ = input.write_all(detail.as_bytes());
     }
     let until = Instant::now() + timeout(action.timeout_s);

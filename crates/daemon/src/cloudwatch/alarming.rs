@@ -5,7 +5,7 @@
 //! minute (or period), so longer periods slide by a minute.
 
 use crate::cloudwatch::points::Reader;
-use crate::engine::Engine;
+use crate::engine::{unix_ms, Engine};
 use crate::events;
 use crate::problem::Outcome;
 use crate::view;
@@ -16,18 +16,13 @@ use serde_json::{json, Value};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// How long after the end of a period it is evaluated, s: rows of a second are written when the
 /// next has begun.
 const LAG_S: i64 = 2;
 /// How often the thread looks.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-
-/// The wall clock, Unix milliseconds.
-pub(crate) fn wall_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
-}
 
 /// Starts the threads that evaluate alarms and take their actions; they end with the lab.
 ///
@@ -39,13 +34,29 @@ pub fn start(engine: &Arc<Engine>) -> std::io::Result<[JoinHandle<()>; 2]> {
         let mut done = HashMap::new();
         while !looking.is_stopping() {
             std::thread::sleep(LOOK_EVERY);
-            looking.evaluate_due(&mut done, (wall_ms() / 1_000) as i64);
+            looking.evaluate_due(&mut done, (unix_ms() / 1_000) as i64);
         }
     };
     Ok([
         std::thread::Builder::new().name("headrace-alarms".into()).spawn(look)?,
-        std::thread::Builder::new().name("headrace-actions".into()).spawn(move || acting.actions.serve(&acting))?,
+        std::thread::Builder::new().name("headrace-actions".into()).spawn(move || act(&acting))?,
     ])
+}
+
+/// Takes the actions that wait, until the lab goes down, and notes how they went.
+fn act(engine: &Engine) {
+    let note = |alarm: &str, action: &str, outcome: Result<String, String>| {
+        let succeeded = outcome.is_ok();
+        let outcome = outcome.unwrap_or_else(|words| words);
+        if !succeeded {
+            tracing::warn!("action {action} of alarm {alarm}: {outcome}");
+        }
+        let command = AlarmCommand::ActionDone { name: alarm.to_string(), action: action.to_string(), succeeded, outcome };
+        if let Err(problem) = engine.alarm_command(command) {
+            tracing::error!("noting an action: {}", problem.rule);
+        }
+    };
+    engine.actions.serve(&|| engine.is_stopping(), &note);
 }
 
 /// What an evaluation came to.
@@ -58,7 +69,7 @@ struct Verdict {
 impl Engine {
     /// Decides a command about alarms, and sets off the actions of states that it changes.
     pub fn alarm_command(&self, command: AlarmCommand) -> Outcome<Vec<Event>> {
-        let request = AlarmRequest { wall_ms: wall_ms(), command };
+        let request = AlarmRequest { wall_ms: unix_ms(), command };
         let before: Option<AlarmRecord> = match &request.command {
             AlarmCommand::SetState { name, .. } | AlarmCommand::Evaluated { name, .. } => self.lab(|lab| lab.alarms.by_name.get(name).cloned()),
             _ => None,

@@ -3,8 +3,8 @@
 use super::custom::Datum;
 use super::paging::{place, token};
 use super::points::Reader;
-use super::{alarming, of_refusal, read};
-use crate::engine::{held, Engine};
+use super::{of_refusal, read};
+use crate::engine::{held, unix_ms, Engine};
 use crate::events::ACCOUNT;
 use crate::problem::{bad_input, of_control, of_io, Outcome};
 use headrace_cloudwatch::alarm::{AlarmSpec, State};
@@ -37,7 +37,7 @@ const MOST_NAMES: usize = 100;
 const MOST_EVENTS: u32 = 1_000;
 
 fn now_s() -> i64 {
-    (alarming::wall_ms() / 1_000) as i64
+    (unix_ms() / 1_000) as i64
 }
 
 fn seconds(ms: u64) -> f64 {

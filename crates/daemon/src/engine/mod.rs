@@ -30,7 +30,6 @@ pub mod snapshotting;
 pub mod volume_files;
 
 use crate::cloudwatch::actions::Actions;
-use crate::cloudwatch::alarming::wall_ms;
 use crate::cloudwatch::custom::Custom;
 use crate::engine::resting::{KnownLimits, Resting};
 use crate::engine::snapshotting::SnapshotWork;
@@ -167,7 +166,8 @@ pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn unix_ms() -> u64 {
+/// The wall clock, Unix milliseconds.
+pub(crate) fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
 }
 
@@ -212,7 +212,7 @@ impl Engine {
         let mount = Mount::new(devices.clone(), &mnt).map_err(|error| of_io(format!("mounting {}", mnt.display()), &error))?;
         let metrics = Store::open(&folder.join("metrics")).map_err(|error| of_io("opening the metrics", &error))?;
         let keyring = Keyring::open(&folder.join("keys"), |id| lab.keys.keys.contains_key(id)).map_err(|error| of_io("opening the keys", &error))?;
-        let custom = Custom::open(&folder, (wall_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
+        let custom = Custom::open(&folder, (unix_ms() / 1_000) as i64).map_err(|error| of_io("reading metrics of users", &error))?;
         let events = EventLog::open(&folder).map_err(|error| of_io("reading the events", &error))?;
         let engine = Engine {
             custom: Mutex::new(custom),
@@ -525,7 +525,7 @@ fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
     }
     let durable = events.iter().any(Event::must_last);
     state.journal.append(&Entry::Events(events.clone()), durable).map_err(of_journal)?;
-    let wall_ms = wall_ms();
+    let wall_ms = unix_ms();
     for event in &events {
         state.events.note(&state.lab, event, wall_ms, &mut random);
         state.lab.apply(event);

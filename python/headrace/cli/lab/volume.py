@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.lab import faults, metrics
+from headrace.cli.lab import events, faults, metrics
 from headrace.cli.lab.common import (
     VOLUME_CSV,
     number,
@@ -235,6 +235,7 @@ app.command("balance")(metrics.balance)
 app.command("metrics")(metrics.metrics)
 app.command("watch")(metrics.watch)
 app.command("record")(metrics.record)
+app.command("nvme-statistics")(events.nvme_statistics)
 app.command("fault", epilog=faults.EPILOG)(faults.fault)
 app.command("faults")(faults.list_faults)
 app.command("clear-fault")(faults.clear_fault)

@@ -184,11 +184,8 @@ impl Lab {
         let named = request.kms_key.as_deref().or(of_snapshot.as_deref());
         let key = self.keys.for_volume(&self.settings, encrypted, named)?;
         for change in &mut changes {
-            if let Change::VolumeCreated { new, .. } = change {
-                new.encryption = key.as_ref().map(|key| VolumeEncryption { key: key.clone(), wrapped: String::new() });
-                if let Some(origin) = &mut new.origin {
-                    origin.encryption.clone_from(&of);
-                }
+            if let (Change::VolumeCreated { new, .. }, Some(key)) = (change, &key) {
+                new.encryption = Some(VolumeEncryption { key: key.clone(), wrapped: String::new() });
             }
         }
         Ok(changes)

@@ -1,6 +1,5 @@
 //! Calls about snapshots: to the engine, and back to what callers see.
 
-use crate::calls::Value;
 use crate::engine::Engine;
 use crate::problem::{bad_input, of_control, Outcome};
 use crate::view::lab_time;
@@ -14,6 +13,7 @@ use headrace_protocol::answers::Done;
 use headrace_protocol::snapshots::*;
 use headrace_protocol::Call;
 use serde::Serialize;
+use serde_json::Value;
 use std::ops::Bound;
 use std::sync::Arc;
 

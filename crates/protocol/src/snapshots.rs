@@ -77,10 +77,6 @@ message! {
         pub description: Option<String> = "that of the source";
         /// Tags.
         pub tags: Option<BTreeMap<String, String>> = "none";
-        /// Encrypted under a key of this lab; a copy of what is encrypted always is.
-        pub encrypted: Option<bool> = "as encryption by default says";
-        /// The key that wraps its data key: id, ARN or alias.
-        pub kms_key: Option<String> = "the default key";
     }
 }
 

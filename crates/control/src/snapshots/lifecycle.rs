@@ -116,12 +116,6 @@ pub(crate) fn create_for(
     Ok(changes)
 }
 
-/// A snapshot of an encrypted volume has the volume's data key, wrapped for that volume.
-fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
-    let encryption = record.encryption.as_ref()?;
-    Some(SnapshotKey { key_id: encryption.key.clone(), data_key: format!("{} {}", record.id, encryption.wrapped) })
-}
-
 /// The chain of a volume's snapshots: that of the snapshot it was made from, else its own.
 fn chain_of(record: &VolumeRecord) -> String {
     record.origin.as_ref().map_or_else(|| record.id.to_string(), |origin| origin.chain.clone())
@@ -373,7 +367,6 @@ pub(crate) fn origin(
         encryption: record.of.encryption.clone(),
         fast: credit.is_some(),
         loaded: false,
-        encryption: None,
     };
     Ok((origin, credit))
 }

@@ -289,7 +289,4 @@ pub struct VolumeOrigin {
     /// Every block is in the volume's own files.
     #[serde(default)]
     pub loaded: bool,
-    /// How the snapshot is encrypted; none: it is not.
-    #[serde(default)]
-    pub encryption: Option<SnapshotKey>,
 }

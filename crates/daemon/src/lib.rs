@@ -10,7 +10,7 @@
 //! | `socket` | connections, peer credentials, lines |
 //! | `calls` | from a call of the protocol to the engine and back |
 //! | `envelope` | what a line asks besides its call: a dry run, a client token |
-//! | `snapshot_calls` | calls about snapshots |
+//! | `calls/snapshots` | calls about snapshots |
 //! | `view` | what callers see of a volume |
 //! | `engine` | arguments; state, journal, devices and mount together; the order of the locks |
 //! | `engine/volume_files` | a volume's files, array, place in the model and attachment |
@@ -23,7 +23,7 @@
 //! | `engine/resting` | volumes that nobody uses, closed; what is known of them |
 //! | `engine/housekeeping` | what happens by itself |
 //! | `engine/encryption` | keys, and the data keys of encrypted volumes |
-//! | `key_calls` | calls about keys |
+//! | `calls/keys` | calls about keys |
 //! | `keyring` | key material, and what is encrypted under it |
 //! | `journal` | what is acknowledged |
 //! | `cloudwatch` | metrics, alarms and their actions |
@@ -37,11 +37,9 @@ pub mod engine;
 pub mod envelope;
 pub mod events;
 pub mod journal;
-pub mod key_calls;
 pub mod keyring;
 pub mod line_log;
 pub mod metrics;
 pub mod problem;
-pub mod snapshot_calls;
 pub mod socket;
 pub mod view;

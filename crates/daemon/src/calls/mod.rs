@@ -1,12 +1,15 @@
 //! From a call of the protocol to the engine, and back to its answer.
 
+mod answer;
+mod keys;
+mod snapshots;
+
+use crate::calls::answer::{json, Answer};
 use crate::cloudwatch::calls as cloudwatch;
 use crate::engine::Engine;
 use crate::envelope::{self, Envelope};
-use crate::key_calls;
 use crate::metrics::{Resolution, COLUMNS};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
-use crate::snapshot_calls;
 use crate::view;
 use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
@@ -18,7 +21,6 @@ use headrace_protocol::arguments::{
 };
 use headrace_protocol::{Call, CALLS};
 use serde::Serialize;
-use serde_json::value::{to_raw_value, RawValue};
 use serde_json::Value as Arguments;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -43,17 +45,9 @@ fn read(name: &str, args: Arguments) -> Outcome<Call> {
     Call::read(name, args).map_err(|error| bad_input("args", error.to_string(), hint))
 }
 
-/// An answer as it goes out. Written once: as a tree of values, the list of 200 volumes takes
-/// several milliseconds.
-pub(crate) type Value = Box<RawValue>;
-
-pub(crate) fn json(answer: impl Serialize) -> Outcome<Value> {
-    to_raw_value(&answer).map_err(|error| could_not("answer", error.to_string(), "Report it: it cannot be written as JSON."))
-}
-
 /// Answers one call. With a token it is done once, however often it comes; with `dry_run` it is
 /// only decided.
-pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<String>, dry_run: bool) -> (Outcome<Value>, After) {
+pub fn answer(engine: &Arc<Engine>, name: &str, args: Arguments, token: Option<String>, dry_run: bool) -> (Outcome<Answer>, After) {
     if engine.is_stopping() {
         return (Err(could_not(name, "the lab is going down", "Start it again with `headrace lab up`.")), After::Next);
     }
@@ -80,7 +74,7 @@ fn request_of(name: &str, args: &Arguments) -> String {
     format!("{name} {hex}")
 }
 
-fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: bool) -> Outcome<Value> {
+fn once(engine: &Arc<Engine>, call: Call, token: Option<ClientToken>, dry_run: bool) -> Outcome<Answer> {
     if dry_run && acts_without_a_decision(&call) {
         let hint = "Leave dry_run out.";
         return Err(refused(ErrorKind::Unsupported, "dry_run", "this call works on the devices at once and cannot be tried", hint));
@@ -123,10 +117,10 @@ fn acts_without_a_decision(call: &Call) -> bool {
 
 /// The answer to a call that was done before under its token: what it made or changed, as it is
 /// now.
-fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Value> {
+fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome<Answer> {
     let Some(subject) = subject else { return json(Done {}) };
     if subject.starts_with("snap-") {
-        return snapshot_calls::repeated(engine, subject);
+        return snapshots::repeated(engine, subject);
     }
     if let Ok(key) = engine.key(subject) {
         return json(engine.key_view(&key));
@@ -139,7 +133,7 @@ fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome
     }
 }
 
-fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
+fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     let shown = |record: VolumeRecord| json(engine.view(&record));
     match call {
         Call::LabStatus(_) => json(engine.status()),
@@ -175,7 +169,7 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
 }
 
 /// Calls about metrics, alarms and events; what is left is about snapshots.
-fn dispatch_watched(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
+fn dispatch_watched(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     let done = |()| json(Done {});
     match call {
         Call::VolumeNvmeStatistics(args) => cloudwatch::nvme_statistics(engine, args).and_then(json),
@@ -193,8 +187,8 @@ fn dispatch_watched(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::CloudwatchAlarmTags(args) => cloudwatch::alarm_tags(engine, &args.arn).and_then(json),
         Call::CloudwatchTagAlarm(args) => cloudwatch::tag_alarm(engine, args).and_then(done),
         Call::EventsSince(args) => cloudwatch::events_since(engine, args).and_then(json),
-        other if key_calls::are_about(&other) => key_calls::dispatch(engine, other),
-        other => snapshot_calls::dispatch(engine, other),
+        other if keys::are_about(&other) => keys::dispatch(engine, other),
+        other => snapshots::dispatch(engine, other),
     }
 }
 
@@ -257,20 +251,20 @@ fn attributes(engine: &Arc<Engine>, args: Attributes) -> Outcome<VolumeRecord> {
     engine.find(&volume)
 }
 
-fn tag_resources(engine: &Arc<Engine>, args: ResourceTags) -> Outcome<Value> {
+fn tag_resources(engine: &Arc<Engine>, args: ResourceTags) -> Outcome<Answer> {
     let ResourceTags { resources, set, remove, remove_equal } = args;
     let (set, remove, remove_equal) = (set.unwrap_or_default(), remove.unwrap_or_default(), remove_equal.unwrap_or_default());
     engine.command(&Command::Tag(TagRequest { resources, set, remove, remove_equal }))?;
     json(Done {})
 }
 
-fn modify(engine: &Arc<Engine>, args: Modify) -> Outcome<Value> {
+fn modify(engine: &Arc<Engine>, args: Modify) -> Outcome<Answer> {
     let Modify { volume, size_gib, volume_type, iops, throughput_mib_s } = args;
     let (record, modification) = engine.modify(&volume, ModifyRequest { size_gib, volume_type, iops, throughput_mib_s, used_gib: None })?;
     json(engine.modification_view(&record, &modification))
 }
 
-fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Value> {
+fn modifications(engine: &Arc<Engine>, volume: Option<&str>) -> Outcome<Answer> {
     let found = engine.modifications(volume)?;
     json(Modifications { modifications: found.iter().map(|(record, one)| engine.modification_view(record, one)).collect() })
 }
@@ -284,7 +278,7 @@ fn tag(engine: &Arc<Engine>, args: Tag) -> Outcome<VolumeRecord> {
     engine.find(&volume)
 }
 
-fn faults(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
+fn faults(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     let found = engine.faults(volume)?;
     json(Faults { faults: found.iter().map(|one| engine.fault_view(one)).collect() })
 }
@@ -294,7 +288,7 @@ fn slow_member(args: SlowMember) -> Command {
     Command::SlowMember { volume, member, caps_percent: caps_percent.unwrap_or(100.0), extra_ms: extra_ms.unwrap_or(0.0) }
 }
 
-fn list(engine: &Arc<Engine>, wanted: Option<Vec<String>>) -> Outcome<Value> {
+fn list(engine: &Arc<Engine>, wanted: Option<Vec<String>>) -> Outcome<Answer> {
     let records = match wanted {
         Some(wanted) => engine.lab(|lab| lab.find_all(&wanted).map(|found| found.into_iter().cloned().collect::<Vec<_>>())).map_err(of_control)?,
         None => engine.lab(|lab| lab.volumes.values().cloned().collect()),
@@ -310,7 +304,7 @@ fn set_balance(engine: &Arc<Engine>, args: &SetBalance) -> Outcome<()> {
     Ok(())
 }
 
-fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Value> {
+fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Answer> {
     let wrong = || bad_input("state", "is not what volume.balance gives", "Give the `state` of `headrace volume balance --save`.");
     if args.state["format"] != view::BALANCE_FORMAT {
         return Err(wrong());
@@ -328,7 +322,7 @@ fn restore_balance(engine: &Arc<Engine>, args: &RestoreBalance) -> Outcome<Value
     engine.balance_view(&args.volume).and_then(json)
 }
 
-fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Value> {
+fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Answer> {
     let record = engine.find(&args.volume)?;
     let resolution = match args.resolution.as_deref() {
         None | Some("second") => Resolution::Second,
@@ -339,7 +333,7 @@ fn metrics(engine: &Arc<Engine>, args: &MetricsRequest) -> Outcome<Value> {
     json(MetricsRows { columns: COLUMNS.iter().map(ToString::to_string).collect(), rows: rows.iter().map(|row| row.to_json()).collect() })
 }
 
-fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Value> {
+fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Answer> {
     let found = engine.find(&args.volume)?;
     engine.device_number(&found)?;
     let path = match args.path {
@@ -351,7 +345,7 @@ fn record(engine: &Arc<Engine>, args: Record) -> Outcome<Value> {
     json(RecordStarted { path: text_of(&path) })
 }
 
-fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Value> {
+fn record_stop(engine: &Arc<Engine>, volume: &str) -> Outcome<Answer> {
     // The record is of the whole lab; a name that no volume has is still a mistake of the caller.
     engine.find(volume)?;
     let hint = "Begin one with `headrace volume record VOL start`.";

@@ -1,5 +1,6 @@
 //! Calls about snapshots: to the engine, and back to what callers see.
 
+use crate::calls::answer::{json, Answer};
 use crate::engine::Engine;
 use crate::problem::{bad_input, of_control, Outcome};
 use crate::view::lab_time;
@@ -12,8 +13,6 @@ use headrace_control::{
 use headrace_protocol::answers::Done;
 use headrace_protocol::snapshots::*;
 use headrace_protocol::Call;
-use serde::Serialize;
-use serde_json::Value;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -26,12 +25,8 @@ const MOST_BLOCKS: usize = 10_000;
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
 
-fn json(answer: impl Serialize) -> Outcome<Value> {
-    crate::calls::json(answer)
-}
-
 /// Answers a call about snapshots.
-pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
+pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     let command = |command: SnapshotCommand| engine.command(&Command::Snapshot(command));
     match call {
         Call::SnapshotCreate(CreateSnapshot { volume, description, tags }) => {
@@ -87,7 +82,7 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
     }
 }
 
-fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
+fn settings_and_blocks(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
     let command = |command: SnapshotCommand| engine.command(&Command::Snapshot(command));
     match call {
         Call::SnapshotSetRule(RetentionRuleView { name, days, tags, description }) => {
@@ -152,7 +147,7 @@ fn lock_request(args: LockSnapshot) -> Outcome<LockRequest> {
 }
 
 /// The answer to a call that was done before under its token.
-pub(crate) fn repeated(engine: &Engine, snapshot: &str) -> Outcome<Value> {
+pub(crate) fn repeated(engine: &Engine, snapshot: &str) -> Outcome<Answer> {
     find(engine, snapshot).and_then(|id| shown(engine, &id))
 }
 
@@ -161,7 +156,7 @@ fn find(engine: &Engine, snapshot: &str) -> Outcome<SnapshotId> {
     engine.lab(|lab| lab.snapshots.find(snapshot).map(|record| record.id.clone())).map_err(of_control)
 }
 
-fn shown(engine: &Engine, id: &SnapshotId) -> Outcome<Value> {
+fn shown(engine: &Engine, id: &SnapshotId) -> Outcome<Answer> {
     let now_ms = engine.lab_ms();
     let view = engine.lab(|lab| lab.snapshots.records.get(id).map(|record| view(&lab.settings, &lab.snapshots, record, now_ms)));
     match view {
@@ -170,7 +165,7 @@ fn shown(engine: &Engine, id: &SnapshotId) -> Outcome<Value> {
     }
 }
 
-fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Value> {
+fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
     let now_ms = engine.lab_ms();
     let limit = args.limit.unwrap_or(PAGE).clamp(1, MOST_PAGE);
     let in_bin = args.bin.unwrap_or(false);
@@ -245,7 +240,7 @@ fn lock_view(lock: &SnapshotLock, now_ms: u64) -> LockView {
     }
 }
 
-fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Value> {
+fn set_fast_restore(engine: &Arc<Engine>, args: &SetFastRestore) -> Outcome<Answer> {
     let zones = args.zones.clone().unwrap_or_else(|| vec![engine.lab(|lab| lab.settings.zone())]);
     let (mut done, mut failures) = (Vec::new(), Vec::new());
     for snapshot in &args.snapshots {
@@ -290,7 +285,7 @@ fn fast_view(id: &SnapshotId, zone: &str, fast: &FastRestore, now_ms: u64) -> Fa
     }
 }
 
-fn regions(engine: &Engine) -> Outcome<Value> {
+fn regions(engine: &Engine) -> Outcome<Answer> {
     json(Regions { regions: engine.lab(|lab| lab.snapshots.regions.clone()) })
 }
 
@@ -306,13 +301,13 @@ fn store_of(engine: &Engine, region: Option<&str>) -> Outcome<Option<String>> {
     Err(problem.says("InvalidParameterValue", format!("Invalid value '{region}' for sourceRegion: the lab knows no object store of that region.")))
 }
 
-fn rules(engine: &Engine) -> Outcome<Value> {
+fn rules(engine: &Engine) -> Outcome<Answer> {
     let rules = engine.lab(|lab| lab.snapshots.rules.values().cloned().collect::<Vec<_>>());
     let view = |rule: RetentionRule| RetentionRuleView { name: rule.name, days: rule.days, tags: Some(rule.tags), description: Some(rule.description) };
     json(RetentionRules { rules: rules.into_iter().map(view).collect() })
 }
 
-fn schedules(engine: &Engine) -> Outcome<Value> {
+fn schedules(engine: &Engine) -> Outcome<Answer> {
     let schedules = engine.lab(|lab| lab.snapshots.schedules.values().cloned().collect::<Vec<Schedule>>());
     let view = |schedule: Schedule| ScheduleView {
         name: schedule.name,

@@ -1,6 +1,6 @@
 //! Calls about keys: from the protocol to the engine, and back.
 
-use crate::calls::json;
+use crate::calls::answer::{json, Answer};
 use crate::engine::Engine;
 use crate::keyring;
 use crate::problem::{bad_input, of_io, refused, Outcome};
@@ -14,7 +14,6 @@ use headrace_protocol::keys::{
     OneAlias, OneGrant, OneKey, Plaintext, ReEncrypt, ReEncrypted, SetAlias, SetEncryption,
 };
 use headrace_protocol::Call;
-use serde_json::Value;
 use zeroize::Zeroizing;
 
 /// Most bytes that are encrypted at once, and of a data key (KMS API, Encrypt, GenerateDataKey).
@@ -33,7 +32,7 @@ pub(crate) fn are_about(call: &Call) -> bool {
 }
 
 /// Answers a call about keys.
-pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Value> {
+pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
     match call {
         Call::KeyCreate(args) => engine.new_key(args).and_then(json),
         Call::KeyList(_) => json(engine.key_list()),

@@ -219,8 +219,8 @@ impl Engine {
 
 fn check_policy(policy: Option<&str>) -> Outcome<()> {
     let Some(policy) = policy.filter(|policy| !policy.is_empty()) else { return Ok(()) };
-    match serde_json::from_str::<Value>(policy) {
-        Ok(Value::Object(_)) => Ok(()),
+    match serde_json::from_str::<serde_json::Value>(policy) {
+        Ok(serde_json::Value::Object(_)) => Ok(()),
         Ok(_) => Err(malformed_policy("it is not an object".to_string())),
         Err(error) => Err(malformed_policy(error.to_string())),
     }

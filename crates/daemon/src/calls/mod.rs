@@ -20,7 +20,6 @@ use headrace_protocol::arguments::{
     Attach, Attributes, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance, SlowMember, Tag,
 };
 use headrace_protocol::{Call, CALLS};
-use serde::Serialize;
 use serde_json::Value as Arguments;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Instants while threads write: what is in them is what was there at one point in time.
 
-use crate::support::{content, difference, memory, restore, stored, volume, Hooked, BLOCK};
+use crate::support::{content, difference, memory, restore, stored, volume, Hooked, StopAtEnd, BLOCK};
 use headrace_catalog::RaidLevel;
 use headrace_model::array::Layout;
 use headrace_store::snapshots::{begin_all, upload, BlockSource, Capture, Instant, BLOCK_BYTES};
@@ -31,6 +31,7 @@ fn all_volumes_are_captured_at_one_point_in_time() {
     let stop = AtomicBool::new(false);
     let rounds = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        let _stop = StopAtEnd(&stop);
         for thread in 0..THREADS {
             let (stop, rounds, volumes) = (&stop, &rounds, &volumes);
             scope.spawn(move || {
@@ -72,7 +73,6 @@ fn all_volumes_are_captured_at_one_point_in_time() {
             }
             instants.into_iter().for_each(|instant| instant.finish().unwrap());
         }
-        stop.store(true, Ordering::SeqCst);
     });
     assert!(rounds.load(Ordering::SeqCst) > 0);
 }
@@ -89,6 +89,7 @@ fn several_instants_under_way_do_not_disturb_each_other() {
     let gate = std::sync::RwLock::new(());
     let writes = AtomicU64::new(0);
     std::thread::scope(|scope| {
+        let _stop = StopAtEnd(&stop);
         for thread in 0..3u64 {
             let (capture, stop, gate, writes) = (&capture, &stop, &gate, &writes);
             scope.spawn(move || {
@@ -133,7 +134,6 @@ fn several_instants_under_way_do_not_disturb_each_other() {
                 assert_eq!(difference(&block, expected), None, "{} block {index}", instant.name());
             }
         }
-        stop.store(true, Ordering::SeqCst);
     });
 }
 
@@ -143,9 +143,12 @@ fn several_instants_under_way_do_not_disturb_each_other() {
 fn instants_one_after_another_miss_no_change() {
     let folder = tempfile::tempdir().unwrap();
     let capture = Capture::new(volume(folder.path(), "volume", 60 * BLOCK), folder.path().join("captures")).unwrap();
+    let other = |number: u32| Capture::new(volume(folder.path(), &format!("other-{number}"), BLOCK), folder.path().join(format!("others-{number}"))).unwrap();
+    let others: Vec<_> = (0..20).map(other).collect();
     let objects = memory();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stop = StopAtEnd(&stop);
         for thread in 0..2u64 {
             let (capture, stop) = (&capture, &stop);
             scope.spawn(move || {
@@ -167,7 +170,12 @@ fn instants_one_after_another_miss_no_change() {
         };
         let mut parent = None;
         for number in 0..40 {
-            let instant = capture.begin(&format!("snap-{number}")).unwrap();
+            // With others, so that a beginning takes its time.
+            let name = format!("snap-{number}");
+            let all: Vec<_> = std::iter::once(&capture).chain(&others).map(|capture| (capture.clone(), name.as_str())).collect();
+            let mut all = begin_all(&all).unwrap();
+            let instant = all.remove(0);
+            all.into_iter().for_each(|instant| instant.finish().unwrap());
             let expected = read(&instant);
             assert_eq!(difference(&read(&instant), &expected), None, "instant {number}");
             let manifest = stored(&instant, instant.name(), &objects, parent.as_ref());
@@ -178,7 +186,6 @@ fn instants_one_after_another_miss_no_change() {
             }
             parent = Some(manifest);
         }
-        stop.store(true, Ordering::SeqCst);
     });
 }
 

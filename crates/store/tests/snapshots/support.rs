@@ -54,6 +54,15 @@ pub fn difference(found: &[u8], expected: &[u8]) -> Option<String> {
     })
 }
 
+/// Tells threads to stop, also when a test fails: it would wait for them for ever.
+pub struct StopAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+    }
+}
+
 /// Asked before a read or a write at an offset.
 type Hook = Box<dyn Fn(u64) -> io::Result<()> + Send + Sync>;
 

@@ -136,7 +136,6 @@ fn repeated(engine: &Arc<Engine>, call: &Call, subject: Option<&str>) -> Outcome
 
 fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
     let shown = |record: VolumeRecord| json(engine.view(&record));
-    let done = |()| json(Done {});
     match call {
         Call::LabStatus(_) => json(engine.status()),
         Call::LabCalls(_) => json(CallNames { calls: CALLS.iter().map(|entry| entry.name.to_string()).collect() }),
@@ -188,6 +187,14 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
         Call::VolumeMetrics(args) => metrics(engine, &args),
         Call::VolumeRecord(args) => record(engine, args),
         Call::VolumeRecordStop(args) => record_stop(engine, &args.volume),
+        other => watch(engine, other),
+    }
+}
+
+/// Calls about metrics, alarms and events.
+fn watch(engine: &Arc<Engine>, call: Call) -> Outcome<Value> {
+    let done = |()| json(Done {});
+    match call {
         Call::VolumeNvmeStatistics(args) => cloudwatch::nvme_statistics(engine, args).and_then(json),
         Call::CloudwatchPutMetricData(args) => cloudwatch::put_metric_data(engine, args).and_then(done),
         Call::CloudwatchListMetrics(args) => cloudwatch::list_metrics(engine, args).and_then(json),

@@ -29,7 +29,8 @@ fn open(folder: &Path) -> Lab {
 }
 
 fn call(lab: &Lab, name: &str, args: Value) -> Value {
-    answer(&lab.0, name, args, None, false).0.unwrap_or_else(|problem| panic!("{name}: {problem:?}"))
+    let said = answer(&lab.0, name, args, None, false).0.unwrap_or_else(|problem| panic!("{name}: {problem:?}"));
+    serde_json::from_str(said.get()).expect("JSON")
 }
 
 fn code(lab: &Lab, name: &str, args: Value) -> String {

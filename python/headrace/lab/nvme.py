@@ -11,7 +11,7 @@ from headrace.errors import InputError
 # First bytes of a page of EBS, and its size (data/nvme_log_page_d0.csv).
 MAGIC = 0x3C23B510
 PAGE_BYTES = 4096
-# The eleven counters behind the magic number, each a u64 from byte 8 on (data/nvme_log_page_d0.csv).
+# The counters behind the magic number, each a u64 from byte 8 on (data/nvme_log_page_d0.csv).
 COUNTERS = (
     "total_read_ops",
     "total_write_ops",

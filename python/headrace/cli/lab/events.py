@@ -1,4 +1,6 @@
-"""`headrace lab events` and `headrace volume nvme-statistics`: what happened, and a volume's counters as a device has them."""
+"""`headrace lab events` and `headrace volume nvme-statistics`: what happened, and the counters of a
+volume as a device has them.
+"""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@
 //! | `calls/snapshots` | calls about snapshots |
 //! | `view` | what callers see of a volume |
 //! | `engine` | arguments; state, journal, devices and mount together; the order of the locks |
+//! | `engine/parts` | what the engine keeps in memory of resting volumes and snapshots; locks, time, chance |
 //! | `engine/volume_files` | a volume's files, array, place in the model and attachment |
 //! | `engine/attaching` | devices that come and go |
 //! | `engine/modifying` | size, type, IOPS of a volume in use |

@@ -1,27 +1,19 @@
 //! Blocks of snapshots, one at a time: what the EBS direct API asks for.
 
-use crate::engine::snapshotting::started;
-use crate::engine::{held, Engine};
+use crate::engine::parts::{held, started, Put};
+use crate::engine::Engine;
 use crate::problem::{bad_input, of_control, of_io, refused, Outcome};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::{Command, DirectRequest, ErrorKind, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotSource, SnapshotState};
 use headrace_protocol::snapshots::{BlockData, BlockView, Blocks, FinishSnapshot, PutBlock};
 use headrace_store::snapshots::{changed_blocks, read_block, Builder, Manifest, BLOCK_BYTES};
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// How long a block's token holds, seconds (EBS direct API text: 7 days).
 const TOKEN_HOLDS_S: u64 = 7 * 86_400;
-
-/// A snapshot that is put block by block, and the checksums of its callers.
-pub(crate) struct Put {
-    builder: Builder,
-    /// SHA-256 by index. Blocks that were put before a restart are not in it.
-    checksums: Mutex<BTreeMap<u64, [u8; 32]>>,
-}
 
 fn unix_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())

@@ -25,14 +25,16 @@ pub mod faulting;
 pub mod housekeeping;
 pub mod initializing;
 pub mod modifying;
+mod parts;
 pub mod resting;
 pub mod snapshotting;
 pub mod volume_files;
 
+pub(crate) use parts::{held, random, unix_ms};
+
 use crate::cloudwatch::actions::Actions;
 use crate::cloudwatch::custom::Custom;
-use crate::engine::resting::{KnownLimits, Resting};
-use crate::engine::snapshotting::SnapshotWork;
+use crate::engine::parts::{KnownLimits, Resting, SnapshotWork};
 use crate::engine::volume_files::{DataKey, VolumeFiles};
 use crate::envelope;
 use crate::events::EventLog;
@@ -53,8 +55,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 /// Where a lab of the whole machine lives.
 pub const DEFAULT_FOLDER: &str = "/var/lib/headrace";
@@ -158,25 +160,6 @@ pub struct Engine {
     /// One at a time loads a volume of fast snapshot restore, as fast as the store gives.
     pub(crate) fast_loading: Mutex<()>,
     state: Mutex<State>,
-}
-
-/// Takes a lock even when a thread panicked while holding it: state is only changed when it is
-/// complete.
-pub(crate) fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The wall clock, Unix milliseconds.
-pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_millis() as u64)
-}
-
-/// A random number from the operating system.
-pub(crate) fn random() -> u64 {
-    let mut bytes = [0u8; 8];
-    let got = rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty());
-    debug_assert_eq!(got, Ok(8));
-    u64::from_le_bytes(bytes)
 }
 
 impl Engine {

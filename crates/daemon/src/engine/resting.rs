@@ -4,16 +4,15 @@
 //! Credits of a resting volume flow on: they were noted when it went to rest, and a balance at any
 //! later time follows from that.
 
+use crate::engine::parts::Resting;
 use crate::engine::volume_files::{self, VolumeFiles};
 use crate::engine::{held, Engine};
 use crate::problem::{could_not, of_control, Outcome};
-use chrono::NaiveDate;
-use headrace_catalog::{StorageSpec, VolumeLimits};
+use headrace_catalog::VolumeLimits;
 use headrace_control::{MemberState, VolumeId, VolumeRecord};
 use headrace_device::AttachedVolume;
 use headrace_model::{Balance, Device, Nanos, SavedDevice};
 use headrace_store::{Backing, PowerCut};
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,22 +24,6 @@ const ENCRYPTED_IDLE_FOR: Duration = Duration::from_secs(1);
 /// Limits that are remembered. A lab has far fewer different volumes; past it they are forgotten
 /// and worked out again.
 const MOST_LIMITS: usize = 4_096;
-
-/// What is known of a resting volume without opening it.
-#[derive(Default)]
-pub(crate) struct Resting {
-    /// Bytes that its files take on the disk.
-    pub(crate) allocated: Option<u64>,
-    /// Blocks of its snapshot, and how many of them are not loaded.
-    pub(crate) cold: Option<(u64, u64)>,
-    /// Its device in the model, as it was left; made when someone first asks for its credits.
-    device: Option<Device>,
-}
-
-/// What limits follow from.
-type LimitsKey = (StorageSpec, NaiveDate, Option<String>);
-/// Limits that were worked out.
-pub(crate) type KnownLimits = HashMap<LimitsKey, Arc<Vec<VolumeLimits>>>;
 
 /// An open volume: number in the model, bytes, device.
 type Opened = (usize, Arc<PowerCut>, Option<Arc<AttachedVolume>>);

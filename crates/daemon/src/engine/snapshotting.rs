@@ -3,8 +3,8 @@
 //! One chain has one job at a time: an upload refers to blocks that an earlier snapshot stored, and
 //! a removal takes away what nothing refers to.
 
-use crate::engine::blocks::Put;
-use crate::engine::{held, random, Engine};
+use crate::engine::parts::{held, started, Job};
+use crate::engine::Engine;
 use crate::problem::{could_not, of_control, of_io, refused, Outcome};
 use headrace_control::{
     Change, Command, CopyRequest, ErrorKind, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest, SnapshotSource,
@@ -15,17 +15,15 @@ use headrace_store::snapshots::{
     begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Instant, Manifest, Progress, Stored,
 };
 use headrace_store::Objects;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Uploads, copies and removals at once: one stores while another waits for its reads. A guess for
 /// the machine of a lab, where the volumes themselves need the processors.
 const WORKERS: usize = 2;
-/// How often an idle worker looks whether the lab goes down.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// How long a worker leaves a store alone that failed, before it tries the same job again.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 /// Tries of an upload before the snapshot is given up. A guess: a store that is away for some
@@ -33,108 +31,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 const MOST_TRIES: u32 = 5;
 /// Manifests that are kept for the block calls.
 const MOST_MANIFESTS: usize = 8;
-
-/// What a worker does.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Job {
-    /// Stores the blocks of a pending snapshot.
-    Store(SnapshotId),
-    /// Removes the objects of a deleted one.
-    Remove(SnapshotId),
-}
-
-#[derive(Default)]
-struct Jobs {
-    queue: VecDeque<(String, Job, u32)>,
-    busy: HashSet<String>,
-    cancels: HashMap<SnapshotId, Arc<AtomicBool>>,
-}
-
-/// What the engine knows of snapshots besides their records.
-pub(crate) struct SnapshotWork {
-    /// Where the blocks of this lab's snapshots lie.
-    pub(crate) objects: Objects,
-    jobs: Mutex<Jobs>,
-    wake: Condvar,
-    instants: Mutex<HashMap<SnapshotId, Instant>>,
-    manifests: Mutex<VecDeque<(SnapshotId, Arc<Manifest>)>>,
-    /// Secret of the block tokens; they end with the daemon.
-    pub(crate) secret: [u8; 32],
-    /// Snapshots that are put block by block.
-    pub(crate) builders: Mutex<HashMap<SnapshotId, Arc<Put>>>,
-}
-
-impl SnapshotWork {
-    /// Opens the object store.
-    pub(crate) fn open(url: &str) -> io::Result<SnapshotWork> {
-        Ok(SnapshotWork {
-            objects: Objects::open(url)?,
-            jobs: Mutex::new(Jobs::default()),
-            wake: Condvar::new(),
-            instants: Mutex::new(HashMap::new()),
-            manifests: Mutex::new(VecDeque::new()),
-            secret: std::array::from_fn(|_| random() as u8),
-            builders: Mutex::new(HashMap::new()),
-        })
-    }
-
-    fn put(&self, chain: &str, job: Job) {
-        let mut jobs = held(&self.jobs);
-        if jobs.queue.iter().all(|(_, other, _)| *other != job) {
-            jobs.queue.push_back((chain.to_string(), job, 0));
-        }
-        drop(jobs);
-        self.wake.notify_all();
-    }
-
-    /// The first job whose chain has none under way; none when it waited for a while in vain.
-    fn take(&self) -> Option<(String, Job, u32)> {
-        let mut jobs = held(&self.jobs);
-        let found = jobs.queue.iter().position(|(chain, ..)| !jobs.busy.contains(chain));
-        let Some(index) = found else {
-            let _ = self.wake.wait_timeout(jobs, LOOK_EVERY);
-            return None;
-        };
-        let (chain, job, tries) = jobs.queue.remove(index)?;
-        jobs.busy.insert(chain.clone());
-        if let Job::Store(snapshot) = &job {
-            jobs.cancels.insert(snapshot.clone(), Arc::new(AtomicBool::new(false)));
-        }
-        Some((chain, job, tries))
-    }
-
-    fn done(&self, chain: &str, job: &Job) {
-        let mut jobs = held(&self.jobs);
-        jobs.busy.remove(chain);
-        if let Job::Store(snapshot) = job {
-            jobs.cancels.remove(snapshot);
-        }
-        drop(jobs);
-        self.wake.notify_all();
-    }
-
-    fn cancel_of(&self, snapshot: &SnapshotId) -> Arc<AtomicBool> {
-        held(&self.jobs).cancels.get(snapshot).cloned().unwrap_or_default()
-    }
-
-    /// Ends a running upload; one that waits is left out.
-    fn cancel(&self, snapshot: &SnapshotId) {
-        let mut jobs = held(&self.jobs);
-        if let Some(cancel) = jobs.cancels.get(snapshot) {
-            cancel.store(true, Ordering::Release);
-        }
-        jobs.queue.retain(|(_, job, _)| *job != Job::Store(snapshot.clone()));
-    }
-}
-
-/// The snapshots that events begin, with their volumes.
-pub(crate) fn started(events: &[Event]) -> Vec<(SnapshotId, Option<VolumeId>)> {
-    let of = |event: &Event| match &event.change {
-        Change::Snapshot(SnapshotChange::Started { snapshot, new }) => Some((snapshot.clone(), new.volume.clone())),
-        _ => None,
-    };
-    events.iter().filter_map(of).collect()
-}
 
 impl Engine {
     /// Starts the workers, and goes on with what a restart ended.

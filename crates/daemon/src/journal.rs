@@ -188,7 +188,7 @@ impl Checkpoint {
                 self.balances.merge(newer);
             }
             Entry::Checkpoint(all) => {
-                *self = all;
+                *self = *all;
                 self.balances.devices.retain(|volume, _| self.lab.volumes.contains_key(volume));
             }
         }
@@ -204,7 +204,7 @@ pub enum Entry {
     /// Credits as they flow.
     Balances(Balances),
     /// In place of everything before it.
-    Checkpoint(Checkpoint),
+    Checkpoint(Box<Checkpoint>),
 }
 
 /// What was cut off the end.
@@ -351,7 +351,7 @@ impl Journal {
     pub fn compact(&mut self, state: &Checkpoint) -> Result<(), JournalError> {
         self.check_running()?;
         let sequence = self.next_sequence;
-        let record = record_of(&Entry::Checkpoint(state.clone()), sequence, self.synced)?;
+        let record = record_of(&Entry::Checkpoint(Box::new(state.clone())), sequence, self.synced)?;
         let fresh = begin_fresh(&self.path, sequence, &record).map_err(|error| {
             let _ = remove_if_there(&fresh_path(&self.path));
             io_error(&self.path, "writing a checkpoint", error, "Free space on its disk; until then the journal grows.")

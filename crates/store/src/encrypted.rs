@@ -20,7 +20,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that are encrypted together: the sector that EBS volumes show.
-const SECTOR: usize = 512;
+pub(crate) const SECTOR: usize = 512;
 /// Bytes of an AES block, and how many make a sector.
 const BLOCK: usize = 16;
 const BLOCKS: usize = SECTOR / BLOCK;
@@ -40,6 +40,8 @@ pub enum Place {
     Member(u32),
     /// In a snapshot of the volume.
     Snapshot,
+    /// Set aside for a snapshot that is under way.
+    Aside,
 }
 
 impl Place {
@@ -47,6 +49,7 @@ impl Place {
         match self {
             Place::Member(member) => u64::from(member),
             Place::Snapshot => 1 << 63,
+            Place::Aside => 3 << 62,
         }
     }
 }

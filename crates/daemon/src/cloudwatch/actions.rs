@@ -70,6 +70,9 @@ enum Action {
     Webhook(WebhookAction),
 }
 
+/// Told how an action went: of which alarm, which action, and its outcome in words.
+pub(crate) type Note<'a> = dyn Fn(&str, &str, Result<String, String>) + 'a;
+
 struct Task {
     alarm: String,
     action: String,
@@ -115,7 +118,7 @@ impl Actions {
 
     /// Takes actions one after the other until `stop` says so; `note` is told how each went, by
     /// alarm and action.
-    pub(crate) fn serve(&self, stop: &dyn Fn() -> bool, note: &dyn Fn(&str, &str, Result<String, String>)) {
+    pub(crate) fn serve(&self, stop: &dyn Fn() -> bool, note: &Note<'_>) {
         while !stop() {
             let task = {
                 let waiting = held(&self.waiting);

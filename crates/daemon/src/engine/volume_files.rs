@@ -7,7 +7,7 @@ use headrace_model::host::layout_of;
 use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
 use headrace_store::encrypted::Locked;
 use headrace_store::raid::MemberData;
-use headrace_store::snapshots::{BlockCipher, Capture, Manifest, Restored};
+use headrace_store::snapshots::{AsideKey, BlockCipher, Capture, Manifest, Restored};
 use headrace_store::{Backing, Encrypted, Objects, PowerCut, Raid, SectorCipher, SparseFile};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -129,10 +129,13 @@ impl VolumeFiles {
         if let Some(restored) = &restored {
             whole = restored.clone();
         }
-        let capture = match restored.as_ref().filter(|_| fresh) {
-            Some(restored) => Capture::of_snapshot(whole, captures, restored.manifest().name())?,
-            None => Capture::new(whole, captures)?,
+        let aside = match key {
+            DataKey::None => AsideKey::Plain,
+            DataKey::Open(cipher) => AsideKey::Sealed(cipher.clone()),
+            DataKey::Missing => AsideKey::Locked,
         };
+        let origin = restored.as_ref().filter(|_| fresh).map(|restored| restored.manifest().name());
+        let capture = Capture::sealed(whole, captures, origin, aside)?;
         let power = Arc::new(PowerCut::new(capture.clone()));
         Ok(VolumeFiles { device_number, raid, power, capture, restored, attached: None, used: Instant::now(), encrypted, locked })
     }

@@ -10,7 +10,7 @@
 //! for several.
 
 use super::changes::Changes;
-use super::side::{self, blocks, Side};
+use super::side::{self, blocks, AsideKey, Side};
 use super::{blocks_of, upload::BlockSource, BLOCK_BYTES};
 use crate::objects::{check_part, make_folder};
 use crate::{within, Backing};
@@ -56,6 +56,7 @@ impl Active {
 pub struct Capture {
     inner: Arc<dyn Backing>,
     folder: PathBuf,
+    key: AsideKey,
     stripes: Vec<RwLock<()>>,
     active: RwLock<Arc<Active>>,
     /// Instants under way or beginning; 0 most of the time.
@@ -74,28 +75,36 @@ impl Capture {
     /// Over a volume, with a folder of its own for what is set aside. Instants that a process left
     /// there are under way again ([`Capture::instants`]).
     pub fn new(inner: Arc<dyn Backing>, folder: PathBuf) -> io::Result<Arc<Capture>> {
-        Capture::open(inner, folder, None)
+        Capture::open(inner, folder, None, AsideKey::Plain)
     }
 
     /// The same for a volume that is made of the snapshot `origin`. When the folder is not there
     /// yet the volume must not have been written: what changes is noted from the start, so that its
     /// first snapshot stores only that.
     pub fn of_snapshot(inner: Arc<dyn Backing>, folder: PathBuf, origin: &str) -> io::Result<Arc<Capture>> {
-        check_part(origin)?;
-        Capture::open(inner, folder, Some(origin))
+        Capture::sealed(inner, folder, Some(origin), AsideKey::Plain)
     }
 
-    fn open(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>) -> io::Result<Arc<Capture>> {
+    /// Either of these, with what is set aside encrypted like the volume.
+    pub fn sealed(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>, key: AsideKey) -> io::Result<Arc<Capture>> {
+        origin.map(check_part).transpose()?;
+        Capture::open(inner, folder, origin, key)
+    }
+
+    fn open(inner: Arc<dyn Backing>, folder: PathBuf, origin: Option<&str>, key: AsideKey) -> io::Result<Arc<Capture>> {
         let origin = origin.filter(|_| !folder.is_dir());
         make_folder(&folder).map_err(|error| in_folder(&folder, &error))?;
         let (sides, afters) = found(&folder)?;
-        let sides =
-            sides.iter().map(|name| Side::open(&folder, name).map(Arc::new)).collect::<io::Result<Vec<_>>>().map_err(|error| in_folder(&folder, &error))?;
+        let sides = sides
+            .iter()
+            .map(|name| Side::open(&folder, name, key.clone()).map(Arc::new))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| in_folder(&folder, &error))?;
         let now = changes_of_now(&folder, &sides, &afters, origin)?;
         let count = AtomicUsize::new(sides.len());
         let active = RwLock::new(Arc::new(Active { sides, now: Arc::new(now.unwrap_or_else(Changes::unknown)), begins: None }));
         let stripes = (0..STRIPES).map(|_| RwLock::new(())).collect();
-        Ok(Arc::new(Capture { inner, folder, stripes, active, count, changing: Mutex::new(()) }))
+        Ok(Arc::new(Capture { inner, folder, key, stripes, active, count, changing: Mutex::new(()) }))
     }
 
     fn active(&self) -> Arc<Active> {
@@ -139,7 +148,7 @@ impl Capture {
         }
         let now = active.now.clone();
         // In this order: a crash in between leaves an instant, and nothing that is known of now.
-        let made = Side::create(&self.folder, name, self.inner.bytes(), now).and_then(|side| {
+        let made = Side::create(&self.folder, name, self.inner.bytes(), now, self.key.clone()).and_then(|side| {
             let after = Changes::create(&side::changes_path(&self.folder, name), name)?;
             Ok(Begins { begun: begun.clone(), side: Arc::new(side), after: Arc::new(after) })
         });

@@ -34,6 +34,7 @@ pub use manifest::{changed_blocks, unreferenced, Changed, Manifest, Place};
 pub use paged::BlockSet;
 pub use restored::{initialize_all, Restored};
 pub use segment::SEGMENT_BLOCKS;
+pub use side::AsideKey;
 pub use sweep::{delete_snapshot, forget_upload, sweep};
 pub use upload::{upload, BlockSource, Progress};
 

@@ -6,6 +6,7 @@ use super::bytes::{framed, put_text, put_u64, unframed, Reader};
 use super::changes::{each_mark, Changes};
 use super::paged::Words;
 use super::{blocks_of, boot_id, is_zero, BLOCK_BYTES};
+use crate::encrypted::{Place, SectorCipher, SECTOR};
 use crate::Backing;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -64,22 +65,58 @@ impl Header {
     }
 }
 
+/// How what is set aside lies on the disk: as the volume it belongs to does.
+#[derive(Clone)]
+pub enum AsideKey {
+    /// As it is.
+    Plain,
+    /// Encrypted with the data key of the volume.
+    Sealed(Arc<SectorCipher>),
+    /// The volume is encrypted, and its key cannot be used now.
+    Locked,
+}
+
 /// The old bytes, in as many files as it takes.
-struct Aside(Vec<File>);
+struct Aside {
+    files: Vec<File>,
+    key: AsideKey,
+}
 
 impl Aside {
-    fn open(folder: &Path, name: &str, bytes: u64, options: &OpenOptions) -> io::Result<Aside> {
+    fn open(folder: &Path, name: &str, bytes: u64, options: &OpenOptions, key: AsideKey) -> io::Result<Aside> {
         let parts = bytes.div_ceil(PART_BYTES).max(1);
-        (0..parts).map(|part| options.open(aside_path(folder, name, part))).collect::<io::Result<_>>().map(Aside)
+        let files = (0..parts).map(|part| options.open(aside_path(folder, name, part))).collect::<io::Result<_>>()?;
+        Ok(Aside { files, key })
     }
 
     fn write(&self, data: &[u8], at: u64) -> io::Result<()> {
-        self.0[(at / PART_BYTES) as usize].write_all_at(data, at % PART_BYTES)
+        let file = &self.files[(at / PART_BYTES) as usize];
+        match &self.key {
+            AsideKey::Plain => file.write_all_at(data, at % PART_BYTES),
+            AsideKey::Sealed(cipher) => {
+                let mut sealed = data.to_vec();
+                cipher.encrypt(Place::Aside, at / SECTOR as u64, &mut sealed);
+                file.write_all_at(&sealed, at % PART_BYTES)
+            }
+            AsideKey::Locked => Err(locked()),
+        }
     }
 
     /// What was not written are zeros, also behind the end of the file.
-    fn read(&self, mut into: &mut [u8], mut at: u64) -> io::Result<()> {
-        let file = &self.0[(at / PART_BYTES) as usize];
+    fn read(&self, into: &mut [u8], at: u64) -> io::Result<()> {
+        match &self.key {
+            AsideKey::Plain => self.read_stored(into, at),
+            AsideKey::Sealed(cipher) => {
+                self.read_stored(into, at)?;
+                cipher.decrypt(Place::Aside, at / SECTOR as u64, into);
+                Ok(())
+            }
+            AsideKey::Locked => Err(locked()),
+        }
+    }
+
+    fn read_stored(&self, mut into: &mut [u8], mut at: u64) -> io::Result<()> {
+        let file = &self.files[(at / PART_BYTES) as usize];
         while !into.is_empty() {
             match file.read_at(into, at % PART_BYTES) {
                 Ok(0) => {
@@ -96,6 +133,10 @@ impl Aside {
         }
         Ok(())
     }
+}
+
+fn locked() -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, "the volume is encrypted, and its key cannot be used")
 }
 
 fn aside_path(folder: &Path, name: &str, part: u64) -> PathBuf {
@@ -119,11 +160,11 @@ pub(super) fn changes_path(folder: &Path, name: &str) -> PathBuf {
 
 impl Side {
     /// New files. An error when there are some of this name.
-    pub(super) fn create(folder: &Path, name: &str, bytes: u64, changes: Arc<Changes>) -> io::Result<Side> {
+    pub(super) fn create(folder: &Path, name: &str, bytes: u64, changes: Arc<Changes>, key: AsideKey) -> io::Result<Side> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
         let exists = marks_path(folder, name).exists();
-        let made = Aside::open(folder, name, bytes, &options).and_then(|data| {
+        let made = Aside::open(folder, name, bytes, &options, key).and_then(|data| {
             let marks = options.open(marks_path(folder, name))?;
             let since = changes.since().unwrap_or_default().to_string();
             let side = Side::over(name, bytes, changes, since, data, marks);
@@ -143,20 +184,20 @@ impl Side {
 
     /// The files that a process left. What they do not hold can still be read from the volume, as
     /// nothing was written to it since. Files that cannot be read are those of a lost instant.
-    pub(super) fn open(folder: &Path, name: &str) -> io::Result<Side> {
+    pub(super) fn open(folder: &Path, name: &str, key: AsideKey) -> io::Result<Side> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut marks = options.open(marks_path(folder, name))?;
         let header = match Header::read(&mut marks) {
             Ok(header) => header,
             Err(error) => {
-                let data = Aside::open(folder, name, 0, &options)?;
+                let data = Aside::open(folder, name, 0, &options, key)?;
                 let side = Side::over(name, 0, Arc::new(Changes::unknown()), String::new(), data, marks);
                 side.note_broken(&format!("its marks cannot be read: {error}. Make the snapshot again"));
                 return Ok(side);
             }
         };
-        let data = Aside::open(folder, name, header.bytes, &options)?;
+        let data = Aside::open(folder, name, header.bytes, &options, key)?;
         let changes = Changes::open(&changes_path(folder, &header.since), &header.since).ok().flatten();
         let mut side = Side::over(name, header.bytes, Arc::new(changes.unwrap_or_else(Changes::unknown)), header.since, data, marks);
         if !header.reason.is_empty() {

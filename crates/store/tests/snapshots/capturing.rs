@@ -3,8 +3,9 @@
 use crate::support::{content, difference, memory, restore, stored, volume, Hooked, StopAtEnd, BLOCK};
 use headrace_catalog::RaidLevel;
 use headrace_model::array::Layout;
-use headrace_store::snapshots::{begin_all, upload, BlockSource, Capture, Instant, BLOCK_BYTES};
-use headrace_store::{Backing, PowerCut};
+use headrace_store::encrypted::DATA_KEY_BYTES;
+use headrace_store::snapshots::{begin_all, upload, AsideKey, BlockSource, Capture, Instant, BLOCK_BYTES};
+use headrace_store::{Backing, PowerCut, SectorCipher};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -345,4 +346,33 @@ impl BlockSource for Counted<'_> {
     fn may_hold_data(&self, first: u64, count: u64) -> bool {
         self.instant.may_hold_data(first, count)
     }
+}
+
+/// What an encrypted volume sets aside can be read with its key, and with nothing else.
+#[test]
+fn what_is_set_aside_of_an_encrypted_volume_is_encrypted() {
+    const SECRET: &[u8; 16] = b"plain text of it";
+    let folder = tempfile::tempdir().unwrap();
+    let captures = folder.path().join("captures");
+    let inner: Arc<dyn Backing> = volume(folder.path(), "volume", 4 * BLOCK);
+    let sealed = |key: AsideKey| Capture::sealed(inner.clone(), captures.clone(), None, key).unwrap();
+    let cipher = Arc::new(SectorCipher::new(&[7; DATA_KEY_BYTES]));
+    let first = sealed(AsideKey::Sealed(cipher.clone()));
+    first.write(&SECRET.repeat(1_024), BLOCK).unwrap();
+    let instant = first.begin("snap").unwrap();
+    first.write(&[9; 16_384], BLOCK).unwrap();
+    let held = |bytes: &[u8]| bytes.windows(SECRET.len()).any(|window| window == SECRET);
+    let set_aside = std::fs::read(captures.join("snap.aside")).unwrap();
+    assert!(set_aside.iter().any(|&byte| byte != 0) && !held(&set_aside));
+    let mut block = vec![0; BLOCK_BYTES];
+    instant.read_block(1, &mut block).unwrap();
+    assert_eq!(&block[..16_384], SECRET.repeat(1_024).as_slice());
+    // The process ends; the next one finds the key gone, then there again.
+    drop((instant, first));
+    let locked = sealed(AsideKey::Locked);
+    assert!(locked.instants()[0].read_block(1, &mut block).is_err());
+    drop(locked);
+    let again = sealed(AsideKey::Sealed(cipher));
+    again.instants()[0].read_block(1, &mut block).unwrap();
+    assert_eq!(&block[..16_384], SECRET.repeat(1_024).as_slice());
 }

@@ -18,8 +18,8 @@
 //! | `retention` | the recycle bin, its rules |
 //! | `schedules` | snapshots by schedule |
 //!
-//! Imports go down only: `schedules`, `lifecycle`, then `fast_restore`, `retention` and `locks`, then
-//! `kept`, `messages`, `record`. This file hands commands to all of them.
+//! Imports go down only: `schedules`; `lifecycle`; `fast_restore`, `retention`, `locks`; `kept`;
+//! `messages`; `record`. This file hands each command to its machine.
 
 pub(crate) mod fast_restore;
 pub(crate) mod kept;

@@ -4,7 +4,7 @@
 //! lab is down, and may run faster. So they come with the request.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
-use crate::volumes::check_tags;
+use crate::tags::check_tags;
 use headrace_cloudwatch::alarm::{AlarmSpec, State};
 use headrace_cloudwatch::{Code, Refusal};
 use serde::{Deserialize, Serialize};

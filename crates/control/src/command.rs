@@ -3,9 +3,10 @@
 
 use crate::alarms::AlarmRequest;
 use crate::keys::KeyCommand;
-use crate::record::AttachedDevice;
 use crate::settings::SettingsRequest;
-use crate::snapshots::SnapshotCommand;
+use crate::snapshots::messages::SnapshotCommand;
+use crate::tags::TagRequest;
+use crate::volumes::record::AttachedDevice;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -73,20 +74,6 @@ pub struct DetachRequest {
     pub instance: Option<String>,
     /// Only where it has this attach name.
     pub name: Option<String>,
-}
-
-/// Tags of one or more resources: all of them change, or none.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct TagRequest {
-    /// Ids; a volume also by its name.
-    pub resources: Vec<String>,
-    /// Tags to add or overwrite, after removing.
-    pub set: BTreeMap<String, String>,
-    /// Keys to remove.
-    pub remove: Vec<String>,
-    /// Keys to remove where they have this value.
-    pub remove_equal: BTreeMap<String, String>,
 }
 
 /// What a modification changes; what is none stays as it is. Of an array: size is that of the

@@ -2,11 +2,12 @@
 //! fields have a default.
 
 use crate::alarms::AlarmChange;
+use crate::ids::VolumeId;
 use crate::keys::KeyChange;
-use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
 use crate::settings::Settings;
-use crate::snapshots::SnapshotChange;
+use crate::snapshots::messages::SnapshotChange;
 use crate::tokens::TokenChange;
+use crate::volumes::record::{AttachedDevice, Modification, NewVolume};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -5,11 +5,10 @@
 //!  enabled <--> disabled <--> pending deletion --- its day has come ---> (gone)
 //! ```
 
-use crate::command::TagRequest;
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
-use crate::event::{Change, Event};
+use crate::ids::VolumeId;
 use crate::settings::Settings;
-use crate::volumes::changed_tags;
+use crate::tags::{changed_tags, check_tags, TagRequest};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -121,16 +120,6 @@ pub struct Alias {
     pub updated_ms: u64,
 }
 
-/// How a volume is encrypted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VolumeEncryption {
-    /// Id of the key that wraps its data key.
-    pub key: String,
-    /// The data key, wrapped, in base64; "" until it was made.
-    #[serde(default)]
-    pub wrapped: String,
-}
-
 /// What can be asked of keys. A key is named by its id, its ARN, an alias or the ARN of one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -181,7 +170,7 @@ pub enum KeyChange {
     GrantEnded { key: String, grant: String },
     EncryptByDefault { encrypt: bool },
     DefaultSet { key: Option<String> },
-    VolumeKey { volume: crate::VolumeId, wrapped: String },
+    VolumeKey { volume: VolumeId, wrapped: String },
 }
 
 impl KeyChange {
@@ -299,11 +288,11 @@ impl Keys {
         self.usable(settings, named).map(|key| Some(key.id.clone())).map_err(of_ec2)
     }
 
-    /// What is due by itself until `now_ms`: keys whose day has come.
-    pub(crate) fn due(&self, now_ms: u64) -> Vec<Event> {
+    /// What is due by itself until `now_ms`, each with its lab time: keys whose day has come.
+    pub(crate) fn due(&self, now_ms: u64) -> Vec<(u64, KeyChange)> {
         let over = |key: &&KeyRecord| key.deletion_ms.is_some_and(|at_ms| at_ms <= now_ms);
         let deleted = self.keys.values().filter(over);
-        deleted.map(|key| Event { at_ms: key.deletion_ms.unwrap_or(now_ms), change: Change::Key(KeyChange::Deleted { key: key.id.clone() }) }).collect()
+        deleted.map(|key| (key.deletion_ms.unwrap_or(now_ms), KeyChange::Deleted { key: key.id.clone() })).collect()
     }
 
     pub(crate) fn apply(&mut self, change: &KeyChange, at_ms: u64) {
@@ -436,7 +425,7 @@ fn check_new(new: &NewKey) -> Result<(), ControlError> {
             return Err(refuse(ErrorKind::InvalidParameter, &text.len().to_string(), rule, "Shorten it.", "ValidationException", message));
         }
     }
-    crate::volumes::check_tags(tags, tags.len()).map_err(|error| {
+    check_tags(tags, tags.len()).map_err(|error| {
         let message = error.problem().message.clone();
         error.says("TagException", message)
     })

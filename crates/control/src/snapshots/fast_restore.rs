@@ -3,10 +3,11 @@
 
 use crate::error::{ControlError, ErrorKind};
 use crate::event::{Change, Event};
-use crate::lab::Lab;
-use crate::snapshots::record::{SnapshotId, SnapshotRecord};
-use crate::snapshots::{lifecycle, refusal, SnapshotChange, Snapshots};
-use serde::{Deserialize, Serialize};
+use crate::ids::SnapshotId;
+use crate::snapshots::kept::{check_completed, refusal, Snapshots};
+use crate::snapshots::messages::SnapshotChange;
+use crate::snapshots::record::{FastRestore, FastRestoreState, SnapshotRecord};
+use crate::state::Lab;
 
 /// Snapshots with fast restore at once in a region (EBS quotas).
 const MOST_SNAPSHOTS: usize = 5;
@@ -25,38 +26,6 @@ const GIB_PER_CREDIT: u64 = 1_024;
 const MILLIONTHS: u64 = 1_000_000;
 /// Milliseconds in an hour.
 const HOUR_MS: u64 = 3_600_000;
-
-/// Where it stands; EC2's names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)] // EC2's names
-pub enum FastRestoreState {
-    Enabling,
-    Optimizing,
-    Enabled,
-    Disabling,
-    Disabled,
-}
-
-/// Fast restore of a snapshot in a zone. Times are lab time in Unix milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FastRestore {
-    /// Its state.
-    pub state: FastRestoreState,
-    /// Size of the snapshot, GiB.
-    pub size_gib: u64,
-    /// When it entered its state.
-    pub since_ms: u64,
-    /// When it entered `enabling`, `optimizing`, `enabled`, `disabling` and `disabled` last.
-    #[serde(default)]
-    pub entered_ms: [Option<u64>; 5],
-    /// Credits in millionths, at `credits_at_ms`.
-    #[serde(default)]
-    pub credits_millionths: u64,
-    /// When the credits were counted.
-    #[serde(default)]
-    pub credits_at_ms: u64,
-}
 
 impl FastRestore {
     fn new(size_gib: u64, at_ms: u64) -> FastRestore {
@@ -125,7 +94,7 @@ fn found<'a>(all: &'a Snapshots, snapshot: &SnapshotId, zone: &str) -> Option<&'
 
 pub(crate) fn enable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     check_zone(lab, zone)?;
-    lifecycle::check_completed(record)?;
+    check_completed(record)?;
     let all = &lab.snapshots;
     if found(all, &record.id, zone).is_some_and(|fast| fast.next() == FastRestoreState::Enabled || fast.state == FastRestoreState::Enabling) {
         return Ok(Vec::new());
@@ -176,12 +145,4 @@ pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
         }
     }
     events
-}
-
-pub(crate) fn apply(all: &mut Snapshots, snapshot: &SnapshotId, zone: &str, fast: Option<&FastRestore>) {
-    let zones = all.fast.entry(snapshot.clone()).or_default();
-    match fast {
-        Some(fast) => drop(zones.insert(zone.to_string(), fast.clone())),
-        None => drop(zones.remove(zone)),
-    }
 }

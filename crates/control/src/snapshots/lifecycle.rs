@@ -1,14 +1,15 @@
 //! Create, complete, fail, copy, share, delete.
 
-use crate::command::TagRequest;
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
-use crate::lab::Lab;
-use crate::record::{VolumeRecord, VolumeStatus};
-use crate::snapshots::record::{NewSnapshot, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotSource, SnapshotState, VolumeOrigin};
-use crate::snapshots::{fast_restore, refusal, retention, SnapshotChange, Snapshots, MAX_SNAPSHOTS};
-use crate::volumes::{changed_tags, check_tags};
+use crate::ids::SnapshotId;
+use crate::snapshots::kept::{check_completed, refusal, Snapshots, MAX_SNAPSHOTS};
+use crate::snapshots::messages::{CopyRequest, DirectRequest, SnapshotChange, SnapshotRequest};
+use crate::snapshots::record::{NewSnapshot, SnapshotKey, SnapshotRecord, SnapshotSource, SnapshotState, VolumeOrigin};
+use crate::snapshots::{fast_restore, retention};
+use crate::state::Lab;
+use crate::tags::{changed_tags, check_tags, TagRequest};
+use crate::volumes::record::{VolumeRecord, VolumeStatus};
 use headrace_catalog::VolumeType;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Longest description, characters (EC2 API text, CreateSnapshot).
@@ -24,54 +25,6 @@ const PENDING_APART_MS: u64 = 15_000;
 const INITIALIZATION_MIB_S: std::ops::RangeInclusive<u64> = 100..=300;
 /// Largest volume, GiB (EC2 API text, CreateVolume: gp3 and io2).
 const MAX_GIB: u64 = 65_536;
-
-/// A snapshot of one volume, or of several at one instant.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct SnapshotRequest {
-    /// Ids or names, one or more.
-    pub volumes: Vec<String>,
-    /// Description of each.
-    pub description: String,
-    /// Tags of each.
-    pub tags: BTreeMap<String, String>,
-    /// Each also gets the tags of its volume; those named win.
-    pub copy_tags: bool,
-}
-
-/// A copy of a snapshot. What is known of one in another object store is given with it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct CopyRequest {
-    /// The snapshot.
-    pub snapshot: String,
-    /// URL of the object store of another lab; none: this lab's own.
-    pub store: Option<String>,
-    /// Size of one in another store, GiB.
-    pub size_gib: Option<u64>,
-    /// Description; none: that of the source.
-    pub description: Option<String>,
-    /// Tags.
-    pub tags: BTreeMap<String, String>,
-    /// How the copy is encrypted.
-    pub key: Option<SnapshotKey>,
-}
-
-/// A snapshot that is put block by block.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct DirectRequest {
-    /// Size, GiB.
-    pub size_gib: u64,
-    /// The snapshot that has the blocks which are not put.
-    pub parent: Option<String>,
-    /// Description.
-    pub description: String,
-    /// Tags.
-    pub tags: BTreeMap<String, String>,
-    /// How it is encrypted.
-    pub key: Option<SnapshotKey>,
-}
 
 pub(crate) fn create(lab: &Lab, request: &SnapshotRequest, at_ms: u64, ids: &mut dyn FnMut() -> u64) -> Result<Vec<SnapshotChange>, ControlError> {
     create_for(lab, request, None, at_ms, ids)
@@ -230,15 +183,6 @@ pub(crate) fn start(all: &Snapshots, request: &DirectRequest, ids: &mut dyn FnMu
         schedule: None,
     };
     Ok(vec![SnapshotChange::Started { snapshot: id, new }])
-}
-
-/// Refuses a snapshot whose blocks are not all stored.
-pub(crate) fn check_completed(record: &SnapshotRecord) -> Result<(), ControlError> {
-    if record.state == SnapshotState::Completed {
-        return Ok(());
-    }
-    let message = format!("Snapshot '{}' is in state {}, and must be completed for that.", record.id, record.state.as_str());
-    Err(refusal(ErrorKind::IncorrectState, "IncorrectState", message, record.id.as_str(), "Wait until it is completed: `headrace snapshot show`."))
 }
 
 fn pending<'a>(all: &'a Snapshots, snapshot: &SnapshotId) -> Result<&'a SnapshotRecord, ControlError> {

@@ -1,9 +1,9 @@
 //! Locks against deletion (EBS user guide, snapshot lock).
 
 use crate::error::{ControlError, ErrorKind};
+use crate::snapshots::kept::refusal;
+use crate::snapshots::messages::{LockRequest, SnapshotChange};
 use crate::snapshots::record::{LockMode, SnapshotLock, SnapshotRecord, SnapshotState};
-use crate::snapshots::{refusal, SnapshotChange};
-use serde::{Deserialize, Serialize};
 
 /// Bounds of EC2 API text, LockSnapshot: cooling-off period in hours, duration in days.
 const COOL_OFF_HOURS: std::ops::RangeInclusive<u32> = 1..=72;
@@ -11,21 +11,6 @@ const DURATION_DAYS: std::ops::RangeInclusive<u32> = 1..=36_500;
 /// Milliseconds of an hour and of a day.
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-
-/// A lock, or a change of one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LockRequest {
-    /// The snapshot.
-    pub snapshot: String,
-    /// Mode.
-    pub mode: LockMode,
-    /// How long, days; or `expires_ms`.
-    pub duration_days: Option<u32>,
-    /// Until when, lab time in Unix milliseconds.
-    pub expires_ms: Option<u64>,
-    /// During which it can be changed and taken away, hours: of compliance mode alone.
-    pub cool_off_hours: Option<u32>,
-}
 
 pub(crate) fn lock(record: &SnapshotRecord, request: &LockRequest, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     let LockRequest { mode, duration_days, expires_ms, cool_off_hours, .. } = *request;

@@ -1,62 +1,8 @@
 //! What the lab keeps of a snapshot. No rule is here, only what follows from a state.
 
-use crate::error::{ControlError, LAB_RULE};
-use crate::record::{draw_id, VolumeId};
+use crate::ids::{SnapshotId, VolumeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
-
-/// Id of a snapshot: `snap-` and 17 hexadecimal digits. Safe as a file name; nothing else can be
-/// read into one.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct SnapshotId(String);
-
-impl SnapshotId {
-    /// The id as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    pub(crate) fn draw(ids: &mut dyn FnMut() -> u64) -> SnapshotId {
-        SnapshotId(draw_id("snap", ids))
-    }
-}
-
-impl fmt::Display for SnapshotId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl From<SnapshotId> for String {
-    fn from(id: SnapshotId) -> String {
-        id.0
-    }
-}
-
-impl TryFrom<String> for SnapshotId {
-    type Error = ControlError;
-
-    fn try_from(text: String) -> Result<SnapshotId, ControlError> {
-        text.parse()
-    }
-}
-
-impl FromStr for SnapshotId {
-    type Err = ControlError;
-
-    fn from_str(text: &str) -> Result<SnapshotId, ControlError> {
-        let hexadecimal = |digits: &str| digits.len() == 17 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-        match text.strip_prefix("snap-").filter(|digits| hexadecimal(digits)) {
-            Some(_) => Ok(SnapshotId(text.to_string())),
-            None => {
-                Err(ControlError::invalid(text, "is not a snapshot id: snap- and 17 digits 0-9, a-f", LAB_RULE, "Take the id from `headrace snapshot list`."))
-            }
-        }
-    }
-}
 
 /// Where a snapshot stands; EC2's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -289,4 +235,94 @@ pub struct VolumeOrigin {
     /// Every block is in the volume's own files.
     #[serde(default)]
     pub loaded: bool,
+}
+
+/// Where fast restore stands; EC2's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // EC2's names
+pub enum FastRestoreState {
+    Enabling,
+    Optimizing,
+    Enabled,
+    Disabling,
+    Disabled,
+}
+
+impl FastRestoreState {
+    /// EC2's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FastRestoreState::Enabling => "enabling",
+            FastRestoreState::Optimizing => "optimizing",
+            FastRestoreState::Enabled => "enabled",
+            FastRestoreState::Disabling => "disabling",
+            FastRestoreState::Disabled => "disabled",
+        }
+    }
+}
+
+/// Fast restore of a snapshot in a zone. Times are lab time in Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastRestore {
+    /// Its state.
+    pub state: FastRestoreState,
+    /// Size of the snapshot, GiB.
+    pub size_gib: u64,
+    /// When it entered its state.
+    pub since_ms: u64,
+    /// When it entered `enabling`, `optimizing`, `enabled`, `disabling` and `disabled` last.
+    #[serde(default)]
+    pub entered_ms: [Option<u64>; 5],
+    /// Credits in millionths, at `credits_at_ms`.
+    #[serde(default)]
+    pub credits_millionths: u64,
+    /// When the credits were counted.
+    #[serde(default)]
+    pub credits_at_ms: u64,
+}
+
+/// A rule of the recycle bin: keeps deleted snapshots for some days.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetentionRule {
+    /// Unique name.
+    pub name: String,
+    /// How long, days.
+    pub days: u32,
+    /// Snapshots with one of these tags; none: all.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// Description.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// A schedule. Times are lab time in Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Unique name.
+    pub name: String,
+    /// Volumes with one of these tags.
+    pub target_tags: BTreeMap<String, String>,
+    /// Seconds of lab time between two runs.
+    pub interval_s: u64,
+    /// Snapshots of each volume that are kept; none: by age.
+    #[serde(default)]
+    pub keep: Option<u32>,
+    /// Days that snapshots are kept; none: by count.
+    #[serde(default)]
+    pub keep_days: Option<u32>,
+    /// Tags of its snapshots.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// Its snapshots also get the tags of their volumes.
+    #[serde(default)]
+    pub copy_tags: bool,
+    /// Whether it runs.
+    pub enabled: bool,
+    /// When it runs next.
+    pub next_ms: u64,
+    /// When it ran last.
+    #[serde(default)]
+    pub last_ms: Option<u64>,
 }

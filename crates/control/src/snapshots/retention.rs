@@ -2,12 +2,12 @@
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::{Change, Event};
-use crate::lab::Lab;
-use crate::snapshots::record::{Binned, SnapshotId, SnapshotRecord};
-use crate::snapshots::{malformed, refusal, SnapshotChange, Snapshots};
-use crate::volumes::check_tags;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use crate::ids::SnapshotId;
+use crate::snapshots::kept::{malformed, refusal, Snapshots};
+use crate::snapshots::messages::SnapshotChange;
+use crate::snapshots::record::{Binned, RetentionRule, SnapshotRecord};
+use crate::state::Lab;
+use crate::tags::check_tags;
 
 /// Longest retention, days (Recycle Bin user guide).
 const MOST_DAYS: u32 = 365;
@@ -15,21 +15,6 @@ const MOST_DAYS: u32 = 365;
 const MOST_RULES: usize = 250;
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
-
-/// Keeps deleted snapshots for some days.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RetentionRule {
-    /// Unique name.
-    pub name: String,
-    /// How long, days.
-    pub days: u32,
-    /// Snapshots with one of these tags; none: all.
-    #[serde(default)]
-    pub tags: BTreeMap<String, String>,
-    /// Description.
-    #[serde(default)]
-    pub description: String,
-}
 
 /// A name of a rule or of a schedule.
 pub(crate) fn check_name(name: &str) -> Result<(), ControlError> {

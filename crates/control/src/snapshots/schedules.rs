@@ -2,13 +2,13 @@
 //! all volumes that have one of its tags, and deletes what its retention no longer keeps.
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
-use crate::lab::Lab;
-use crate::record::VolumeStatus;
-use crate::snapshots::lifecycle::{self, SnapshotRequest};
-use crate::snapshots::record::{SnapshotRecord, SnapshotState};
-use crate::snapshots::{refusal, retention, SnapshotChange, Snapshots};
-use crate::volumes::check_tags;
-use serde::{Deserialize, Serialize};
+use crate::snapshots::kept::{refusal, Snapshots};
+use crate::snapshots::messages::{ScheduleRequest, SnapshotChange, SnapshotRequest};
+use crate::snapshots::record::{Schedule, SnapshotRecord, SnapshotState};
+use crate::snapshots::{lifecycle, retention};
+use crate::state::Lab;
+use crate::tags::check_tags;
+use crate::volumes::record::VolumeStatus;
 use std::collections::BTreeMap;
 
 /// Least interval, seconds of lab time: a guess at what an upload takes. AWS has an hour (Data
@@ -22,51 +22,6 @@ const MOST_KEPT: u32 = 1_000;
 const MOST_SCHEDULES: usize = 100;
 /// Milliseconds in a day.
 const DAY_MS: u64 = 86_400_000;
-
-/// A schedule. Times are lab time in Unix milliseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Schedule {
-    /// Unique name.
-    pub name: String,
-    /// Volumes with one of these tags.
-    pub target_tags: BTreeMap<String, String>,
-    /// Seconds of lab time between two runs.
-    pub interval_s: u64,
-    /// Snapshots of each volume that are kept; none: by age.
-    #[serde(default)]
-    pub keep: Option<u32>,
-    /// Days that snapshots are kept; none: by count.
-    #[serde(default)]
-    pub keep_days: Option<u32>,
-    /// Tags of its snapshots.
-    #[serde(default)]
-    pub tags: BTreeMap<String, String>,
-    /// Its snapshots also get the tags of their volumes.
-    #[serde(default)]
-    pub copy_tags: bool,
-    /// Whether it runs.
-    pub enabled: bool,
-    /// When it runs next.
-    pub next_ms: u64,
-    /// When it ran last.
-    #[serde(default)]
-    pub last_ms: Option<u64>,
-}
-
-/// A schedule to add or to replace.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-#[allow(missing_docs)] // the fields are those of a schedule
-pub struct ScheduleRequest {
-    pub name: String,
-    pub target_tags: BTreeMap<String, String>,
-    pub interval_s: u64,
-    pub keep: Option<u32>,
-    pub keep_days: Option<u32>,
-    pub tags: BTreeMap<String, String>,
-    pub copy_tags: bool,
-    pub disabled: bool,
-}
 
 pub(crate) fn set(all: &Snapshots, request: &ScheduleRequest, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
     retention::check_name(&request.name)?;

@@ -11,8 +11,9 @@
 use crate::command::{AttachRequest, DetachRequest};
 use crate::error::{ControlError, ErrorKind, API_TEXT, LAB_RULE};
 use crate::event::Change;
-use crate::record::{draw_id, AttachedDevice, Attachment, AttachmentState, VolumeRecord, VolumeStatus, Volumes};
+use crate::ids::draw_id;
 use crate::settings::Settings;
+use crate::volumes::record::{AttachedDevice, Attachment, AttachmentState, VolumeRecord, VolumeStatus, Volumes};
 use headrace_catalog::MAX_MEMBERS;
 
 /// Longest attach name. A rule of the lab: EC2's own names have at most nine characters.

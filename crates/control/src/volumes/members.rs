@@ -3,8 +3,9 @@
 
 use crate::error::{ControlError, ErrorKind, LAB_RULE};
 use crate::event::Change;
-use crate::record::{BalanceSet, Member, MemberState, Slowness, VolumeId, VolumeRecord};
+use crate::ids::VolumeId;
 use crate::settings::Settings;
+use crate::volumes::record::{BalanceSet, Member, MemberState, Slowness, VolumeRecord};
 use headrace_catalog::{StorageSpec, VolumeLimits};
 
 /// Millionths in a percent.

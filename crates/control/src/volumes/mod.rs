@@ -3,14 +3,17 @@
 pub(crate) mod attachments;
 pub(crate) mod members;
 pub(crate) mod modifications;
+pub(crate) mod record;
 
-use crate::command::{CreateRequest, TagRequest};
+use crate::command::CreateRequest;
 use crate::error::{ControlError, ErrorKind, API_TEXT, LAB_RULE};
 use crate::event::Change;
-use crate::lab::Lab;
-use crate::record::{limits_of, NewVolume, VolumeId, VolumeRecord, VolumeStatus, Volumes};
+use crate::ids::VolumeId;
 use crate::settings::{self, Settings};
 use crate::snapshots::lifecycle;
+use crate::state::Lab;
+use crate::tags::{changed_tags, check_tags, TagRequest};
+use crate::volumes::record::{limits_of, NewVolume, VolumeRecord, VolumeStatus, Volumes};
 use headrace_catalog::{StorageSpec, VolumeSpec};
 use std::collections::BTreeMap;
 
@@ -18,12 +21,6 @@ use std::collections::BTreeMap;
 /// small.
 pub const MAX_VOLUMES: usize = 16_384;
 
-/// EC2 user guide, tag restrictions: 50 tags, keys of 128 and values of 256 characters (the API
-/// text of 2026 says 127 for the key).
-const MAX_TAGS: usize = 50;
-const MAX_KEY_CHARS: usize = 128;
-const MAX_VALUE_CHARS: usize = 256;
-const TAG_RULE: &str = "EC2 user guide, tag restrictions";
 /// Most bytes of all tags of all volumes: so that a checkpoint of the journal, which has them all,
 /// stays far below the most that it takes.
 const MOST_TAG_BYTES: usize = 64 << 20;
@@ -160,25 +157,6 @@ pub(crate) fn tag(record: &VolumeRecord, request: &TagRequest) -> Result<Vec<Cha
     Ok(vec![Change::TagsChanged { volume: record.id.clone(), set, remove }])
 }
 
-/// Tags to set, and keys to remove before.
-pub(crate) type TagChanges = (BTreeMap<String, String>, Vec<String>);
-
-/// What changes of the tags of a resource of any kind; none where nothing does.
-pub(crate) fn changed_tags(tags: &BTreeMap<String, String>, request: &TagRequest) -> Result<Option<TagChanges>, ControlError> {
-    let TagRequest { set, remove, remove_equal, .. } = request;
-    let gone = |key: &String, value: &String| remove.contains(key) || remove_equal.get(key) == Some(value);
-    let mut after = tags.clone();
-    after.retain(|key, value| !gone(key, value));
-    after.extend(set.clone());
-    check_tags(set, after.len())?;
-    if after == *tags {
-        return Ok(None);
-    }
-    // Only what changes something is kept.
-    let removed = tags.iter().filter(|(key, value)| gone(key, value) && !set.contains_key(*key)).map(|(key, _)| key.clone()).collect();
-    Ok(Some((set.clone(), removed)))
-}
-
 fn tag_bytes(tags: &BTreeMap<String, String>) -> usize {
     tags.iter().map(|(key, value)| key.len() + value.len()).sum()
 }
@@ -203,30 +181,6 @@ pub(crate) fn set_attributes(record: &VolumeRecord, auto_enable_io: Option<bool>
         return Ok(Vec::new());
     }
     Ok(vec![Change::AttributesSet { volume: record.id.clone(), auto_enable_io: after.0, delete_on_termination: after.1 }])
-}
-
-/// Whether tags may be set on a resource that has `total` of them afterwards.
-pub(crate) fn check_tags(set: &BTreeMap<String, String>, total: usize) -> Result<(), ControlError> {
-    let wrong = |value: &str, rule: String, hint: &str| Err(ControlError::invalid(value, rule, TAG_RULE, hint));
-    for (key, value) in set {
-        let (key_chars, value_chars) = (key.chars().count(), value.chars().count());
-        if key_chars == 0 || key_chars > MAX_KEY_CHARS {
-            return wrong(key, format!("a tag key has 1 to {MAX_KEY_CHARS} characters, this one {key_chars}"), "Shorten the key.");
-        }
-        if key.starts_with("aws:") {
-            return wrong(key, "tag keys that begin with aws: belong to AWS".to_string(), "Choose another prefix.");
-        }
-        if value_chars > MAX_VALUE_CHARS {
-            return wrong(value, format!("a tag value has at most {MAX_VALUE_CHARS} characters, this one {value_chars}"), "Shorten the value.");
-        }
-    }
-    if total > MAX_TAGS {
-        let rule = format!("a resource has at most {MAX_TAGS} tags");
-        let hint = "Remove tags that are no longer needed.";
-        let error = ControlError::new(ErrorKind::LimitExceeded, format!("{total} tags"), rule, TAG_RULE, hint);
-        return Err(error.says("TagLimitExceeded", format!("The maximum number of Tags for a resource has been reached. Limit is {MAX_TAGS}")));
-    }
-    Ok(())
 }
 
 /// Does what a change of a volume as a whole says.

@@ -14,8 +14,9 @@
 use crate::command::ModifyRequest;
 use crate::error::{rule_source, ControlError, ErrorKind, API_TEXT, LAB_RULE};
 use crate::event::{Change, Event};
-use crate::record::{draw_id, limits_of, Modification, ModificationState, VolumeRecord, Volumes, MAX_HISTORY};
+use crate::ids::draw_id;
 use crate::settings::Settings;
+use crate::volumes::record::{limits_of, Modification, ModificationState, VolumeRecord, Volumes, MAX_HISTORY};
 use chrono::{DateTime, NaiveDate};
 use headrace_catalog::{Catalog, RaidLevel, StorageSpec, VolumeSpec, VolumeType};
 use headrace_model::rates::{default_optimizing, DEFAULT_MODIFYING};

@@ -1,7 +1,8 @@
 //! What can be wrong with a command: the value, the rule, its source, what to do next, and a kind
 //! that says what the caller can do.
 
-use crate::wording;
+mod wording;
+
 use headrace_catalog::{Catalog, CatalogError};
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ import typer
 from headrace.cli.lab.common import number, tags
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, complete_volume, flag, option
 from headrace.cli.output import pairs, print_answer, progress, say, table
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError
 
 EPILOG = """\b
 Examples:
@@ -30,8 +29,6 @@ COLUMNS = ("id", "volume", "size_gib", "state", "progress_percent", "started_at"
 Snapshot = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id.")]
 # Seconds of the units in which an interval is written.
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-# How often --wait looks. A guess: not felt.
-LOOK_EVERY_S = 0.2
 
 
 def _seconds(text: str) -> int:
@@ -91,20 +88,17 @@ def create(
     """Take a snapshot of volumes as they are now: all of one instant."""
     wanted = tags(tag)
     with place.open() as lab:
-        made = lab.create_snapshots(volumes, description, wanted or None, copy_tags or None)
+        made = lab.create_snapshots(volumes, description, wanted or None, copy_tags)
         if wait:
             made = [_completed(lab, one["id"]) for one in made]
     _print([dict(one) for one in made], output)
 
 
 def _completed(lab: Any, snapshot: str) -> Any:
+    from headrace.lab.watching import stored
+
     with progress(f"storing {snapshot}") as tick:
-        while (found := lab.describe_snapshot(snapshot))["state"] == "pending":
-            tick(found["progress_percent"] / 100)
-            time.sleep(LOOK_EVERY_S)
-    if found["state"] == "error":
-        raise CouldNotRun(snapshot, f"could not be stored: {found['error']}")
-    return found
+        return stored(lab, snapshot, tick)
 
 
 @app.command("list")
@@ -152,7 +146,7 @@ def _facts(one: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("key", one["kms_key"]),
         ("lock", lock and f"{lock['state']} until {lock['expires_at']}"),
         ("schedule", one["schedule"]),
-        ("tags", ", ".join(f"{key}={value}" for key, value in one["tags"].items())),
+        ("tags", ", ".join(f"{key}={value}" for key, value in (one["tags"] or {}).items())),
         ("description", one["description"]),
     ]
 
@@ -260,9 +254,10 @@ def rule(
 def rules(place: LabPlace, output: OutputOption = "table") -> None:
     """List the rules of the recycle bin."""
     with place.open() as lab:
-        found = [dict(one) for one in lab.retention_rules()]
-    cells = [(one["name"], one["days"], ", ".join(f"{k}={v}" for k, v in one["tags"].items())) for one in found]
-    print_answer(found, output, found, ("name", "days"), lambda: (table(("rule", "days", "tags"), cells),))
+        found = lab.retention_rules()
+    cells = [(one["name"], one["days"], ", ".join(f"{k}={v}" for k, v in (one["tags"] or {}).items())) for one in found]
+    rows = [dict(one) for one in found]
+    print_answer(rows, output, rows, ("name", "days"), lambda: (table(("rule", "days", "tags"), cells),))
 
 
 @app.command()
@@ -289,7 +284,7 @@ def schedule(
                 target_tags=tags(tag),
                 keep=keep,
                 keep_days=keep_days,
-                copy_tags=copy_tags or None,
+                copy_tags=copy_tags,
             )
     say(f"{name}: {'removed' if remove else 'set'}")
 

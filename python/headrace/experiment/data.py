@@ -22,7 +22,7 @@ from headrace.bench.server import cursor_on, tables_of
 from headrace.errors import CouldNotRun
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
 from headrace.lab import Settings, doctor, up
-from headrace.lab.initializing import initialize
+from headrace.lab.devices.initializing import initialize
 from headrace.lab.watching import stored
 from headrace.servers import volumes
 from headrace.servers.scratch import lab_folder

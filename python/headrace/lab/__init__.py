@@ -10,7 +10,7 @@ headraced.
     doctor    what a machine lacks
     metrics   rows as frames and rates
     watching  a reading a second; the end of a modification and of a snapshot
-    initializing  reading what is not loaded from a snapshot yet
+    devices   what is read from the devices of volumes: statistics, blocks of snapshots
     balances  credit balances in files
 
 Linux only for `launch` and what it starts; importing works anywhere.

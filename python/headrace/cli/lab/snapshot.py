@@ -77,7 +77,9 @@ def _print(rows: list[dict[str, Any]], output: str) -> None:
 
 @app.command()
 def create(
-    volumes: Annotated[list[str], typer.Argument(metavar="VOL...", autocompletion=complete_volume)],
+    volumes: Annotated[
+        list[str], typer.Argument(metavar="VOL...", help="Ids or names.", autocompletion=complete_volume)
+    ],
     place: LabPlace,
     description: Annotated[str | None, option("TEXT", "At most 255 characters.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
@@ -233,7 +235,7 @@ def recover(snapshot: Snapshot, place: LabPlace) -> None:
 
 @app.command()
 def rule(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the rule.")],
     place: LabPlace,
     days: Annotated[int | None, option("DAYS", "How long deleted snapshots stay.", min=1, max=365)] = None,
     tag: Annotated[list[str] | None, option("K=V", "Only snapshots with one of these tags. Repeatable.")] = None,
@@ -262,7 +264,7 @@ def rules(place: LabPlace, output: OutputOption = "table") -> None:
 
 @app.command()
 def schedule(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule.")],
     place: LabPlace,
     tag: Annotated[list[str] | None, option("K=V", "Volumes with one of these tags. Repeatable.")] = None,
     every: Annotated[str | None, option("TIME", "Lab time between two runs: 60s, 12h, 1d.")] = None,
@@ -301,7 +303,7 @@ def schedules(place: LabPlace, output: OutputOption = "table") -> None:
 
 @app.command()
 def region(
-    name: Annotated[str, typer.Argument(metavar="REGION")],
+    name: Annotated[str, typer.Argument(metavar="REGION", help="Name of the other region.")],
     place: LabPlace,
     url: Annotated[str | None, typer.Argument(metavar="[URL]", help="file:///FOLDER or s3://BUCKET/PREFIX.")] = None,
 ) -> None:

@@ -77,7 +77,7 @@ def functions() -> tuple[tuple[str, str], ...]:
     """(where it is, its text) of every test, and of every helper of the tests of the endpoint."""
     found = []
     for folder in ("tests/api", "tests/unit/api"):
-        for path in sorted((ROOT / folder).glob("*.py")):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.FunctionDef):
                     lines = path.read_text().splitlines()[node.lineno - 1 : node.end_lineno]

@@ -10,7 +10,7 @@ use headrace_control::{next_allowed_ms, Attachment, MemberState, Modification, S
 use headrace_model::{InstanceBalances, Nanos};
 use headrace_protocol::answers::{
     AttachmentView, BalanceView, CeilingView, FaultView, InstanceBalance, LabStatus, LabVolumeView, Leftovers, MemberBalance, MemberView, ModificationView,
-    RecordStatus, Shape,
+    RecordStatus, VolumeShape,
 };
 use serde_json::json;
 use std::sync::atomic::Ordering;
@@ -30,9 +30,9 @@ fn wall_time(at: SystemTime) -> String {
 }
 
 /// What a volume is before or after a modification. Zeros where the catalog no longer takes it.
-fn shape(record: &VolumeRecord, spec: &StorageSpec, settings: &Settings) -> Shape {
+fn shape(record: &VolumeRecord, spec: &StorageSpec, settings: &Settings) -> VolumeShape {
     let limits = VolumeRecord { spec: spec.clone(), ..record.clone() }.limits(settings).unwrap_or_default();
-    Shape {
+    VolumeShape {
         r#type: spec.members.first().map(|member| member.volume_type.to_string()).unwrap_or_default(),
         size_gib: spec.usable_gib(),
         iops: limits.iter().map(|limits| limits.iops).sum(),

@@ -157,7 +157,7 @@ message! {
 
 message! {
     /// What a modification is about, as EC2 shows it; of an array, all members together.
-    pub struct Shape {
+    pub struct VolumeShape {
         /// Type of its first member.
         pub r#type: String;
         /// Usable size, GiB.
@@ -171,7 +171,7 @@ message! {
 
 message! {
     /// A modification. Times are lab time.
-    pub struct ModificationView with Shape {
+    pub struct ModificationView with VolumeShape {
         /// Id.
         pub id: String;
         /// The volume's id.
@@ -186,9 +186,9 @@ message! {
         /// Afterwards, in storage notation.
         pub to: String;
         /// Before.
-        pub original: Shape;
+        pub original: VolumeShape;
         /// Afterwards.
-        pub target: Shape;
+        pub target: VolumeShape;
         /// When it was accepted.
         pub start: String;
         /// When optimizing begins.

@@ -27,6 +27,8 @@ NO_STORES = "the lab has no custom key stores"
 SERVICES = "the lab has no services of AWS as principals"
 NOT_USED = "keys of the lab are symmetric and of one region"
 RECORDED = "a dry run has no modifiers here"
+# Parameters that KMS needs and a lab does not.
+IDLE_TOKENS = {"GrantTokens": "a grant of the lab holds at once"}
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -78,7 +80,8 @@ def _checked_algorithm(request: ApiRequest, *names: str) -> None:
 @serves(
     "kms",
     "CreateKey",
-    handled="Policy Description KeyUsage CustomerMasterKeySpec KeySpec Origin BypassPolicyLockoutSafetyCheck Tags",
+    handled="Policy Description KeyUsage CustomerMasterKeySpec KeySpec Origin Tags",
+    without_effect={"BypassPolicyLockoutSafetyCheck": "policies of keys are kept and not enforced"},
     refused={"CustomKeyStoreId": NO_STORES, "MultiRegion": NOT_USED, "XksKeyId": NO_STORES},
 )
 def create_key(request: ApiRequest) -> dict[str, Any]:
@@ -100,13 +103,13 @@ def create_key(request: ApiRequest) -> dict[str, Any]:
     return {"KeyMetadata": _metadata(request, made)}
 
 
-@serves("kms", "DescribeKey", handled="KeyId GrantTokens")
+@serves("kms", "DescribeKey", handled="KeyId", without_effect=IDLE_TOKENS)
 def describe_key(request: ApiRequest) -> dict[str, Any]:
     """One key."""
     return {"KeyMetadata": _metadata(request, request.lab.describe_key(request.params["KeyId"]))}
 
 
-@serves("kms", "ListKeys", handled="Limit Marker ResourceOwners")
+@serves("kms", "ListKeys", handled="Limit Marker", without_effect={"ResourceOwners": "all keys are the account's own"})
 def list_keys(request: ApiRequest) -> dict[str, Any]:
     """All keys, by id. All are the account's own."""
     keys = [{"KeyId": key["id"], "KeyArn": key["arn"]} for key in request.lab.keys()["keys"]]
@@ -248,7 +251,8 @@ def get_key_rotation_status(request: ApiRequest) -> dict[str, Any]:
 @serves(
     "kms",
     "CreateGrant",
-    handled="KeyId GranteePrincipal RetiringPrincipal Operations Constraints GrantTokens Name DryRun",
+    handled="KeyId GranteePrincipal RetiringPrincipal Operations Constraints Name DryRun",
+    without_effect=IDLE_TOKENS,
     refused={"GranteeServicePrincipal": SERVICES, "RetiringServicePrincipal": SERVICES},
 )
 def create_grant(request: ApiRequest) -> dict[str, Any]:
@@ -322,7 +326,9 @@ def retire_grant(request: ApiRequest) -> dict[str, Any]:
     return {}
 
 
-@serves("kms", "Encrypt", handled="KeyId Plaintext EncryptionContext GrantTokens EncryptionAlgorithm DryRun")
+@serves(
+    "kms", "Encrypt", handled="KeyId Plaintext EncryptionContext EncryptionAlgorithm DryRun", without_effect=IDLE_TOKENS
+)
 def encrypt(request: ApiRequest) -> dict[str, Any]:
     """Encrypts up to 4 KiB."""
     _checked_algorithm(request, "EncryptionAlgorithm")
@@ -340,7 +346,8 @@ def encrypt(request: ApiRequest) -> dict[str, Any]:
 @serves(
     "kms",
     "Decrypt",
-    handled="CiphertextBlob EncryptionContext GrantTokens KeyId EncryptionAlgorithm DryRun",
+    handled="CiphertextBlob EncryptionContext KeyId EncryptionAlgorithm DryRun",
+    without_effect=IDLE_TOKENS,
     refused={"Recipient": NO_NITRO, "DryRunModifiers": RECORDED},
 )
 def decrypt(request: ApiRequest) -> dict[str, Any]:
@@ -362,7 +369,8 @@ def decrypt(request: ApiRequest) -> dict[str, Any]:
     "kms",
     "ReEncrypt",
     handled="CiphertextBlob SourceEncryptionContext SourceKeyId DestinationKeyId DestinationEncryptionContext "
-    "SourceEncryptionAlgorithm DestinationEncryptionAlgorithm GrantTokens DryRun",
+    "SourceEncryptionAlgorithm DestinationEncryptionAlgorithm DryRun",
+    without_effect=IDLE_TOKENS,
     refused={"DryRunModifiers": RECORDED},
 )
 def re_encrypt(request: ApiRequest) -> dict[str, Any]:
@@ -409,7 +417,8 @@ def _data_key(request: ApiRequest, plaintext: bool) -> dict[str, Any]:
 @serves(
     "kms",
     "GenerateDataKey",
-    handled="KeyId EncryptionContext NumberOfBytes KeySpec GrantTokens DryRun",
+    handled="KeyId EncryptionContext NumberOfBytes KeySpec DryRun",
+    without_effect=IDLE_TOKENS,
     refused={"Recipient": NO_NITRO},
 )
 def generate_data_key(request: ApiRequest) -> dict[str, Any]:
@@ -420,7 +429,10 @@ def generate_data_key(request: ApiRequest) -> dict[str, Any]:
 
 
 @serves(
-    "kms", "GenerateDataKeyWithoutPlaintext", handled="KeyId EncryptionContext KeySpec NumberOfBytes GrantTokens DryRun"
+    "kms",
+    "GenerateDataKeyWithoutPlaintext",
+    handled="KeyId EncryptionContext KeySpec NumberOfBytes DryRun",
+    without_effect=IDLE_TOKENS,
 )
 def generate_data_key_without_plaintext(request: ApiRequest) -> dict[str, Any]:
     """A data key, wrapped alone."""

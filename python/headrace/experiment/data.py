@@ -22,6 +22,8 @@ from headrace.bench.server import cursor_on, tables_of
 from headrace.errors import CouldNotRun
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
 from headrace.lab import Settings, doctor, up
+from headrace.lab.devices.initializing import initialize
+from headrace.lab.watching import stored
 from headrace.servers import volumes
 from headrace.servers.scratch import lab_folder
 
@@ -30,6 +32,8 @@ DATABASE = "experiment"
 SERVER, FILES_VOLUME = "cell", "files"
 # Prepares tables side by side; sysbench uses no more than there are tables.
 LOADING_THREADS = 8
+# Blocks that are read at once; what `headrace volume initialize` does by default (a guess).
+INITIALIZING_THREADS = 16
 # Loading is not measured, so it uses a fast volume and turns durability off. The volume is sparse:
 # its size costs nothing. 20,000 IOPS are the most of every day that a study runs on.
 LOADING_STORAGE = "io1:{size_gib}:20000"
@@ -177,7 +181,8 @@ class ExperimentLab:
         try:
             target = self._target(server)
             if place.restored == "initialized":
-                self.lab.initialize(server.data_volume)
+                assert server.data_volume is not None, server.name
+                initialize(self.lab, server.data_volume, INITIALIZING_THREADS)
             if place.scan:
                 scan(target)
             self._credits(server.data_volume, place.balance_percent)
@@ -202,7 +207,9 @@ class ExperimentLab:
             )
             try:
                 server = servers.stop(server)
-                self._snapshots[key] = self.lab.create_snapshot(server.data_volume, wait=True)
+                assert server.data_volume is not None, server.name
+                made = self.lab.create_snapshot(server.data_volume)
+                self._snapshots[key] = stored(self.lab, made["id"])["id"]
             finally:
                 with undisturbed():
                     servers.destroy(server)

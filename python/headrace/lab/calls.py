@@ -110,7 +110,7 @@ class Attachment(TypedDict):
     busy: str | None  # Why it is busy; null: it is not.
 
 
-class Shape(TypedDict):
+class VolumeShape(TypedDict):
     """What a modification is about, as EC2 shows it; of an array, all members together."""
 
     type: str  # Type of its first member.
@@ -133,8 +133,8 @@ class Modification(_ModificationKeywords):
     state: str
     progress_percent: int  # How much of optimizing is done, by time.
     to: str  # Afterwards, in storage notation.
-    original: Shape  # Before.
-    target: Shape  # Afterwards.
+    original: VolumeShape  # Before.
+    target: VolumeShape  # Afterwards.
     start: str  # When it was accepted.
     optimizing_at: str  # When optimizing begins.
     completed_at: str  # When it is completed.
@@ -928,8 +928,6 @@ class Calls(ABC):
         kms_key: str | None = None,
         description: str | None = None,
         tags: dict[str, str] | None = None,
-        encrypted: bool | None = None,
-        kms_key: str | None = None,
     ) -> Snapshot:
         """Copies a completed snapshot, of this lab or from another lab's object store. The copy
         has blocks of its own.
@@ -944,9 +942,6 @@ class Calls(ABC):
             source, or the default.
         description: At most 255 characters. Default: that of the source.
         tags: Tags. Default: none.
-        encrypted: Encrypted under a key of this lab; a copy of what is encrypted always is.
-            Default: as encryption by default says.
-        kms_key: The key that wraps its data key: id, ARN or alias. Default: the default key.
         """
         return self.call(
             "snapshot.copy",
@@ -957,8 +952,6 @@ class Calls(ABC):
             kms_key=kms_key,
             description=description,
             tags=tags,
-            encrypted=encrypted,
-            kms_key=kms_key,
         )
 
     def share_snapshot(
@@ -1159,7 +1152,12 @@ class Calls(ABC):
         block: Index, in blocks of 512 KiB.
         block_token: Its token, as listed. Default: not checked.
         """
-        return self.call("snapshot.get_block", snapshot=snapshot, block=block, block_token=block_token)
+        return self.call(
+            "snapshot.get_block",
+            snapshot=snapshot,
+            block=block,
+            block_token=block_token,
+        )
 
     def start_snapshot(
         self,

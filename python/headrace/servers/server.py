@@ -14,7 +14,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -107,7 +107,7 @@ def up(
     log_storage: str | None = None,
     config: str | Path | None = None,
     memory_gib: float | None = None,
-    settings: dict[str, str] | None = None,
+    settings: Mapping[str, str | None] | None = None,
     server_path: str | os.PathLike | None = None,
     port: int | None = None,
     unpaced: bool = False,
@@ -200,7 +200,7 @@ def _started(
     lab: Lab,
     where: ServerPaths,
     known: Record,
-    settings: dict[str, str] | None,
+    settings: Mapping[str, str | None] | None,
     unpaced: bool,
     progress: Progress,
     timeout_s: float,
@@ -228,7 +228,7 @@ def _check_settings(where: ServerPaths, record: Record) -> None:
 
 def start(
     server: Server,
-    settings: dict[str, str] | None = None,
+    settings: Mapping[str, str | None] | None = None,
     unpaced: bool = False,
     progress: Progress = quiet,
     timeout_s: float = READY_S,

@@ -324,7 +324,7 @@ def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
     found = {
         cell.key: run_of(cell, [100.0 + 3.0 * place + (t % 3) for t in range(8)]) for place, cell in enumerate(made)
     }
-    rows = pl.DataFrame({"t_s": [float(t) for t in range(8)], "tps": [100.0 + t % 3 for t in range(8)]})
+    rows = pl.DataFrame({"t_s": [float(t) for t in range(8)], "tps": [100.0 + t % 3 for t in range(8)], "p95_ms": 5.0})
     ours = {cell.key: simulate.SimulatedCell(100.0 + 3.0 * place, 5.0, rows) for place, cell in enumerate(made)}
     facts = {"cpu": "b", "cpus_usable": 2, "memory_gib": 4.0, "kernel": "6", "sysbench": "1.0.20", "server": "10.11"}
     result = module(name).result(session.Session(options, facts, HERE), found, ours)
@@ -383,7 +383,8 @@ def test_studies_say_where_they_run():
         and studies.runs_on("encrypted-vs-not") == ("lab",)
     )
     assert {study.name for study in studies.every_study()} - {study.name for study in studies.list_studies()} == {
-        "encrypted-vs-not"
+        "encrypted-vs-not",
+        "restored-volume",
     }
     with pytest.raises(InputError, match="runs on the lab alone"):
         studies.run_study("encrypted-vs-not")

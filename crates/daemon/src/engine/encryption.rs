@@ -20,8 +20,8 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// The encryption context of a volume's data key, as EBS has it (EBS user guide, "How EBS encryption
-/// works").
+/// The encryption context of a volume's data key, as EBS has it (EBS user guide, "How EBS
+/// encryption works").
 fn context_of(volume: &str) -> Context {
     Context::from([("aws:ebs:id".to_string(), volume.to_string())])
 }

@@ -63,7 +63,7 @@ def nvme_statistics(
     output: OutputOption = "table",
 ) -> None:
     """Print the NVMe statistics page of an attached volume: counters, and latencies in bins."""
-    from headrace.lab.nvme import read_page, rows
+    from headrace.lab.devices.nvme import read_page, rows
 
     if binary and sys.stdout.isatty():
         hint = "Write `> page.bin` behind it, or a pipe."

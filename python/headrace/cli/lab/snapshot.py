@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -13,7 +12,7 @@ import typer
 from headrace.cli.lab.common import number, tags
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, complete_volume, flag, option
 from headrace.cli.output import pairs, print_answer, progress, say, table
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError
 
 EPILOG = """\b
 Examples:
@@ -30,8 +29,6 @@ COLUMNS = ("id", "volume", "size_gib", "state", "progress_percent", "started_at"
 Snapshot = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id.")]
 # Seconds of the units in which an interval is written.
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-# How often --wait looks. A guess: not felt.
-LOOK_EVERY_S = 0.2
 
 
 def _seconds(text: str) -> int:
@@ -80,7 +77,9 @@ def _print(rows: list[dict[str, Any]], output: str) -> None:
 
 @app.command()
 def create(
-    volumes: Annotated[list[str], typer.Argument(metavar="VOL...", autocompletion=complete_volume)],
+    volumes: Annotated[
+        list[str], typer.Argument(metavar="VOL...", help="Ids or names.", autocompletion=complete_volume)
+    ],
     place: LabPlace,
     description: Annotated[str | None, option("TEXT", "At most 255 characters.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
@@ -91,20 +90,17 @@ def create(
     """Take a snapshot of volumes as they are now: all of one instant."""
     wanted = tags(tag)
     with place.open() as lab:
-        made = lab.create_snapshots(volumes, description, wanted or None, copy_tags or None)
+        made = lab.create_snapshots(volumes, description, wanted or None, copy_tags)
         if wait:
             made = [_completed(lab, one["id"]) for one in made]
     _print([dict(one) for one in made], output)
 
 
 def _completed(lab: Any, snapshot: str) -> Any:
+    from headrace.lab.watching import stored
+
     with progress(f"storing {snapshot}") as tick:
-        while (found := lab.describe_snapshot(snapshot))["state"] == "pending":
-            tick(found["progress_percent"] / 100)
-            time.sleep(LOOK_EVERY_S)
-    if found["state"] == "error":
-        raise CouldNotRun(snapshot, f"could not be stored: {found['error']}")
-    return found
+        return stored(lab, snapshot, tick)
 
 
 @app.command("list")
@@ -152,7 +148,7 @@ def _facts(one: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("key", one["kms_key"]),
         ("lock", lock and f"{lock['state']} until {lock['expires_at']}"),
         ("schedule", one["schedule"]),
-        ("tags", ", ".join(f"{key}={value}" for key, value in one["tags"].items())),
+        ("tags", ", ".join(f"{key}={value}" for key, value in (one["tags"] or {}).items())),
         ("description", one["description"]),
     ]
 
@@ -239,7 +235,7 @@ def recover(snapshot: Snapshot, place: LabPlace) -> None:
 
 @app.command()
 def rule(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the rule.")],
     place: LabPlace,
     days: Annotated[int | None, option("DAYS", "How long deleted snapshots stay.", min=1, max=365)] = None,
     tag: Annotated[list[str] | None, option("K=V", "Only snapshots with one of these tags. Repeatable.")] = None,
@@ -260,14 +256,15 @@ def rule(
 def rules(place: LabPlace, output: OutputOption = "table") -> None:
     """List the rules of the recycle bin."""
     with place.open() as lab:
-        found = [dict(one) for one in lab.retention_rules()]
-    cells = [(one["name"], one["days"], ", ".join(f"{k}={v}" for k, v in one["tags"].items())) for one in found]
-    print_answer(found, output, found, ("name", "days"), lambda: (table(("rule", "days", "tags"), cells),))
+        found = lab.retention_rules()
+    cells = [(one["name"], one["days"], ", ".join(f"{k}={v}" for k, v in (one["tags"] or {}).items())) for one in found]
+    rows = [dict(one) for one in found]
+    print_answer(rows, output, rows, ("name", "days"), lambda: (table(("rule", "days", "tags"), cells),))
 
 
 @app.command()
 def schedule(
-    name: Annotated[str, typer.Argument(metavar="NAME")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule.")],
     place: LabPlace,
     tag: Annotated[list[str] | None, option("K=V", "Volumes with one of these tags. Repeatable.")] = None,
     every: Annotated[str | None, option("TIME", "Lab time between two runs: 60s, 12h, 1d.")] = None,
@@ -289,7 +286,7 @@ def schedule(
                 target_tags=tags(tag),
                 keep=keep,
                 keep_days=keep_days,
-                copy_tags=copy_tags or None,
+                copy_tags=copy_tags,
             )
     say(f"{name}: {'removed' if remove else 'set'}")
 
@@ -306,7 +303,7 @@ def schedules(place: LabPlace, output: OutputOption = "table") -> None:
 
 @app.command()
 def region(
-    name: Annotated[str, typer.Argument(metavar="REGION")],
+    name: Annotated[str, typer.Argument(metavar="REGION", help="Name of the other region.")],
     place: LabPlace,
     url: Annotated[str | None, typer.Argument(metavar="[URL]", help="file:///FOLDER or s3://BUCKET/PREFIX.")] = None,
 ) -> None:

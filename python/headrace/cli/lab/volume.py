@@ -224,7 +224,7 @@ def initialize(
     threads: Annotated[int, option("N", "Blocks that are read at once.", min=1, max=256)] = 16,
 ) -> None:
     """Read every block of an attached volume that is not loaded from its snapshot yet."""
-    from headrace.lab.initializing import initialize as read_cold
+    from headrace.lab.devices.initializing import initialize as read_cold
 
     with place.open() as lab, progress(f"initializing {volume}") as tick:
         done = read_cold(lab, volume, threads, tick)

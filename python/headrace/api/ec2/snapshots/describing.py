@@ -72,8 +72,9 @@ def snapshot_id(text: str) -> str:
 
 def every(request: ApiRequest, after: str | None = None, **args: Any) -> Iterator[dict[str, Any]]:
     """Snapshots by id, batch by batch as they are asked for."""
+    wanted: dict[str, Any] = {"limit": BATCH} | args
     while True:
-        answer = request.lab.call("snapshot.list", after=after, **({"limit": BATCH} | args))
+        answer = request.lab.call("snapshot.list", after=after, **wanted)
         yield from answer["snapshots"]
         after = answer["next"]
         if after is None:

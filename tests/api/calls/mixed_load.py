@@ -26,7 +26,7 @@ from flushing_writer import BLOCK, GROUP, number_of
 from terraform_calls import code_of
 
 BLOCKS = 1_500  # 6 MB, twelve blocks of a snapshot; a guess, what can be checked often
-WRITER = Path(__file__).parents[1] / "lab/flushing_writer.py"
+WRITER = Path(__file__).parents[2] / "lab/flushing_writer.py"
 # What a client meets when the endpoint, or the daemon behind it, is not there.
 GONE = (NoConnection, HTTPClientError)
 

@@ -322,7 +322,8 @@ def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
     options = LabOptions(quick=True)
     made = module(name).cells(options)
     found = {
-        cell.key: run_of(cell, [100.0 + 3.0 * place + (t % 3) for t in range(8)]) for place, cell in enumerate(made)
+        cell.key: run_of(cell, [100.0 + 3.0 * place + (t % 3) for t in range(8)], p95_ms=[5.0] * 8)
+        for place, cell in enumerate(made)
     }
     rows = pl.DataFrame({"t_s": [float(t) for t in range(8)], "tps": [100.0 + t % 3 for t in range(8)], "p95_ms": 5.0})
     ours = {cell.key: simulate.SimulatedCell(100.0 + 3.0 * place, 5.0, rows) for place, cell in enumerate(made)}
@@ -331,7 +332,8 @@ def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
     assert result.verdicts[-1].what == "the machine was at rest" and len(result.verdicts) > 2
     for table in result.tables:
         assert table.rows and all(len(row) == len(table.columns) for row in table.rows), table.title
-    roles = {series.role for chart in result.charts for series in chart.series}
+    drawn = [part for chart in result.charts for part in (chart, *chart.panels)]
+    roles = {series.role for part in drawn for series in part.series}
     assert {"simulated", "measured"} <= roles
     write_study(tmp_path / "page.html", result)
 
@@ -391,7 +393,7 @@ def test_studies_say_where_they_run():
     with pytest.raises(InputError, match="does not run on the lab"):
         studies.run_on_lab("choices")
     for name in MODULES:
-        assert "lab" in studies.runs_on(name) and module(name).STUDY is studies.get(name)
+        assert "lab" in studies.runs_on(name) and studies.get(name) == module(name).STUDY
 
 
 def test_places_of_studies_are_what_their_engines_need():

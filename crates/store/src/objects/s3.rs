@@ -73,6 +73,8 @@ impl S3 {
             // On an EC2 instance: its role.
             None => {}
         }
+        // An error says that this process has one already: it is the same.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let store = builder.with_client_options(client).build().map_err(|error| invalid(&error.to_string()))?;
         // One thread drives all requests while others wait for theirs.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

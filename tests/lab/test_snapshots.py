@@ -21,6 +21,7 @@ from lab_folders import kill
 
 from headrace.errors import HeadraceError
 from headrace.lab import Lab
+from headrace.lab.launch import find_headraced
 from headrace.lab.wire import LabRefused
 
 CRASHES = int(os.environ.get("CRASHES", "2"))
@@ -341,7 +342,7 @@ def up_with_store(labs, url: str) -> Iterator[Lab]:
     """A daemon of its own with another object store."""
     folder: Path = labs.folder()
     daemon = subprocess.Popen(
-        [os.environ["HEADRACED"], "--data-dir", str(folder), "--snapshot-store", url],
+        [str(find_headraced()), "--data-dir", str(folder), "--snapshot-store", url],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -115,6 +115,9 @@ MYROCKS: dict[str, Rule] = {
     "rocksdb_bytes_per_sync": fixed("4M", "steady writes instead of one burst at the end of a file"),
     "rocksdb_wal_bytes_per_sync": fixed("4M", "steady writes instead of one burst at a commit"),
     "rocksdb_max_total_wal_size": wal_size,
+    "rocksdb_wal_recovery_mode": fixed(
+        "2", "a power cut tears the record being written; with the default the server then refuses to start"
+    ),
     "rocksdb_flush_log_at_trx_commit": at_commit,
     "rocksdb_wal_dir": folder_rule("write-ahead logs"),
 }

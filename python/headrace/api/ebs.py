@@ -34,7 +34,7 @@ def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Any:
     try:
         return request.change(name, **args) if changes else request.lab.call(name, **args)
     except HeadraceError as error:
-        found = from_lab(error)
+        found = from_lab(error, "ebs")
         if found.status is not None and found.status >= 500:
             raise
         codes = {"InvalidSnapshot.NotFound": "ResourceNotFoundException", "IncorrectState": "ConflictException"}

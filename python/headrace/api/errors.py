@@ -56,13 +56,13 @@ class AwsError(Exception):
         return f"{self.code}: {self.message}"
 
 
-def dry_run() -> AwsError:
-    """What a request with DryRun is answered that would have succeeded."""
-    return AwsError("DryRunOperation", DRY_RUN, 412)
+def dry_run(service: str) -> AwsError:
+    """What a request with DryRun is answered that would have succeeded. `service`: "ec2", "kms"."""
+    return AwsError("DryRunOperationException" if service == "kms" else "DryRunOperation", DRY_RUN, 412)
 
 
-def from_lab(error: HeadraceError) -> AwsError:
-    """A refusal of the lab as AWS shapes it.
+def from_lab(error: HeadraceError, service: str) -> AwsError:
+    """A refusal of the lab as this service shapes it.
 
     A daemon that is down or did not answer is the one answer with a status of 5xx: the SDKs then
     try again.
@@ -71,7 +71,7 @@ def from_lab(error: HeadraceError) -> AwsError:
     code = getattr(error, "code", "") or CODES.get(kind, "")
     message = getattr(error, "message", "") or _sentence(error)
     if kind == "dry-run":
-        return dry_run()
+        return dry_run(service)
     if not isinstance(error, LabRefused) and not kind:
         return AwsError("ServiceUnavailable", f"The lab does not answer: {message}", 503)
     return AwsError(code or "InvalidParameterValue", message, STATUS.get(code))

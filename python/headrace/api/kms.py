@@ -239,7 +239,8 @@ def _default_policy(request: ApiRequest) -> str:
 def list_key_policies(request: ApiRequest) -> dict[str, Any]:
     """The names of a key's policies: one."""
     request.lab.describe_key(request.params["KeyId"])
-    return {"PolicyNames": [POLICY_NAME], "Truncated": False}
+    shown = _page(request, [{"name": POLICY_NAME}], "name", "PolicyNames")
+    return shown | {"PolicyNames": [one["name"] for one in shown["PolicyNames"]]}
 
 
 @serves("kms", "GetKeyRotationStatus", handled="KeyId")

@@ -120,9 +120,9 @@ class Endpoint:
                 authorise(served, request, pair)
                 result = served.handler(request)
             except HeadraceError as error:
-                raise from_lab(error) from None
+                raise from_lab(error, service) from None
         if request.dry_run:
-            raise dry_run()
+            raise dry_run(service)
         return spoken.answer(operation, result, request_id)
 
 

@@ -309,6 +309,57 @@ def test_alarms_are_described_switched_tagged_and_deleted(lab: AwsLab, cloudwatc
     assert cloudwatch.describe_alarms(AlarmNamePrefix="page-")["MetricAlarms"] == []
 
 
+def test_alarms_and_their_history_by_pages_metrics_and_actions(lab: AwsLab, cloudwatch):
+    """What the calls of alarms can be narrowed by, and pages."""
+    actions_of(lab, '[command.note]\nargv = ["/bin/true"]\n')
+    action, space = f"{ACTION}command/note", "headrace/narrow"
+    alarm = {"Namespace": space, "MetricName": "waits", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1.0}
+    alarm |= {"ComparisonOperator": "GreaterThanThreshold", "Unit": "Seconds"}
+    dimensions = [{"Name": "disk", "Value": "db"}]
+    plain = {"AlarmName": "narrow-0", "Statistic": "Maximum", "InsufficientDataActions": [action]}
+    tail = {"AlarmName": "narrow-1", "ExtendedStatistic": "p99.9", "Dimensions": dimensions, "OKActions": [action]}
+    begun = datetime.now(UTC)
+    for one in (plain, tail):
+        cloudwatch.put_metric_alarm(**alarm, **one)
+    found = cloudwatch.describe_alarms(AlarmNames=["narrow-0", "narrow-1"])["MetricAlarms"]
+    for shown, one in zip(found, (plain, tail), strict=True):
+        assert {name: shown[name] for name in (alarm | one)} == alarm | one
+    assert len(cloudwatch.describe_alarms(ActionPrefix=action, AlarmNamePrefix="narrow-")["MetricAlarms"]) == 2
+    assert cloudwatch.describe_alarms(ActionPrefix=f"{action}-of-nobody")["MetricAlarms"] == []
+    assert cloudwatch.describe_alarms(AlarmTypes=["CompositeAlarm"])["MetricAlarms"] == []
+    first = cloudwatch.describe_alarms(AlarmNamePrefix="narrow-", AlarmTypes=["MetricAlarm"], MaxRecords=1)
+    second = cloudwatch.describe_alarms(AlarmNamePrefix="narrow-", MaxRecords=1, NextToken=first["NextToken"])
+    names = [one["AlarmName"] for page in (first, second) for one in page["MetricAlarms"]]
+    assert names == ["narrow-0", "narrow-1"] and "NextToken" not in second
+
+    def on_metric(**more: Any) -> list[str]:
+        found = cloudwatch.describe_alarms_for_metric(Namespace=space, MetricName="waits", **more)
+        return [one["AlarmName"] for one in found["MetricAlarms"]]
+
+    assert on_metric(Unit="Seconds") == ["narrow-0"] and on_metric(Unit="Bytes") == []
+    assert on_metric(Dimensions=dimensions, ExtendedStatistic="p99.9") == ["narrow-1"]
+    assert on_metric(Dimensions=dimensions, ExtendedStatistic="p50") == []
+    history = {"AlarmName": "narrow-0", "StartDate": begun - timedelta(hours=1), "EndDate": begun + timedelta(hours=1)}
+    cloudwatch.set_alarm_state(AlarmName="narrow-0", StateValue="OK", StateReason="a drill")
+    whole = cloudwatch.describe_alarm_history(**history, AlarmTypes=["MetricAlarm"])["AlarmHistoryItems"]
+    assert {item["HistoryItemType"] for item in whole} >= {"ConfigurationUpdate", "StateUpdate"}
+    paged, token = [], {}
+    while True:
+        page = cloudwatch.describe_alarm_history(**history, MaxRecords=1, **token)
+        paged += page["AlarmHistoryItems"]
+        if "NextToken" not in page:
+            break
+        token = {"NextToken": page["NextToken"]}
+    assert paged[-len(whole) :] == whole
+    assert cloudwatch.describe_alarm_history(AlarmTypes=["CompositeAlarm"])["AlarmHistoryItems"] == []
+    early = history | {"StartDate": begun - timedelta(days=2), "EndDate": begun - timedelta(days=1)}
+    assert cloudwatch.describe_alarm_history(**early)["AlarmHistoryItems"] == []
+    cloudwatch.put_metric_data(Namespace=space, MetricData=[{"MetricName": "waits", "Value": 1.0}])
+    metrics = cloudwatch.list_metrics(Namespace=space, RecentlyActive="PT3H")["Metrics"]
+    assert [one["MetricName"] for one in metrics] == ["waits"]
+    cloudwatch.delete_alarms(AlarmNames=["narrow-0", "narrow-1"])
+
+
 def test_alarms_are_refused_with_the_reason(lab: AwsLab, cloudwatch):
     alarm = {"AlarmName": "wrong", "Namespace": SPACE, "MetricName": "x", "Statistic": "Sum", "Period": 60}
     alarm |= {"EvaluationPeriods": 1, "Threshold": 1.0, "ComparisonOperator": "LessThanThreshold"}

@@ -162,6 +162,36 @@ def test_paging_survives_that_volumes_go(ec2, lab):
     assert [tag for page in names for tag in page] == ec2.describe_tags()["Tags"]
 
 
+def test_every_list_has_pages(ec2, lab):
+    """Five on a page, which is the least; together they are the whole list, each once."""
+
+    def pages(call, items: str, name: str, **more: Any) -> list[str]:
+        found, answer = [], call(MaxResults=5, **more)
+        while True:
+            assert len(answer[items]) <= 5
+            found += [one[name] for one in answer[items]]
+            if not answer.get("NextToken"):
+                return found
+            answer = call(MaxResults=5, NextToken=answer["NextToken"], **more)
+
+    made = sorted(volume(ec2, lab, {"pages": "yes"}) for _ in range(7))
+    for one in made:
+        ec2.modify_volume(VolumeId=one, Size=2)
+    status = pages(ec2.describe_volume_status, "VolumeStatuses", "VolumeId")
+    assert set(made) <= set(status) and status == sorted(set(status))
+    changes = pages(ec2.describe_volumes_modifications, "VolumesModifications", "VolumeId")
+    assert set(made) <= set(changes) and len(changes) == len(set(changes))
+    types = pages(ec2.describe_instance_types, "InstanceTypes", "InstanceType")
+    whole = ec2.describe_instance_types()["InstanceTypes"]
+    assert types == [one["InstanceType"] for one in whole][: len(types)] and len(types) == len(whole) > 5
+    assert "NextToken" not in ec2.describe_instances(MaxResults=5)
+    assert "NextToken" not in ec2.describe_instance_status(MaxResults=5)
+    for call in (ec2.describe_instances, ec2.describe_instance_status, ec2.describe_volume_status):
+        refused(call, "InvalidParameterValue", NextToken="bm90IG91cnM=", MaxResults=5)
+    where = {"AvailabilityZone": lab.zone, "Size": 1}
+    refused(ec2.create_volume, "InvalidParameterCombination", VolumeInitializationRate=200, **where)
+
+
 def test_volumes_that_are_not_there(ec2, lab):
     there = volume(ec2, lab)
     said = refused(ec2.describe_volumes, "InvalidVolume.NotFound", VolumeIds=[GONE, there, OTHER])

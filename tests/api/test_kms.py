@@ -150,7 +150,9 @@ def test_what_is_encrypted_is_decrypted_again(kms):
         again = kms.decrypt(CiphertextBlob=moved["CiphertextBlob"], EncryptionContext=wrong, KeyId=other)
         assert again["Plaintext"] == text
     refused(kms.encrypt, "ValidationException", KeyId=keys[0], Plaintext=b"x" * (LONGEST + 1))
-    refused(kms.encrypt, "InvalidKeyUsageException", KeyId=keys[0], Plaintext=b"x", EncryptionAlgorithm="RSAES_OAEP_SHA_256")
+    refused(
+        kms.encrypt, "InvalidKeyUsageException", KeyId=keys[0], Plaintext=b"x", EncryptionAlgorithm="RSAES_OAEP_SHA_256"
+    )
     refused(kms.decrypt, "ValidationException", KeyId=keys[0])
 
 
@@ -196,7 +198,11 @@ def test_a_key_that_is_off_or_about_to_go_encrypts_nothing(kms):
 def test_grants(kms):
     name = key(kms)
     ann, bob = ("arn:aws:iam::000000000000:user/ann", "arn:aws:iam::000000000000:user/bob")
-    asked = {"KeyId": name, "Operations": ["Decrypt", "Encrypt"], "Constraints": {"EncryptionContextSubset": {"a": "b"}}}
+    asked = {
+        "KeyId": name,
+        "Operations": ["Decrypt", "Encrypt"],
+        "Constraints": {"EncryptionContextSubset": {"a": "b"}},
+    }
     made = [
         kms.create_grant(**asked, GranteePrincipal=ann, RetiringPrincipal=bob, Name="first"),
         kms.create_grant(**asked, GranteePrincipal=bob),

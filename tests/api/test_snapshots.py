@@ -191,3 +191,214 @@ def test_blocks(ec2, aws_lab):
     changed = ebs.list_changed_blocks(FirstSnapshotId=first, SecondSnapshotId=second)["ChangedBlocks"]
     assert [(row["BlockIndex"], "FirstBlockToken" in row) for row in changed] == [(5, True), (6, False)]
     assert refused(lambda: ebs.list_snapshot_blocks(SnapshotId="snap-0123456789abcdef0"))[0] == "ResourceNotFoundException"  # fmt: skip
+
+
+def test_blocks_by_pages_and_what_blocks_are_refused(ec2, aws_lab):
+    ebs = aws_lab.client("ebs")
+    one = ebs.start_snapshot(VolumeSize=1, ClientToken="the-same", Tags=[{"Key": "by", "Value": "put"}])["SnapshotId"]
+    assert (
+        ebs.start_snapshot(VolumeSize=1, ClientToken="the-same", Tags=[{"Key": "by", "Value": "put"}])["SnapshotId"]
+        == one
+    )
+    sums = []
+    # More than the least page, which has 100 blocks (EBS direct API, ListSnapshotBlocks).
+    for block in range(103):
+        data = bytes([block]) * BLOCK
+        sums.append(hashlib.sha256(data).digest())
+        ebs.put_snapshot_block(
+            SnapshotId=one, BlockIndex=2 * block, BlockData=data, DataLength=BLOCK,
+            Checksum=base64.b64encode(sums[-1]).decode(), ChecksumAlgorithm="SHA256",
+        )  # fmt: skip
+    whole = base64.b64encode(hashlib.sha256(b"".join(sums)).digest()).decode()
+    done = {"SnapshotId": one, "ChangedBlocksCount": 103, "ChecksumAlgorithm": "SHA256"}
+    wrong = base64.b64encode(sums[0]).decode()
+    linear = "LINEAR"
+    assert refused(lambda: ebs.complete_snapshot(**done, Checksum=wrong, ChecksumAggregationMethod=linear))[0] == "ValidationException"  # fmt: skip
+    ebs.complete_snapshot(**done, Checksum=whole, ChecksumAggregationMethod=linear)
+    tags = ec2.describe_snapshots(SnapshotIds=[one])["Snapshots"][0]["Tags"]
+    assert tags == [{"Key": "by", "Value": "put"}]
+
+    def of(answer: dict, name: str) -> list[int]:
+        return [row["BlockIndex"] for row in answer[name]]
+
+    page = ebs.list_snapshot_blocks(SnapshotId=one, MaxResults=100, StartingBlockIndex=3)
+    rest = ebs.list_snapshot_blocks(SnapshotId=one, MaxResults=100, NextToken=page["NextToken"])
+    assert of(page, "Blocks") + of(rest, "Blocks") == list(range(4, 206, 2)) and "NextToken" not in rest
+    page = ebs.list_changed_blocks(SecondSnapshotId=one, MaxResults=100, StartingBlockIndex=1)
+    rest = ebs.list_changed_blocks(SecondSnapshotId=one, MaxResults=100, NextToken=page["NextToken"])
+    assert of(page, "ChangedBlocks") + of(rest, "ChangedBlocks") == list(range(2, 206, 2)) and "NextToken" not in rest
+    # Blocks that are put are not encrypted: what would be is refused, and nothing is begun.
+    before = len(ec2.describe_snapshots()["Snapshots"])
+    assert refused(lambda: ebs.start_snapshot(VolumeSize=1, Encrypted=True))[0] == "ValidationException"
+    arn = "arn:aws:kms:us-east-1:000000000000:key/0"
+    assert refused(lambda: ebs.start_snapshot(VolumeSize=1, KmsKeyArn=arn))[0] == "ValidationException"
+    assert len(ec2.describe_snapshots()["Snapshots"]) == before
+
+
+def test_snapshots_of_all_volumes_of_the_instance(ec2, aws_lab):
+    """CreateSnapshots: of one instant, with the tags of the volumes where asked for."""
+    lab_instance = aws_lab.instance
+    volumes = [volume(ec2, TagSpecifications=[{"ResourceType": "volume", "Tags": [{"Key": "n", "Value": str(n)}]}]) for n in range(3)]  # fmt: skip
+    for letter, one in zip("fgh", volumes, strict=True):
+        ec2.attach_volume(VolumeId=one, InstanceId=lab_instance, Device=f"/dev/sd{letter}")
+    chosen = {"InstanceId": lab_instance, "ExcludeBootVolume": True, "ExcludeDataVolumeIds": volumes[2:]}
+    asked = {"InstanceSpecification": chosen, "Description": "both", "TagSpecifications": tagged(kind="nightly")}
+    assert refused(lambda: ec2.create_snapshots(**asked, DryRun=True))[0] == "DryRunOperation"
+    made = ec2.create_snapshots(**asked, CopyTagsFromSource="volume", Location="regional")["Snapshots"]
+    assert sorted(one["VolumeId"] for one in made) == sorted(volumes[:2])
+    assert len({one["StartTime"] for one in made}) == 1 and {one["Description"] for one in made} == {"both"}
+    for one in made:
+        tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+        assert tags == {"kind": "nightly", "n": str(volumes.index(one["VolumeId"]))}
+    other = {"InstanceId": "i-0123456789abcdef0"}
+    assert refused(lambda: ec2.create_snapshots(InstanceSpecification=other))[0] == "InvalidInstanceID.NotFound"
+    none = chosen | {"ExcludeDataVolumeIds": volumes}
+    assert refused(lambda: ec2.create_snapshots(InstanceSpecification=none))[0] == "InvalidParameterValue"
+    local = {"VolumeId": volumes[0], "Location": "local"}
+    assert refused(lambda: ec2.create_snapshot(**local))[0] == "UnsupportedOperation"
+
+
+def test_copies_may_be_encrypted_and_tagged(ec2, aws_lab):
+    one = snapshot(ec2, volume(ec2))
+    key = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
+    here = {"SourceSnapshotId": one, "SourceRegion": aws_lab.region, "DestinationRegion": aws_lab.region}
+    assert refused(lambda: ec2.copy_snapshot(**here, DryRun=True))[0] == "DryRunOperation"
+    copy = ec2.copy_snapshot(**here, Encrypted=True, KmsKeyId=key, TagSpecifications=tagged(of=one))
+    assert copy["Tags"] == [{"Key": "of", "Value": one}]
+    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[copy["SnapshotId"]], WaiterConfig=PACE)
+    (shown,) = ec2.describe_snapshots(SnapshotIds=[copy["SnapshotId"]])["Snapshots"]
+    assert (shown["Encrypted"], shown["KmsKeyId"], shown["Tags"]) == (True, key, copy["Tags"])
+    wrong = here | {"Encrypted": False, "KmsKeyId": key}
+    assert refused(lambda: ec2.copy_snapshot(**wrong))[0] == "InvalidParameterDependency"
+
+
+def by_pages(call, items: str, **more) -> list[str]:
+    """The ids of all, five on a page, which is the least (EC2 API reference)."""
+    found, answer = [], call(MaxResults=5, **more)
+    while True:
+        assert len(answer[items]) <= 5
+        found += [one["SnapshotId"] for one in answer[items]]
+        if not answer.get("NextToken"):
+            return found
+        answer = call(MaxResults=5, NextToken=answer["NextToken"], **more)
+
+
+def test_lists_of_snapshots_by_pages_and_filters(ec2, aws_lab):
+    of = volume(ec2)
+    ids = sorted(snapshot(ec2, of) for _ in range(7))
+    zone = {"AvailabilityZoneIds": [ec2.describe_availability_zones()["AvailabilityZones"][0]["ZoneId"]]}
+    for one in ids:
+        ec2.lock_snapshot(SnapshotId=one, LockMode="governance", LockDuration=36_500)
+    # At most five in a region (EBS endpoints and quotas).
+    refusals = ec2.enable_fast_snapshot_restores(**zone, SourceSnapshotIds=ids)["Unsuccessful"]
+    assert [one["SnapshotId"] for one in refusals] == ids[5:]
+    codes = {error["Error"]["Code"] for one in refusals for error in one["FastSnapshotRestoreStateErrors"]}
+    assert codes == {"FastSnapshotRestoreLimitExceeded"}
+    assert by_pages(ec2.describe_locked_snapshots, "Snapshots") == ids
+    locked = [{"Name": "lock-state", "Values": ["gov*"]}]
+    assert [one["SnapshotId"] for one in ec2.describe_locked_snapshots(Filters=locked, SnapshotIds=ids[:2])["Snapshots"]] == ids[:2]  # fmt: skip
+    assert by_pages(ec2.describe_fast_snapshot_restores, "FastSnapshotRestores") == ids[:5]
+    two = [{"Name": "snapshot-id", "Values": ids[3:5]}]
+    fast = ec2.describe_fast_snapshot_restores(Filters=two)["FastSnapshotRestores"]
+    assert [one["SnapshotId"] for one in fast] == ids[3:5]
+    assert by_pages(ec2.describe_snapshot_tier_status, "SnapshotTierStatuses") == ids
+    tiers = ec2.describe_snapshot_tier_status(Filters=two)["SnapshotTierStatuses"]
+    assert {(one["SnapshotId"], one["StorageTier"]) for one in tiers} == {(one, "standard") for one in ids[3:5]}
+    assert len(ec2.describe_snapshots(RestorableByUserIds=["self"])["Snapshots"]) == 7
+    assert ec2.describe_snapshots(RestorableByUserIds=["111122223333"])["Snapshots"] == []
+    for one in ids:
+        ec2.unlock_snapshot(SnapshotId=one)
+    ec2.disable_fast_snapshot_restores(**zone, SourceSnapshotIds=ids[:5])
+    # Longer than this test: a year of lab time is half a minute.
+    aws_lab.lab.call("snapshot.set_rule", name="all", days=365, tags={})
+    for one in ids:
+        ec2.delete_snapshot(SnapshotId=one)
+    assert by_pages(ec2.list_snapshots_in_recycle_bin, "Snapshots") == ids
+    assert [one["SnapshotId"] for one in ec2.list_snapshots_in_recycle_bin(SnapshotIds=ids[:1])["Snapshots"]] == ids[:1]
+
+
+def test_who_may_restore_and_the_one_tier(ec2):
+    one = snapshot(ec2, volume(ec2))
+    named = {"SnapshotId": one, "Attribute": "createVolumePermission"}
+
+    def users() -> list[str]:
+        found = ec2.describe_snapshot_attribute(**named)["CreateVolumePermissions"]
+        return sorted(row["UserId"] for row in found)
+
+    ann, bob = "111122223333", "444455556666"
+    ec2.modify_snapshot_attribute(**named, OperationType="add", UserIds=[ann])
+    ec2.modify_snapshot_attribute(
+        **named, CreateVolumePermission={"Add": [{"UserId": bob}], "Remove": [{"UserId": ann}]}
+    )
+    assert users() == [bob]
+    ec2.reset_snapshot_attribute(**named)
+    assert users() == []
+    everybody = {"Add": [{"Group": "all"}]}
+    assert refused(lambda: ec2.modify_snapshot_attribute(**named, CreateVolumePermission=everybody))[0] == "UnsupportedOperation"  # fmt: skip
+    assert refused(lambda: ec2.modify_snapshot_attribute(**named))[0] == "MissingParameter"
+    assert refused(lambda: ec2.modify_snapshot_tier(SnapshotId=one, StorageTier="archive"))[0] == "UnsupportedOperation"
+    assert refused(lambda: ec2.restore_snapshot_tier(SnapshotId=one))[0] == "UnsupportedOperation"
+
+
+def test_a_lock_with_a_time_to_think(ec2):
+    one = snapshot(ec2, volume(ec2))
+    locked = ec2.lock_snapshot(SnapshotId=one, LockMode="compliance", CoolOffPeriod=72, LockDuration=36_500)
+    assert (locked["LockState"], locked["CoolOffPeriod"]) == ("compliance-cooloff", 72)
+    ends = locked["CoolOffPeriodExpiresOn"] - locked["LockCreatedOn"]
+    assert ends == timedelta(hours=72)
+
+
+def test_encryption_by_default_and_its_key(ec2, aws_lab):
+    assert not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]
+    own = ec2.get_ebs_default_kms_key_id()["KmsKeyId"]
+    key = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
+    assert ec2.modify_ebs_default_kms_key_id(KmsKeyId=key)["KmsKeyId"] == key
+    assert ec2.enable_ebs_encryption_by_default()["EbsEncryptionByDefault"]
+    (shown,) = ec2.describe_volumes(VolumeIds=[volume(ec2)])["Volumes"]
+    assert (shown["Encrypted"], shown["KmsKeyId"]) == (True, key)
+    assert ec2.reset_ebs_default_kms_key_id()["KmsKeyId"] == own
+    assert not ec2.disable_ebs_encryption_by_default()["EbsEncryptionByDefault"]
+    (shown,) = ec2.describe_volumes(VolumeIds=[volume(ec2)])["Volumes"]
+    assert shown["Encrypted"] is False
+    missing = "arn:aws:kms:us-east-1:000000000000:key/00000000-0000-0000-0000-000000000000"
+    refused(lambda: ec2.modify_ebs_default_kms_key_id(KmsKeyId=missing))
+
+
+def test_dry_runs_of_snapshots_and_encryption(ec2, aws_lab):
+    """DryRun: decided, and not done."""
+    one = snapshot(ec2, volume(ec2))
+    key = aws_lab.client("kms").create_key()["KeyMetadata"]["Arn"]
+    zone = {"AvailabilityZones": [aws_lab.zone], "SourceSnapshotIds": [one]}
+    permission = {"SnapshotId": one, "Attribute": "createVolumePermission"}
+    for act in (
+        lambda: ec2.describe_fast_snapshot_restores(DryRun=True),
+        lambda: ec2.describe_locked_snapshots(DryRun=True),
+        lambda: ec2.describe_snapshot_tier_status(DryRun=True),
+        lambda: ec2.describe_snapshot_attribute(**permission, DryRun=True),
+        lambda: ec2.list_snapshots_in_recycle_bin(DryRun=True),
+        lambda: ec2.enable_fast_snapshot_restores(**zone, DryRun=True),
+        lambda: ec2.disable_fast_snapshot_restores(**zone, DryRun=True),
+        lambda: ec2.lock_snapshot(SnapshotId=one, LockMode="governance", LockDuration=1, DryRun=True),
+        lambda: ec2.modify_snapshot_attribute(**permission, OperationType="add", UserIds=["111122223333"], DryRun=True),
+        lambda: ec2.reset_snapshot_attribute(**permission, DryRun=True),
+        lambda: ec2.get_ebs_encryption_by_default(DryRun=True),
+        lambda: ec2.enable_ebs_encryption_by_default(DryRun=True),
+        lambda: ec2.disable_ebs_encryption_by_default(DryRun=True),
+        lambda: ec2.get_ebs_default_kms_key_id(DryRun=True),
+        lambda: ec2.modify_ebs_default_kms_key_id(KmsKeyId=key, DryRun=True),
+        lambda: ec2.reset_ebs_default_kms_key_id(DryRun=True),
+    ):
+        assert refused(act)[0] == "DryRunOperation"
+    # What would be refused is refused, dry or not.
+    assert refused(lambda: ec2.modify_snapshot_tier(SnapshotId=one, StorageTier="archive", DryRun=True))[0] == "UnsupportedOperation"  # fmt: skip
+    assert refused(lambda: ec2.restore_snapshot_tier(SnapshotId=one, DryRun=True))[0] == "UnsupportedOperation"
+    assert ec2.describe_locked_snapshots()["Snapshots"] == []
+    assert not ec2.get_ebs_encryption_by_default()["EbsEncryptionByDefault"]
+    ec2.lock_snapshot(SnapshotId=one, LockMode="governance", LockDuration=36_500)
+    assert refused(lambda: ec2.unlock_snapshot(SnapshotId=one, DryRun=True))[0] == "DryRunOperation"
+    assert len(ec2.describe_locked_snapshots()["Snapshots"]) == 1
+    ec2.unlock_snapshot(SnapshotId=one)
+    aws_lab.lab.call("snapshot.set_rule", name="all", days=365, tags={})
+    ec2.delete_snapshot(SnapshotId=one)
+    assert refused(lambda: ec2.restore_snapshot_from_recycle_bin(SnapshotId=one, DryRun=True))[0] == "DryRunOperation"
+    assert len(ec2.list_snapshots_in_recycle_bin()["Snapshots"]) == 1

@@ -62,9 +62,11 @@ CODES = (
     "IncorrectModificationState", "IncorrectState", "InvalidID", "InvalidInstanceType", "InvalidParameterCombination",
     "InvalidParameterDependency", "InvalidParameterValue", "InvalidZone.NotFound", "MissingParameter", "OperationNotPermitted",
     "SnapshotCreationPerVolumeRateExceeded", "TagLimitExceeded", "UnauthorizedOperation", "UnknownVolumeType", "UnsupportedOperation",
-    "VolumeInUse", "VolumeLimitExceeded", "VolumeModificationRateExceeded",
+    "VolumeInUse", "VolumeLimitExceeded", "VolumeModificationRateExceeded", "InvalidNextToken", "ResourceNotFound", "ValidationError",
 )  # fmt: skip
-CODE = re.compile(rf"\b(?:Invalid[A-Z][A-Za-z]*\.(?:NotFound|Malformed|InUse)|{'|'.join(CODES)})\b")
+CODE = re.compile(
+    rf"\b(?:Invalid[A-Z][A-Za-z]*\.(?:NotFound|Malformed|InUse)|{'|'.join(CODES)}|[A-Z][A-Za-z]+Exception)\b"
+)
 
 
 def snake(name: str) -> str:
@@ -74,15 +76,19 @@ def snake(name: str) -> str:
 
 @cache
 def functions() -> tuple[tuple[str, str], ...]:
-    """(where it is, its text) of every test, and of every helper of the tests of the endpoint."""
+    """(where it is, its text) of every test, and of every helper of the tests of the endpoint. The
+    text of a test has that of its file's helpers that it names in it.
+    """
     found = []
     for folder in ("tests/api", "tests/unit/api"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.FunctionDef):
-                    lines = path.read_text().splitlines()[node.lineno - 1 : node.end_lineno]
-                    place = f"{path.relative_to(ROOT / 'tests')}::{node.name}"
-                    found.append((place, "\n".join(lines)))
+            source = path.read_text()
+            nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+            texts = {node.name: ast.get_source_segment(source, node) or "" for node in nodes}
+            for node in nodes:
+                used = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)} & texts.keys() - {node.name}
+                parts = [texts[node.name], *(texts[name] for name in sorted(used) if not name.startswith("test_"))]
+                found.append((f"{path.relative_to(ROOT / 'tests')}::{node.name}", "\n".join(parts)))
     # Tests before helpers, so that a test is named where one shows it.
     return tuple(sorted(found, key=lambda one: (not one[0].rpartition("::")[2].startswith("test_"), one[0])))
 
@@ -128,10 +134,37 @@ def own_codes(served: Served) -> set[str]:
     return codes
 
 
-def errors_of(served: Served) -> list[str]:
-    """Codes that a call may be refused with, but for those that all have."""
-    named = {code for _, text in tests_of(served.operation.name) for code in CODE.findall(text)}
-    return sorted((own_codes(served) | set(served.operation.errors) | named) - {"DryRunOperation"})
+@cache
+def statements() -> tuple[tuple[str, str], ...]:
+    """(test, its text) of every statement of the tests: what is called and the code that is expected
+    stand in one.
+    """
+    found = []
+    for folder in ("tests/api", "tests/unit/api", "tests/lab"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            source = path.read_text()
+            for function in ast.walk(ast.parse(source)):
+                if isinstance(function, ast.FunctionDef):
+                    place = f"{path.relative_to(ROOT / 'tests')}::{function.name}"
+                    for node in ast.walk(function):
+                        if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
+                            found.append((place, ast.get_source_segment(source, node) or ""))
+    return tuple(found)
+
+
+def errors_of(served: Served) -> dict[str, str]:
+    """Codes that a call may be refused with, but for those that all have, each with the test that
+    shows it.
+    """
+    pattern = names_of(served.operation.name)
+    known = own_codes(served) | set(served.operation.errors)
+    shown: dict[str, str] = {}
+    for place, text in statements():
+        if pattern.search(text):
+            for code in {*CODE.findall(text), *(code for code in known if re.search(rf"\b{re.escape(code)}\b", text))}:
+                shown.setdefault(code, place)
+    codes = own_codes(served) | shown.keys()
+    return {code: shown.get(code, "") for code in sorted(codes - {"DryRunOperation", "DryRunOperationException"})}
 
 
 def rows(served: Served) -> Iterator[str]:
@@ -157,7 +190,9 @@ def section(served: Served) -> Iterator[str]:
         yield from rows(served)
         yield ""
     if errors := errors_of(served):
-        yield f"Errors: {', '.join(f'`{code}`' for code in errors)}.\n"
+        yield "| error | shown by |\n|---|---|"
+        yield from (f"| `{code}` | {f'`{test}`' if test else ''} |" for code, test in errors.items())
+        yield ""
     tests = [place for place, _ in tests_of(name) if "::test_" in place][:3]
     if tests:
         yield f"Tests: {', '.join(f'`{place}`' for place in tests)}.\n"

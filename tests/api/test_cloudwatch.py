@@ -163,6 +163,20 @@ def test_mistakes_have_cloudwatchs_codes(cloudwatch, minute):
     assert refused(cloudwatch.delete_alarms, AlarmNames=["no-such-alarm"])[0] == "ResourceNotFound"
     arn = "arn:aws:cloudwatch:us-east-1:000000000000:alarm:no-such-alarm"
     assert refused(cloudwatch.list_tags_for_resource, ResourceARN=arn)[0] == "ResourceNotFoundException"
+    tag = {"Key": "a", "Value": "b"}
+    assert refused(cloudwatch.tag_resource, ResourceARN=arn, Tags=[tag])[0] == "ResourceNotFoundException"
+    assert refused(cloudwatch.untag_resource, ResourceARN=arn, TagKeys=["a"])[0] == "ResourceNotFoundException"
+    ours = {"Namespace": "AWS/EBS", "MetricData": [{"MetricName": "x", "Value": 1}]}
+    assert refused(cloudwatch.put_metric_data, **ours)[0] == "InvalidParameterValue"
+    state = {"AlarmName": "no-such-alarm", "StateValue": "OK", "StateReason": "a drill"}
+    assert refused(cloudwatch.set_alarm_state, **state)[0] == "ResourceNotFound"
+    assert refused(cloudwatch.describe_alarms, NextToken="nonsense")[0] == "InvalidNextToken"
+    assert refused(cloudwatch.describe_alarm_history, NextToken="nonsense")[0] == "InvalidNextToken"
+    wrong = {"MetricDataQueries": [{"Id": "e1", "Expression": "1 +"}]} | span
+    assert refused(cloudwatch.get_metric_data, **wrong)[0] == "ValidationError"
+    alarm = {"AlarmName": "wrong", "Namespace": SPACE, "MetricName": "x", "Statistic": "Sum", "Period": 45}
+    alarm |= {"EvaluationPeriods": 1, "Threshold": 1.0, "ComparisonOperator": "LessThanThreshold"}
+    assert refused(cloudwatch.put_metric_alarm, **alarm)[0] == "InvalidParameterValue"
 
 
 class Received(http.server.BaseHTTPRequestHandler):

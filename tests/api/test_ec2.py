@@ -165,14 +165,14 @@ def test_paging_survives_that_volumes_go(ec2, lab):
 def test_every_list_has_pages(ec2, lab):
     """Five on a page, which is the least; together they are the whole list, each once."""
 
-    def pages(call, items: str, name: str, **more: Any) -> list[str]:
-        found, answer = [], call(MaxResults=5, **more)
+    def pages(call, items: str, name: str, size: int = 5) -> list[str]:
+        found, answer = [], call(MaxResults=size)
         while True:
-            assert len(answer[items]) <= 5
+            assert len(answer[items]) <= size
             found += [one[name] for one in answer[items]]
             if not answer.get("NextToken"):
                 return found
-            answer = call(MaxResults=5, NextToken=answer["NextToken"], **more)
+            answer = call(MaxResults=size, NextToken=answer["NextToken"])
 
     made = sorted(volume(ec2, lab, {"pages": "yes"}) for _ in range(7))
     for one in made:
@@ -181,15 +181,63 @@ def test_every_list_has_pages(ec2, lab):
     assert set(made) <= set(status) and status == sorted(set(status))
     changes = pages(ec2.describe_volumes_modifications, "VolumesModifications", "VolumeId")
     assert set(made) <= set(changes) and len(changes) == len(set(changes))
-    types = pages(ec2.describe_instance_types, "InstanceTypes", "InstanceType")
-    whole = ec2.describe_instance_types()["InstanceTypes"]
-    assert types == [one["InstanceType"] for one in whole][: len(types)] and len(types) == len(whole) > 5
+    # There are some thousand types: 100 on a page is the most.
+    types = pages(ec2.describe_instance_types, "InstanceTypes", "InstanceType", size=100)
+    assert types == sorted(set(types)) and "m5.2xlarge" in types and len(types) > 100
     assert "NextToken" not in ec2.describe_instances(MaxResults=5)
     assert "NextToken" not in ec2.describe_instance_status(MaxResults=5)
     for call in (ec2.describe_instances, ec2.describe_instance_status, ec2.describe_volume_status):
         refused(call, "InvalidParameterValue", NextToken="bm90IG91cnM=", MaxResults=5)
     where = {"AvailabilityZone": lab.zone, "Size": 1}
-    refused(ec2.create_volume, "InvalidParameterCombination", VolumeInitializationRate=200, **where)
+    refused(ec2.create_volume, "InvalidParameterValue", VolumeInitializationRate=200, **where)
+
+
+def test_mistakes_have_ec2s_codes(ec2, lab):
+    """What each call refuses, where no other test is about it. Nothing is changed by any of them."""
+    one, gone = volume(ec2, lab), "snap-0123456789abcdef0"
+    before = ec2.describe_volumes(VolumeIds=[one])["Volumes"]
+    refused(ec2.describe_volume_status, "InvalidParameterCombination", VolumeIds=[one], MaxResults=5)
+    refused(ec2.modify_volume_attribute, "MissingParameter", VolumeId=one)
+    refused(ec2.describe_instance_types, "InvalidParameterCombination", InstanceTypes=["m5.large"], MaxResults=5)
+    refused(ec2.describe_instance_types, "InvalidInstanceType", InstanceTypes=["m5.enormous"])
+    refused(ec2.describe_instance_status, "InvalidInstanceID.Malformed", InstanceIds=["i-1"])
+    refused(ec2.describe_instance_status, "InvalidInstanceID.NotFound", InstanceIds=["i-0123456789abcdef0"])
+    refused(ec2.describe_instance_status, "InvalidParameterCombination", InstanceIds=[lab.instance], MaxResults=5)
+    attribute = {"Attribute": "instanceType"}
+    refused(ec2.describe_instance_attribute, "InvalidInstanceID.Malformed", InstanceId="i-1", **attribute)
+    refused(
+        ec2.describe_instance_attribute, "InvalidInstanceID.NotFound", InstanceId="i-0123456789abcdef0", **attribute
+    )
+    refused(ec2.describe_snapshots, "InvalidParameterCombination", SnapshotIds=[gone], MaxResults=5)
+    refused(ec2.describe_snapshots, "InvalidParameterValue", SnapshotIds=["vol-0123456789abcdef0"])
+    zone, named = {"AvailabilityZones": [lab.zone]}, {"SourceSnapshotIds": [gone]}
+    both = named | zone | {"AvailabilityZoneIds": ["use1-az1"]}
+    refused(ec2.enable_fast_snapshot_restores, "InvalidParameterCombination", **both)
+    refused(ec2.disable_fast_snapshot_restores, "InvalidParameterCombination", **both)
+    refused(ec2.enable_fast_snapshot_restores, "MissingParameter", **named)
+    refused(ec2.disable_fast_snapshot_restores, "MissingParameter", **named)
+    refused(ec2.describe_fast_snapshot_restores, "InvalidParameterValue", Filters=[{"Name": "colour", "Values": ["x"]}])
+    refused(ec2.describe_locked_snapshots, "InvalidParameterValue", SnapshotIds=["vol-0123456789abcdef0"])
+    refused(ec2.describe_snapshot_tier_status, "InvalidParameterValue", NextToken="bm90IG91cnM=")
+    refused(ec2.list_snapshots_in_recycle_bin, "InvalidParameterValue", SnapshotIds=["vol-0123456789abcdef0"])
+    refused(ec2.delete_tags, "InvalidID", Resources=["colour"], Tags=[{"Key": "a"}])
+    refused(ec2.delete_tags, "InvalidParameterValue", Resources=[one] * 1001, Tags=[{"Key": "a"}])
+    refused(ec2.delete_tags, "MissingParameter", Resources=[])
+    instance = {"InstanceSpecification": {"InstanceId": lab.instance}}
+    refused(ec2.create_snapshots, "UnsupportedOperation", Location="local", **instance)
+    refused(ec2.copy_snapshot, "InvalidSnapshot.NotFound", SourceSnapshotId=gone, SourceRegion=lab.region)
+    refused(
+        ec2.copy_snapshot, "InvalidParameterValue", SourceSnapshotId="vol-0123456789abcdef0", SourceRegion=lab.region
+    )
+    codes = {"SnapshotId": gone, "Attribute": "productCodes"}
+    refused(ec2.describe_snapshot_attribute, "InvalidSnapshot.NotFound", **codes)
+    refused(ec2.modify_snapshot_attribute, "InvalidParameterValue", **codes)
+    refused(ec2.reset_snapshot_attribute, "InvalidParameterValue", **codes)
+    colour = {"SnapshotId": gone, "Attribute": "colour"}
+    refused(ec2.describe_snapshot_attribute, "InvalidParameterValue", **colour)
+    missing = f"arn:aws:kms:{lab.region}:000000000000:key/00000000-0000-0000-0000-000000000000"
+    refused(ec2.modify_ebs_default_kms_key_id, "InvalidKMSKey.NotFound", KmsKeyId=missing)
+    assert ec2.describe_volumes(VolumeIds=[one])["Volumes"] == before
 
 
 def test_volumes_that_are_not_there(ec2, lab):

@@ -243,3 +243,21 @@ def test_dry_runs_change_nothing(kms):
     refused(kms.retire_grant, said, GrantToken=grant["GrantToken"], DryRun=True)
     assert [one["GrantId"] for one in kms.list_grants(KeyId=name)["Grants"]] == [grant["GrantId"]]
     refused(kms.encrypt, "NotFoundException", KeyId=MISSING, Plaintext=b"x", DryRun=True)
+
+
+def test_mistakes_have_kmss_codes(kms):
+    """What each call refuses, where no other test is about it."""
+    name, rsa = key(kms), "RSAES_OAEP_SHA_256"
+    blob = kms.encrypt(KeyId=name, Plaintext=b"x")["CiphertextBlob"]
+    refused(kms.list_keys, "ValidationException", Limit=1001)
+    refused(kms.list_aliases, "ValidationException", Limit=1001)
+    refused(kms.list_key_policies, "ValidationException", KeyId=name, Limit=1001)
+    refused(kms.list_resource_tags, "ValidationException", KeyId=name, Limit=1001)
+    refused(kms.list_grants, "ValidationException", KeyId=name, Limit=1001)
+    refused(kms.decrypt, "InvalidKeyUsageException", CiphertextBlob=blob, EncryptionAlgorithm=rsa)
+    refused(kms.re_encrypt, "InvalidKeyUsageException", CiphertextBlob=blob, DestinationKeyId=name, SourceEncryptionAlgorithm=rsa)  # fmt: skip
+    refused(kms.re_encrypt, "ValidationException", DestinationKeyId=name)
+    refused(kms.update_key_description, "NotFoundException", KeyId=MISSING, Description="x")
+    refused(kms.tag_resource, "NotFoundException", KeyId=MISSING, Tags=[{"TagKey": "a", "TagValue": "b"}])
+    refused(kms.untag_resource, "NotFoundException", KeyId=MISSING, TagKeys=["a"])
+    refused(kms.get_key_rotation_status, "NotFoundException", KeyId=MISSING)

@@ -227,6 +227,9 @@ def test_blocks_by_pages_and_what_blocks_are_refused(ec2, aws_lab):
     page = ebs.list_changed_blocks(SecondSnapshotId=one, MaxResults=100, StartingBlockIndex=1)
     rest = ebs.list_changed_blocks(SecondSnapshotId=one, MaxResults=100, NextToken=page["NextToken"])
     assert of(page, "ChangedBlocks") + of(rest, "ChangedBlocks") == list(range(2, 206, 2)) and "NextToken" not in rest
+    assert refused(lambda: ebs.list_changed_blocks(SecondSnapshotId="snap-0123456789abcdef0"))[0] == "ResourceNotFoundException"  # fmt: skip
+    short = {"SnapshotId": one, "BlockIndex": 1, "BlockData": b"x", "DataLength": 2, "Checksum": wrong}
+    assert refused(lambda: ebs.put_snapshot_block(**short, ChecksumAlgorithm="SHA256"))[0] == "ValidationException"
     # Blocks that are put are not encrypted: what would be is refused, and nothing is begun.
     before = len(ec2.describe_snapshots()["Snapshots"])
     assert refused(lambda: ebs.start_snapshot(VolumeSize=1, Encrypted=True))[0] == "ValidationException"

@@ -72,10 +72,24 @@ def test_a_refused_parameter_is_refused_with_its_reason(name, operation):
         assert path in raised.value.message and why in raised.value.message
 
 
-def test_the_page_is_current():
-    """Make it again: python packaging/aws_api_page.py docs/reference/aws-api.md (make generate)."""
+def _page():
     spec = importlib.util.spec_from_file_location("aws_api_page", ROOT / "packaging/aws_api_page.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (ROOT / "docs/reference/aws-api.md").read_text() == module.page()
+    return module
+
+
+def test_the_page_is_current():
+    """Make it again: python packaging/aws_api_page.py docs/reference/aws-api.md (make generate)."""
+    assert (ROOT / "docs/reference/aws-api.md").read_text() == _page().page()
+
+
+def test_every_parameter_and_error_is_shown_by_a_test():
+    page, unshown = _page(), []
+    for served in HANDLERS.values():
+        name = served.operation.name
+        unshown += [(name, one) for one in sorted(served.operation.input.members)
+                    if one in served.handled and not page.shown_by(name, one)]  # fmt: skip
+        unshown += [(name, code) for code, test in page.errors_of(served).items() if not test]
+    assert unshown == [], "use the parameter, or expect the error, in a test of tests/api"

@@ -135,20 +135,23 @@ def own_codes(served: Served) -> set[str]:
 
 
 @cache
-def statements() -> tuple[tuple[str, str], ...]:
-    """(test, its text) of every statement of the tests: what is called and the code that is expected
-    stand in one.
+def statements() -> tuple[tuple[str, frozenset[str], frozenset[str]], ...]:
+    """(test, its words, its codes) of every statement of the tests: what is called and the code that
+    is expected stand in one.
     """
     found = []
     for folder in ("tests/api", "tests/unit/api", "tests/lab"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             source = path.read_text()
+            lines = source.splitlines()
             for function in ast.walk(ast.parse(source)):
                 if isinstance(function, ast.FunctionDef):
                     place = f"{path.relative_to(ROOT / 'tests')}::{function.name}"
                     for node in ast.walk(function):
                         if isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef):
-                            found.append((place, ast.get_source_segment(source, node) or ""))
+                            text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+                            words = frozenset(re.findall(r"[\w-]+", text))
+                            found.append((place, words, frozenset(CODE.findall(text))))
     return tuple(found)
 
 
@@ -156,15 +159,16 @@ def errors_of(served: Served) -> dict[str, str]:
     """Codes that a call may be refused with, but for those that all have, each with the test that
     shows it.
     """
-    pattern = names_of(served.operation.name)
+    name, words = served.operation.name, snake(served.operation.name)
+    names = {name, words, words.replace("_", "-")}
     known = own_codes(served) | set(served.operation.errors)
     shown: dict[str, str] = {}
-    for place, text in statements():
-        if pattern.search(text):
-            for code in {*CODE.findall(text), *(code for code in known if re.search(rf"\b{re.escape(code)}\b", text))}:
+    for place, used, codes in statements():
+        if names & used:
+            for code in codes | (known & used):
                 shown.setdefault(code, place)
-    codes = own_codes(served) | shown.keys()
-    return {code: shown.get(code, "") for code in sorted(codes - {"DryRunOperation", "DryRunOperationException"})}
+    found = own_codes(served) | shown.keys()
+    return {code: shown.get(code, "") for code in sorted(found - {"DryRunOperation", "DryRunOperationException"})}
 
 
 def rows(served: Served) -> Iterator[str]:

@@ -104,9 +104,16 @@ impl Options {
     pub fn socket(&self) -> PathBuf {
         match &self.socket {
             Some(path) => path.clone(),
-            None if self.data_dir.as_os_str() == DEFAULT_FOLDER => PathBuf::from(DEFAULT_SOCKET),
-            None => self.data_dir.join("lab.sock"),
+            None => socket_of(&self.data_dir),
         }
+    }
+}
+
+/// The socket of a lab that was told no other.
+pub(crate) fn socket_of(data_dir: &Path) -> PathBuf {
+    match data_dir.as_os_str() == DEFAULT_FOLDER {
+        true => PathBuf::from(DEFAULT_SOCKET),
+        false => data_dir.join("lab.sock"),
     }
 }
 
@@ -184,7 +191,7 @@ impl Engine {
         let Checkpoint { lab, balances } = recovered.state.clone();
         let now = balances.devices.values().chain(&balances.instance).map(|saved| saved.device_ns).max().unwrap_or(0);
         let store = options.snapshot_store.clone().or_else(|| lab.settings.snapshot_store.clone());
-        let store = store.unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
+        let store = store.unwrap_or_else(|| snapshotting::own_store(&folder));
         let snapshots = SnapshotWork::open(&store).map_err(|error| of_io("opening the object store of snapshots", &error))?;
         let last_ms = match recovered.state.last_ms() {
             0 => unix_ms(),

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.lab import keys as key_commands
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
 from headrace.cli.lab.events import events
 from headrace.cli.options import (
@@ -42,6 +43,7 @@ REGION = "us-east-1"
 
 users = CommandGroup("Give others keys of their own, with IAM policies.")
 app.add_typer(users, name="user")
+app.add_typer(key_commands.commands, name="key")
 app.command("events")(events)
 
 EndpointPort = Annotated[int, option("PORT", "Port of the endpoint, where the lab is not up.", min=1, max=65535)]

@@ -21,7 +21,6 @@ use headrace_store::snapshots::{
 use headrace_store::Objects;
 use std::collections::HashSet;
 use std::io;
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -195,13 +194,9 @@ impl Engine {
     pub(crate) fn offer_snapshot(&self, snapshot: &str) -> Outcome<SnapshotOffer> {
         let record = self.completed(snapshot)?;
         let key = record.of.encryption;
-        let (store, arn) = self.lab(|lab| {
-            let store = lab.settings.snapshot_store.clone();
-            (store, key.as_ref().map(|key| key_arn(&lab.settings, &key.key)))
-        });
         Ok(SnapshotOffer {
-            store: store.unwrap_or_else(|| own_store(&self.folder)),
-            kms_key: arn,
+            store: self.snapshots.objects.url().to_string(),
+            kms_key: key.as_ref().map(|key| self.lab(|lab| key_arn(&lab.settings, &key.key))),
             wrapped: key.as_ref().map(|key| key.wrapped.clone()),
             context: key.map(|key| key.context),
         })
@@ -470,11 +465,6 @@ impl Engine {
 /// snapshots), then the reason. No use to try it again.
 fn key_not_accessible(problem: &Problem) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, format!("Given key ID is not accessible: {}: {}", problem.value, problem.rule))
-}
-
-/// The object store of a lab that was told no other.
-pub(crate) fn own_store(folder: &Path) -> String {
-    format!("file://{}", folder.join("snapshots").display())
 }
 
 fn loads_from(volume: &VolumeRecord, snapshot: &SnapshotId) -> bool {

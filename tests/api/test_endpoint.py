@@ -89,16 +89,29 @@ def test_a_worker_that_dies_is_started_again(aws_lab):
     assert "its worker ended and is started again" in (aws_lab.folder / "headraced.log").read_text()
 
 
-def test_the_end_of_the_supervisor_is_told(aws_lab):
+def test_a_supervisor_that_dies_takes_its_worker_along_and_lab_up_starts_both_again(aws_lab):
+    device = aws_lab.lab.attach(aws_lab.lab.create("gp3:1", name="db")["id"], probe=False)["attachment"]
     supervisor, _ = roles(aws_lab.folder)
     assert json.loads(aws_lab.headrace("lab", "status", "--output", "json").stdout)["api_url"] == aws_lab.endpoint
     os.kill(supervisor, signal.SIGKILL)
     until(lambda: processes(aws_lab.folder), lambda found: not found, "the worker outlived its supervisor")
     status = aws_lab.headrace("lab", "status")
-    assert "the AWS endpoint at" in status.stderr and "has ended" in status.stderr
-    aws_lab.down()
-    aws_lab.up()
-    until(lambda: answers(aws_lab), bool, "the endpoint")
+    assert "the AWS endpoint at" in status.stderr and "has ended: headrace lab up" in status.stderr
+    daemon = aws_lab.lab.pid()
+    assert "is started again" in aws_lab.headrace("lab", "up").stderr
+    assert answers(aws_lab), "at its former port"
+    again, _ = roles(aws_lab.folder)
+    assert again != supervisor and aws_lab.lab.pid() == daemon
+    assert aws_lab.lab.describe("db")["attachment"] == device, "what is attached stays"
+    assert len(aws_lab.client("ec2").describe_volumes()["Volumes"]) == 1
+    # A lab that lacks nothing is not started twice.
+    assert "already answers" in aws_lab.headrace("lab", "up", code=2).stderr
+    # Nor does a port that somebody else has make anything end.
+    os.kill(again, signal.SIGKILL)
+    until(lambda: processes(aws_lab.folder), lambda found: not found, "the worker outlived its supervisor")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        said = aws_lab.headrace("lab", "up", "--api-port", str(taken.getsockname()[1]), code=3).stderr
+        assert "--api-port" in said and aws_lab.lab.pid() == daemon
 
 
 @pytest.mark.parametrize("how", ["down", "kill"])

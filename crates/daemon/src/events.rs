@@ -12,7 +12,8 @@ use crate::line_log::LineLog;
 use chrono::{DateTime, SecondsFormat};
 use headrace_cloudwatch::alarm::State;
 use headrace_control::keys::KeyChange;
-use headrace_control::{AlarmChange, AlarmRecord, Change, Event, Lab, SnapshotChange, VolumeId, VolumeStatus};
+use headrace_control::{AlarmChange, AlarmRecord, Change, Event, FastRestore, FastRestoreState, Lab, SnapshotChange, SnapshotId, SnapshotSource};
+use headrace_control::{VolumeId, VolumeStatus};
 use serde_json::{json, Value};
 use std::collections::VecDeque;
 use std::io;
@@ -61,7 +62,7 @@ impl EventLog {
 
     /// Notes what a change says, if it says anything. `lab` is the state before it.
     pub(crate) fn note(&mut self, lab: &Lab, event: &Event, wall_ms: u64, ids: &mut impl FnMut() -> u64) {
-        let Some(told) = told(lab, &event.change) else { return };
+        let Some(told) = told(lab, event) else { return };
         let event = shaped(told, &lab.settings.region, wall_ms, [ids(), ids()]);
         let line = json!({"number": self.next, "event": event}).to_string();
         if let Err(error) = self.log.append(&line) {
@@ -124,8 +125,8 @@ fn of_volume(volume: &VolumeId, event: &str, result: &str, cause: &str) -> Optio
     Some(Told { source: "aws.ec2", detail_type: "EBS Volume Notification", resources, detail })
 }
 
-fn told(lab: &Lab, change: &Change) -> Option<Told> {
-    match change {
+fn told(lab: &Lab, event: &Event) -> Option<Told> {
+    match &event.change {
         Change::VolumeReady { volume } => of_volume(volume, "createVolume", "available", ""),
         Change::VolumeFailed { volume, reason } => match lab.volumes.get(volume)?.status {
             VolumeStatus::Creating => of_volume(volume, "createVolume", "failed", reason),
@@ -144,15 +145,17 @@ fn told(lab: &Lab, change: &Change) -> Option<Told> {
         Change::ModificationOptimizing { volume, .. } => of_volume(volume, "modifyVolume", "optimizing", ""),
         Change::ModificationCompleted { volume, .. } => of_volume(volume, "modifyVolume", "completed", ""),
         Change::ModificationFailed { volume, reason, .. } => of_volume(volume, "modifyVolume", "failed", reason),
-        Change::Snapshot(change) => of_snapshot(lab, change),
+        Change::Snapshot(SnapshotChange::FastRestoreSet { snapshot, zone, fast }) => of_fast_restore(lab, snapshot, zone, fast.as_ref()),
+        Change::Snapshot(change) => of_snapshot(lab, change, event.at_ms),
         Change::Key(change) => of_key(change),
         Change::Alarm(change) => of_alarm(lab, change),
         _ => None,
     }
 }
 
-/// Of a snapshot. The source is the volume it was made from, where it is known.
-fn of_snapshot(lab: &Lab, change: &SnapshotChange) -> Option<Told> {
+/// Of a snapshot: what it was made from, when it was asked for and when it ended, where that is
+/// known.
+fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Told> {
     let (snapshot, event, result, cause) = match change {
         SnapshotChange::Completed { snapshot, .. } => (snapshot, "createSnapshot", "succeeded", ""),
         SnapshotChange::Failed { snapshot, reason } => (snapshot, "createSnapshot", "failed", reason.as_str()),
@@ -161,8 +164,31 @@ fn of_snapshot(lab: &Lab, change: &SnapshotChange) -> Option<Told> {
         _ => return None,
     };
     let arn = |name: String| format!("arn:aws:ec2::{}:{name}", lab.settings.region);
-    let detail = json!({"event": event, "result": result, "cause": cause, "request-id": "", "snapshot_id": arn(format!("snapshot/{snapshot}"))});
+    let mut detail = json!({"event": event, "result": result, "cause": cause, "request-id": "", "snapshot_id": arn(format!("snapshot/{snapshot}"))});
+    if let Some(record) = lab.snapshots.records.get(snapshot).filter(|_| event == "createSnapshot") {
+        detail["startTime"] = json!(time_of(record.started_ms, SecondsFormat::Millis));
+        detail["endTime"] = json!(time_of(at_ms, SecondsFormat::Millis));
+        match (&record.of.source, &record.of.volume) {
+            (SnapshotSource::Copy { snapshot, .. }, _) => {
+                detail["event"] = json!("copySnapshot");
+                detail["source"] = json!(arn(format!("snapshot/{snapshot}")));
+            }
+            (_, Some(volume)) => detail["source"] = json!(arn(format!("volume/{volume}"))),
+            _ => {}
+        }
+    }
     Some(Told { source: "aws.ec2", detail_type: "EBS Snapshot Notification", resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
+}
+
+/// Of fast snapshot restore in a zone, when its state changes: a credit that is taken changes none.
+fn of_fast_restore(lab: &Lab, snapshot: &SnapshotId, zone: &str, fast: Option<&FastRestore>) -> Option<Told> {
+    let before = lab.snapshots.fast.get(snapshot).and_then(|zones| zones.get(zone)).map(|fast| fast.state);
+    let state = fast.map(|fast| fast.state).filter(|state| Some(*state) != before)?;
+    let by_user = matches!(state, FastRestoreState::Enabling | FastRestoreState::Disabling);
+    let message = if by_user { "Client.UserInitiated" } else { "Client.UserInitiated - Lifecycle state transition" };
+    let detail = json!({"snapshot-id": snapshot, "state": state.as_str(), "zone": zone, "message": message});
+    let detail_type = "EBS Fast Snapshot Restore State-change Notification";
+    Some(Told { source: "aws.ec2", detail_type, resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
 }
 
 /// Of a key: the lab's own detail types where KMS tells only that a key was deleted.

@@ -26,6 +26,7 @@
 //! | `engine/encryption` | keys, and the data keys of encrypted volumes |
 //! | `calls/keys` | calls about keys |
 //! | `keyring` | key material, and what is encrypted under it |
+//! | `other_lab` | another lab of this machine, whose snapshots are copied |
 //! | `journal` | what is acknowledged |
 //! | `cloudwatch` | metrics, alarms and their actions |
 //! | `events`, `line_log` | changes of state in EventBridge's shape, and the log they are kept in |
@@ -41,6 +42,7 @@ pub mod journal;
 pub mod keyring;
 pub mod line_log;
 pub mod metrics;
+pub mod other_lab;
 pub mod problem;
 pub mod socket;
 pub mod view;

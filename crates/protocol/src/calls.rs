@@ -125,6 +125,8 @@ calls! {
     /// Copies a completed snapshot, of this lab or from another lab's object store. The copy has
     /// blocks of its own.
     SnapshotCopy(CopySnapshot) -> SnapshotView = "snapshot.copy" in "Snapshots" as copy_snapshot;
+    /// What another lab needs to copy a snapshot: it asks `key.decrypt` for the data key.
+    SnapshotOffer(OneSnapshot) -> SnapshotOffer = "snapshot.offer" in "Snapshots" as offer_snapshot;
     /// Removes and adds accounts that may make volumes from a snapshot. It is noted; the lab has
     /// one account.
     SnapshotShare(ShareSnapshot) -> SnapshotView = "snapshot.share" in "Snapshots" as share_snapshot;

@@ -65,7 +65,7 @@ message! {
     pub struct CopySnapshot {
         /// Id.
         pub snapshot: String;
-        /// URL of another lab's object store that has it.
+        /// Where it is: URL of an object store, or `lab:///FOLDER`, another lab's data directory.
         pub store: Option<String> = "that of the region";
         /// Region that has it: this lab's, or one whose object store is known.
         pub region: Option<String> = "this lab's";
@@ -86,8 +86,23 @@ message! {
     pub struct SetRegion {
         /// Name, like eu-west-1.
         pub region: String;
-        /// URL: file:///FOLDER or s3://BUCKET/PREFIX.
+        /// URL: file:///FOLDER or s3://BUCKET/PREFIX; or `lab:///FOLDER`, the data directory of a
+        /// lab of this machine, which also has the keys of its encrypted snapshots.
         pub store: Option<String> = "the region is forgotten";
+    }
+}
+
+message! {
+    /// What another lab needs for a copy of a snapshot.
+    pub struct SnapshotOffer {
+        /// URL of the object store that has it.
+        pub store: String;
+        /// ARN of the key that wraps its data key; null: it is not encrypted.
+        pub kms_key: Option<String>;
+        /// Its data key, wrapped, in base64.
+        pub wrapped: Option<String>;
+        /// Encryption context of that: its `aws:ebs:id`.
+        pub context: Option<String>;
     }
 }
 

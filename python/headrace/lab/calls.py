@@ -246,6 +246,15 @@ class SnapshotList(TypedDict):
     next: str | None  # `after` of the next page; null: there are no more.
 
 
+class SnapshotOffer(TypedDict):
+    """What another lab needs for a copy of a snapshot."""
+
+    store: str  # URL of the object store that has it.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: it is not encrypted.
+    wrapped: str | None  # Its data key, wrapped, in base64.
+    context: str | None  # Encryption context of that: its `aws:ebs:id`.
+
+
 class FastRestore(TypedDict):
     """Fast snapshot restore in a zone. Times are lab time; null: never in that state."""
 
@@ -933,7 +942,8 @@ class Calls(ABC):
         has blocks of its own.
 
         snapshot: Id.
-        store: URL of another lab's object store that has it. Default: that of the region.
+        store: Where it is: URL of an object store, or `lab:///FOLDER`: another lab, by its data
+            directory. Default: that of the region.
         region: Region that has it: this lab's, or one whose object store is known. Default:
             this lab's.
         encrypted: Encrypt it; a copy of an encrypted snapshot always is. Default: as the
@@ -953,6 +963,13 @@ class Calls(ABC):
             description=description,
             tags=tags,
         )
+
+    def offer_snapshot(self, snapshot: str) -> SnapshotOffer:
+        """What another lab needs to copy a snapshot: it asks `key.decrypt` for the data key.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.offer", snapshot=snapshot)
 
     def share_snapshot(
         self,
@@ -1115,7 +1132,9 @@ class Calls(ABC):
         """Names the object store of another region, from which snapshots can then be copied.
 
         region: Name, like eu-west-1.
-        store: URL: file:///FOLDER or s3://BUCKET/PREFIX. Default: the region is forgotten.
+        store: URL: file:///FOLDER or s3://BUCKET/PREFIX; or `lab:///FOLDER`, the data directory
+            of a lab of this machine, which also has the keys of its encrypted snapshots. Default:
+            the region is forgotten.
         """
         return self.call("snapshot.set_region", region=region, store=store)["regions"]
 

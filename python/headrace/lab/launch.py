@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from headrace.base import settings as variables
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -178,22 +179,41 @@ def up(
         started.returncode = 0
         lab = Lab(where.data_dir, where.socket)
         for helper in helpers:
-            # Returns when it has its connection; it stays behind as a process of its own.
-            served = subprocess.run(
-                helper.words(where, "detach"),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=(helper.listener.fileno(),),
-                check=False,
-            )
-            if served.returncode:
+            if not _served(helper, where, log):
                 with contextlib.suppress(HeadraceError):
                     lab.down(force=True)
                 rule = f"could not be served: {_tail(where, begun)}"
                 raise CouldNotRun(helper.what, rule, "", f"Use {helper.option} 0 for a lab without it.")
     return lab
+
+
+def _served(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
+    """Starts a helper of a daemon that answers; whether it serves."""
+    # Returns when it has its connection; it stays behind as a process of its own.
+    served = subprocess.run(
+        helper.words(where, "detach"),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=(helper.listener.fileno(),),
+        check=False,
+    )
+    return served.returncode == 0
+
+
+def serve_again(lab: Lab, api_port: int) -> None:
+    """Starts the endpoint of a lab that is up, whose endpoint has ended. Raises CouldNotRun."""
+    _check_root()
+    # The lab says where it is: it may have been found by its socket alone.
+    where = Place(Path(lab.status()["data_dir"]), lab.place.socket)
+    with contextlib.ExitStack() as open_files:
+        [helper] = _helpers(Settings(metrics_port=0, api_port=api_port), open_files)
+        log = open_files.enter_context(_open_log(where))
+        begun = os.fstat(log.fileno()).st_size
+        if not _served(helper, where, log):
+            rule = f"could not be served: {_tail(where, begun)}"
+            raise CouldNotRun(helper.what, rule, "", f"{folder_of(where) / LOG_NAME} has more.")
 
 
 def foreground(

@@ -250,6 +250,38 @@ def test_variables_stand_for_what_the_request_has():
     assert allowed(own, {"aws:username": "ann"}, arn) and not allowed(own, {"aws:username": "bob"}, arn)
 
 
+def test_what_a_variable_stands_for_is_literal():
+    """IAM guide, "Policy variables": `${*}`, `${?}` and `${$}` stand for these characters; nor is a
+    value of the request a pattern.
+    """
+
+    def liked(pattern: str, value: str, operator: str = "StringLike") -> bool:
+        return allowed(
+            statement(Condition={operator: {"aws:RequestTag/name": pattern}}),
+            {"aws:RequestTag/name": value, "aws:username": "a*", "ec2:Owner": "x:y"},
+        )
+
+    for pattern, met, missed in (
+        ("${*}", "*", "x"),
+        ("${?}", "?", "x"),
+        ("${$}", "$", "x"),
+        ("a${*}*", "a*bc", "abc"),
+        ("${?}?", "?z", "zz"),
+        ("${$}{*}", "${x}", "${*"),
+        ("${aws:username}", "a*", "ab"),
+        ("${aws:nothing, '*'}", "*", "x"),
+    ):
+        assert liked(pattern, met) and not liked(pattern, missed), pattern
+    assert liked("${*}", "*", "StringEquals") and liked("A${?}", "a?", "StringEqualsIgnoreCase")
+    assert liked("${ec2:Owner}", "x:y", "StringEquals") and not liked("${*}", "*", "StringNotEquals")
+    own = statement(Resource="arn:aws:ec2:*:*:volume/${aws:username}")
+    any_volume = "arn:aws:ec2:us-east-1:000000000000:volume/vol-1"
+    assert not allowed(own, {"aws:username": "*"}, any_volume), "a name is no way to everything"
+    assert not allowed(own, {"aws:username": "vol-?"}, any_volume)
+    shifted = statement(Resource="arn:aws:ec2:${aws:username}:*:volume/*")
+    assert not allowed(shifted, {"aws:username": "us-east-1:000000000000"}, any_volume)
+
+
 GOOD = '{\n  "Version": "2012-10-17",\n  "Statement": [\n    {"Effect": "Allow", "Action": "ec2:*", "Resource": "*"}\n  ]\n}'
 
 

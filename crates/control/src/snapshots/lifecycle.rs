@@ -146,7 +146,7 @@ pub(crate) fn copy(all: &Snapshots, request: &CopyRequest, ids: &mut dyn FnMut()
         volume: None,
         size_gib,
         chain: id.to_string(),
-        source: SnapshotSource::Copy { store: request.store.clone(), snapshot: source },
+        source: SnapshotSource::Copy { store: request.store.clone(), snapshot: source, key: request.source_key.clone() },
         description,
         tags: request.tags.clone(),
         encryption: request.key.clone(),
@@ -239,7 +239,7 @@ fn check_deletable(all: &Snapshots, record: &SnapshotRecord, at_ms: u64) -> Resu
         return Err(refusal(ErrorKind::InUse, "SnapshotLocked", message, record.id.as_str(), "Unlock it, or wait until the lock expires."));
     }
     let reads = |other: &&SnapshotRecord| match &other.of.source {
-        SnapshotSource::Copy { store: None, snapshot } => *snapshot == record.id,
+        SnapshotSource::Copy { store: None, snapshot, .. } => *snapshot == record.id,
         SnapshotSource::Direct { parent } => parent.as_ref() == Some(&record.id),
         _ => false,
     };

@@ -35,6 +35,8 @@ pub struct CopyRequest {
     pub tags: BTreeMap<String, String>,
     /// How the copy is encrypted.
     pub key: Option<SnapshotKey>,
+    /// With which data key one in another store is encrypted, wrapped under a key of this lab.
+    pub source_key: Option<SnapshotKey>,
 }
 
 /// A snapshot that is put block by block.

@@ -40,6 +40,9 @@ pub enum SnapshotSource {
         store: Option<String>,
         /// The snapshot that is copied.
         snapshot: SnapshotId,
+        /// With which data key it is encrypted there, wrapped under a key of this lab.
+        #[serde(default)]
+        key: Option<SnapshotKey>,
     },
     /// The callers of the EBS direct API, block by block.
     Direct {

@@ -76,8 +76,9 @@ pub(crate) fn set_region(lab: &Lab, region: &str, store: Option<&str>) -> Result
     if region == lab.settings.region {
         return Err(ControlError::invalid(region, "is the region of this lab", LAB_RULE, "Name another region."));
     }
-    if let Some(url) = store.filter(|url| !url.starts_with("file://") && !url.starts_with("s3://")) {
-        return Err(ControlError::invalid(url, "is not the URL of an object store", LAB_RULE, "Write file:///FOLDER or s3://BUCKET/PREFIX."));
+    if let Some(url) = store.filter(|url| !["file://", "s3://", "lab:///"].iter().any(|scheme| url.starts_with(scheme))) {
+        let hint = "Write file:///FOLDER, s3://BUCKET/PREFIX, or lab:///FOLDER for a lab of this machine.";
+        return Err(ControlError::invalid(url, "is not the URL of an object store or of a lab", LAB_RULE, hint));
     }
     let changed = lab.snapshots.regions.get(region).map(String::as_str) != store;
     Ok(changed.then(|| SnapshotChange::RegionSet { region: region.to_string(), store: store.map(str::to_string) }).into_iter().collect())

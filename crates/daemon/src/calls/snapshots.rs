@@ -55,6 +55,7 @@ pub(crate) fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
             let request = CopyRequest { snapshot, store, description, tags: tags.unwrap_or_default(), ..CopyRequest::default() };
             engine.copy_snapshot(request, encrypted, kms_key).and_then(|id| shown(engine, &id))
         }
+        Call::SnapshotOffer(args) => engine.offer_snapshot(&args.snapshot).and_then(json),
         Call::SnapshotShare(ShareSnapshot { snapshot, add, remove }) => {
             command(SnapshotCommand::Share { snapshot: snapshot.clone(), add: add.unwrap_or_default(), remove: remove.unwrap_or_default() })?;
             find(engine, &snapshot).and_then(|id| shown(engine, &id))

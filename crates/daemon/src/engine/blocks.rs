@@ -20,7 +20,7 @@ fn unix_s() -> u64 {
 }
 
 impl Engine {
-    fn completed(&self, snapshot: &str) -> Outcome<SnapshotRecord> {
+    pub(crate) fn completed(&self, snapshot: &str) -> Outcome<SnapshotRecord> {
         let record = self.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
         if record.state == SnapshotState::Completed {
             return Ok(record);

@@ -114,9 +114,21 @@ impl Engine {
     /// # Errors
     /// As [`Engine::data_key_of`].
     pub(crate) fn snapshot_cipher(&self, key: &SnapshotKey) -> Outcome<Arc<SnapshotCipher>> {
+        self.cipher_known_as(key, &id_of_data_key(&key.wrapped))
+    }
+
+    /// The same, where manifests know the data key by another id: that of the lab it came from.
+    pub(crate) fn cipher_known_as(&self, key: &SnapshotKey, id: &str) -> Outcome<Arc<SnapshotCipher>> {
         let cipher = self.unwrapped(&key.key, &key.wrapped, &key.context)?;
-        let digest: String = Sha256::digest(key.wrapped.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(Arc::new(SnapshotCipher::new(cipher, digest)))
+        Ok(Arc::new(SnapshotCipher::new(cipher, id)))
+    }
+
+    /// The data key of another lab's snapshot, wrapped under a key of this lab: the copy goes on
+    /// after a restart, when the other lab may be away.
+    pub(crate) fn adopted(&self, data_key: &[u8; DATA_KEY_BYTES], kms_key: &str) -> Outcome<SnapshotKey> {
+        let context = format!("source-{:016x}", random());
+        let sealed = self.keyring.encrypt(kms_key, data_key, &context_of(&context))?;
+        Ok(SnapshotKey { key: kms_key.to_string(), wrapped: BASE64_STANDARD.encode(sealed), context })
     }
 
     /// The key of a copy: that of its source where nothing else is asked for, else a new data key.
@@ -145,6 +157,11 @@ impl Engine {
         let plaintext = self.keyring.decrypt(sealed, context)?;
         Ok((key, plaintext))
     }
+}
+
+/// What tells a data key from others, in the manifests of snapshots.
+pub(crate) fn id_of_data_key(wrapped: &str) -> String {
+    Sha256::digest(wrapped.as_bytes())[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What KMS refuses, as EC2 says it.

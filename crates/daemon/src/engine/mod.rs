@@ -104,9 +104,16 @@ impl Options {
     pub fn socket(&self) -> PathBuf {
         match &self.socket {
             Some(path) => path.clone(),
-            None if self.data_dir.as_os_str() == DEFAULT_FOLDER => PathBuf::from(DEFAULT_SOCKET),
-            None => self.data_dir.join("lab.sock"),
+            None => socket_of(&self.data_dir),
         }
+    }
+}
+
+/// The socket of a lab that was told no other.
+pub(crate) fn socket_of(data_dir: &Path) -> PathBuf {
+    match data_dir.as_os_str() == DEFAULT_FOLDER {
+        true => PathBuf::from(DEFAULT_SOCKET),
+        false => data_dir.join("lab.sock"),
     }
 }
 

@@ -3,14 +3,18 @@
 //! One chain has one job at a time: an upload refers to blocks that an earlier snapshot stored, and
 //! a removal takes away what nothing refers to.
 
+use crate::engine::encryption::id_of_data_key;
 use crate::engine::parts::{held, started, Job};
 use crate::engine::Engine;
-use crate::problem::{could_not, of_control, of_io, refused, Outcome};
+use crate::other_lab::{unknown_key, OtherLab};
+use crate::problem::{could_not, of_control, of_io, Outcome};
+use headrace_control::keys::key_arn;
 use headrace_control::{
-    Change, Command, CopyRequest, ErrorKind, Event, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest, SnapshotSource,
+    Change, Command, CopyRequest, Event, Problem, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest, SnapshotSource,
     SnapshotState,
 };
 use headrace_control::{VolumeId, VolumeRecord, VolumeStatus};
+use headrace_protocol::snapshots::SnapshotOffer;
 use headrace_store::snapshots::{
     begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Instant, Manifest, Progress, Stored,
 };
@@ -136,26 +140,66 @@ impl Engine {
 
     /// Begins a copy.
     pub fn copy_snapshot(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<SnapshotId> {
-        let own = request.store.is_none().then(|| self.lab(|lab| lab.snapshots.find(&request.snapshot).cloned()).map_err(of_control)).transpose()?;
-        let source = own.as_ref().and_then(|record| record.of.encryption.as_ref());
-        let request = CopyRequest { key: self.key_of_copy(source, encrypted, kms_key)?, ..request };
-        let request = match &request.store {
-            Some(url) if request.size_gib.is_none() => {
-                let id: SnapshotId = request.snapshot.parse().map_err(of_control)?;
-                let found = Objects::open(url).and_then(|objects| Manifest::load(&objects, id.as_str()));
-                let manifest = found.map_err(|error| of_io(format!("{id} in {url}"), &error))?;
-                if !manifest.key().is_empty() {
-                    let hint = "Copy it in that lab to one that is not encrypted, or restore it there.";
-                    return Err(refused(ErrorKind::Unsupported, id.as_str(), "is encrypted with a key of another lab", hint));
-                }
-                CopyRequest { size_gib: Some(manifest.bytes().div_ceil(1 << 30)), ..request }
-            }
-            _ => request,
+        let (request, refused) = match &request.store {
+            None => (self.copy_of_own(request, encrypted, kms_key)?, None),
+            Some(_) => self.copy_of_another(request, encrypted, kms_key)?,
         };
         let events = self.command(&Command::Snapshot(SnapshotCommand::Copy(request)))?;
         let (id, _) = started(&events).pop().ok_or_else(|| could_not("snapshot", "was not made", "Try again."))?;
-        self.snapshots.put(id.as_str(), Job::Store(id.clone()));
+        match refused {
+            // As at AWS: the copy is there, and says why it failed.
+            Some(problem) => self.fail_snapshot(&id, &key_not_accessible(&problem).to_string()),
+            None => self.snapshots.put(id.as_str(), Job::Store(id.clone())),
+        }
         Ok(id)
+    }
+
+    fn copy_of_own(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<CopyRequest> {
+        let own = self.lab(|lab| lab.snapshots.find(&request.snapshot).cloned()).map_err(of_control)?;
+        Ok(CopyRequest { key: self.key_of_copy(own.of.encryption.as_ref(), encrypted, kms_key)?, ..request })
+    }
+
+    /// A copy from another object store, and why its source's key cannot be had. Its data key comes
+    /// from the lab that has it, and is kept here wrapped under the key of the copy.
+    fn copy_of_another(&self, request: CopyRequest, encrypted: Option<bool>, kms_key: Option<String>) -> Outcome<(CopyRequest, Option<Problem>)> {
+        let id: SnapshotId = request.snapshot.parse().map_err(of_control)?;
+        let named = request.store.clone().unwrap_or_default();
+        let other = OtherLab::of(&named);
+        let offer = other.as_ref().map(|other| other.offer(id.as_str())).transpose()?;
+        let url = offer.as_ref().map_or(named, |offer| offer.store.clone());
+        let found = Objects::open(&url).and_then(|objects| Manifest::load(&objects, id.as_str()));
+        let manifest = found.map_err(|error| of_io(format!("{id} in {url}"), &error))?;
+        let is_sealed = !manifest.key().is_empty();
+        let key = self.key_of_copy(None, encrypted.or(is_sealed.then_some(true)), kms_key)?;
+        let request = CopyRequest { store: Some(url), size_gib: Some(manifest.bytes().div_ceil(1 << 30)), key, ..request };
+        if !is_sealed {
+            return Ok((request, None));
+        }
+        let fits = |offer: &&SnapshotOffer| offer.wrapped.as_deref().map(id_of_data_key).as_deref() == Some(manifest.key());
+        let opened = match (other, offer.as_ref().filter(fits)) {
+            (Some(other), Some(offer)) => other.data_key(offer),
+            _ => Ok(None),
+        };
+        match (opened, &request.key) {
+            (Ok(Some(data_key)), Some(key)) => {
+                let source_key = Some(self.adopted(&data_key, &key.key)?);
+                Ok((CopyRequest { source_key, ..request }, None))
+            }
+            (Err(problem), _) => Ok((request, Some(problem))),
+            _ => Ok((request, Some(unknown_key(id.as_str())))),
+        }
+    }
+
+    /// What another lab needs for a copy.
+    pub(crate) fn offer_snapshot(&self, snapshot: &str) -> Outcome<SnapshotOffer> {
+        let record = self.completed(snapshot)?;
+        let key = record.of.encryption;
+        Ok(SnapshotOffer {
+            store: self.snapshots.objects.url().to_string(),
+            kms_key: key.as_ref().map(|key| self.lab(|lab| key_arn(&lab.settings, &key.key))),
+            wrapped: key.as_ref().map(|key| key.wrapped.clone()),
+            context: key.map(|key| key.context),
+        })
     }
 
     /// Deletes a snapshot, or moves it to the recycle bin.
@@ -226,7 +270,7 @@ impl Engine {
         let Some(record) = record.filter(|record| record.state == SnapshotState::Pending) else { return Ok(()) };
         let manifest = match &record.of.source {
             SnapshotSource::Volume => self.store_instant(&record)?,
-            SnapshotSource::Copy { store, snapshot } => Some((self.store_copy(&record, store.as_deref(), snapshot)?, None)),
+            SnapshotSource::Copy { store, snapshot, key } => Some((self.store_copy(&record, store.as_deref(), snapshot, key.as_ref())?, None)),
             SnapshotSource::Direct { .. } => None,
         };
         let Some((manifest, parent)) = manifest else { return Ok(()) };
@@ -285,16 +329,21 @@ impl Engine {
         candidates.first().and_then(|id| self.manifest(id).ok())
     }
 
-    fn store_copy(&self, record: &SnapshotRecord, store: Option<&str>, source: &SnapshotId) -> io::Result<Manifest> {
+    fn store_copy(&self, record: &SnapshotRecord, store: Option<&str>, source: &SnapshotId, key: Option<&SnapshotKey>) -> io::Result<Manifest> {
         let objects = match store {
             Some(url) => Objects::open(url)?,
             None => self.snapshots.objects.clone(),
         };
         let manifest = Manifest::load(&objects, source.as_str())?;
-        let from = self.lab(|lab| lab.snapshots.records.get(source).cloned()).filter(|_| store.is_none());
-        let opens = from.as_ref().map(|from| self.cipher_of(from)).transpose()?.flatten();
+        let own = self.lab(|lab| lab.snapshots.records.get(source).cloned()).filter(|_| store.is_none());
+        let key = own.as_ref().map_or(key, |own| own.of.encryption.as_ref());
+        let opens = key.map(|key| self.cipher_known_as(key, manifest.key())).transpose().map_err(|problem| key_not_accessible(&problem))?;
+        if opens.is_none() && !manifest.key().is_empty() {
+            return Err(key_not_accessible(&unknown_key(source.as_str())));
+        }
         let cipher = self.cipher_of(record)?;
-        let copied = Stored { objects: &objects, manifest: &manifest, cipher: opens.as_deref() };
+        let opens = opens.as_deref().map(|opens| opens as &dyn BlockCipher);
+        let copied = Stored { objects: &objects, manifest: &manifest, cipher: opens };
         self.upload(record, &copied, None, cipher.as_deref())
     }
 
@@ -410,6 +459,12 @@ impl Engine {
             Err(problem) => Err(io::Error::other(format!("{}: {}", problem.value, problem.rule))),
         }
     }
+}
+
+/// Why a copy fails whose source cannot be opened: AWS's words (EBS user guide, copies of encrypted
+/// snapshots), then the reason. No use to try it again.
+fn key_not_accessible(problem: &Problem) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("Given key ID is not accessible: {}: {}", problem.value, problem.rule))
 }
 
 fn loads_from(volume: &VolumeRecord, snapshot: &SnapshotId) -> bool {

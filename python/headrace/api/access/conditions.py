@@ -18,10 +18,24 @@ FOR_ALL, FOR_ANY = "ForAllValues", "ForAnyValue"
 
 Holds = Callable[[str, str], bool]
 
+# What a variable stands for is literal, also where it has wildcards: they are written as characters
+# that no text has (halves of surrogate pairs) until the pattern is read.
+_LITERAL = {"*": "\udc2a", "?": "\udc3f", ":": "\udc3a"}
+_MARKED = str.maketrans(_LITERAL)
+_PLAIN = str.maketrans({mark: character for character, mark in _LITERAL.items()})
+
+
+def literal(text: str) -> str:
+    """A text in which no character is special in a pattern."""
+    return text.translate(_MARKED)
+
 
 @lru_cache(maxsize=PATTERNS)
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
-    parts = [".*" if part == "*" else "." if part == "?" else re.escape(part) for part in re.split(r"([*?])", text)]
+    parts = [
+        ".*" if part == "*" else "." if part == "?" else re.escape(part.translate(_PLAIN))
+        for part in re.split(r"([*?])", text)
+    ]
     return re.compile("".join(parts), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 
@@ -104,6 +118,8 @@ NEGATIVE = {
     "ArnNotLike": "ArnLike",
 }
 NULL = "Null"
+# Those whose values are patterns.
+PATTERNED = ("StringLike", "ArnEquals", "ArnLike")
 # What its values must be readable as: prefix of the operator -> reader.
 READABLE: dict[str, Callable[[str], Any]] = {"Numeric": _number, "Date": _date}
 
@@ -129,7 +145,10 @@ class Condition:
             return True
         values = tuple(filled for value in self.values if (filled := variables(value)) is not None)
         negative = self.operator in NEGATIVE
-        holds = POSITIVE[NEGATIVE.get(self.operator, self.operator)]
+        operator = NEGATIVE.get(self.operator, self.operator)
+        holds = POSITIVE[operator]
+        if operator not in PATTERNED:
+            values = tuple(value.translate(_PLAIN) for value in values)
 
         def one(value: str) -> bool:
             return negative != any(holds(wanted, value) for wanted in values)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 from typing import Any
 
-from headrace.api.access.conditions import arn_like, like
+from headrace.api.access.conditions import arn_like, like, literal
 from headrace.api.access.policies import Policy, Statement
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
@@ -41,12 +41,12 @@ def _variables(context: Mapping[str, Any], allowed: bool) -> Callable[[str], str
             name, comma, default = found[1].partition(",")
             # These stand for themselves (IAM guide, "Policy variables").
             if name in ("*", "?", "$"):
-                return name
+                return literal(name)
             value = context.get(name.strip().lower())
             if isinstance(value, str):
-                return value
+                return literal(value)
             if comma:
-                return default.strip().strip("'")
+                return literal(default.strip().strip("'"))
             missing = True
             return ""
 

@@ -48,10 +48,10 @@ def _line(event: Mapping[str, Any]) -> str:
     subject = " ".join(resource.rpartition(":")[2] for resource in event["resources"])
     if "event" in detail:
         words = f"{detail['event']} {detail['result']} {detail.get('cause') or ''}"
-    elif "state" in detail:
+    elif "previousState" in detail:
         words = f"{detail['previousState']['value']} -> {detail['state']['value']}: {detail['state']['reason']}"
     else:
-        words = str(detail.get("operation", ""))
+        words = " ".join(str(detail[name]) for name in ("state", "zone", "operation") if name in detail)
     return f"{event['time']}  {event['detail-type']}  {subject}  {words}".rstrip()
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.lab import keys as key_commands
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
 from headrace.cli.lab.events import events
 from headrace.cli.options import (
@@ -42,6 +43,7 @@ REGION = "us-east-1"
 
 users = CommandGroup("Give others keys of their own, with IAM policies.")
 app.add_typer(users, name="user")
+app.add_typer(key_commands.commands, name="key")
 app.command("events")(events)
 
 EndpointPort = Annotated[int, option("PORT", "Port of the endpoint, where the lab is not up.", min=1, max=65535)]
@@ -66,16 +68,40 @@ def up(
     group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
-    """Start the lab, and wait until it answers."""
+    """Start the lab, and wait until it answers.
+
+    Where the lab is up and its AWS endpoint has ended, the endpoint is started again.
+    """
     from headrace import lab
 
     settings = lab.Settings(instance, as_of, time_scale, metrics_port, group, api_port)
     if foreground:
         return lab.foreground(place.data_dir, place.socket, settings)
-    with lab.up(place.data_dir, place.socket, settings) as started:
+    try:
+        begun = lab.up(place.data_dir, place.socket, settings)
+    except lab.LabRefused as refused:
+        if refused.kind != "in-use" or not _served_again(place, api_port):
+            raise
+        return None
+    with begun as started:
         say(f"lab up: process {started.pid()}, {started.place.socket}")
         for note in lab.notes(started.status()):
             say(f"note: {note}")
+
+
+def _served_again(place: LabPlace, api_port: int) -> bool:
+    """Whether the endpoint of a lab that is up had ended, and serves again at its former port."""
+    from headrace import lab
+    from headrace.api.server.startup import find
+
+    with place.open() as running:
+        endpoint = find(Path(running.status()["data_dir"]))
+        if endpoint is None or endpoint.answers or not api_port:
+            return False
+        former = int(endpoint.url.rpartition(":")[2])
+        lab.serve_again(running, former if api_port == API_PORT else api_port)
+    say("the lab is up already; its AWS endpoint had ended, and is started again")
+    return True
 
 
 @app.command()
@@ -102,7 +128,7 @@ def status(place: LabPlace, output: OutputOption = "table") -> None:
         volumes = lab.volumes()
     endpoint = find(Path(answer["data_dir"]))
     if endpoint is not None and not endpoint.answers:
-        say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab down, headrace lab up")
+        say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab up starts it again")
     for note in notes(answer):
         say(f"note: {note}")
     answer = {**answer, "api_url": endpoint.url if endpoint is not None and endpoint.answers else None}

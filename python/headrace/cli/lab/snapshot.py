@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -171,6 +172,9 @@ def delete(snapshot: Snapshot, place: LabPlace, yes: YesOption = False) -> None:
 def copy(
     snapshot: Snapshot,
     place: LabPlace,
+    lab_dir: Annotated[
+        Path | None, option("DIR", "Data directory of another lab of this machine that has it.", "--lab")
+    ] = None,
     store: Annotated[str | None, option("URL", "Object store of another lab that has it.")] = None,
     region: Annotated[str | None, option("REGION", "Region that has it: see `headrace snapshot region`.")] = None,
     description: Annotated[str | None, option("TEXT", "Default: that of the source.")] = None,
@@ -179,7 +183,14 @@ def copy(
     wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
     output: OutputOption = "table",
 ) -> None:
-    """Copy a snapshot of this lab or of another one."""
+    """Copy a snapshot of this lab or of another one.
+
+    Of an encrypted snapshot of another lab, that lab has the key: name the lab, not its store.
+    """
+    if lab_dir is not None:
+        if store is not None or region is not None:
+            raise InputError(str(lab_dir), "is one place, and another one is named too", "", "Give one of them.")
+        store = f"lab://{lab_dir.absolute()}"
     with place.open() as lab:
         made = lab.copy_snapshot(
             snapshot, store=store, region=region, encrypted=encrypted or None, kms_key=kms_key, description=description
@@ -305,9 +316,11 @@ def schedules(place: LabPlace, output: OutputOption = "table") -> None:
 def region(
     name: Annotated[str, typer.Argument(metavar="REGION", help="Name of the other region.")],
     place: LabPlace,
-    url: Annotated[str | None, typer.Argument(metavar="[URL]", help="file:///FOLDER or s3://BUCKET/PREFIX.")] = None,
+    url: Annotated[
+        str | None, typer.Argument(metavar="[URL]", help="file:///FOLDER, s3://BUCKET/PREFIX or lab:///DATA-DIRECTORY.")
+    ] = None,
 ) -> None:
-    """Name the object store of another region: another lab's. Without a URL, forget it."""
+    """Name another region: another lab, or its object store. Without a URL, forget it."""
     with place.open() as lab:
         lab.set_region(name, url)
     say(f"{name}: {url or 'forgotten'}")

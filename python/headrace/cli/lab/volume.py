@@ -68,6 +68,10 @@ def create(
     initialization_mib_s: Annotated[
         int | None, option("MIB_S", "Rate at which the snapshot is loaded in the background.", min=100, max=300)
     ] = None,
+    encrypted: Annotated[bool, flag("--encrypted", "Encrypt it, and all snapshots of it.")] = False,
+    kms_key: Annotated[
+        str | None, option("KEY", "With --encrypted: id, ARN or alias of the key. Default: `headrace lab key default`.")
+    ] = None,
     attach: Annotated[bool, flag("--attach", "Attach it at once, under the first free name.")] = False,
     output: OutputOption = "table",
 ) -> None:
@@ -82,6 +86,8 @@ def create(
             wanted[1],
             snapshot=snapshot,
             initialization_rate_mib_s=initialization_mib_s,
+            encrypted=encrypted or None,
+            kms_key=kms_key,
         )
         if attach:
             made = lab.attach(made["id"])
@@ -279,6 +285,8 @@ def _facts(volume: Mapping[str, Any]) -> list[tuple[str, object]]:
         ),
         ("balance", None if balance is None else percent_cell(balance)),
         ("tags", ", ".join(f"{key}={value}" for key, value in (volume.get("tags") or {}).items())),
+        ("snapshot", volume.get("snapshot")),
+        ("key", volume.get("kms_key")),
         ("created", volume["created_at"]),
         ("recording", volume.get("recording")),
         ("faults", volume.get("faults")),

@@ -6,9 +6,9 @@
 //!  segments: what must not be deleted | page | page | ...
 //! ```
 //!
-//! Opening it reads head and index: 40 bytes for each page, and at most a bit for each block. A page
-//! has places and checksums of 4 GiB of the volume; it is read, and held against the checksum in the
-//! index, when one of its blocks is asked for. Some are kept.
+//! Opening it reads head and index: 40 bytes for each page, and at most a bit for each block. A
+//! page has places and checksums of 4 GiB of the volume; it is read, and held against the checksum
+//! in the index, when one of its blocks is asked for. Some are kept.
 
 use super::bytes::{damaged, framed, framed_bytes, put_text, put_u32, put_u64, unframed, Reader, FRAME_BYTES};
 use super::{blocks_of, digest_of, segment, BlockSet, Digest, BLOCK_BYTES};

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from aws_labs import AwsLab, until
 from botocore.exceptions import ClientError
+from failing_s3 import FailingS3
 from flushing_writer import BLOCK, number_of
 from lab_folders import kill, loops_of
 from mixed_load import BLOCKS, GONE, Caller, Stream, read_numbers
@@ -187,3 +188,101 @@ def test_nothing_acknowledged_is_lost_however_often_it_is_killed(labs):
             load.check_snapshots()
     assert min(caller.acknowledged for caller in load.callers) > 0
     print(f"acknowledged: {[caller.acknowledged for caller in load.callers]}")
+
+
+class FailingLoad(Load):
+    """The same while the object store of the snapshots fails. A snapshot may end in an error then;
+    one that is completed restores to its instant.
+    """
+
+    def __init__(self, aws: AwsLab, store: FailingS3, seed: int) -> None:
+        super().__init__(aws, seed)
+        self.store = store
+        self.completed = self.failed = self.unread = 0
+
+    def check_snapshots(self) -> None:
+        for taken in self.taken:
+            found = until(lambda taken=taken: self.snapshot_state(taken.id), lambda state: state != "pending", taken.id)
+            if found == "completed":
+                self.check_restored(taken)
+                self.completed += 1
+            else:
+                self.check_failed(taken)
+                self.failed += 1
+            self.ec2.delete_snapshot(SnapshotId=taken.id)
+        self.taken = []
+
+    def check_restored(self, taken: Taken) -> None:
+        """Reads while the store fails end in an error or in the right bytes, and all of them in the
+        right bytes once it is back.
+        """
+        self.store.failing = False
+        restored = self.ec2.create_volume(AvailabilityZone=self.aws.zone, SnapshotId=taken.id)["VolumeId"]
+        self.attach(restored, "/dev/sdg")
+        self.store.failing = True
+        for failing in (True, False):
+            self.store.failing = failing
+            try:
+                found = read_numbers(self.aws.device(restored))
+            except OSError:
+                assert failing, "the store is back"
+                self.unread += 1
+                continue
+            taken.stream.check(found, taken.asked_ns, taken.answered_ns)
+        self.ec2.detach_volume(VolumeId=restored)
+        until(lambda: self.state(restored), lambda state: state == "available")
+        self.ec2.delete_volume(VolumeId=restored)
+        self.store.failing = True
+
+    def check_failed(self, taken: Taken) -> None:
+        """It says why, and nothing can be made of it."""
+        [found] = self.ec2.describe_snapshots(SnapshotIds=[taken.id])["Snapshots"]
+        assert found["State"] == "error", found
+        assert "s3://" in found["StateMessage"] or "ake the snapshot again" in found["StateMessage"], found
+        before = self.volumes()
+        with pytest.raises(ClientError) as refused:
+            self.ec2.create_volume(AvailabilityZone=self.aws.zone, SnapshotId=taken.id)
+        assert refused.value.response["Error"]["Code"] == "IncorrectState", refused.value.response
+        assert self.volumes() == before
+
+    def volumes(self) -> set[str]:
+        pages = self.ec2.get_paginator("describe_volumes").paginate()
+        return {one["VolumeId"] for page in pages for one in page["Volumes"] if one["State"] != "deleting"}
+
+    def check_away(self) -> None:
+        """A store that is not there: a snapshot ends in an error, a volume is not made by half."""
+        self.store.failing = False
+        good = self.ec2.create_snapshot(VolumeId=self.data)["SnapshotId"]
+        assert until(lambda: self.snapshot_state(good), lambda state: state != "pending", good) == "completed"
+        self.store.away = True
+        before = self.volumes()
+        with pytest.raises(ClientError) as refused:
+            self.ec2.create_volume(AvailabilityZone=self.aws.zone, SnapshotId=good)
+        assert "s3://" in str(refused.value), refused.value
+        assert self.volumes() == before
+        self.store.away = False
+        self.ec2.delete_snapshot(SnapshotId=good)
+
+
+def test_an_object_store_that_fails_while_everything_is_killed(labs, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-looked-at")
+    seed = int(os.environ.get("SEED", "1"))
+    store = FailingS3(seed)
+    try:
+        load = FailingLoad(AwsLab(labs, store=store.url), store, seed)
+        for crash in range(CRASHES):
+            victim = ("daemon", "api", "daemon")[crash] if crash < 3 else load.chance.choice(("daemon", "api"))
+            print(f"crash {crash}: seed {seed}, {victim}")
+            store.failing = True
+            load.recover(victim, load.run_until_killed(victim))
+            if crash % 3 == 2 or crash == CRASHES - 1:
+                load.check_snapshots()
+        load.check_away()
+        # What was deleted, failed or was killed leaves nothing in the store.
+        until(lambda: sorted(store.objects), lambda names: not names, "objects")
+        print(f"{load.completed} completed, {load.failed} failed, {load.unread} could not be read; faults {store.seen}")
+        assert load.completed > 0
+        assert sum(store.seen.values()) > 0
+    finally:
+        store.close()

@@ -62,7 +62,7 @@ impl Engine {
         let mut blocks: Vec<BlockView> = match &before {
             None => {
                 let view = |block| BlockView { block, token: Some(token(&record.id, block)), since_token: None };
-                manifest.from(start).take(limit + 1).map(|(block, _)| view(block)).collect()
+                manifest.set().from(start).take(limit + 1).map(view).collect()
             }
             Some(before) => {
                 let earlier = self.manifest(&before.id).map_err(failed(&before.id))?;
@@ -71,7 +71,8 @@ impl Engine {
                     token: changed.in_second.then(|| token(&record.id, changed.index)),
                     since_token: changed.in_first.then(|| token(&before.id, changed.index)),
                 };
-                changed_blocks(&earlier, &manifest, start).take(limit + 1).map(view).collect()
+                let changed = changed_blocks(&earlier, &manifest, start).take(limit + 1).map(|changed| changed.map(view));
+                changed.collect::<io::Result<_>>().map_err(failed(&record.id))?
             }
         };
         let next = (blocks.len() > limit).then(|| blocks.pop().map(|last| last.block)).flatten();

@@ -34,21 +34,21 @@ impl Engine {
         self.devices.change(&ModelChange::Put { device: device_number, saved });
     }
 
-    /// Where the bytes of a volume come from that is made from a snapshot and not loaded yet. The
-    /// manifest is kept with the volume: it opens while the object store is away, too.
+    /// Where the bytes of a volume come from that is made from a snapshot and not loaded yet. Which
+    /// blocks that has is kept with the volume: it opens while the object store is away, too.
     pub(crate) fn origin_of(&self, record: &VolumeRecord) -> io::Result<Option<Origin>> {
         let Some(origin) = record.origin.as_ref().filter(|origin| !origin.loaded) else { return Ok(None) };
         let snapshot = origin.snapshot.as_str();
         let kept = Objects::open(&format!("file://{}", self.volumes_folder().join(record.id.as_str()).join("origin").display()))?;
-        let manifest = match Manifest::load(&kept, snapshot) {
+        let objects = &self.snapshots.objects;
+        let manifest = match Manifest::load_from(&kept, objects, snapshot) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let name = format!("manifests/{snapshot}");
-                kept.put(&name, &self.snapshots.objects.get(&name)?)?;
-                Manifest::load(&kept, snapshot)?
+                Manifest::keep_front(objects, snapshot, &kept)?;
+                Manifest::load_from(&kept, objects, snapshot)?
             }
             found => found?,
         };
-        Ok(Some(Origin { manifest: Arc::new(manifest), objects: self.snapshots.objects.clone(), cipher: self.cipher_of_origin(record)? }))
+        Ok(Some(Origin { manifest: Arc::new(manifest), objects: objects.clone(), cipher: self.cipher_of_origin(record)? }))
     }
 
     /// Starts a thread that loads a volume in the background, where it has a rate or fast restore.

@@ -190,9 +190,7 @@ impl Engine {
         let repaired = recovered.repair.as_ref().map(|cut| format!("{} bytes at {} of the journal: {}", cut.bytes, cut.offset, cut.reason));
         let Checkpoint { lab, balances } = recovered.state.clone();
         let now = balances.devices.values().chain(&balances.instance).map(|saved| saved.device_ns).max().unwrap_or(0);
-        let store = options.snapshot_store.clone().or_else(|| lab.settings.snapshot_store.clone());
-        let store = store.unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
-        let snapshots = SnapshotWork::open(&store).map_err(|error| of_io("opening the object store of snapshots", &error))?;
+        let snapshots = snapshotting::open_store(&folder, &lab, options.snapshot_store.as_deref())?;
         let last_ms = match recovered.state.last_ms() {
             0 => unix_ms(),
             last => last,

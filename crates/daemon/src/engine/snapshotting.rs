@@ -4,7 +4,7 @@
 //! a removal takes away what nothing refers to.
 
 use crate::engine::encryption::id_of_data_key;
-use crate::engine::parts::{held, started, Job};
+use crate::engine::parts::{held, started, Job, SnapshotWork};
 use crate::engine::Engine;
 use crate::other_lab::{unknown_key, OtherLab};
 use crate::problem::{could_not, of_control, of_io, Outcome};
@@ -13,14 +13,15 @@ use headrace_control::{
     Change, Command, CopyRequest, Event, Problem, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest, SnapshotSource,
     SnapshotState,
 };
-use headrace_control::{VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{Lab, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_protocol::snapshots::SnapshotOffer;
 use headrace_store::snapshots::{
     begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Instant, Manifest, Progress, Stored,
 };
 use headrace_store::Objects;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +36,30 @@ const RETRY_AFTER: Duration = Duration::from_secs(2);
 const MOST_TRIES: u32 = 5;
 /// Manifests that are kept for the block calls.
 const MOST_MANIFESTS: usize = 8;
+
+/// Opens the object store of a lab: `asked`, or the one it had. Another one than it had must have
+/// the lab's snapshots.
+pub(crate) fn open_store(folder: &Path, lab: &Lab, asked: Option<&str>) -> Outcome<SnapshotWork> {
+    let had = lab.settings.snapshot_store.clone().unwrap_or_else(|| format!("file://{}", folder.join("snapshots").display()));
+    let url = asked.unwrap_or(&had);
+    let failed = |error: io::Error| of_io("opening the object store of snapshots", &error);
+    let store = SnapshotWork::open(url).map_err(failed)?;
+    if url.trim_end_matches('/') == had.trim_end_matches('/') {
+        return Ok(store);
+    }
+    let completed = lab.snapshots.records.values().filter(|record| record.state == SnapshotState::Completed).map(|record| &record.id);
+    let loaded = lab.volumes.values().filter_map(|volume| volume.origin.as_ref()).filter(|origin| !origin.loaded).map(|origin| &origin.snapshot);
+    let needed: BTreeSet<&SnapshotId> = completed.chain(loaded).collect();
+    if needed.is_empty() {
+        return Ok(store);
+    }
+    let found: HashSet<String> = store.objects.list("manifests/").map_err(failed)?.into_iter().map(|listed| listed.name).collect();
+    let missing: Vec<&&SnapshotId> = needed.iter().filter(|id| !found.contains(&format!("manifests/{id}"))).collect();
+    let Some(first) = missing.first() else { return Ok(store) };
+    let rule = format!("does not have {} of the {} snapshots of this lab, such as {first}: they are in {had}", missing.len(), needed.len());
+    let hint = "Leave --snapshot-store out to stay with the store it has, or copy all objects to the new one first; a new lab may begin with any store.";
+    Err(refused(ErrorKind::InvalidParameter, url, rule, hint))
+}
 
 impl Engine {
     /// Starts the workers, and goes on with what a restart ended.

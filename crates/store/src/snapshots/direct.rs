@@ -1,7 +1,7 @@
 //! A snapshot block by block, as the EBS direct API has it: one block of a stored snapshot, and a
 //! snapshot that is made of blocks which come one at a time, in any order.
 
-use super::manifest::Manifest;
+use super::manifest::{Manifest, Place};
 use super::segment::{self, Segment};
 use super::upload::BlockSource;
 use super::{blocks_of, digest_of, BlockCipher, Digest, BLOCK_BYTES};
@@ -21,10 +21,9 @@ pub fn read_block(objects: &Objects, manifest: &Manifest, index: u64, cipher: Op
         let words = format!("{} is {}, and was to be read as {}", manifest.name(), sealed(manifest.key()), sealed(key));
         return Err(io::Error::new(io::ErrorKind::InvalidInput, words));
     }
-    let Some(place) = manifest.block(index) else { return Ok(None) };
-    let name = &manifest.segments()[place.segment as usize];
-    let mut data = segment::read(objects, name, place.slot, &place.digest)
-        .map_err(|error| io::Error::new(error.kind(), format!("block {index} of {} cannot be read: {error}", manifest.name())))?;
+    let wrong = |error: io::Error| io::Error::new(error.kind(), format!("block {index} of {} cannot be read: {error}", manifest.name()));
+    let Some(place) = manifest.block(index).map_err(wrong)? else { return Ok(None) };
+    let mut data = segment::read(objects, &manifest.segment_of(&place), place.slot, &place.digest).map_err(wrong)?;
     if let Some(cipher) = cipher {
         cipher.open(index, &mut data);
     }
@@ -55,7 +54,7 @@ impl BlockSource for Stored<'_> {
     }
 
     fn may_hold_data(&self, first: u64, count: u64) -> bool {
-        self.manifest.from(first).next().is_some_and(|(index, _)| index < first + count)
+        self.manifest.set().any(first, count)
     }
 }
 
@@ -133,15 +132,15 @@ impl Builder {
             let words = format!("{}: {name} is not there as it was written: the store lost it. Put the block again", self.objects.url());
             return Err(io::Error::new(io::ErrorKind::InvalidData, words));
         }
-        let mut blocks: BTreeMap<u64, (&str, u32, Digest)> = BTreeMap::new();
-        if let Some(parent) = &self.parent {
-            blocks.extend(parent.from(0).map(|(index, place)| (index, (parent.segments()[place.segment as usize].as_str(), place.slot, place.digest))));
+        let mut owners = self.parent.as_ref().map_or_else(Vec::new, |parent| parent.owners().to_vec());
+        let owner = owners.len() as u32;
+        if !put.is_empty() {
+            owners.push(self.name.clone());
         }
-        blocks.extend(put.iter().map(|(index, digest)| (*index, (names[index].as_str(), 0, *digest))));
+        let old = self.parent.iter().flat_map(|parent| parent.from(0));
+        let mut blocks = old.collect::<io::Result<BTreeMap<u64, Place>>>()?;
+        blocks.extend(put.iter().map(|(&index, &digest)| (index, Place { owner, segment: index as u32, slot: 0, digest })));
         let key = self.cipher.as_ref().map_or("", |cipher| cipher.key_id());
-        let merged = blocks.into_iter().map(|(index, (segment, slot, digest))| (index, segment, slot, digest));
-        let manifest = Manifest::build(&self.name, self.bytes, key, merged);
-        manifest.store(&self.objects)?;
-        Ok(manifest)
+        Manifest::write(&self.objects, (&self.name, self.bytes, key), owners, blocks.into_iter().map(Ok))
     }
 }

@@ -34,6 +34,31 @@ impl Words {
         }
     }
 
+    /// Clears bits of a word.
+    pub(crate) fn and_not(&self, index: u64, bits: u64) {
+        if let Some(page) = self.pages.get((index / PAGE) as usize).and_then(OnceLock::get) {
+            page[(index % PAGE) as usize].fetch_and(!bits, Ordering::SeqCst);
+        }
+    }
+
+    /// The first word from `first` on that is not 0. Pages that were never used are not looked at.
+    pub(crate) fn next(&self, first: u64) -> Option<(u64, u64)> {
+        let mut word = first;
+        while let Some(page) = self.pages.get((word / PAGE) as usize) {
+            if let Some(page) = page.get() {
+                let found = page[(word % PAGE) as usize..]
+                    .iter()
+                    .zip(word..)
+                    .find_map(|(bits, index)| Some((index, bits.load(Ordering::SeqCst))).filter(|&(_, bits)| bits != 0));
+                if found.is_some() {
+                    return found;
+                }
+            }
+            word = (word / PAGE + 1) * PAGE;
+        }
+        None
+    }
+
     /// Every word that is not 0, in order.
     pub(crate) fn set(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.pages.iter().enumerate().flat_map(|(number, page)| {
@@ -74,6 +99,37 @@ impl BlockSet {
         words_of(first, blocks).for_each(|(word, bits)| self.words.or(word, bits));
     }
 
+    /// Takes a block out of it.
+    pub fn remove(&self, block: u64) {
+        self.words.and_not(block / 64, 1 << (block % 64));
+    }
+
+    /// The first block from `first` on that is in it.
+    pub fn next(&self, first: u64) -> Option<u64> {
+        let bits = self.words.get(first / 64) >> (first % 64);
+        if bits != 0 {
+            return Some(first + u64::from(bits.trailing_zeros()));
+        }
+        self.words.next(first / 64 + 1).map(|(word, bits)| word * 64 + u64::from(bits.trailing_zeros()))
+    }
+
+    /// Its blocks in order, from `first` on. Each is looked for when it is asked for.
+    pub fn from(&self, first: u64) -> impl Iterator<Item = u64> + '_ {
+        std::iter::successors(self.next(first), |block| self.next(block + 1))
+    }
+
+    /// 64 blocks at once, as bits: those from `64 * word` on.
+    pub(crate) fn insert_word(&self, word: u64, bits: u64) {
+        self.words.or(word, bits);
+    }
+
+    /// The same blocks, in a set of their own.
+    pub(crate) fn copy(&self) -> BlockSet {
+        let set = BlockSet::default();
+        self.words.set().for_each(|(word, bits)| set.words.or(word, bits));
+        set
+    }
+
     /// How many there are.
     pub fn count(&self) -> u64 {
         self.words.set().map(|(_, word)| u64::from(word.count_ones())).sum()
@@ -107,6 +163,11 @@ mod tests {
             prop_assert_eq!(set.any(asked.0, asked.1), list[asked.0 as usize..(asked.0 + asked.1) as usize].contains(&true));
             prop_assert!((0..1_600).all(|block| set.contains(block) == list[block as usize]));
             prop_assert_eq!(set.count(), list.iter().filter(|&&flag| flag).count() as u64);
+            let copy = set.copy();
+            list[asked.0 as usize..(asked.0 + asked.1) as usize].fill(false);
+            (asked.0..asked.0 + asked.1).for_each(|block| copy.remove(block));
+            let left: Vec<u64> = (asked.0 / 2..1_600).filter(|&block| list[block as usize]).collect();
+            prop_assert_eq!(copy.from(asked.0 / 2).collect::<Vec<_>>(), left);
         }
     }
 }

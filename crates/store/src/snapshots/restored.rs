@@ -11,7 +11,7 @@ use super::changes::each_mark;
 use super::direct::read_block;
 use super::manifest::Manifest;
 use super::side::blocks;
-use super::{blocks_of, boot_id, BlockCipher, BlockSet, BLOCK_BYTES};
+use super::{boot_id, BlockCipher, BlockSet, BLOCK_BYTES};
 use crate::objects::{sync_folder, Objects};
 use crate::{within, Backing};
 use std::collections::HashSet;
@@ -42,9 +42,9 @@ pub struct Restored {
     objects: Objects,
     cipher: Option<Arc<dyn BlockCipher>>,
     marks: File,
-    /// Blocks that need no fetch.
-    warm: BlockSet,
-    cold: AtomicU64,
+    /// Blocks that are still to be fetched, and how many that are.
+    cold: BlockSet,
+    left: AtomicU64,
     /// Blocks that are being fetched or written for the first time.
     busy: Mutex<HashSet<u64>>,
     freed: Condvar,
@@ -108,13 +108,11 @@ impl Restored {
         let mut restored = Restored::over(inner, manifest, objects, cipher, file);
         let good = |mark: u8| mark == FLUSHED || (mark == WRITTEN && boot == boot_id());
         let (mut unflushed, mut lost) = (Vec::new(), Vec::new());
-        let (warm, cold) = (&restored.warm, &restored.cold);
+        let (cold, left) = (&restored.cold, &restored.left);
         each_mark(&mut restored.marks, HEADER_BYTES, |block, mark| {
-            if good(mark) {
-                if !warm.contains(block) {
-                    cold.fetch_sub(1, Ordering::SeqCst);
-                }
-                warm.insert(block, 1);
+            if good(mark) && cold.contains(block) {
+                left.fetch_sub(1, Ordering::SeqCst);
+                cold.remove(block);
             }
             match mark {
                 WRITTEN if good(mark) => unflushed.push(block),
@@ -134,17 +132,10 @@ impl Restored {
     }
 
     fn over(inner: Arc<dyn Backing>, manifest: Arc<Manifest>, objects: Objects, cipher: Option<Arc<dyn BlockCipher>>, marks: File) -> Restored {
-        let warm = BlockSet::default();
-        let mut end = 0;
-        for (first, blocks) in manifest.runs() {
-            warm.insert(end, first - end);
-            end = first + blocks;
-        }
-        let cold = AtomicU64::new(manifest.blocks());
-        warm.insert(end, blocks_of(manifest.bytes()).saturating_sub(end));
+        let (cold, left) = (manifest.set().copy(), AtomicU64::new(manifest.blocks()));
         let log: Log = Box::new(|words| eprintln!("{words}"));
         let (busy, unflushed) = (Mutex::new(HashSet::new()), Mutex::new(Vec::new()));
-        Restored { inner, manifest, objects, cipher, marks, warm, cold, busy, freed: Condvar::new(), unflushed, log }
+        Restored { inner, manifest, objects, cipher, marks, cold, left, busy, freed: Condvar::new(), unflushed, log }
     }
 
     /// Tells `log` why a block could not be fetched, instead of standard error.
@@ -160,7 +151,7 @@ impl Restored {
 
     /// How many blocks are still to be fetched.
     pub fn cold_blocks(&self) -> u64 {
-        self.cold.load(Ordering::SeqCst)
+        self.left.load(Ordering::SeqCst)
     }
 
     /// How many blocks that a range touches are still to be fetched.
@@ -173,12 +164,12 @@ impl Restored {
 
     /// Whether a block is still to be fetched.
     pub fn is_cold(&self, block: u64) -> bool {
-        block < blocks_of(self.manifest.bytes()) && !self.warm.contains(block)
+        self.cold.contains(block)
     }
 
     /// The first block from `block` on that is cold.
     pub fn next_cold(&self, block: u64) -> Option<u64> {
-        (block..blocks_of(self.manifest.bytes())).find(|&block| !self.warm.contains(block))
+        self.cold.next(block)
     }
 
     /// Fetches a block if it is cold. Whether it was.
@@ -225,8 +216,8 @@ impl Restored {
         let new: Vec<u64> = blocks.iter().copied().filter(|&block| self.is_cold(block)).collect();
         new.iter().try_for_each(|block| self.marks.write_all_at(&[WRITTEN], HEADER_BYTES + block))?;
         self.unflushed.lock().unwrap_or_else(PoisonError::into_inner).extend(&new);
-        new.iter().for_each(|&block| self.warm.insert(block, 1));
-        self.cold.fetch_sub(new.len() as u64, Ordering::SeqCst);
+        new.iter().for_each(|&block| self.cold.remove(block));
+        self.left.fetch_sub(new.len() as u64, Ordering::SeqCst);
         Ok(())
     }
 

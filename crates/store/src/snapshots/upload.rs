@@ -5,7 +5,7 @@
 //! blocks whose digest is the parent's when it is not. An upload that was interrupted finds in the
 //! store what it had written, and goes on.
 
-use super::manifest::Manifest;
+use super::manifest::{Manifest, Place};
 use super::segment::{self, Segment, SEGMENT_BLOCKS};
 use super::{blocks_of, digest_of, is_zero, BlockCipher, BlockSet, Digest};
 use crate::objects::{check_part, Objects};
@@ -103,7 +103,7 @@ pub fn upload(
 ) -> io::Result<Manifest> {
     check_part(name)?;
     // An earlier try may have come to its end, and nobody heard.
-    match Manifest::load(objects, name) {
+    match Manifest::load(objects, name).and_then(|manifest| manifest.check().map(|()| manifest)) {
         Ok(manifest) => return Ok(manifest),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {}
         Err(error) => return Err(error),
@@ -256,7 +256,8 @@ impl Job<'_> {
             cipher.seal(index, data);
         }
         let digest = digest_of(data);
-        if self.parent.and_then(|parent| parent.block(index)).is_some_and(|place| place.digest == digest) {
+        let before = self.parent.map(|parent| parent.block(index)).transpose()?.flatten();
+        if before.is_some_and(|place| place.digest == digest) {
             outcomes.push((index, Outcome::Kept));
             return Ok(());
         }
@@ -284,41 +285,38 @@ impl Job<'_> {
 
     /// Makes the manifest, checks that all it refers to is there, and writes it.
     fn finish(&self, key: &str, outcomes: Vec<(u64, Outcome)>) -> io::Result<Manifest> {
-        let names: HashMap<u32, String> = self.written(&outcomes)?;
-        let kept = |index: u64| match self.changed {
-            Some(changed) => !changed.contains(index),
-            None => false,
-        };
-        let mut parents = self.parent.into_iter().flat_map(|parent| parent.from(0)).filter(|&(index, _)| index < self.blocks).peekable();
+        let own = self.written(&outcomes)?;
+        let mut owners = self.parent.map_or_else(Vec::new, |parent| parent.owners().to_vec());
+        let own_number = owners.len() as u32;
+        if !own.is_empty() {
+            owners.push(self.name.to_string());
+        }
+        let kept = |index: u64| self.changed.is_some_and(|changed| !changed.contains(index));
+        let within = |old: &io::Result<(u64, Place)>| old.as_ref().map_or(true, |&(index, _)| index < self.blocks);
+        let mut parents = self.parent.into_iter().flat_map(|parent| parent.from(0)).filter(within).peekable();
         let mut news = outcomes.into_iter().peekable();
         let merged = std::iter::from_fn(|| loop {
             let index = match (parents.peek(), news.peek()) {
-                (Some(old), Some(new)) => old.0.min(new.0),
-                (Some(&(index, _)), None) | (None, Some(&(index, _))) => index,
+                (Some(Err(_)), _) => return parents.next(),
+                (Some(Ok(old)), Some(new)) => old.0.min(new.0),
+                (Some(&Ok((index, _))), None) | (None, Some(&(index, _))) => index,
                 (None, None) => return None,
             };
-            let old = parents.next_if(|&(at, _)| at == index);
+            let old = parents.next_if(|old| old.as_ref().is_ok_and(|&(at, _)| at == index)).and_then(Result::ok);
             let new = news.next_if(|&(at, _)| at == index);
-            match (new, old, self.parent) {
-                (Some((_, Outcome::New { segment, slot, digest })), _, _) => return Some((index, names[&segment].as_str(), slot, digest)),
-                (Some((_, Outcome::Kept)), Some((_, place)), Some(parent)) => {
-                    return Some((index, parent.segments()[place.segment as usize].as_str(), place.slot, place.digest));
-                }
-                (None, Some((_, place)), Some(parent)) if kept(index) => {
-                    return Some((index, parent.segments()[place.segment as usize].as_str(), place.slot, place.digest));
-                }
+            match (new, old) {
+                (Some((_, Outcome::New { segment, slot, digest })), _) => return Some(Ok((index, Place { owner: own_number, segment, slot, digest }))),
+                (Some((_, Outcome::Kept)), Some((_, place))) => return Some(Ok((index, place))),
+                (None, Some((_, place))) if kept(index) => return Some(Ok((index, place))),
                 _ => {}
             }
         });
-        let manifest = Manifest::build(self.name, self.source.bytes(), key, merged);
-        let own: Vec<String> = names.into_values().collect();
         self.objects.settle(&own)?;
-        manifest.store(self.objects)?;
-        Ok(manifest)
+        Manifest::write(self.objects, (self.name, self.source.bytes(), key), owners, merged)
     }
 
     /// Names of the segments that were written. An error when one of them is not there whole.
-    fn written(&self, outcomes: &[(u64, Outcome)]) -> io::Result<HashMap<u32, String>> {
+    fn written(&self, outcomes: &[(u64, Outcome)]) -> io::Result<Vec<String>> {
         let mut slots: HashMap<u32, u32> = HashMap::new();
         for (_, outcome) in outcomes {
             if let Outcome::New { segment, slot, .. } = outcome {
@@ -327,7 +325,7 @@ impl Job<'_> {
             }
         }
         let listed: HashMap<String, u64> = self.objects.list(&segment::folder_of(self.name))?.into_iter().map(|listed| (listed.name, listed.bytes)).collect();
-        let mut names = HashMap::new();
+        let mut names = Vec::new();
         for (number, blocks) in slots {
             let name = segment::name_of(self.name, number);
             let bytes = listed.get(&name).copied().unwrap_or(0);
@@ -339,7 +337,7 @@ impl Job<'_> {
                 );
                 return Err(io::Error::new(io::ErrorKind::InvalidData, words));
             }
-            names.insert(number, name);
+            names.push(name);
         }
         Ok(names)
     }

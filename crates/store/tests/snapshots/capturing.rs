@@ -323,11 +323,11 @@ fn a_large_empty_volume_costs_what_is_in_it() {
     let progress = |progress: headrace_store::snapshots::Progress| *last.lock().unwrap() = progress.percent();
     let manifest = upload(&counted, &objects, "snap", None, None, &progress, &AtomicBool::new(false)).unwrap();
     assert_eq!((manifest.blocks(), manifest.bytes(), *last.lock().unwrap()), (1, bytes, 100));
-    assert!(manifest.block(bytes / BLOCK - 1).is_some());
+    assert!(manifest.block(bytes / BLOCK - 1).unwrap().is_some());
     // The discard set aside 4 MiB around what was written: eight blocks, less the one that the
     // volume ends before.
     assert_eq!(reads.load(Ordering::SeqCst), 7);
-    assert!(objects.get("manifests/snap").unwrap().len() < 300);
+    assert!(objects.get("manifests/snap").unwrap().len() < 400);
 }
 
 struct Counted<'a> {

@@ -182,6 +182,8 @@ fn a_fetch_that_fails_is_an_error_and_is_tried_again() {
     let said = Arc::new(Mutex::new(Vec::new()));
     let log = said.clone();
     let restored = restore(folder.path(), "restored", &manifest, &objects, None).with_log(move |words| log.lock().unwrap().push(words.to_string()));
+    // Where its blocks lie is read with the first.
+    restored.initialize(7).unwrap();
     faulty.failing.store(100, Ordering::SeqCst);
     let mut buffer = vec![0; 4_096];
     let error = restored.read(&mut buffer, 3 * BLOCK).unwrap_err();
@@ -189,7 +191,7 @@ fn a_fetch_that_fails_is_an_error_and_is_tried_again() {
         assert!(error.to_string().contains(part), "{error} lacks {part}");
     }
     assert_eq!(*said.lock().unwrap(), [error.to_string()]);
-    assert_eq!(restored.cold_blocks(), 8);
+    assert_eq!(restored.cold_blocks(), 7);
     restored.write(&[9; 4_096], 3 * BLOCK).expect_err("a part of a cold block");
     restored.write(&[9; BLOCK_BYTES], 5 * BLOCK).expect("a whole block needs no fetch");
     restored.read(&mut buffer, 5 * BLOCK).unwrap();
@@ -197,7 +199,14 @@ fn a_fetch_that_fails_is_an_error_and_is_tried_again() {
     faulty.failing.store(0, Ordering::SeqCst);
     restored.read(&mut buffer, 3 * BLOCK).unwrap();
     assert_eq!(buffer, [4; 4_096]);
-    assert_eq!(restored.cold_blocks(), 6);
+    assert_eq!(restored.cold_blocks(), 5);
+}
+
+/// Every part of the manifest of `snap`.
+fn read_all(objects: &Objects) -> io::Result<Manifest> {
+    let manifest = Manifest::load(objects, "snap")?;
+    manifest.check()?;
+    Ok(manifest)
 }
 
 /// Every damage to a manifest or segment is seen: a bit at each place of the tables, some in the
@@ -214,15 +223,16 @@ fn damage_is_never_read_as_data() {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
         objects.put("manifests/snap", &bad).unwrap();
-        let error = Manifest::load(&objects, "snap").expect_err("a bit is wrong");
-        assert!(error.to_string().contains("manifest of snap cannot be used"), "{error}");
+        let error = read_all(&objects).expect_err("a bit is wrong");
+        assert!(["manifest of snap cannot be used", "manifests/snap"].iter().any(|words| error.to_string().contains(words)), "{error}");
         objects.put("manifests/snap", &good[..at]).unwrap();
-        Manifest::load(&objects, "snap").expect_err("it was cut");
+        read_all(&objects).expect_err("it was cut");
     }
-    objects.put("manifests/snap", &[&good[..], b"x"].concat()).unwrap();
-    Manifest::load(&objects, "snap").expect_err("more than there should be");
     objects.put("manifests/other", &good).unwrap();
     Manifest::load(&objects, "other").expect_err("that of another");
+    Manifest::segments_of(&objects, "other").expect_err("that of another");
+    objects.put("manifests/snap", &good).unwrap();
+    assert_eq!(read_all(&objects).unwrap(), manifest);
 
     let segment = objects.get("segments/snap/00000000").unwrap();
     for at in [0, 1, BLOCK_BYTES - 1, BLOCK_BYTES, 3 * BLOCK_BYTES - 1] {
@@ -273,6 +283,57 @@ fn a_full_disk_ends_the_snapshot_and_not_the_volume() {
     fails(&instant);
     instant.finish().unwrap();
     assert!(capture.instants().is_empty());
+}
+
+/// What becomes of an object; none: it is gone.
+type Damage = dyn Fn(&[u8]) -> Option<Vec<u8>>;
+
+/// What was stored and released is not there any more when the upload goes on: its bytes may have
+/// been written over since. The snapshot ends in words, at every try, and the volume goes on.
+#[test]
+fn a_segment_that_is_damaged_after_its_blocks_were_released() {
+    let cut = |data: &[u8]| Some(data[..data.len() / 2].to_vec());
+    let flipped = |data: &[u8]| Some(data.iter().enumerate().map(|(at, byte)| byte ^ u8::from(at == BLOCK_BYTES + 5)).collect());
+    let gone = |_: &[u8]| None;
+    let damages: [(&str, &Damage); 3] = [("cut", &cut), ("flipped", &flipped), ("gone", &gone)];
+    for ((damage, done), restarts) in damages.into_iter().zip([false, true, true]) {
+        let folder = tempfile::tempdir().unwrap();
+        let objects = store(folder.path());
+        let file = volume(folder.path(), "volume", 200 * BLOCK);
+        let mut capture = Capture::new(file.clone(), folder.path().join("captures")).unwrap();
+        (0..200).for_each(|block| capture.write(&[block as u8 + 1; BLOCK_BYTES], block * BLOCK).unwrap());
+        let mut instant = capture.begin("snap").unwrap();
+        let ends_early = EndsEarly::new(objects.clone(), 2);
+        let again =
+            |instant: &headrace_store::snapshots::Instant, objects: &Objects| upload(instant, objects, "snap", None, None, &|_| {}, &AtomicBool::new(false));
+        again(&instant, &ends_early).expect_err("the line is cut");
+        let stored = objects.list("segments/snap/").unwrap();
+        assert_eq!(stored.len(), 2, "{damage}");
+        // Of those that were released the old bytes are nowhere else.
+        (0..200).for_each(|block| capture.write(&[0xee; BLOCK_BYTES], block * BLOCK).unwrap());
+        if restarts {
+            drop((instant, capture));
+            capture = Capture::new(file.clone(), folder.path().join("captures")).unwrap();
+            instant = capture.instants().pop().unwrap();
+        }
+        let path = folder.path().join("objects").join(&stored[0].name);
+        match done(&std::fs::read(&path).unwrap()) {
+            Some(bad) => std::fs::write(&path, bad).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        for _ in 0..2 {
+            let error = again(&instant, &objects).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{damage}: {error}");
+            assert!(error.to_string().contains("was stored before, and what was stored is damaged or gone. Make the snapshot again"), "{damage}: {error}");
+            Manifest::load(&objects, "snap").expect_err("it does not exist");
+        }
+        instant.finish().unwrap();
+        forget_upload(&objects, "snap").unwrap();
+        assert_eq!(objects.list("segments/").unwrap(), []);
+        assert!(content(&*capture).iter().all(|&byte| byte == 0xee), "{damage}: the volume");
+        let manifest = crate::support::stored(&capture.begin("next").unwrap(), "next", &objects, None);
+        assert_eq!(manifest.blocks(), 200, "{damage}: the next one is whole");
+    }
 }
 
 /// Blocks that were put and answered are in the snapshot, or completing it is an error.

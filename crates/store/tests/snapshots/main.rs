@@ -4,6 +4,7 @@
 mod capturing;
 mod faults;
 mod life;
+mod paging;
 mod random;
 mod restoring;
 mod s3;

@@ -266,7 +266,7 @@ impl World {
             assert_eq!(manifest.own_blocks() as usize, changed, "blocks stored for {name}");
         }
         assert_eq!(Manifest::load(&self.objects, &name).unwrap(), manifest);
-        assert_eq!(Manifest::segments_of(&self.objects, &name).unwrap(), manifest.segments());
+        assert_eq!(Manifest::segments_of(&self.objects, &name).unwrap(), manifest.segments().unwrap());
         self.snapshots.insert(name.clone(), bytes);
         self.manifests.insert(name, manifest);
     }
@@ -343,7 +343,7 @@ impl World {
         // Nothing is left that nobody refers to.
         let pending: Vec<String> = self.pending.keys().cloned().collect();
         sweep(&self.objects, &pending).unwrap();
-        let held: std::collections::BTreeSet<&String> = self.manifests.values().flat_map(|manifest| manifest.segments()).collect();
+        let held: std::collections::BTreeSet<String> = self.manifests.values().flat_map(|manifest| manifest.segments().unwrap()).collect();
         for listed in self.objects.list("segments/").unwrap() {
             assert!(held.contains(&listed.name) || pending.iter().any(|name| listed.name.starts_with(&format!("segments/{name}/"))), "{}", listed.name);
         }

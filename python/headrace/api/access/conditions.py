@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
+from headrace.api.wildcards import compiled
+
 # Patterns that are kept compiled. A guess with room: a policy has some ten.
 PATTERNS = 1024
 FOR_ALL, FOR_ANY = "ForAllValues", "ForAnyValue"
@@ -32,16 +34,15 @@ def literal(text: str) -> str:
 
 @lru_cache(maxsize=PATTERNS)
 def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
-    parts = [
-        ".*" if part == "*" else "." if part == "?" else re.escape(part.translate(_PLAIN))
-        for part in re.split(r"([*?])", text)
-    ]
-    return re.compile("".join(parts), re.DOTALL | (re.IGNORECASE if ignore_case else 0))
+    def part(between: str) -> str:
+        return ".".join(re.escape(one.translate(_PLAIN)) for one in between.split("?"))
+
+    return compiled([part(between) for between in text.split("*")], ignore_case)
 
 
 def like(pattern: str, value: str, ignore_case: bool = False) -> bool:
     """Whether a value matches a pattern with `*` and `?`."""
-    return _pattern(re.sub(r"\*+", "*", pattern), ignore_case).fullmatch(value) is not None
+    return _pattern(pattern, ignore_case).fullmatch(value) is not None
 
 
 def arn_like(pattern: str, value: str) -> bool:

@@ -14,6 +14,7 @@ from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest
 from headrace.api.protocol.shapes import service
 from headrace.api.protocol.xml import iso
+from headrace.api.wildcards import compiled
 
 # Values of all filters of a request together (EC2 user guide, "List and filter": 200).
 MAX_VALUES = 200
@@ -28,15 +29,15 @@ Values = Callable[[Any], Any]
 @lru_cache(maxsize=PATTERNS)
 def _pattern(text: str) -> re.Pattern[str]:
     """`*` is any text, `?` any character, and a backslash takes their meaning away."""
-    parts: list[str] = []
+    between = [""]
     for part in re.findall(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", text):
         if part[0] == "*":
-            parts.append(".*")
+            between.append("")
         elif part == "?":
-            parts.append(".")
+            between[-1] += "."
         else:
-            parts.append(re.escape(part[1:] if len(part) == 2 and part[0] == "\\" and part[1] in "*?\\" else part))
-    return re.compile("".join(parts), re.DOTALL)
+            between[-1] += re.escape(part[1:] if len(part) == 2 and part[0] == "\\" and part[1] in "*?\\" else part)
+    return compiled(between)
 
 
 def _matches(texts: Sequence[str]) -> Callable[[str], bool]:

@@ -7,11 +7,11 @@ use crate::engine::encryption::id_of_data_key;
 use crate::engine::parts::{held, started, Job, SnapshotWork};
 use crate::engine::Engine;
 use crate::other_lab::{unknown_key, OtherLab};
-use crate::problem::{could_not, of_control, of_io, Outcome};
+use crate::problem::{could_not, of_control, of_io, refused, Outcome};
 use headrace_control::keys::key_arn;
 use headrace_control::{
-    Change, Command, CopyRequest, Event, Problem, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest, SnapshotSource,
-    SnapshotState,
+    Change, Command, CopyRequest, ErrorKind, Event, Problem, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest,
+    SnapshotSource, SnapshotState,
 };
 use headrace_control::{Lab, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_protocol::snapshots::SnapshotOffer;

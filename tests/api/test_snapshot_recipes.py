@@ -180,6 +180,37 @@ def test_a_copy_in_a_second_lab(labs, aws_lab):
     assert digest(restored(second, copy), 8 * MIB) == wanted
 
 
+def test_an_encrypted_copy_in_a_second_lab(labs, aws_lab):
+    """The other region's key opens it, a key of this one seals it; without the first it fails as on
+    AWS (EC2 API, DescribeSnapshots, StateMessage).
+    """
+    there = aws_lab.client("kms").create_key()["KeyMetadata"]["KeyId"]
+    source = aws_lab.client("ec2")
+    volume = source.create_volume(AvailabilityZone=aws_lab.zone, Size=1, Encrypted=True, KmsKeyId=there)["VolumeId"]
+    aws_lab.lab.attach(volume, unpaced=True, probe=False)
+    with open(aws_lab.device(volume), "r+b", buffering=0) as file:
+        file.write(written := os.urandom(MIB))
+        os.fsync(file.fileno())
+    snapshot = taken(aws_lab, volume)
+    second = AwsLab(labs)
+    second.lab.call("snapshot.set_region", region="eu-west-1", store=f"lab://{aws_lab.folder}")
+    ec2, here = second.client("ec2"), second.client("kms").create_key()["KeyMetadata"]["Arn"]
+
+    def copy() -> str:
+        made = ec2.copy_snapshot(SourceRegion="eu-west-1", SourceSnapshotId=snapshot, Encrypted=True, KmsKeyId=here)
+        return made["SnapshotId"]
+
+    aws_lab.client("kms").disable_key(KeyId=there)
+    failed = ec2.describe_snapshots(SnapshotIds=[copy()])["Snapshots"][0]
+    assert failed["State"] == "error" and failed["StateMessage"].startswith("Given key ID is not accessible")
+    aws_lab.client("kms").enable_key(KeyId=there)
+    ec2.get_waiter("snapshot_completed").wait(SnapshotIds=[made := copy()], WaiterConfig=PACE)
+    assert ec2.describe_snapshots(SnapshotIds=[made])["Snapshots"][0]["KmsKeyId"] == here
+    aws_lab.down()
+    with open(restored(second, made), "rb", buffering=0) as file:
+        assert file.read(MIB) == written
+
+
 def test_the_drill_a_lab_is_lost_and_comes_back(labs, aws_lab, tmp_path):
     """Everything is gone but the object store: a new lab restores the last snapshot, and what was
     written after it is what the backup costs.

@@ -88,6 +88,8 @@ pub struct NewKey {
     pub tags: BTreeMap<String, String>,
     /// Made by EBS for itself, with [`EBS_ALIAS`].
     pub managed: bool,
+    /// Where it is, when its material is in KMS elsewhere.
+    pub elsewhere: Option<String>,
 }
 
 /// A key.

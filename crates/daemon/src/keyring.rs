@@ -4,17 +4,22 @@
 //!  ciphertext = version(1) key id(16) nonce(12) sealed bytes and their tag(16 more)
 //! ```
 //!
+//! Under a key that is in KMS elsewhere, `version(2) key id(16)` stand before what that KMS made of
+//! it.
+//!
 //! The encryption context and everything before the sealed bytes are authenticated with them.
 //!
 //! The material of each key lies in a file of its own, `keys/UUID`, readable by its owner alone
-//! (0600) and wrapped by nothing: who can read the lab's folder as root can read its keys. In
-//! memory it is held by a process that is locked into memory and cannot be dumped
-//! (`bin/headraced.rs`), and is overwritten when it is no longer needed.
+//! (0600) and wrapped by nothing: who can read the lab's folder as root can read its keys. The file
+//! of a key elsewhere says where it is (`headrace_store::kms`). In memory material is held by a
+//! process that is locked into memory and cannot be dumped (`bin/headraced.rs`), and is overwritten
+//! when it is no longer needed.
 
-use crate::problem::{could_not, of_io, Outcome};
+use crate::problem::{could_not, of_io, refused, Outcome};
 use aes_gcm::aead::{Aead, Payload};
 use aes_gcm::{Aes256Gcm, KeyInit, Nonce};
 use headrace_control::{ControlError, ErrorKind, Problem};
+use headrace_store::kms::{RemoteError, RemoteKey};
 use rustix::rand::{getrandom, GetRandomFlags};
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -25,15 +30,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use zeroize::Zeroizing;
 
 const VERSION: u8 = 1;
+const VERSION_REMOTE: u8 = 2;
 const ID_BYTES: usize = 16;
 const NONCE_BYTES: usize = 12;
 const HEADER_BYTES: usize = 1 + ID_BYTES + NONCE_BYTES;
+const REMOTE_HEADER_BYTES: usize = 1 + ID_BYTES;
 const KEY_BYTES: usize = 32;
+/// Longest file of a key that is elsewhere, bytes. A guess: an address and some names.
+const MOST_REMOTE_BYTES: u64 = 8 << 10;
 
 /// What is encrypted under: names and values that must be the same to decrypt.
 pub type Context = BTreeMap<String, String>;
 
-type Material = Arc<Zeroizing<[u8; KEY_BYTES]>>;
+#[derive(Clone)]
+enum Material {
+    Here(Arc<Zeroizing<[u8; KEY_BYTES]>>),
+    Elsewhere(Arc<RemoteKey>),
+}
 
 /// The keys of a lab.
 pub struct Keyring {
@@ -115,9 +128,21 @@ impl Keyring {
     pub fn make(&self, id: &str) -> io::Result<()> {
         let mut material = Zeroizing::new([0u8; KEY_BYTES]);
         draw(material.as_mut())?;
+        self.keep(id, material.as_ref())
+    }
+
+    /// Notes where a key is that is not here.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn make_remote(&self, id: &str, remote: &RemoteKey) -> io::Result<()> {
+        self.keep(id, &serde_json::to_vec(remote)?)
+    }
+
+    fn keep(&self, id: &str, content: &[u8]) -> io::Result<()> {
         let path = self.folder.join(id);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-        file.write_all(material.as_ref())?;
+        file.write_all(content)?;
         file.sync_all()?;
         File::open(&self.folder)?.sync_all()
     }
@@ -146,19 +171,25 @@ impl Keyring {
         if let Some(material) = known.get(id) {
             return Ok(material.clone());
         }
-        let mut material = Zeroizing::new([0u8; KEY_BYTES]);
-        File::open(self.folder.join(id))?.read_exact(material.as_mut())?;
-        let material = Arc::new(material);
+        let file = File::open(self.folder.join(id))?;
+        let bytes = file.metadata()?.len();
+        let material = match bytes == KEY_BYTES as u64 {
+            true => {
+                let mut material = Zeroizing::new([0u8; KEY_BYTES]);
+                (&file).read_exact(material.as_mut())?;
+                Material::Here(Arc::new(material))
+            }
+            false => Material::Elsewhere(Arc::new(serde_json::from_reader(file.take(MOST_REMOTE_BYTES))?)),
+        };
         known.insert(id.to_string(), material.clone());
         Ok(material)
     }
 
-    fn cipher(&self, id: &str) -> Outcome<Aes256Gcm> {
-        let material = self.material(id).map_err(|error| {
+    fn found(&self, id: &str) -> Outcome<Material> {
+        self.material(id).map_err(|error| {
             let problem = could_not(format!("key {id}"), format!("its material cannot be read: {error}"), "Put the file back into the folder keys of the lab.");
             problem.says("KeyUnavailableException", "")
-        })?;
-        Aes256Gcm::new_from_slice(material.as_ref().as_ref()).map_err(|_| could_not("key", "has a wrong length", "Report it."))
+        })
     }
 
     /// Encrypts under a key.
@@ -166,14 +197,24 @@ impl Keyring {
     /// # Errors
     /// Its material cannot be read.
     pub fn encrypt(&self, id: &str, plaintext: &[u8], context: &Context) -> Outcome<Vec<u8>> {
+        let name = bytes_of(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?;
+        let material = match self.found(id)? {
+            Material::Here(material) => material,
+            Material::Elsewhere(remote) => {
+                let mut sealed = vec![VERSION_REMOTE];
+                sealed.extend(name);
+                sealed.extend(remote.encrypt(plaintext, context).map_err(|error| of_remote(id, &remote, error))?);
+                return Ok(sealed);
+            }
+        };
         let mut sealed = vec![VERSION];
-        sealed.extend(bytes_of(id).ok_or_else(|| could_not(id, "is not the id of a key", "Report it."))?);
+        sealed.extend(name);
         let mut nonce = [0u8; NONCE_BYTES];
         draw(&mut nonce).map_err(|error| of_io("drawing a nonce", &error))?;
         sealed.extend(nonce);
         let payload = Payload { msg: plaintext, aad: &authenticated(&sealed, context) };
         let body =
-            self.cipher(id)?.encrypt(&Nonce::from(nonce), payload).map_err(|_| could_not("plaintext", "cannot be encrypted", "Encrypt less at once."))?;
+            cipher_of(&material)?.encrypt(&Nonce::from(nonce), payload).map_err(|_| could_not("plaintext", "cannot be encrypted", "Encrypt less at once."))?;
         sealed.extend(body);
         Ok(sealed)
     }
@@ -185,6 +226,7 @@ impl Keyring {
     pub fn key_of(sealed: &[u8]) -> Outcome<String> {
         match sealed.first() {
             Some(&VERSION) if sealed.len() > HEADER_BYTES => Ok(id_of(&sealed[1..1 + ID_BYTES])),
+            Some(&VERSION_REMOTE) if sealed.len() > REMOTE_HEADER_BYTES => Ok(id_of(&sealed[1..1 + ID_BYTES])),
             _ => Err(invalid_ciphertext("is not what a key of this lab encrypted")),
         }
     }
@@ -195,12 +237,39 @@ impl Keyring {
     /// It was changed, or was encrypted under another context.
     pub fn decrypt(&self, sealed: &[u8], context: &Context) -> Outcome<Zeroizing<Vec<u8>>> {
         let id = Keyring::key_of(sealed)?;
+        let material = match (self.found(&id)?, sealed[0]) {
+            (Material::Here(material), VERSION) => material,
+            (Material::Elsewhere(remote), VERSION_REMOTE) => {
+                return remote.decrypt(&sealed[REMOTE_HEADER_BYTES..], context).map_err(|error| of_remote(&id, &remote, error));
+            }
+            _ => return Err(invalid_ciphertext("is not what this key encrypted")),
+        };
         let (header, body) = sealed.split_at(HEADER_BYTES);
         let mut nonce = [0u8; NONCE_BYTES];
         nonce.copy_from_slice(&header[1 + ID_BYTES..]);
         let payload = Payload { msg: body, aad: &authenticated(header, context) };
-        let plaintext = self.cipher(&id)?.decrypt(&Nonce::from(nonce), payload);
+        let plaintext = cipher_of(&material)?.decrypt(&Nonce::from(nonce), payload);
         plaintext.map(Zeroizing::new).map_err(|_| invalid_ciphertext("was changed, or was encrypted under another context"))
+    }
+}
+
+fn cipher_of(material: &[u8; KEY_BYTES]) -> Outcome<Aes256Gcm> {
+    Aes256Gcm::new_from_slice(material).map_err(|_| could_not("key", "has a wrong length", "Report it."))
+}
+
+/// What KMS elsewhere refuses is refused here, by its code.
+fn of_remote(id: &str, remote: &RemoteKey, error: RemoteError) -> Problem {
+    let there = format!("key {id}, which is {} at {}", remote.key, remote.endpoint);
+    match error {
+        RemoteError::Refused(code, message) => {
+            let kind = if code == "NotFoundException" { ErrorKind::NotFound } else { ErrorKind::IncorrectState };
+            let rule = format!("cannot be used, says KMS: {code} {message}");
+            refused(kind, there, rule.trim_end(), "Enable it there, and let these credentials use it.").says(code, message)
+        }
+        RemoteError::Away(error) => {
+            let hint = "Is the endpoint up, and has the daemon credentials for it?";
+            could_not(there, format!("cannot be used: {error}"), hint).says("KeyUnavailableException", "")
+        }
     }
 }
 

@@ -14,6 +14,14 @@ message! {
         pub policy: Option<String> = "the account may do everything";
         /// Tags.
         pub tags: Option<BTreeMap<String, String>> = "none";
+        /// It is a key in KMS elsewhere: its endpoint, https://HOST, or http:// to this machine.
+        pub kms_endpoint: Option<String> = "it is made here";
+        /// Id, ARN or alias of that key.
+        pub kms_key: Option<String> = "none";
+        /// Region of that key.
+        pub kms_region: Option<String> = "as its ARN says, else the lab's";
+        /// Profile of the credentials for it, in a file that the daemon can read.
+        pub kms_profile: Option<String> = "as the environment of the daemon says";
     }
 }
 
@@ -211,6 +219,8 @@ message! {
         pub state: String;
         /// Whether EBS made it for itself.
         pub managed: bool;
+        /// Which key of which KMS it is; null: it is kept here.
+        pub elsewhere: Option<String>;
         /// Lab time of its creation.
         pub created_at: String;
         /// When it will be deleted.

@@ -50,7 +50,7 @@ def _metadata(request: ApiRequest, key: Mapping[str, Any]) -> dict[str, Any]:
         "KeyUsage": "ENCRYPT_DECRYPT",
         "KeyState": key["state"],
         "DeletionDate": _moment(key["deletion_at"]),
-        "Origin": "AWS_KMS",
+        "Origin": "EXTERNAL_KEY_STORE" if key["elsewhere"] else "AWS_KMS",
         "KeyManager": "AWS" if key["managed"] else "CUSTOMER",
         "CustomerMasterKeySpec": ALGORITHM,
         "KeySpec": ALGORITHM,

@@ -410,6 +410,7 @@ class Key(TypedDict):
     policy: str  # Policy document, as JSON text; "": the default one.
     state: str  # `Enabled`, `Disabled` or `PendingDeletion`.
     managed: bool  # Whether EBS made it for itself.
+    elsewhere: str | None  # Which key of which KMS it is; null: it is kept here.
     created_at: str  # Lab time of its creation.
     deletion_at: str | None  # When it will be deleted.
     tags: dict[str, str]  # Tags.
@@ -942,7 +943,7 @@ class Calls(ABC):
         has blocks of its own.
 
         snapshot: Id.
-        store: Where it is: URL of an object store, or `lab:///FOLDER`: another lab, by its data
+        store: Where it is: URL of an object store, or `lab:///FOLDER`, another lab's data
             directory. Default: that of the region.
         region: Region that has it: this lab's, or one whose object store is known. Default:
             this lab's.
@@ -1414,6 +1415,10 @@ class Calls(ABC):
         description: str | None = None,
         policy: str | None = None,
         tags: dict[str, str] | None = None,
+        kms_endpoint: str | None = None,
+        kms_key: str | None = None,
+        kms_region: str | None = None,
+        kms_profile: str | None = None,
     ) -> Key:
         """Makes a key; its material never leaves the lab.
 
@@ -1421,8 +1426,23 @@ class Calls(ABC):
         policy: Policy document, as JSON text; kept and told, not enforced. Default: the account
             may do everything.
         tags: Tags. Default: none.
+        kms_endpoint: It is a key in KMS elsewhere: its endpoint, https://HOST, or http:// to
+            this machine. Default: it is made here.
+        kms_key: Id, ARN or alias of that key. Default: none.
+        kms_region: Region of that key. Default: as its ARN says, else the lab's.
+        kms_profile: Profile of the credentials for it, in a file that the daemon can read.
+            Default: as the environment of the daemon says.
         """
-        return self.call("key.create", description=description, policy=policy, tags=tags)
+        return self.call(
+            "key.create",
+            description=description,
+            policy=policy,
+            tags=tags,
+            kms_endpoint=kms_endpoint,
+            kms_key=kms_key,
+            kms_region=kms_region,
+            kms_profile=kms_profile,
+        )
 
     def keys(self) -> KeyList:
         """All keys and aliases."""

@@ -14,6 +14,7 @@ use headrace_protocol::keys::{
     OneAlias, OneGrant, OneKey, Plaintext, ReEncrypt, ReEncrypted, SetAlias, SetEncryption,
 };
 use headrace_protocol::Call;
+use headrace_store::kms::RemoteKey;
 use zeroize::Zeroizing;
 
 /// Most bytes that are encrypted at once, and of a data key (KMS API, Encrypt, GenerateDataKey).
@@ -100,6 +101,7 @@ impl Engine {
             policy: record.new.policy.clone(),
             state: record.state.as_str().to_string(),
             managed: record.new.managed,
+            elsewhere: record.new.elsewhere.clone(),
             created_at: lab_time(record.created_ms),
             deletion_at: record.deletion_ms.map(lab_time),
             tags: record.new.tags.clone(),
@@ -115,11 +117,24 @@ impl Engine {
     }
 
     pub(crate) fn new_key(&self, args: NewKey) -> Outcome<KeyView> {
-        let NewKey { description, policy, tags } = args;
+        let NewKey { description, policy, tags, kms_endpoint, kms_key, kms_region, kms_profile } = args;
         check_policy(policy.as_deref())?;
-        let new =
-            keys::NewKey { description: description.unwrap_or_default(), policy: policy.unwrap_or_default(), tags: tags.unwrap_or_default(), managed: false };
-        self.create_key(new).map(|record| self.key_view(&record))
+        let remote = match (kms_endpoint, kms_key) {
+            (Some(endpoint), Some(key)) => {
+                let region = kms_region.or_else(|| region_of(&key)).unwrap_or_else(|| self.lab(|lab| lab.settings.region.clone()));
+                Some(RemoteKey { endpoint, region, key, profile: kms_profile })
+            }
+            (None, None) => None,
+            _ => return Err(bad_input("kms_endpoint", "and kms_key name a key elsewhere together", "Give both, or none.")),
+        };
+        let new = keys::NewKey {
+            description: description.unwrap_or_default(),
+            policy: policy.unwrap_or_default(),
+            tags: tags.unwrap_or_default(),
+            managed: false,
+            elsewhere: remote.as_ref().map(|remote| format!("{} at {}", remote.key, remote.endpoint)),
+        };
+        self.create_key(new, remote.as_ref()).map(|record| self.key_view(&record))
     }
 
     /// Changes a key; it is shown as it is afterwards.
@@ -215,6 +230,11 @@ impl Engine {
         }
         Ok(self.encryption_defaults())
     }
+}
+
+/// The region in the ARN of a key.
+fn region_of(key: &str) -> Option<String> {
+    key.strip_prefix("arn:")?.split(':').nth(2).map(str::to_string)
 }
 
 fn check_policy(policy: Option<&str>) -> Outcome<()> {

@@ -15,6 +15,7 @@ use base64::prelude::{Engine as _, BASE64_STANDARD};
 use headrace_control::keys::{of_ec2, NewKey};
 use headrace_control::{ClientToken, Command, CreateRequest, ErrorKind, KeyCommand, KeyRecord, SnapshotKey, VolumeRecord};
 use headrace_store::encrypted::{SnapshotCipher, DATA_KEY_BYTES};
+use headrace_store::kms::RemoteKey;
 use headrace_store::SectorCipher;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
@@ -37,18 +38,35 @@ impl Engine {
         self.lab(|lab| lab.keys.usable(&lab.settings, key).cloned()).map_err(of_control)
     }
 
-    /// Makes a key, material first: a key that is written down can be used.
-    pub fn create_key(&self, new: NewKey) -> Outcome<KeyRecord> {
+    /// Makes a key, material first: a key that is written down can be used. `remote`: it is in KMS
+    /// elsewhere, and nothing of it is made here.
+    pub fn create_key(&self, new: NewKey, remote: Option<&RemoteKey>) -> Outcome<KeyRecord> {
         let _work = held(&self.work);
         let id = keyring::new_id().map_err(|error| of_io("drawing the id of a key", &error))?;
         if !envelope::is_dry_run() {
-            self.keyring.make(&id).map_err(|error| of_io("making a key", &error))?;
+            let made = remote.map_or_else(|| self.keyring.make(&id), |remote| self.keyring.make_remote(&id, remote));
+            made.map_err(|error| of_io("making a key", &error))?;
+            if let Err(problem) = self.try_key(&id) {
+                self.keyring.destroy(&id);
+                return Err(problem);
+            }
         }
         if let Err(problem) = self.command(&Command::Key(KeyCommand::Create { id: id.clone(), new })) {
             self.keyring.destroy(&id);
             return Err(problem);
         }
         self.key(&id)
+    }
+
+    /// Whether what is encrypted under a key comes back: one that is elsewhere may not be for us.
+    fn try_key(&self, id: &str) -> Outcome<()> {
+        let mut drawn = [0u8; 32];
+        keyring::draw(&mut drawn).map_err(|error| of_io("trying a key", &error))?;
+        let sealed = self.keyring.encrypt(id, &drawn, &context_of(id))?;
+        match self.keyring.decrypt(&sealed, &context_of(id))?.as_slice() == drawn {
+            true => Ok(()),
+            false => Err(could_not(format!("key {id}"), "does not give back what was encrypted under it", "Is it the endpoint of a KMS?")),
+        }
     }
 
     /// Before a volume is created: the key EBS makes for itself, where the volume needs it and it
@@ -69,7 +87,7 @@ impl Engine {
         let description = "Default key that protects my EBS volumes when no other key is defined".to_string();
         // The token of this call is that of the volume.
         let kept: Option<ClientToken> = envelope::set_aside();
-        let made = self.create_key(NewKey { description, managed: true, ..NewKey::default() });
+        let made = self.create_key(NewKey { description, managed: true, ..NewKey::default() }, None);
         envelope::put_back(kept);
         made.map(drop)
     }
@@ -95,7 +113,7 @@ impl Engine {
         self.usable_key(key).map_err(as_ec2)?;
         let wrapped =
             BASE64_STANDARD.decode(wrapped).map_err(|_| could_not(context, "its wrapped data key cannot be read", "Restore the volume from a snapshot."))?;
-        let data_key = self.keyring.decrypt(&wrapped, &context_of(context))?;
+        let data_key = self.keyring.decrypt(&wrapped, &context_of(context)).map_err(as_ec2)?;
         let data_key: &[u8; DATA_KEY_BYTES] =
             data_key.as_slice().try_into().map_err(|_| could_not(context, "its data key has a wrong length", "Restore the volume from a snapshot."))?;
         Ok(Arc::new(SectorCipher::new(data_key)))
@@ -106,7 +124,8 @@ impl Engine {
         let key = self.usable_key(key).map_err(as_ec2)?;
         let mut data_key = Zeroizing::new([0u8; DATA_KEY_BYTES]);
         keyring::draw(data_key.as_mut()).map_err(|error| of_io("drawing a data key", &error))?;
-        Ok(BASE64_STANDARD.encode(self.keyring.encrypt(&key.id, data_key.as_ref(), &context_of(context))?))
+        let sealed = self.keyring.encrypt(&key.id, data_key.as_ref(), &context_of(context)).map_err(as_ec2)?;
+        Ok(BASE64_STANDARD.encode(sealed))
     }
 
     /// What seals and opens the blocks of a snapshot.

@@ -275,7 +275,10 @@ impl Engine {
                 }
                 VolumeStatus::Creating => {
                     let _ = volume_files::remove_files(&self.volumes_folder(), &record);
-                    self.finish_creation(&record)?;
+                    // It is noted as failed: a key that is away must not keep the lab down.
+                    if let Err(problem) = self.finish_creation(&record) {
+                        tracing::error!(volume, "{}: {}", problem.value, problem.rule);
+                    }
                 }
                 VolumeStatus::Error => {}
                 VolumeStatus::Available | VolumeStatus::InUse => match self.look_after(&record) {

@@ -8,7 +8,7 @@
 //! Every error says the URL, the operation, the object and what to do.
 
 mod folder;
-mod s3;
+pub(crate) mod s3;
 
 pub(crate) use folder::{make_folder, sync_folder};
 

@@ -57,7 +57,7 @@ impl S3 {
             client = client.with_allow_http(check_endpoint(endpoint)?);
             builder = builder.with_endpoint(endpoint);
         }
-        match Credentials::find()? {
+        match Credentials::find(None)? {
             Some(found) => {
                 builder = builder.with_access_key_id(found.id).with_secret_access_key(found.secret);
                 if let Some(token) = found.token {
@@ -149,7 +149,7 @@ fn options_of(query: &str) -> io::Result<BTreeMap<String, String>> {
 }
 
 /// Whether HTTP without TLS must be allowed: only to this machine.
-fn check_endpoint(endpoint: &str) -> io::Result<bool> {
+pub(crate) fn check_endpoint(endpoint: &str) -> io::Result<bool> {
     if endpoint.starts_with("https://") {
         return Ok(false);
     }
@@ -165,24 +165,27 @@ fn check_endpoint(endpoint: &str) -> io::Result<bool> {
     Err(invalid("an endpoint is https://HOST; http:// is for a server on this machine (127.0.0.1, localhost)"))
 }
 
-struct Credentials {
-    id: String,
-    secret: String,
-    token: Option<String>,
+/// A key pair, and the token of a session where it has one.
+pub(crate) struct Credentials {
+    pub(crate) id: String,
+    pub(crate) secret: String,
+    pub(crate) token: Option<String>,
 }
 
 impl Credentials {
-    fn find() -> io::Result<Option<Credentials>> {
-        if let (Some(id), Some(secret)) = (variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
+    /// Of the environment, or of a profile in a file; that of a named profile always from the file.
+    pub(crate) fn find(profile: Option<&str>) -> io::Result<Option<Credentials>> {
+        if let (None, Some(id), Some(secret)) = (profile, variable("AWS_ACCESS_KEY_ID"), variable("AWS_SECRET_ACCESS_KEY")) {
             return Ok(Some(Credentials { id, secret, token: variable("AWS_SESSION_TOKEN") }));
         }
-        let Some(path) = variable("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from) else { return Ok(None) };
+        let usual = || variable("HOME").filter(|_| profile.is_some()).map(|home| PathBuf::from(home).join(".aws/credentials"));
+        let Some(path) = variable("AWS_SHARED_CREDENTIALS_FILE").map(PathBuf::from).or_else(usual) else { return Ok(None) };
         let text = std::fs::read_to_string(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
         if std::fs::metadata(&path)?.mode() & 0o077 != 0 {
             let words = format!("{} can be read by others than its owner: chmod 600 it", path.display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
         }
-        let profile = variable("AWS_PROFILE").unwrap_or_else(|| "default".to_string());
+        let profile = profile.map(str::to_string).or_else(|| variable("AWS_PROFILE")).unwrap_or_else(|| "default".to_string());
         match Credentials::of_profile(&text, &profile) {
             Some(found) => Ok(Some(found)),
             None => Err(invalid(&format!("{} has no profile {profile} with aws_access_key_id and aws_secret_access_key", path.display()))),

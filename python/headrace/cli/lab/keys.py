@@ -20,15 +20,17 @@ Examples:
   headrace lab key default alias/mysql --encrypt-all     new volumes are encrypted, whether they ask for it or not
   headrace lab key disable alias/mysql                   volumes that are attached go on; others cannot be attached
   headrace lab key schedule-deletion alias/mysql --days 7
+  headrace lab key create --alias aws --kms-endpoint https://kms.eu-west-1.amazonaws.com --kms-key arn:aws:kms:...
 
 A key is named by its id, its ARN or an alias. What a deleted key encrypted is lost. Keys lie in the folder `keys` of
-the lab, readable by root alone and not encrypted themselves."""
+the lab, readable by root alone and not encrypted themselves; one in KMS elsewhere stays there. Credentials for that
+are the daemon's: AWS_ACCESS_KEY_ID and so on at `headrace lab up`, or --kms-profile."""
 
 commands = CommandGroup("Make, disable and delete the keys of encrypted volumes.", EPILOG)
 
 # What begins the name of every alias (KMS API, CreateAlias).
 ALIAS = "alias/"
-COLUMNS = ("id", "arn", "state", "managed", "aliases", "description", "created_at", "deletion_at")
+COLUMNS = ("id", "arn", "state", "managed", "elsewhere", "aliases", "description", "created_at", "deletion_at")
 
 
 def _complete(context: typer.Context, incomplete: str) -> list[str]:
@@ -58,6 +60,7 @@ def _facts(key: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("key", key["id"]),
         ("ARN", key["arn"]),
         ("aliases", ", ".join(key["aliases"])),
+        ("is", key["elsewhere"]),
         ("state", key["state"]),
         ("deleted at", key["deletion_at"]),
         ("made by", "EBS" if key["managed"] else "a user"),
@@ -77,16 +80,27 @@ def create(
     alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
     description: Annotated[str | None, option("TEXT", "What it is for.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    kms_endpoint: Annotated[
+        str | None, option("URL", "It is in KMS elsewhere: https://HOST, or http:// to this machine.")
+    ] = None,
+    kms_key: Annotated[str | None, option("KEY", "Id, ARN or alias of the key there.")] = None,
+    kms_region: Annotated[str | None, option("REGION", "Region of that key. Default: that of its ARN.")] = None,
+    kms_profile: Annotated[
+        str | None, option("NAME", "Profile in the credentials file that the daemon finds. Default: its environment.")
+    ] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Make a key."""
+    """Make a key, or name one that is in KMS elsewhere."""
     wanted = tags(tag)
+    there = {"kms_key": kms_key, "kms_region": kms_region, "kms_profile": kms_profile}
+    if kms_endpoint is None and any(value is not None for value in there.values()):
+        raise InputError(str(kms_key or kms_profile or kms_region), "is of a key elsewhere", "", "Name --kms-endpoint.")
     with place.open() as lab:
         name = None if alias is None else _alias(alias)
         # Nothing half-made: a name that is taken is refused before there is a key.
         if name is not None and any(name == one["alias"] for one in lab.keys()["aliases"]):
             raise InputError(name, "is the alias of another key", "", "See `headrace lab key list`.")
-        made = lab.create_key(description, tags=wanted or None)
+        made = lab.create_key(description, tags=wanted or None, kms_endpoint=kms_endpoint, **there)
         if name is not None:
             try:
                 made = lab.set_key_alias(name, made["id"])

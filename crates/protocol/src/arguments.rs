@@ -48,6 +48,19 @@ message! {
 }
 
 message! {
+    /// What a caller knows already.
+    #[serde(deny_unknown_fields)]
+    pub struct Since {
+        /// The version of the last answer.
+        pub since: Option<String> = "all";
+        /// Where all are answered: goes on after this id.
+        pub after: Option<String> = "the first";
+        /// Most that are answered, up to 500.
+        pub limit: Option<usize> = "500";
+    }
+}
+
+message! {
     /// A new volume or array.
     #[serde(deny_unknown_fields)]
     pub struct Create {

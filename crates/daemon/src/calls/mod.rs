@@ -1,6 +1,7 @@
 //! From a call of the protocol to the engine, and back to its answer.
 
 mod answer;
+mod changes;
 mod keys;
 mod snapshots;
 
@@ -141,6 +142,8 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
         Call::MetricsText(_) => json(MetricsText { text: engine.exposition() }),
         Call::VolumeCreate(args) => create(engine, args).and_then(shown),
         Call::VolumeList(args) => list(engine, args.volumes),
+        Call::VolumeChanges(args) => changes::volumes(engine, &args),
+        Call::SnapshotChanges(args) => changes::snapshots(engine, &args),
         Call::VolumeDescribe(args) => engine.find(&args.volume).and_then(shown),
         Call::VolumeDelete(args) => engine.delete(&args.volume).and_then(|()| json(Done {})),
         Call::VolumeAttach(args) => attach(engine, args).and_then(shown),

@@ -363,7 +363,7 @@ message! {
     pub struct VolumeChanges with VolumeFacts {
         /// The version that this is of.
         pub version: String;
-        /// Whether these are all volumes by id, page by page: what the caller knew does not count.
+        /// Whether these are all volumes by id, in pages: what the caller knew does not count.
         pub whole: bool;
         /// Volumes as they are now.
         pub volumes: Vec<VolumeFacts>;

@@ -368,7 +368,7 @@ message! {
     pub struct SnapshotChanges with SnapshotView {
         /// The version that this is of.
         pub version: String;
-        /// Whether these are all snapshots by id, page by page: what the caller knew does not count.
+        /// Whether these are all snapshots by id, in pages: what the caller knew does not count.
         pub whole: bool;
         /// Snapshots as they are now.
         pub snapshots: Vec<SnapshotView>;

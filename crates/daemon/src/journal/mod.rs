@@ -18,7 +18,7 @@
 //!   lost what was acknowledged. Refused in words, nothing is touched.
 //!
 //! The zeros are space for records to come, reserved so that forcing a record to disk is one write
-//! and not also one of the file's new size. Zeros alone after the last record are no damage.
+//! and not also one of the file's new size. Zeros alone after the last record are not damage.
 //!
 //! Before a durable record everything earlier is forced to disk, so that a hole before it can only
 //! be damage.

@@ -53,7 +53,7 @@ pub(super) fn scan(bytes: &[u8], path: &Path) -> Result<Scan, JournalError> {
         });
         let raw = match found {
             Ok(raw) => raw,
-            // Space that was reserved: no record has a header of zeros alone, whose checksum is not 0.
+            // Space that was reserved. No record is zeros alone: its checksum would not be 0.
             Err(_) if rest.iter().all(|&byte| byte == 0) => break,
             Err(reason) => {
                 if let Some(proof) = acknowledged(rest, &scan) {

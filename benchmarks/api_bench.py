@@ -88,11 +88,15 @@ class Raw:
         """Seconds from the first byte sent to the last one read, and the answer."""
         data = self.signed(action, params)
         begun = time.perf_counter()
-        if self.socket is None:
-            self.socket = socket.create_connection(self.address, timeout=READY_S)
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(data)
-        head, body = self.answer(self.socket)
+        reused = self.socket is not None
+        try:
+            head, body = self.exchange(data)
+        except ConnectionError:
+            # One that was kept, and that the server closed while it waited.
+            if not reused:
+                raise
+            self.socket = None
+            head, body = self.exchange(data)
         taken = time.perf_counter() - begun
         if head.startswith(b"HTTP/1.0") or b"\nconnection: close" in head.lower():
             self.socket.close()
@@ -100,6 +104,13 @@ class Raw:
         if b" 200 " not in head[:16]:
             raise RuntimeError(f"{self.server.name}: {action}: {head[:40]!r} {body[:400]!r}")
         return taken, body
+
+    def exchange(self, data: bytes) -> tuple[bytes, bytes]:
+        if self.socket is None:
+            self.socket = socket.create_connection(self.address, timeout=READY_S)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.sendall(data)
+        return self.answer(self.socket)
 
     def signed(self, action: str, params: dict) -> bytes:
         from botocore.awsrequest import AWSRequest

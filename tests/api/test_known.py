@@ -167,6 +167,8 @@ def everything(asked: Asked, changes: Changes, chance: random.Random) -> dict[st
         "snapshot pages": asked.pages("DescribeSnapshots", "snapshotId"),
         "no snapshot": asked.ask("DescribeSnapshots", **{"SnapshotId.1": "snap-0123456789abcdef0"}),
         "tags": asked.ask("DescribeTags"),
+        "volume status": [sorted(ids(asked.ask("DescribeVolumeStatus"))), ids(asked.ask("DescribeVolumeStatus"))],
+        "status pages": asked.pages("DescribeVolumeStatus", "volumeId"),
         "status": asked.ask("DescribeInstanceStatus"),
     }
 
@@ -183,6 +185,8 @@ def test_answers_are_those_of_an_endpoint_that_knows_nothing(slow_lab):
         for question in fresh:
             assert found[question] == fresh[question], (question, SEED, done)
         assert ids(str(fresh["all"])) == sorted(changes.volumes), (SEED, done)
+        listed, status = fresh["volume status"], fresh["status pages"]
+        assert listed == [sorted(changes.volumes)] * 2 and status[: len(changes.volumes)] == listed[0], (SEED, done)
         assert ids(str(fresh["snapshots"]), "snapshotId") == sorted(changes.snapshots), (SEED, done)
     assert kept.endpoint._known.volumes.is_filled and kept.endpoint._known.snapshots.is_filled
     assert {"create", "delete", "modify", "attach", "snapshot", "forget", "restart"} <= set(done)

@@ -44,6 +44,10 @@ message! {
     pub struct SomeVolumes {
         /// Ids or unique names.
         pub volumes: Option<Vec<String>> = "all";
+        /// Of all: those after this id.
+        pub after: Option<String> = "from the first on";
+        /// Of all: most that are answered.
+        pub limit: Option<usize> = "no limit";
     }
 }
 

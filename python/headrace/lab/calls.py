@@ -230,7 +230,7 @@ class VolumeChanges(TypedDict):
     """Volumes that changed since a version, or all."""
 
     version: str  # The version that this is of.
-    # Whether these are all volumes by id, page by page: what the caller knew does not count.
+    # Whether these are all volumes by id, in pages: what the caller knew does not count.
     whole: bool
     volumes: list[VolumeFacts]  # Volumes as they are now.
     gone: list[str]  # Ids of volumes that are gone.
@@ -294,7 +294,7 @@ class SnapshotChanges(TypedDict):
     """Snapshots that changed since a version, or all."""
 
     version: str  # The version that this is of.
-    # Whether these are all snapshots by id, page by page: what the caller knew does not count.
+    # Whether these are all snapshots by id, in pages: what the caller knew does not count.
     whole: bool
     snapshots: list[Snapshot]  # Snapshots as they are now.
     gone: list[str]  # Ids of snapshots that are gone.
@@ -730,12 +730,19 @@ class Calls(ABC):
             multi_attach=multi_attach,
         )
 
-    def volumes(self, volumes: list[str] | None = None) -> list[LabVolume]:
+    def volumes(
+        self,
+        volumes: list[str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[LabVolume]:
         """All volumes, or those named.
 
         volumes: Ids or unique names. Default: all.
+        after: Of all: those after this id. Default: from the first on.
+        limit: Of all: most that are answered. Default: no limit.
         """
-        return self.call("volume.list", volumes=volumes)["volumes"]
+        return self.call("volume.list", volumes=volumes, after=after, limit=limit)["volumes"]
 
     def volume_changes(
         self,

@@ -2,7 +2,7 @@
 and single calls, p50 and p99.
 
     make bench                                        (needs root, as the lab does)
-    .venv/bin/python benchmarks/api_bench.py [--samples 300] [--rounds 5]
+    .venv/bin/python benchmarks/api_bench.py [--samples 300] [--rounds 5] [--crowd 10000]
 
 Peers, each in an environment of its own (.venv/peers, which `make bench` fills from PyPI): moto's
 server and MiniStack. All servers run at once and answer the same requests in turns, so that
@@ -12,6 +12,9 @@ Two clients. The raw one signs a request before the clock starts, sends it over 
 kept (a server that closes it is connected to again, within the time) and stops the clock when the
 whole body is there: the server's own speed. boto3 is what users see: its own parsing costs
 milliseconds of its own, alike for all.
+
+`--crowd N` then fills every server up to N volumes and N snapshots, and asks single calls again: they
+should take what they took at 200 volumes.
 
 The lab does what the others only note: a volume is a file and a record that is on the disk before
 the answer; an answer needs a signature that is checked.
@@ -31,6 +34,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
@@ -60,6 +64,8 @@ class Server:
     secret: str = "testing"
     pid: int | None = None
     volumes: list[str] = field(default_factory=list)
+    # Volumes that a page had which was asked for with 100.
+    pages: set[int] = field(default_factory=set)
     times: dict[tuple[str, str], list[list[float]]] = field(default_factory=dict)
 
 
@@ -82,11 +88,15 @@ class Raw:
         """Seconds from the first byte sent to the last one read, and the answer."""
         data = self.signed(action, params)
         begun = time.perf_counter()
-        if self.socket is None:
-            self.socket = socket.create_connection(self.address, timeout=READY_S)
-            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(data)
-        head, body = self.answer(self.socket)
+        reused = self.socket is not None
+        try:
+            head, body = self.exchange(data)
+        except ConnectionError:
+            # One that was kept, and that the server closed while it waited.
+            if not reused:
+                raise
+            self.socket = None
+            head, body = self.exchange(data)
         taken = time.perf_counter() - begun
         if head.startswith(b"HTTP/1.0") or b"\nconnection: close" in head.lower():
             self.socket.close()
@@ -94,6 +104,13 @@ class Raw:
         if b" 200 " not in head[:16]:
             raise RuntimeError(f"{self.server.name}: {action}: {head[:40]!r} {body[:400]!r}")
         return taken, body
+
+    def exchange(self, data: bytes) -> tuple[bytes, bytes]:
+        if self.socket is None:
+            self.socket = socket.create_connection(self.address, timeout=READY_S)
+            self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket.sendall(data)
+        return self.answer(self.socket)
 
     def signed(self, action: str, params: dict) -> bytes:
         from botocore.awsrequest import AWSRequest
@@ -162,6 +179,32 @@ def raw_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
     yield "DescribeAvailabilityZones", lambda: client.call("DescribeAvailabilityZones")[0]
     yield "CreateVolume", create
     yield "DeleteVolume", lambda: client.call("DeleteVolume", VolumeId=made.pop())[0]
+
+
+# What is asked again in a crowd.
+def crowd_calls(client: Raw) -> Iterator[tuple[str, Callable[[], float]]]:
+    server, snapshots = client.server, []
+
+    def page() -> float:
+        taken, data = client.call("DescribeVolumes", MaxResults=100)
+        server.pages.add(data.count(b"<volumeId>"))
+        return taken
+
+    def snapshot() -> float:
+        taken, data = client.call("CreateSnapshot", VolumeId=server.volumes[0])
+        snapshots.append(between(data, "snapshotId"))
+        return taken
+
+    def describe_snapshot() -> float:
+        return client.call("DescribeSnapshots", **{"SnapshotId.1": snapshots[0]})[0]
+
+    yield "DescribeVolumes, MaxResults=100", page
+    for name, call in raw_calls(client):
+        if name != f"DescribeVolumes, all {VOLUMES}":
+            yield name, call
+    yield "CreateSnapshot", snapshot
+    yield "DescribeSnapshots, by id", describe_snapshot
+    yield "DeleteSnapshot", lambda: client.call("DeleteSnapshot", SnapshotId=snapshots.pop())[0]
 
 
 def boto_calls(server: Server) -> Iterator[tuple[str, Callable[[], float]]]:
@@ -292,6 +335,30 @@ def measure(servers: list[Server], samples: int, rounds: int) -> None:
                         server.times.setdefault((kind, name), []).append(times)
 
 
+def fill(server: Server, volumes: int, snapshots: int) -> None:
+    """So many more volumes and snapshots."""
+    client = Raw(server)
+    for _ in range(volumes):
+        client.call("CreateVolume", AvailabilityZone=f"{REGION}a", Size=8, VolumeType="gp3")
+    for _ in range(snapshots):
+        client.call("CreateSnapshot", VolumeId=server.volumes[0])
+
+
+def measure_crowd(servers: list[Server], crowd: int, samples: int, rounds: int) -> None:
+    """Single calls with 200 volumes on record, and with `crowd` volumes and snapshots."""
+    for level in (VOLUMES, crowd):
+        if level > VOLUMES:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda server: fill(server, crowd - VOLUMES, crowd), servers))
+        clients = [Raw(server) for server in servers]
+        for number in range(rounds + 1):
+            for client in clients:
+                for name, call in crowd_calls(client):
+                    times = [call() for _ in range(samples if number else WARM)]
+                    if number:
+                        client.server.times.setdefault((f"{level:,} on record", name), []).append(times)
+
+
 def figures(server: Server) -> dict:
     """Milliseconds of each call: p50 and p99 of all samples, and the range of the rounds' p50."""
     found = {}
@@ -303,10 +370,10 @@ def figures(server: Server) -> dict:
             "p50_of_rounds": [min(middles), max(middles)],
             "samples": len(every),
         }
-    return {"ms": found, "resident_mib": resident_mib(server.pid)}
+    return {"ms": found, "resident_mib": resident_mib(server.pid), "pages": sorted(server.pages)}
 
 
-def run(samples: int = SAMPLES, rounds: int = ROUNDS) -> dict:
+def run(samples: int = SAMPLES, rounds: int = ROUNDS, crowd: int = 0) -> dict:
     """All figures, or why there are none."""
     import lab_bench
 
@@ -323,6 +390,8 @@ def run(samples: int = SAMPLES, rounds: int = ROUNDS) -> dict:
                 continue
             servers.append(stack.enter_context(start(folder)))
         measure(servers, samples, rounds)
+        if crowd > VOLUMES:
+            measure_crowd(servers, crowd, samples, rounds)
         results["servers"] = {server.name: figures(server) for server in servers}
     return results
 
@@ -346,6 +415,9 @@ def show(console: Console, found: dict) -> None:
     console.print(table)
     resident = {name: server["resident_mib"] for name, server in found["servers"].items()}
     console.print("Memory: " + ", ".join(f"{name} {mib:.0f} MiB" for name, mib in resident.items() if mib))
+    for name, server in found["servers"].items():
+        if any(size != 100 for size in server["pages"]):
+            console.print(f"{name}: pages of {server['pages']} volumes where 100 were asked for")
     console.print(f"Bar: {BAR:.0f} times as fast as the fastest peer, raw")
     for program in found["absent"]:
         console.print(f"not here: {program} ({PEERS})")
@@ -355,8 +427,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=SAMPLES)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--crowd", type=int, default=0, help="volumes and snapshots on record at the end")
     given = parser.parse_args()
-    found = run(given.samples, given.rounds)
+    found = run(given.samples, given.rounds, given.crowd)
     show(Console(width=180), found)
     return 3 if "missing" in found else 0
 

@@ -21,7 +21,14 @@ pub struct Event {
 }
 
 impl Event {
-    /// Must be on disk before anyone is told. Progress is not: it is measured again.
+    /// The last step of making and of deleting a volume: the first is on disk, and a start of the
+    /// daemon takes the last one again where it finds the first alone. So it need not be written
+    /// before the next event that must last.
+    pub fn is_repeated_at_start(&self) -> bool {
+        matches!(self.change, Change::VolumeReady { .. } | Change::VolumeDeleted { .. })
+    }
+
+    /// Must be on disk before anyone is told. Progress need not: it is measured again.
     pub fn must_last(&self) -> bool {
         match &self.change {
             Change::MemberRebuilding { .. } => false,
@@ -133,6 +140,41 @@ impl Change {
             Change::Key(change) => change.key().cloned(),
             Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
             other => other.volume().map(ToString::to_string),
+        }
+    }
+
+    /// Whether [`crate::Lab::next_due`] may be earlier after it.
+    pub fn may_become_due(&self) -> bool {
+        match self {
+            Change::Configured { .. }
+            | Change::ModificationStarted { .. }
+            | Change::ModificationOptimizing { .. }
+            | Change::ModificationCompleted { .. }
+            | Change::ModificationFailed { .. }
+            | Change::Key(_)
+            | Change::Snapshot(_) => true,
+            Change::VolumeCreated { .. }
+            | Change::VolumeReady { .. }
+            | Change::VolumeFailed { .. }
+            | Change::VolumeDeleting { .. }
+            | Change::VolumeDeleted { .. }
+            | Change::TagsChanged { .. }
+            | Change::AttributesSet { .. }
+            | Change::AttachmentStarted { .. }
+            | Change::Attached { .. }
+            | Change::AttachmentFailed { .. }
+            | Change::DetachmentStarted { .. }
+            | Change::DetachmentBusy { .. }
+            | Change::Detached { .. }
+            | Change::BalanceSet { .. }
+            | Change::MemberSlowed { .. }
+            | Change::MemberRestored { .. }
+            | Change::MemberFailed { .. }
+            | Change::MemberReplaced { .. }
+            | Change::MemberRebuilding { .. }
+            | Change::MemberRebuilt { .. }
+            | Change::Token(_)
+            | Change::Alarm(_) => false,
         }
     }
 

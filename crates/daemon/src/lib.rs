@@ -10,9 +10,11 @@
 //! | `socket` | connections, peer credentials, lines |
 //! | `calls` | from a call of the protocol to the engine and back |
 //! | `envelope` | what a line asks besides its call: a dry run, a client token |
+//! | `calls/changes` | what changed of volumes and snapshots, for callers that keep what they were told |
 //! | `calls/snapshots` | calls about snapshots |
 //! | `view` | what callers see of a volume |
 //! | `engine` | arguments; state, journal, devices and mount together; the order of the locks |
+//! | `engine/state` | the lab, its journal, and how an event gets into both; what changed since a version |
 //! | `engine/parts` | what the engine keeps in memory of resting volumes and snapshots; locks, time, chance |
 //! | `engine/volume_files` | a volume's files, array, place in the model and attachment |
 //! | `engine/attaching` | devices that come and go |

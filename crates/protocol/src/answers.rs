@@ -305,6 +305,76 @@ message! {
 }
 
 message! {
+    /// A volume's attachment.
+    pub struct AttachmentFacts {
+        /// `attaching`, `attached`, `detaching` or `busy`.
+        pub state: String;
+        /// EC2's id of the instance.
+        pub instance: String;
+        /// Whether the volume goes with the instance.
+        pub delete_on_termination: bool;
+        /// Attach name, like `sdf`.
+        pub name: String;
+        /// Lab time since which the device is there.
+        pub attached_at: Option<String>;
+    }
+}
+
+message! {
+    /// What of a volume does not change with time or with I/O, only by an event. As in LabVolume.
+    pub struct VolumeFacts with AttachmentFacts {
+        /// Id.
+        pub id: String;
+        /// Type of its first member.
+        pub r#type: String;
+        /// Usable size, GiB.
+        pub size_gib: u64;
+        /// Provisioned or baseline, all members together, without credits.
+        pub iops: u64;
+        /// Provisioned or baseline, all members together, without credits.
+        pub throughput_mib_s: u64;
+        /// `creating`, `available`, `in-use`, `deleting` or `error`.
+        pub state: String;
+        /// Lab time of its creation.
+        pub created_at: String;
+        /// Availability zone.
+        pub zone: String;
+        /// Id of the availability zone.
+        pub zone_id: String;
+        /// Whether it is encrypted.
+        pub encrypted: bool;
+        /// ARN of the key that wraps its data key; null: not encrypted.
+        pub kms_key: Option<String>;
+        /// Tags.
+        pub tags: BTreeMap<String, String>;
+        /// Its attachment; null: not attached.
+        pub attachment: Option<AttachmentFacts>;
+        /// Id of the snapshot it was made from; null: none.
+        pub snapshot: Option<String>;
+        /// Whether that had fast snapshot restore when it was made; null: it was made empty.
+        pub fast_restored: Option<bool>;
+        /// Rate at which it is loaded in the background; null: on first touch alone.
+        pub initialization_rate_mib_s: Option<u64>;
+    }
+}
+
+message! {
+    /// Volumes that changed since a version, or all.
+    pub struct VolumeChanges with VolumeFacts {
+        /// The version that this is of.
+        pub version: String;
+        /// Whether these are all volumes by id, in pages: what the caller knew does not count.
+        pub whole: bool;
+        /// Volumes as they are now.
+        pub volumes: Vec<VolumeFacts>;
+        /// Ids of volumes that are gone.
+        pub gone: Vec<String>;
+        /// The id after which the next page begins; null: there is none.
+        pub next: Option<String>;
+    }
+}
+
+message! {
     /// Volumes.
     pub struct VolumeList with LabVolumeView {
         /// Volumes.

@@ -44,6 +44,23 @@ message! {
     pub struct SomeVolumes {
         /// Ids or unique names.
         pub volumes: Option<Vec<String>> = "all";
+        /// Of all: those after this id.
+        pub after: Option<String> = "from the first on";
+        /// Of all: most that are answered.
+        pub limit: Option<usize> = "no limit";
+    }
+}
+
+message! {
+    /// What a caller knows already.
+    #[serde(deny_unknown_fields)]
+    pub struct Since {
+        /// The version of the last answer.
+        pub since: Option<String> = "all";
+        /// Where all are answered: goes on after this id.
+        pub after: Option<String> = "the first";
+        /// Most that are answered, up to 500.
+        pub limit: Option<usize> = "500";
     }
 }
 

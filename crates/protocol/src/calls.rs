@@ -86,6 +86,10 @@ calls! {
     VolumeCreate(Create) -> LabVolumeView = "volume.create" in "Volumes" as create;
     /// All volumes, or those named.
     VolumeList(SomeVolumes) -> VolumeList = "volume.list" in "Volumes" as volumes.volumes;
+    /// Volumes that changed since a version of an earlier answer; without one, or with one that is
+    /// too old or of another run of the daemon, all of them in pages. The pages of a list may be of
+    /// several versions: ask again with that of the first page when it is complete.
+    VolumeChanges(Since) -> VolumeChanges = "volume.changes" in "Volumes" as volume_changes;
     /// One volume.
     VolumeDescribe(OneVolume) -> LabVolumeView = "volume.describe" in "Volumes" as describe;
     /// Deletes an available volume and its data.
@@ -117,6 +121,9 @@ calls! {
     SnapshotCreateMany(CreateSnapshots) -> SnapshotList = "snapshot.create_many" in "Snapshots" as create_snapshots.snapshots;
     /// Snapshots, page by page.
     SnapshotList(ListSnapshots) -> SnapshotList = "snapshot.list" in "Snapshots" as snapshots;
+    /// Snapshots that changed since a version, as `volume.changes` has volumes; also those in the
+    /// recycle bin. The state of a lock, which changes with time, is that of this answer.
+    SnapshotChanges(Since) -> SnapshotChanges = "snapshot.changes" in "Snapshots" as snapshot_changes;
     /// One snapshot.
     SnapshotDescribe(OneSnapshot) -> SnapshotView = "snapshot.describe" in "Snapshots" as describe_snapshot;
     /// Deletes a snapshot; one that a retention rule keeps goes to the recycle bin. Blocks that

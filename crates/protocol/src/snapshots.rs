@@ -379,6 +379,22 @@ message! {
 }
 
 message! {
+    /// Snapshots that changed since a version, or all.
+    pub struct SnapshotChanges with SnapshotView {
+        /// The version that this is of.
+        pub version: String;
+        /// Whether these are all snapshots by id, in pages: what the caller knew does not count.
+        pub whole: bool;
+        /// Snapshots as they are now.
+        pub snapshots: Vec<SnapshotView>;
+        /// Ids of snapshots that are gone.
+        pub gone: Vec<String>;
+        /// The id after which the next page begins; null: there is none.
+        pub next: Option<String>;
+    }
+}
+
+message! {
     /// Fast snapshot restore in a zone. Times are lab time; null: never in that state.
     pub struct FastRestoreView {
         /// Id of the snapshot.

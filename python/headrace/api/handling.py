@@ -21,6 +21,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 from headrace.api.errors import AwsError
+from headrace.api.kept import Known
 from headrace.api.protocol.shapes import ModelShape, Operation, ServiceModel, service
 from headrace.lab.client import Lab
 
@@ -64,6 +65,8 @@ class ApiRequest:
     caller: Caller
     region: str
     request_id: str = ""
+    # What was told before of the lab's volumes and snapshots.
+    known: Known = field(default_factory=Known)
 
     @property
     def account(self) -> str:

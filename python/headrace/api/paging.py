@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.api.errors import AwsError
+from headrace.api.kept import Facts, Table
 
 # Begins every token, so that one of another call or release is told from a good one.
 MARK = b"headrace1:"
@@ -57,6 +59,19 @@ def page(
     if size is None or len(rest) <= size:
         return rest, None
     return rest[:size], token_after(call, key(rest[size - 1]))
+
+
+def page_of_table(
+    call: str, table: Table, size: int | None, token: str | None, shown: Callable[[Facts], bool] | None = None
+) -> tuple[list[Facts], str | None]:
+    """A page of all rows that are `shown`, as `page` makes it, without a look at the others."""
+    names = table.after(key_of(call, token)) if token else table.order
+    rows = (table.rows[name] for name in names)
+    kept = rows if shown is None else filter(shown, rows)
+    if size is None:
+        return list(kept), None
+    found = list(islice(kept, size + 1))
+    return found[:size], token_after(call, found[size - 1]["id"]) if len(found) > size else None
 
 
 def size(params: Mapping[str, Any], least: int, most: int) -> int | None:

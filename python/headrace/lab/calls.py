@@ -193,6 +193,50 @@ class LabVolume(TypedDict):
     initialization: Initialization | None
 
 
+class AttachmentFacts(TypedDict):
+    """A volume's attachment."""
+
+    state: str  # `attaching`, `attached`, `detaching` or `busy`.
+    instance: str  # EC2's id of the instance.
+    delete_on_termination: bool  # Whether the volume goes with the instance.
+    name: str  # Attach name, like `sdf`.
+    attached_at: str | None  # Lab time since which the device is there.
+
+
+class VolumeFacts(TypedDict):
+    """What of a volume does not change with time or with I/O, only by an event. As in LabVolume."""
+
+    id: str  # Id.
+    type: str  # Type of its first member.
+    size_gib: int  # Usable size, GiB.
+    iops: int  # Provisioned or baseline, all members together, without credits.
+    throughput_mib_s: int  # Provisioned or baseline, all members together, without credits.
+    state: str  # `creating`, `available`, `in-use`, `deleting` or `error`.
+    created_at: str  # Lab time of its creation.
+    zone: str  # Availability zone.
+    zone_id: str  # Id of the availability zone.
+    encrypted: bool  # Whether it is encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
+    tags: dict[str, str]  # Tags.
+    attachment: AttachmentFacts | None  # Its attachment; null: not attached.
+    snapshot: str | None  # Id of the snapshot it was made from; null: none.
+    # Whether that had fast snapshot restore when it was made; null: it was made empty.
+    fast_restored: bool | None
+    # Rate at which it is loaded in the background; null: on first touch alone.
+    initialization_rate_mib_s: int | None
+
+
+class VolumeChanges(TypedDict):
+    """Volumes that changed since a version, or all."""
+
+    version: str  # The version that this is of.
+    # Whether these are all volumes by id, in pages: what the caller knew does not count.
+    whole: bool
+    volumes: list[VolumeFacts]  # Volumes as they are now.
+    gone: list[str]  # Ids of volumes that are gone.
+    next: str | None  # The id after which the next page begins; null: there is none.
+
+
 class Lock(TypedDict):
     """A lock against deletion. Times are lab time."""
 
@@ -244,6 +288,17 @@ class SnapshotList(TypedDict):
 
     snapshots: list[Snapshot]  # Snapshots.
     next: str | None  # `after` of the next page; null: there are no more.
+
+
+class SnapshotChanges(TypedDict):
+    """Snapshots that changed since a version, or all."""
+
+    version: str  # The version that this is of.
+    # Whether these are all snapshots by id, in pages: what the caller knew does not count.
+    whole: bool
+    snapshots: list[Snapshot]  # Snapshots as they are now.
+    gone: list[str]  # Ids of snapshots that are gone.
+    next: str | None  # The id after which the next page begins; null: there is none.
 
 
 class SnapshotOffer(TypedDict):
@@ -685,12 +740,36 @@ class Calls(ABC):
             multi_attach=multi_attach,
         )
 
-    def volumes(self, volumes: list[str] | None = None) -> list[LabVolume]:
+    def volumes(
+        self,
+        volumes: list[str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[LabVolume]:
         """All volumes, or those named.
 
         volumes: Ids or unique names. Default: all.
+        after: Of all: those after this id. Default: from the first on.
+        limit: Of all: most that are answered. Default: no limit.
         """
-        return self.call("volume.list", volumes=volumes)["volumes"]
+        return self.call("volume.list", volumes=volumes, after=after, limit=limit)["volumes"]
+
+    def volume_changes(
+        self,
+        since: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> VolumeChanges:
+        """Volumes that changed since a version of an earlier answer; without one, or with one
+        that is too old or of another run of the daemon, all of them in pages. The pages of a
+        list may be of several versions: ask again with that of the first page when it is
+        complete.
+
+        since: The version of the last answer. Default: all.
+        after: Where all are answered: goes on after this id. Default: the first.
+        limit: Most that are answered, up to 500. Default: 500.
+        """
+        return self.call("volume.changes", since=since, after=after, limit=limit)
 
     def describe(self, volume: str) -> LabVolume:
         """One volume."""
@@ -913,6 +992,21 @@ class Calls(ABC):
             after=after,
             limit=limit,
         )
+
+    def snapshot_changes(
+        self,
+        since: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> SnapshotChanges:
+        """Snapshots that changed since a version, as `volume.changes` has volumes; also those in
+        the recycle bin. The state of a lock, which changes with time, is that of this answer.
+
+        since: The version of the last answer. Default: all.
+        after: Where all are answered: goes on after this id. Default: the first.
+        limit: Most that are answered, up to 500. Default: 500.
+        """
+        return self.call("snapshot.changes", since=since, after=after, limit=limit)
 
     def describe_snapshot(self, snapshot: str) -> Snapshot:
         """One snapshot.

@@ -24,6 +24,8 @@ MAX_LINE_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 64 << 20
 # Read at once.
 CHUNK_BYTES = 1 << 16
+# Made once: json.dumps makes one for each call that has such options.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 # The kind of refusals that the caller did not cause.
 UNAVAILABLE = "unavailable"
 
@@ -202,7 +204,7 @@ def _left_until(deadline: float) -> float:
 def _line(call: dict, name: str) -> bytes:
     try:
         # A lone surrogate (a file name that is not UTF-8) has no place in JSON text.
-        line = json.dumps(call, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        line = _ENCODER.encode(call).encode() + b"\n"
     except (ValueError, TypeError) as error:
         raise InputError(
             name, f"an argument cannot be written as JSON: {str(error)[:100]}", PROTOCOL, "Use text and finite numbers."

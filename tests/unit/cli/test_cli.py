@@ -381,8 +381,8 @@ def test_help_imports_little(command):
     # The modules of other commands are not imported at all.
     groups = {name for name in found if re.fullmatch(r"headrace\.cli\.(model|workloads|lab|bench|servers)", name)}
     assert len(groups) <= (0 if not command else 1)
-    # 18: those of the command line itself, the lab's place and defaults, `lab events` and `lab key`.
-    assert len([name for name in found if name.startswith("headrace")]) <= 18
+    # Those of the command line itself, the lab's place and defaults, and `lab key`.
+    assert len([name for name in found if name.startswith("headrace")]) <= 17
 
 
 @pytest.mark.parametrize(

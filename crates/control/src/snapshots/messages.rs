@@ -191,3 +191,30 @@ pub enum SnapshotChange {
     /// Every block of a volume's snapshot is in its own files.
     VolumeLoaded { volume: VolumeId },
 }
+
+impl SnapshotChange {
+    /// The snapshot it belongs to; rules, schedules and regions belong to none.
+    pub fn snapshot(&self) -> Option<&SnapshotId> {
+        match self {
+            SnapshotChange::Started { snapshot, .. }
+            | SnapshotChange::Progress { snapshot, .. }
+            | SnapshotChange::Completed { snapshot, .. }
+            | SnapshotChange::Failed { snapshot, .. }
+            | SnapshotChange::DeletionStarted { snapshot }
+            | SnapshotChange::Removed { snapshot }
+            | SnapshotChange::Binned { snapshot, .. }
+            | SnapshotChange::Recovered { snapshot }
+            | SnapshotChange::TagsChanged { snapshot, .. }
+            | SnapshotChange::Shared { snapshot, .. }
+            | SnapshotChange::LockSet { snapshot, .. }
+            | SnapshotChange::FastRestoreSet { snapshot, .. } => Some(snapshot),
+            SnapshotChange::RuleSet { .. }
+            | SnapshotChange::RuleDeleted { .. }
+            | SnapshotChange::ScheduleSet { .. }
+            | SnapshotChange::ScheduleDeleted { .. }
+            | SnapshotChange::RegionSet { .. }
+            | SnapshotChange::ScheduleRan { .. }
+            | SnapshotChange::VolumeLoaded { .. } => None,
+        }
+    }
+}

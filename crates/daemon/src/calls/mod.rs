@@ -1,6 +1,7 @@
 //! From a call of the protocol to the engine, and back to its answer.
 
 mod answer;
+mod changes;
 mod keys;
 mod snapshots;
 
@@ -11,18 +12,20 @@ use crate::envelope::{self, Envelope};
 use crate::metrics::{Resolution, COLUMNS};
 use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
 use crate::view;
-use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeRecord};
+use headrace_control::{AttachRequest, ClientToken, Command, CreateRequest, DetachRequest, ErrorKind, ModifyRequest, TagRequest, VolumeId, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
 use headrace_protocol::answers::{
     CallNames, Cleared, Done, FaultAnswer, Faults, MetricsRows, MetricsText, Modifications, RecordStarted, RecordStopped, VolumeList,
 };
 use headrace_protocol::arguments::{
-    Attach, Attributes, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance, SlowMember, Tag,
+    Attach, Attributes, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance, SlowMember,
+    SomeVolumes, Tag,
 };
 use headrace_protocol::{Call, CALLS};
 use serde_json::Value as Arguments;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -140,7 +143,9 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
         Call::LabDown(args) => engine.shut_down(args.force.unwrap_or(false)).and_then(|()| json(Done {})),
         Call::MetricsText(_) => json(MetricsText { text: engine.exposition() }),
         Call::VolumeCreate(args) => create(engine, args).and_then(shown),
-        Call::VolumeList(args) => list(engine, args.volumes),
+        Call::VolumeList(args) => list(engine, args),
+        Call::VolumeChanges(args) => changes::volumes(engine, &args),
+        Call::SnapshotChanges(args) => changes::snapshots(engine, &args),
         Call::VolumeDescribe(args) => engine.find(&args.volume).and_then(shown),
         Call::VolumeDelete(args) => engine.delete(&args.volume).and_then(|()| json(Done {})),
         Call::VolumeAttach(args) => attach(engine, args).and_then(shown),
@@ -287,10 +292,15 @@ fn slow_member(args: SlowMember) -> Command {
     Command::SlowMember { volume, member, caps_percent: caps_percent.unwrap_or(100.0), extra_ms: extra_ms.unwrap_or(0.0) }
 }
 
-fn list(engine: &Arc<Engine>, wanted: Option<Vec<String>>) -> Outcome<Answer> {
-    let records = match wanted {
+fn list(engine: &Arc<Engine>, args: SomeVolumes) -> Outcome<Answer> {
+    let after = match args.after {
+        Some(after) => Bound::Excluded(after.parse::<VolumeId>().map_err(of_control)?),
+        None => Bound::Unbounded,
+    };
+    let limit = args.limit.unwrap_or(usize::MAX);
+    let records: Vec<VolumeRecord> = match args.volumes {
         Some(wanted) => engine.lab(|lab| lab.find_all(&wanted).map(|found| found.into_iter().cloned().collect::<Vec<_>>())).map_err(of_control)?,
-        None => engine.lab(|lab| lab.volumes.values().cloned().collect()),
+        None => engine.lab(|lab| lab.volumes.range((after, Bound::Unbounded)).take(limit).map(|(_, record)| record.clone()).collect()),
     };
     json(VolumeList { volumes: records.iter().map(|record| engine.view(record)).collect() })
 }

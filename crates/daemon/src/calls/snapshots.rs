@@ -198,7 +198,7 @@ fn list(engine: &Engine, args: &ListSnapshots) -> Outcome<Answer> {
 }
 
 /// A snapshot as callers see it.
-fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
+pub(super) fn view(settings: &Settings, all: &Snapshots, record: &SnapshotRecord, now_ms: u64) -> SnapshotView {
     let (source, copy_of) = match &record.of.source {
         SnapshotSource::Volume => ("volume", None),
         SnapshotSource::Copy { snapshot, .. } => ("copy", Some(snapshot.to_string())),

@@ -27,6 +27,9 @@ impl Engine {
             if let Err(problem) = self.pass_due() {
                 tracing::error!("what was due: {}: {}", problem.value, problem.rule);
             }
+            if let Err(problem) = self.settle() {
+                tracing::error!("the journal: {}: {}", problem.value, problem.rule);
+            }
             if let Err(problem) = self.run_schedules() {
                 tracing::error!("schedules: {}: {}", problem.value, problem.rule);
             }

@@ -28,6 +28,7 @@ pub mod modifying;
 mod parts;
 pub mod resting;
 pub mod snapshotting;
+pub(crate) mod state;
 pub mod volume_files;
 
 pub(crate) use parts::{held, random, unix_ms};
@@ -35,6 +36,7 @@ pub(crate) use parts::{held, random, unix_ms};
 use crate::cloudwatch::actions::Actions;
 use crate::cloudwatch::custom::Custom;
 use crate::engine::parts::{KnownLimits, Resting, SnapshotWork};
+use crate::engine::state::{commit, write_waiting, State};
 use crate::engine::volume_files::{DataKey, VolumeFiles};
 use crate::envelope;
 use crate::events::EventLog;
@@ -43,7 +45,7 @@ use crate::keyring::Keyring;
 use crate::metrics::Store;
 use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
 use clap::Parser;
-use headrace_control::{Change, ClientToken, Command, CreateRequest, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{ClientToken, Command, CreateRequest, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::stale_mounts::{self, StaleMounts};
@@ -115,15 +117,6 @@ pub(crate) fn socket_of(data_dir: &Path) -> PathBuf {
         true => PathBuf::from(DEFAULT_SOCKET),
         false => data_dir.join("lab.sock"),
     }
-}
-
-/// What is written down.
-pub(crate) struct State {
-    pub(crate) lab: Lab,
-    pub(crate) journal: Journal,
-    pub(crate) clock: LabClock,
-    pub(crate) balances: Balances,
-    pub(crate) events: EventLog,
 }
 
 /// A lab that runs.
@@ -227,7 +220,7 @@ impl Engine {
             rows_lost: AtomicU64::new(0),
             snapshots,
             fast_loading: Mutex::new(()),
-            state: Mutex::new(State { lab, journal, clock, balances, events }),
+            state: Mutex::new(State::new(lab, journal, clock, balances, events)),
             folder,
         };
         engine.configure(options)?;
@@ -415,8 +408,9 @@ impl Engine {
 
     /// What is due, without applying it.
     pub(crate) fn due_events(&self) -> Vec<Event> {
-        let state = held(&self.state);
-        state.lab.due(self.lab_ms_of(&state))
+        let mut state = held(&self.state);
+        let now_ms = self.lab_ms_of(&state);
+        state.due(now_ms)
     }
 
     pub(crate) fn commit(&self, event: Event) -> Outcome<()> {
@@ -435,6 +429,7 @@ impl Engine {
         };
         let devices: BTreeMap<_, _> = devices.into_iter().filter_map(|(id, now, device)| Some((id, saved(now, Json::of(&levels(device)))?))).collect();
         let newer = Balances { instance: instance.and_then(|(now, state)| saved(now, Json::of(&state))), devices };
+        write_waiting(&mut state)?;
         state.journal.append(&Entry::Balances(newer.clone()), false).map_err(of_journal)?;
         state.balances.instance = newer.instance.or(state.balances.instance.take());
         state.balances.devices.extend(newer.devices);
@@ -443,6 +438,11 @@ impl Engine {
             state.journal.compact(&all).map_err(of_journal)?;
         }
         Ok(())
+    }
+
+    /// Writes down what waits for that.
+    pub(crate) fn settle(&self) -> Outcome<()> {
+        write_waiting(&mut held(&self.state))
     }
 
     /// Everything to disk, before the end.
@@ -507,24 +507,6 @@ impl Engine {
     pub fn devices(&self) -> &Arc<Devices> {
         &self.devices
     }
-}
-
-/// Writes events down, durably where they must last, before they are applied and answered.
-fn commit(state: &mut State, events: Vec<Event>) -> Outcome<()> {
-    if events.is_empty() {
-        return Ok(());
-    }
-    let durable = events.iter().any(Event::must_last);
-    state.journal.append(&Entry::Events(events.clone()), durable).map_err(of_journal)?;
-    let wall_ms = unix_ms();
-    for event in &events {
-        state.events.note(&state.lab, event, wall_ms, &mut random);
-        state.lab.apply(event);
-        if let Change::VolumeDeleted { volume } = &event.change {
-            state.balances.devices.remove(volume);
-        }
-    }
-    Ok(())
 }
 
 fn made(folder: &Path) -> Outcome<PathBuf> {

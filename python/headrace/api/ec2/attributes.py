@@ -85,7 +85,12 @@ def describe_volume_status(request: ApiRequest) -> dict[str, Any]:
             "InvalidParameterCombination", "The parameter volumeSet cannot be used with the parameter maxResults"
         )
     wanted = [volume_id(one, "volumes") for one in dict.fromkeys(ids)] if ids else None
-    volumes = sorted(request.lab.volumes(wanted), key=lambda volume: volume["id"])
+    after = limit = None
+    if size is not None and not request.params.get("Filters"):
+        # No more than the page, and one to see whether another follows.
+        token, limit = request.params.get("NextToken"), size + 1
+        after = paging.key_of(request.operation, token) if token else None
+    volumes = sorted(request.lab.volumes(wanted, after=after, limit=limit), key=lambda volume: volume["id"])
     kept = filtered(request, map(status_of, volumes), _FILTERS)
     shown, token = paging.page(
         request.operation, kept, lambda row: row["VolumeId"], size, request.params.get("NextToken")

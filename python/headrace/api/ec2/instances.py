@@ -33,7 +33,7 @@ def _booted() -> datetime:
 def _mappings(request: ApiRequest) -> list[dict[str, Any]]:
     """The attached volumes, by their device names."""
     found = []
-    for volume in request.lab.volumes():
+    for volume in request.known.volumes.now(request.lab).rows.values():
         attachment = volume["attachment"]
         if attachment is not None:
             found.append(
@@ -169,7 +169,8 @@ _STATUS_FILTERS = {
 def describe_instance_status(request: ApiRequest) -> dict[str, Any]:
     """That this machine runs, and whether its volumes can be reached."""
     size = _refuse_paged_ids(request)
-    broken = any(volume["state"] == "error" for volume in request.lab.volumes() if volume["attachment"])
+    volumes = request.known.volumes.now(request.lab).rows.values()
+    broken = any(volume["state"] == "error" for volume in volumes if volume["attachment"])
     good = {"Status": "ok", "Details": [{"Name": "reachability", "Status": "passed"}]}
     bad = {"Status": "impaired", "Details": [{"Name": "reachability", "Status": "failed"}]}
     rows = [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
 from headrace.api.errors import AwsError
-from headrace.api.handling import ApiRequest
+from headrace.api.kept import Facts
+from headrace.api.protocol.xml import Rendered
 
 MANAGED = "the lab has no resources that other services of AWS manage"
 # Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
@@ -49,7 +50,18 @@ def attachment_of(volume: Mapping[str, Any], attachment: Mapping[str, Any]) -> d
     }
 
 
-def volume_of(request: ApiRequest, volume: Mapping[str, Any]) -> dict[str, Any]:
+def shown_once(row: Mapping[str, Any], show: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """A row as EC2 shows it. One that is kept is made and written once, and has one `show` only."""
+    if not isinstance(row, Facts):
+        return show(row)
+    try:
+        return row.shown
+    except AttributeError:
+        row.shown = Rendered(show(row))
+        return row.shown
+
+
+def volume_of(volume: Mapping[str, Any]) -> dict[str, Any]:
     """A volume. What a lab does not know of volumes yet is left out."""
     kind, attachment = volume["type"], volume["attachment"]
     key = volume.get("kms_key")

@@ -57,11 +57,10 @@ def _resources(request: ApiRequest) -> list[str]:
 
 def everything(request: ApiRequest) -> Iterator[tuple[str, str, Mapping[str, str]]]:
     """Every resource that has tags: (id, kind, tags)."""
-    for volume in request.lab.volumes():
+    for volume in request.known.volumes.now(request.lab).rows.values():
         yield volume["id"], "volume", volume["tags"]
-    known = request.lab.calls()
-    if "snapshot.list" in known:
-        for snapshot in request.lab.call("snapshot.list")["snapshots"]:
+    for snapshot in request.known.snapshots.now(request.lab).rows.values():
+        if snapshot["bin"] is None:
             yield snapshot["id"], "snapshot", snapshot["tags"]
     status: Mapping[str, Any] = request.lab.status()
     yield status["instance_id"], "instance", status.get("instance_tags") or {}

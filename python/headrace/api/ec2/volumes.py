@@ -16,7 +16,7 @@ from headrace.api.ec2.permissions import (
     volume_and_instance,
     volume_named,
 )
-from headrace.api.ec2.shown import MANAGED, attachment_of, device_name, moment, volume_id, volume_of
+from headrace.api.ec2.shown import MANAGED, attachment_of, device_name, moment, shown_once, volume_id, volume_of
 from headrace.api.ec2.tags import tags_of
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Permission, serves
@@ -53,6 +53,18 @@ def _attached(volume: Mapping[str, Any], look: Any) -> Any:
     return None if found is None else look(found)
 
 
+def _named(request: ApiRequest, wanted: Sequence[str] | None) -> Sequence[Mapping[str, Any]]:
+    """These volumes, or all."""
+    if wanted is None or request.known.volumes.is_filled:
+        rows = request.known.volumes.now(request.lab).rows
+        if wanted is None:
+            return list(rows.values())
+        if all(one in rows for one in wanted):
+            return [rows[one] for one in wanted]
+    # The daemon says in EC2's words which is not there.
+    return request.lab.volumes(list(wanted or ()))
+
+
 def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[Any], str | None]:
     """The volumes that VolumeIds, Filters, MaxResults and NextToken of a request mean, by id, and
     the token of the next page. Raises AwsError.
@@ -63,7 +75,10 @@ def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[A
             "InvalidParameterCombination", "The parameter volumeSet cannot be used with the parameter maxResults"
         )
     wanted = [volume_id(one, "volumes") for one in dict.fromkeys(ids)] if ids else None
-    volumes: Sequence[Mapping[str, Any]] = request.lab.volumes(wanted)
+    if wanted is None and not request.params.get("Filters"):
+        every = request.known.volumes.now(request.lab)
+        return paging.page_of_table(request.operation, every, size, request.params.get("NextToken"))
+    volumes = _named(request, wanted)
     kept = filtered(request, volumes, _FILTERS, lambda volume: volume["tags"])
     kept.sort(key=lambda volume: volume["id"])
     return paging.page(request.operation, kept, lambda volume: volume["id"], size, request.params.get("NextToken"))
@@ -78,7 +93,7 @@ def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[A
 def describe_volumes(request: ApiRequest) -> dict[str, Any]:
     """All volumes, those named, or those that filters match."""
     volumes, token = selected(request)
-    return {"Volumes": [volume_of(request, volume) for volume in volumes], "NextToken": token}
+    return {"Volumes": [shown_once(volume, volume_of) for volume in volumes], "NextToken": token}
 
 
 def _creating(request: ApiRequest) -> Iterator[Permission]:
@@ -158,7 +173,7 @@ def create_volume(request: ApiRequest) -> dict[str, Any]:
         snapshot=params.get("SnapshotId"),
         initialization_rate_mib_s=params.get("VolumeInitializationRate"),
     )
-    return volume_of(request, made)
+    return volume_of(made)
 
 
 @serves("ec2", "DeleteVolume", handled="VolumeId DryRun", needs=volume_named)

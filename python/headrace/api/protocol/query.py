@@ -28,6 +28,8 @@ Read = Callable[[Any, Where], Any]
 
 def tree_of(text: bytes) -> Tree:
     """The parameters of a form, nested by the dots of their names. Raises AwsError."""
+    if not text:
+        return {}
     try:
         pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except (UnicodeDecodeError, ValueError):

@@ -62,6 +62,14 @@ SCALARS: dict[str, Callable[[Any], str]] = {
 }
 
 
+class Rendered(dict[str, Any]):
+    """A structure that stands in the same list of many answers: its text is kept once it was
+    written. Nobody changes it.
+    """
+
+    __slots__ = ("text",)
+
+
 class _Structure:
     """Writes the members that are there; how each is written is found out once."""
 
@@ -109,9 +117,21 @@ def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
             return
         one = writer(item, ec2)
         for value in values:
+            if type(value) is Rendered:
+                put(rendered(value))
+                continue
             put(start)
             one(value, put)
             put(end)
+
+    def rendered(value: Rendered) -> str:
+        try:
+            return value.text
+        except AttributeError:
+            parts: list[str] = []
+            writer(item, ec2)(value, parts.append)
+            value.text = f"{start}{''.join(parts)}{end}"
+            return value.text
 
     return write
 

@@ -15,6 +15,7 @@ from headrace.api.access.keys import ACCOUNT, KeyPair
 from headrace.api.access.signature import WRONG, BadSignature, Claim, claim_of, verify
 from headrace.api.errors import AwsError, dry_run, from_lab
 from headrace.api.handling import ApiRequest, Caller, load
+from headrace.api.kept import Known
 from headrace.api.protocol.shapes import Operation
 from headrace.api.protocol.wire import Answer, Format, Incoming, identify
 from headrace.api.server.labs import LabPool
@@ -58,6 +59,7 @@ class Endpoint:
         self._region = region
         self._now = now
         self._served = load()
+        self._known = Known()
 
     def __call__(self, incoming: Incoming) -> Answer:
         """The answer to a request of HTTP. Never raises."""
@@ -66,10 +68,10 @@ class Endpoint:
         try:
             claim, refused = _claimed(incoming)
             if claim is None:
-                spoken = identify(replace(incoming, body=b""), "")
+                spoken = identify(incoming.head(), "")
                 raise refused.as_aws(spoken.service.name)
             # The signature first: a body is read for callers who are known.
-            spoken = identify(replace(incoming, body=b""), claim.service)
+            spoken = identify(incoming.head(), claim.service)
             keys = self.keys
             self._verify(claim, incoming, spoken, keys)
             encoding = incoming.headers.get("content-encoding", "").strip().lower()
@@ -115,7 +117,7 @@ class Endpoint:
         served.refuse(params)
         caller = Caller(pair.access_key, ACCOUNT, pair.user)
         with self._labs.lab() as lab:
-            request = ApiRequest(service, operation.name, params, lab, caller, self._region, request_id)
+            request = ApiRequest(service, operation.name, params, lab, caller, self._region, request_id, self._known)
             try:
                 authorise(served, request, pair)
                 result = served.handler(request)

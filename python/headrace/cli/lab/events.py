@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from headrace.cli.lab.common import number
-from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, flag, option
+from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, flag
 from headrace.cli.output import print_answer, say, table
 from headrace.errors import InputError
 from headrace.report.output import plain
@@ -20,13 +20,8 @@ from headrace.report.output import plain
 LOOK_EVERY_S = 0.5
 
 
-def events(
-    place: LabPlace,
-    follow: Annotated[bool, flag("--follow", "Wait for more, until interrupted.")] = False,
-    cursor: Annotated[str | None, option("CURSOR", "Those after a cursor; `now`: none of the past.")] = None,
-    as_json: Annotated[bool, flag("--json", "Events as EventBridge writes them, one a line.")] = False,
-) -> None:
-    """Print changes of state, oldest first; the cursor for the next time goes to stderr."""
+def print_events(place: LabPlace, follow: bool, cursor: str | None, as_json: bool) -> None:
+    """Prints changes of state, and goes on with `follow`."""
     with place.open() as lab:
         while True:
             answer = lab.events_since(cursor)

@@ -9,7 +9,6 @@ import typer
 
 from headrace.cli.lab import keys as key_commands
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
-from headrace.cli.lab.events import events
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
@@ -44,7 +43,20 @@ REGION = "us-east-1"
 users = CommandGroup("Give others keys of their own, with IAM policies.")
 app.add_typer(users, name="user")
 app.add_typer(key_commands.commands, name="key")
-app.command("events")(events)
+
+
+@app.command()
+def events(
+    place: LabPlace,
+    follow: Annotated[bool, flag("--follow", "Wait for more, until interrupted.")] = False,
+    cursor: Annotated[str | None, option("CURSOR", "Those after a cursor; `now`: none of the past.")] = None,
+    as_json: Annotated[bool, flag("--json", "Events as EventBridge writes them, one a line.")] = False,
+) -> None:
+    """Print changes of state, oldest first; the cursor for the next time goes to stderr."""
+    from headrace.cli.lab.events import print_events
+
+    print_events(place, follow, cursor, as_json)
+
 
 EndpointPort = Annotated[int, option("PORT", "Port of the endpoint, where the lab is not up.", min=1, max=65535)]
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import present, resource_tags, truth
-from headrace.api.ec2.shown import moment, tag_list
+from headrace.api.ec2.shown import moment, shown_once, tag_list
 from headrace.api.errors import AwsError
 from headrace.api.handling import ApiRequest, Permission, serves
 from headrace.errors import HeadraceError
@@ -23,7 +24,6 @@ NO_VOLUME = "vol-ffffffff"
 _FILTERS = {
     "description": lambda snapshot: snapshot["description"],
     "encrypted": lambda snapshot: snapshot["encrypted"],
-    "owner-id": lambda snapshot: snapshot["owner"],
     "progress": lambda snapshot: progress(snapshot),
     "snapshot-id": lambda snapshot: snapshot["id"],
     "start-time": lambda snapshot: moment(snapshot["started_at"]),
@@ -81,23 +81,22 @@ def every(request: ApiRequest, after: str | None = None, **args: Any) -> Iterato
             return
 
 
-def batches(request: ApiRequest, size: int | None, **args: Any) -> tuple[list[dict[str, Any]], str | None]:
+def batches(request: ApiRequest, size: int | None) -> tuple[list[Mapping[str, Any]], str | None]:
     """The snapshots that the Filters of a request match and its page asks for, and the token of the
     next page.
     """
     token = request.params.get("NextToken")
     after = paging.key_of(request.operation, token) if token else None
-    kept: list[dict[str, Any]] = []
-    batch: list[dict[str, Any]] = []
-    narrow = args | _narrowed(request)
-    for one in every(request, after, **narrow):
-        batch.append(one | {"owner": request.account})
+    kept: list[Mapping[str, Any]] = []
+    batch: list[Mapping[str, Any]] = []
+    for one in every(request, after, **_narrowed(request)):
+        batch.append(one)
         if len(batch) == BATCH:
-            kept += filtered(request, batch, _FILTERS, lambda snapshot: snapshot["tags"])
+            kept += _filtered(request, batch)
             batch = []
             if size is not None and len(kept) > size:
                 break
-    kept += filtered(request, batch, _FILTERS, lambda snapshot: snapshot["tags"])
+    kept += _filtered(request, batch)
     if size is None or len(kept) <= size:
         return kept, None
     return kept[:size], paging.token_after(request.operation, kept[size - 1]["id"])
@@ -137,15 +136,41 @@ def describe_snapshots(request: ApiRequest) -> dict[str, Any]:
             "InvalidParameterCombination", "The parameter snapshotSet cannot be used with the parameter maxResults"
         )
     if ids:
-        named = [snapshot_id(one) for one in dict.fromkeys(ids)]
-        answer = request.lab.call("snapshot.list", snapshots=named)
-        rows = [one | {"owner": request.account} for one in answer["snapshots"]]
-        found, token = filtered(request, rows, _FILTERS, lambda snapshot: snapshot["tags"]), None
+        found, token = _filtered(request, _named(request, [snapshot_id(one) for one in dict.fromkeys(ids)])), None
+    elif not request.params.get("Filters"):
+        every_one = request.known.snapshots.now(request.lab)
+        found, token = paging.page_of_table(request.operation, every_one, size, request.params.get("NextToken"), _kept)
+    elif request.known.snapshots.is_filled:
+        rows = filter(_kept, request.known.snapshots.now(request.lab).rows.values())
+        matching = sorted(_filtered(request, rows), key=lambda one: one["id"])
+        found, token = paging.page(
+            request.operation, matching, lambda one: one["id"], size, request.params.get("NextToken")
+        )
     else:
         found, token = batches(request, size)
     if not _owned(request):
         found, token = [], None
-    return {"Snapshots": [snapshot_of(request, one) for one in found], "NextToken": token}
+    show = partial(snapshot_of, request)
+    return {"Snapshots": [shown_once(one, show) for one in found], "NextToken": token}
+
+
+def _kept(snapshot: Mapping[str, Any]) -> bool:
+    """Whether it is not in the recycle bin."""
+    return snapshot["bin"] is None
+
+
+def _named(request: ApiRequest, wanted: list[str]) -> Sequence[Mapping[str, Any]]:
+    if request.known.snapshots.is_filled:
+        rows = request.known.snapshots.now(request.lab).rows
+        if all(one in rows and _kept(rows[one]) for one in wanted):
+            return [rows[one] for one in wanted]
+    # The daemon says in EC2's words which is not there.
+    return request.lab.call("snapshot.list", snapshots=wanted)["snapshots"]
+
+
+def _filtered(request: ApiRequest, rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    owned = _FILTERS | {"owner-id": lambda _: request.account}
+    return filtered(request, rows, owned, lambda snapshot: snapshot["tags"])
 
 
 def snapshot_context(snapshot: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,7 +70,8 @@ def create_snapshots(request: ApiRequest) -> dict[str, Any]:
     instance = request.lab.status()["instance_id"]
     if chosen["InstanceId"] != instance:
         raise AwsError("InvalidInstanceID.NotFound", f"The instance ID '{chosen['InstanceId']}' does not exist")
-    attached = [one for one in request.lab.volumes() if one["attachment"] is not None]
+    volumes = request.known.volumes.now(request.lab).rows.values()
+    attached = sorted((one for one in volumes if one["attachment"] is not None), key=lambda one: one["id"])
     left_out = set(chosen.get("ExcludeDataVolumeIds") or ())
     unknown = left_out - {one["id"] for one in attached}
     if unknown:
@@ -78,12 +79,12 @@ def create_snapshots(request: ApiRequest) -> dict[str, Any]:
             "InvalidParameterValue",
             f"The volume {sorted(unknown)[0]} in ExcludeDataVolumeIds is not attached to {instance}.",
         )
-    volumes = [one["id"] for one in attached if one["id"] not in left_out]
-    if not volumes:
+    named = [one["id"] for one in attached if one["id"] not in left_out]
+    if not named:
         raise AwsError("InvalidParameterValue", f"No volume of instance {instance} is left to take a snapshot of.")
     made = request.change(
         "snapshot.create_many",
-        volumes=volumes,
+        volumes=named,
         description=params.get("Description"),
         tags=tags_of(params.get("TagSpecifications"), "snapshot") or None,
         copy_tags=params.get("CopyTagsFromSource") == "volume",

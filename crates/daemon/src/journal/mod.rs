@@ -1,7 +1,7 @@
 //! The journal: what is acknowledged is in it, and nothing else is state.
 //!
 //! ```text
-//!  file   = header record*
+//!  file   = header record* zeros
 //!  header = "HRJOURNL" checkpoint(u64) version(u32) crc32c(u32)
 //!  record = length(u32) crc32c(u32) sequence(u64) synced(u64) payload(length bytes of JSON: an Entry)
 //! ```
@@ -17,14 +17,20 @@
 //! * A valid record after it says that it had been on disk, or it is the checkpoint: the medium
 //!   lost what was acknowledged. Refused in words, nothing is touched.
 //!
+//! The zeros are space for records to come, reserved so that forcing a record to disk is one write
+//! and not also one of the file's new size. Zeros alone after the last record are not damage.
+//!
 //! Before a durable record everything earlier is forced to disk, so that a hole before it can only
 //! be damage.
 //!
 //! A folder is open once: `lock` in it is held with flock(2) as long as the journal is.
 
+mod scan;
+
 use headrace_control::{Change, Event, Lab, VolumeId};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
+use scan::scan;
 use serde::{de::DeserializeOwned, Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -47,6 +53,9 @@ const MAX_PAYLOAD_BYTES: usize = 256 << 20;
 const MAX_FILE_BYTES: u64 = 1 << 30;
 /// Size from which a checkpoint is worth writing.
 const COMPACT_ABOVE_BYTES: u64 = 16 << 20;
+/// Space that is reserved at once: some thousand records. A guess: its zeros are written in
+/// milliseconds.
+const RESERVED_BYTES: u64 = 1 << 20;
 
 /// What cannot be done with a journal.
 #[derive(Debug, thiserror::Error)]
@@ -238,6 +247,10 @@ pub struct Journal {
     file: File,
     /// End of the last good record; nothing counts after it.
     end: u64,
+    /// End of the file: zeros lie between `end` and here.
+    reserved: u64,
+    /// Whether space is reserved: not after it could not be had.
+    reserves: bool,
     next_sequence: u64,
     /// Sequence of the newest record known to be on disk.
     synced: u64,
@@ -266,8 +279,18 @@ impl Journal {
         let bytes = read_all(&file, &path)?;
         let scan = scan(&bytes, &path)?;
         let recovered = Recovered { state: scan.state, records: scan.records, skipped: scan.skipped, repair: scan.repair };
-        let journal =
-            Journal { path, file, end: scan.end, next_sequence: scan.next_sequence, synced: scan.next_sequence - 1, compacted: 0, stopped: None, _lock: lock };
+        let journal = Journal {
+            path,
+            file,
+            end: scan.end,
+            reserved: scan.end,
+            reserves: true,
+            next_sequence: scan.next_sequence,
+            synced: scan.next_sequence - 1,
+            compacted: 0,
+            stopped: None,
+            _lock: lock,
+        };
         // What was read may be in memory only, of a daemon that was killed: from here on it counts,
         // so it goes to disk with the cut.
         let settle = || -> io::Result<()> {
@@ -294,24 +317,49 @@ impl Journal {
         let sequence = self.next_sequence;
         let record = record_of(entry, sequence, self.synced)?;
         let room = self.end + record.len() as u64 <= MAX_FILE_BYTES;
+        self.reserve(record.len() as u64);
         let written = if room { self.file.write_all_at(&record, self.end) } else { Err(io::ErrorKind::FileTooLarge.into()) };
         if let Err(error) = written {
-            // Bytes that stay behind are not valid, and the next record is written over them.
-            let _ = self.file.set_len(self.end);
+            self.cut();
             return Err(io_error(&self.path, "adding a record", error, "Free space on its disk, then try again."));
         }
         let before = self.end;
         self.end += record.len() as u64;
+        self.reserved = self.reserved.max(self.end);
         self.next_sequence += 1;
         if durable {
             if let Err(error) = self.sync() {
                 self.end = before;
                 self.next_sequence = sequence;
-                let _ = self.file.set_len(before);
+                self.cut();
                 return Err(error);
             }
         }
         Ok(sequence)
+    }
+
+    /// Makes room for a record of `bytes` and for many after it. Without it the record itself makes
+    /// the file longer, which is slower to force to disk.
+    fn reserve(&mut self, bytes: u64) {
+        let wanted = self.end + bytes;
+        if !self.reserves || wanted <= self.reserved {
+            return;
+        }
+        let zeros = vec![0; (wanted + RESERVED_BYTES - self.reserved) as usize];
+        match self.file.write_all_at(&zeros, self.reserved) {
+            Ok(()) => self.reserved += zeros.len() as u64,
+            Err(_) => {
+                self.reserves = false;
+                self.cut();
+            }
+        }
+    }
+
+    /// Ends the file with its last good record. Where that fails, bytes stay behind that are not
+    /// valid, and the next record is written over them.
+    fn cut(&mut self) {
+        let _ = self.file.set_len(self.end);
+        self.reserved = self.end;
     }
 
     /// Forces everything to disk.
@@ -361,6 +409,7 @@ impl Journal {
         self.file = fresh;
         self.end = HEADER_BYTES + record.len() as u64;
         self.compacted = self.end;
+        (self.reserved, self.reserves) = (self.end, true);
         self.next_sequence = sequence + 1;
         self.synced = sequence;
         sync_folder_of(&self.path).map_err(|error| self.stop("forcing its folder to disk", error))
@@ -376,6 +425,14 @@ impl Journal {
     fn stop(&mut self, what: &'static str, error: io::Error) -> JournalError {
         self.stopped = Some(format!("{what} failed: {error}"));
         io_error(&self.path, what, error, "Look at the disk, then start the daemon again: it takes no more commands until then.")
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.stopped.is_none() {
+            self.cut();
+        }
     }
 }
 
@@ -478,121 +535,4 @@ fn read_all(file: &File, path: &Path) -> Result<Vec<u8>, JournalError> {
     let mut bytes = vec![0; size as usize];
     file.read_exact_at(&mut bytes, 0).map_err(|error| io_error(path, "reading", error, hint))?;
     Ok(bytes)
-}
-
-/// A record as it lies in the file.
-struct Raw<'a> {
-    sequence: u64,
-    synced: u64,
-    payload: &'a [u8],
-    bytes: usize,
-}
-
-/// The record at the beginning of `bytes`, or what is wrong with it.
-fn raw_at(bytes: &[u8]) -> Result<Raw<'_>, &'static str> {
-    let word = |at: usize| bytes[at..at + 4].try_into().map(u32::from_le_bytes).unwrap_or(0);
-    let long = |at: usize| bytes[at..at + 8].try_into().map(u64::from_le_bytes).unwrap_or(0);
-    if bytes.len() < RECORD_HEADER_BYTES {
-        return Err("a record ends before its header does");
-    }
-    let length = word(0) as usize;
-    if length > MAX_PAYLOAD_BYTES || length > bytes.len() - RECORD_HEADER_BYTES {
-        return Err("a record is longer than what is left of the file");
-    }
-    let record = &bytes[..RECORD_HEADER_BYTES + length];
-    if crc_of(record) != word(4) {
-        return Err("the checksum of a record is wrong");
-    }
-    Ok(Raw { sequence: long(8), synced: long(16), payload: &record[RECORD_HEADER_BYTES..], bytes: record.len() })
-}
-
-struct Scan {
-    state: Checkpoint,
-    records: u64,
-    skipped: u64,
-    repair: Option<Repair>,
-    end: u64,
-    next_sequence: u64,
-}
-
-fn scan(bytes: &[u8], path: &Path) -> Result<Scan, JournalError> {
-    let checkpoint = checked_header(bytes, path)?;
-    let mut scan = Scan { state: Checkpoint::default(), records: 0, skipped: 0, repair: None, end: HEADER_BYTES, next_sequence: checkpoint.max(1) };
-    while (scan.end as usize) < bytes.len() {
-        let rest = &bytes[scan.end as usize..];
-        let found = raw_at(rest).and_then(|raw| match raw.sequence {
-            sequence if sequence == scan.next_sequence => Ok(raw),
-            _ => Err("a record is out of sequence"),
-        });
-        let raw = match found {
-            Ok(raw) => raw,
-            Err(reason) => {
-                if let Some(proof) = acknowledged(rest, &scan) {
-                    return Err(damaged(path, scan.end, format!("{reason}, and {proof}: this is damage, not the end a crash leaves")));
-                }
-                scan.repair = Some(Repair { offset: scan.end, bytes: rest.len() as u64, reason });
-                break;
-            }
-        };
-        match serde_json::from_slice(raw.payload) {
-            Ok(entry) => scan.state.take(entry),
-            // Credits matter less than the volumes: they start over rather than keep the lab down.
-            Err(_) if raw.payload.starts_with(b"{\"balances\":") => scan.skipped += 1,
-            Err(error) => {
-                let what = format!("record {} is whole, but cannot be read: {error}", raw.sequence);
-                let hint = "It was written by a later version: start that one.".to_string();
-                return Err(JournalError::Damaged { file: path.to_path_buf(), offset: scan.end, what, hint });
-            }
-        }
-        scan.records += 1;
-        scan.next_sequence = raw.sequence + 1;
-        scan.end += raw.bytes as u64;
-    }
-    // The checkpoint was on disk before the file had its name: no crash takes it.
-    if scan.next_sequence <= checkpoint {
-        let reason = scan.repair.map_or("the file ends", |repair| repair.reason);
-        return Err(damaged(path, scan.end, format!("{reason} where the checkpoint must be that the journal begins with")));
-    }
-    Ok(scan)
-}
-
-fn checked_header(bytes: &[u8], path: &Path) -> Result<u64, JournalError> {
-    let refuse = |what: &str, hint: &str| Err(JournalError::Damaged { file: path.to_path_buf(), offset: 0, what: what.to_string(), hint: hint.to_string() });
-    // A journal appears by a rename, with its header on disk: no crash leaves it without one.
-    let Some(head) = bytes.get(..HEADER_BYTES as usize) else {
-        return refuse("the file ends before its header does", "Restore it from a copy, or move it away to begin an empty lab.");
-    };
-    let checkpoint = head[8..16].try_into().map(u64::from_le_bytes).unwrap_or(0);
-    if head == header(checkpoint) {
-        return Ok(checkpoint);
-    }
-    let whole = crc32c::crc32c(&head[..20]).to_le_bytes() == head[20..];
-    if head.starts_with(MAGIC) && whole {
-        return refuse("it has a version this daemon does not know", "Start the version of headraced that wrote it.");
-    }
-    refuse("the header is damaged, or the file is not a journal", "Restore it from a copy, or move it away to begin an empty lab.")
-}
-
-/// What shows that the damaged record at the beginning of `rest` had been on disk, if anything
-/// does.
-fn acknowledged(rest: &[u8], scan: &Scan) -> Option<String> {
-    let damaged = scan.next_sequence;
-    // Each record takes its header at least, so a sequence further on cannot be one of this file.
-    let furthest = damaged.saturating_add((rest.len() / RECORD_HEADER_BYTES) as u64);
-    (1..rest.len().saturating_sub(RECORD_HEADER_BYTES)).find_map(|at| {
-        // Cheap first: a checksum at every byte would take minutes.
-        let sequence = rest[at + 8..at + 16].try_into().map(u64::from_le_bytes).unwrap_or(0);
-        let plausible = sequence > damaged && sequence <= furthest;
-        let raw = plausible.then(|| raw_at(&rest[at..]).ok()).flatten().filter(|raw| raw.synced >= damaged)?;
-        Some(format!("record {} at byte {} shows that it had been on disk", raw.sequence, scan.end + at as u64))
-    })
-}
-
-fn damaged(path: &Path, offset: u64, what: String) -> JournalError {
-    let file = path.to_path_buf();
-    let hint = match offset {
-        HEADER_BYTES => "Restore the journal from a copy, or move it away to begin an empty lab.".to_string(),
-        _ => format!("Restore the journal from a copy. To give up all from there on, keep a copy and cut it: truncate -s {offset} {}", path.display()),
-    };
-    JournalError::Damaged { file, offset, what, hint }
 }

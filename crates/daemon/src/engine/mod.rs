@@ -268,7 +268,10 @@ impl Engine {
                 }
                 VolumeStatus::Creating => {
                     let _ = volume_files::remove_files(&self.volumes_folder(), &record);
-                    self.finish_creation(&record)?;
+                    // It is in an error, and says why; the lab starts.
+                    if let Err(problem) = self.finish_creation(&record) {
+                        tracing::error!(volume, "{}: {}", problem.value, problem.rule);
+                    }
                 }
                 VolumeStatus::Error => {}
                 VolumeStatus::Available | VolumeStatus::InUse => match self.look_after(&record) {
@@ -333,6 +336,7 @@ impl Engine {
     /// A new volume, ready to be attached.
     pub fn create(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
         self.key_for_new_volume(&mut request)?;
+        self.look_for_snapshot(request.snapshot.as_deref())?;
         let _work = held(&self.work);
         let events = self.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());

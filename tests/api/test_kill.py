@@ -207,7 +207,7 @@ class FailingLoad(Load):
                 self.check_restored(taken)
                 self.completed += 1
             else:
-                self.check_failed(taken)
+                self.check_failed(taken.id)
                 self.failed += 1
             self.ec2.delete_snapshot(SnapshotId=taken.id)
         self.taken = []
@@ -234,14 +234,14 @@ class FailingLoad(Load):
         self.ec2.delete_volume(VolumeId=restored)
         self.store.failing = True
 
-    def check_failed(self, taken: Taken) -> None:
+    def check_failed(self, snapshot: str) -> None:
         """It says why, and nothing can be made of it."""
-        [found] = self.ec2.describe_snapshots(SnapshotIds=[taken.id])["Snapshots"]
+        [found] = self.ec2.describe_snapshots(SnapshotIds=[snapshot])["Snapshots"]
         assert found["State"] == "error", found
         assert "s3://" in found["StateMessage"] or "ake the snapshot again" in found["StateMessage"], found
         before = self.volumes()
         with pytest.raises(ClientError) as refused:
-            self.ec2.create_volume(AvailabilityZone=self.aws.zone, SnapshotId=taken.id)
+            self.ec2.create_volume(AvailabilityZone=self.aws.zone, SnapshotId=snapshot)
         assert refused.value.response["Error"]["Code"] == "IncorrectState", refused.value.response
         assert self.volumes() == before
 
@@ -249,18 +249,33 @@ class FailingLoad(Load):
         pages = self.ec2.get_paginator("describe_volumes").paginate()
         return {one["VolumeId"] for page in pages for one in page["Volumes"] if one["State"] != "deleting"}
 
+    def check_lying(self) -> None:
+        """A store that keeps half of what it says it has: the snapshot ends in an error."""
+        self.store.failing, self.store.lying = False, True
+        made = self.ec2.create_snapshot(VolumeId=self.data)["SnapshotId"]
+        assert until(lambda: self.snapshot_state(made), lambda state: state != "pending", made) == "error"
+        self.store.lying = False
+        self.check_failed(made)
+        self.ec2.delete_snapshot(SnapshotId=made)
+
     def check_away(self) -> None:
-        """A store that is not there: a snapshot ends in an error, a volume is not made by half."""
+        """A store that is not there: a volume is not made by half, and is made when it is back, by
+        the same call.
+        """
         self.store.failing = False
         good = self.ec2.create_snapshot(VolumeId=self.data)["SnapshotId"]
         assert until(lambda: self.snapshot_state(good), lambda state: state != "pending", good) == "completed"
         self.store.away = True
         before = self.volumes()
+        wanted = {"AvailabilityZone": self.aws.zone, "SnapshotId": good, "ClientToken": "again"}
         with pytest.raises(ClientError) as refused:
-            self.ec2.create_volume(AvailabilityZone=self.aws.zone, SnapshotId=good)
+            self.ec2.create_volume(**wanted)
         assert "s3://" in str(refused.value), refused.value
         assert self.volumes() == before
         self.store.away = False
+        made = self.ec2.create_volume(**wanted)["VolumeId"]
+        assert until(lambda: self.state(made), lambda state: state != "creating") == "available"
+        self.ec2.delete_volume(VolumeId=made)
         self.ec2.delete_snapshot(SnapshotId=good)
 
 
@@ -278,6 +293,7 @@ def test_an_object_store_that_fails_while_everything_is_killed(labs, monkeypatch
             load.recover(victim, load.run_until_killed(victim))
             if crash % 3 == 2 or crash == CRASHES - 1:
                 load.check_snapshots()
+        load.check_lying()
         load.check_away()
         # What was deleted, failed or was killed leaves nothing in the store.
         until(lambda: sorted(store.objects), lambda names: not names, "objects")

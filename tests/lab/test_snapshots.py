@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from lab_folders import kill
 
+from headrace import lab as lab_package
 from headrace.errors import HeadraceError
 from headrace.lab import Lab
 from headrace.lab.launch import find_headraced
@@ -337,10 +338,37 @@ def test_another_labs_snapshots(labs):
             other.copy_snapshot(snapshot, region="us-west-2")
 
 
+def test_a_store_without_the_labs_snapshots_is_refused(labs):
+    """Another store is taken when it has what the lab stored, and refused with what is missing."""
+    folder = labs.folder()
+    with labs.up(folder) as lab:
+        fresh(lab, "db")
+        with device(lab, "db") as db:
+            db.write(5 * MIB, numbered(43))
+        snapshot = lab.create_snapshot("db")["id"]
+        completed(lab, snapshot)
+        lab_package.down(lab, force=True)
+    other = labs.folder() / "other"
+    words = [str(find_headraced()), "--data-dir", str(folder), "--snapshot-store", f"file://{other}"]
+    refused = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S)
+    assert refused.returncode != 0
+    for part in (f"file://{other}", "1 of the 1 snapshots", snapshot, f"file://{folder}/snapshots", "--snapshot-store"):
+        assert part in refused.stderr, (part, refused.stderr)
+    with labs.up(folder) as lab:
+        assert lab.call("snapshot.describe", snapshot=snapshot)["state"] == "completed"
+        lab_package.down(lab, force=True)
+    shutil.copytree(folder / "snapshots", other, dirs_exist_ok=True)
+    shutil.rmtree(folder / "snapshots")
+    with up_with_store(labs, f"file://{other}", folder) as lab:
+        fresh(lab, "back", snapshot)
+        with device(lab, "back") as back:
+            assert number_in(back.read(5 * MIB)) == 43
+
+
 @contextmanager
-def up_with_store(labs, url: str) -> Iterator[Lab]:
+def up_with_store(labs, url: str, folder: Path | None = None) -> Iterator[Lab]:
     """A daemon of its own with another object store."""
-    folder: Path = labs.folder()
+    folder = folder or labs.folder()
     daemon = subprocess.Popen(
         [str(find_headraced()), "--data-dir", str(folder), "--snapshot-store", url],
         stdout=subprocess.PIPE,

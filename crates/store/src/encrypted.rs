@@ -75,45 +75,39 @@ impl SectorCipher {
 
     /// Encrypts whole sectors in place; the first has the number `sector`.
     pub fn encrypt(&self, place: Place, sector: u64, data: &mut [u8]) {
-        self.each(place, sector, data, |blocks, tweaks| {
-            xor(blocks, tweaks);
+        let mut tweaks = [Block::default(); AT_ONCE * BLOCKS];
+        for (number, blocks) in parts(sector, data) {
+            let tweaks = &mut tweaks[..blocks.len()];
+            self.mask(place, number, blocks, tweaks);
             self.data.encrypt_blocks(blocks);
             xor(blocks, tweaks);
-        });
+        }
     }
 
     /// Decrypts whole sectors in place; those that are all zeros stay so.
     pub fn decrypt(&self, place: Place, sector: u64, data: &mut [u8]) {
-        self.each(place, sector, data, |blocks, tweaks| {
+        let mut tweaks = [Block::default(); AT_ONCE * BLOCKS];
+        for (number, blocks) in parts(sector, data) {
             let mut holes = [false; AT_ONCE];
             for (hole, sector) in holes.iter_mut().zip(blocks.chunks(BLOCKS)) {
                 *hole = sector.iter().all(|block| block.iter().all(|&byte| byte == 0));
             }
             if holes[..blocks.len() / BLOCKS].iter().all(|&hole| hole) {
-                return;
+                continue;
             }
-            xor(blocks, tweaks);
+            let tweaks = &mut tweaks[..blocks.len()];
+            self.mask(place, number, blocks, tweaks);
             self.data.decrypt_blocks(blocks);
             xor(blocks, tweaks);
             for (_, sector) in holes.iter().zip(blocks.chunks_mut(BLOCKS)).filter(|(&hole, _)| hole) {
                 sector.fill(Block::default());
             }
-        });
-    }
-
-    fn each(&self, place: Place, sector: u64, data: &mut [u8], work: impl Fn(&mut [Block], &[Block])) {
-        debug_assert!(data.len() % SECTOR == 0);
-        for (index, part) in data.chunks_mut(AT_ONCE * SECTOR).enumerate() {
-            let (blocks, _) = Array::slice_as_chunks_mut(part);
-            let mut tweaks = [Block::default(); AT_ONCE * BLOCKS];
-            let tweaks = &mut tweaks[..blocks.len()];
-            self.tweaks(place, sector + (index * AT_ONCE) as u64, tweaks);
-            work(blocks, tweaks);
         }
     }
 
-    /// The tweak of every block of some sectors.
-    fn tweaks(&self, place: Place, sector: u64, tweaks: &mut [Block]) {
+    /// Works out the tweak of every block of some sectors, and combines the blocks with them on the
+    /// way: the processor has time for that while a tweak waits for the one before.
+    fn mask(&self, place: Place, sector: u64, blocks: &mut [Block], tweaks: &mut [Block]) {
         let mut first = [Block::default(); AT_ONCE];
         let first = &mut first[..tweaks.len() / BLOCKS];
         for (number, tweak) in (sector..).zip(first.iter_mut()) {
@@ -121,12 +115,15 @@ impl SectorCipher {
             tweak[8..].copy_from_slice(&place.tweak().to_le_bytes());
         }
         self.tweak.encrypt_blocks(first);
-        for (first, tweaks) in first.iter().zip(tweaks.chunks_exact_mut(BLOCKS)) {
+        let sectors = blocks.chunks_exact_mut(BLOCKS).zip(tweaks.chunks_exact_mut(BLOCKS));
+        for (first, (blocks, tweaks)) in first.iter().zip(sectors) {
             let value = u128::from_le_bytes((*first).into());
             // In halves: a shift of 128 bits is several instructions that wait for each other.
             let (mut low, mut high) = (value as u64, (value >> 64) as u64);
-            for tweak in tweaks {
-                *tweak = Block::from((u128::from(high) << 64 | u128::from(low)).to_le_bytes());
+            for (block, tweak) in blocks.iter_mut().zip(tweaks) {
+                let value = u128::from(high) << 64 | u128::from(low);
+                *block = Block::from((u128::from_le_bytes((*block).into()) ^ value).to_le_bytes());
+                *tweak = Block::from(value.to_le_bytes());
                 // Times x in GF(2^128), modulo x^128 + x^7 + x^2 + x + 1 (IEEE 1619, 5.2).
                 let carry = 0x87 & ((high as i64) >> 63) as u64;
                 high = high << 1 | low >> 63;
@@ -134,6 +131,13 @@ impl SectorCipher {
             }
         }
     }
+}
+
+/// Some sectors at a time, each with the number of its first.
+fn parts(sector: u64, data: &mut [u8]) -> impl Iterator<Item = (u64, &mut [Block])> {
+    debug_assert!(data.len() % SECTOR == 0);
+    let parts = data.chunks_mut(AT_ONCE * SECTOR).map(|part| Array::slice_as_chunks_mut(part).0);
+    (sector..).step_by(AT_ONCE).zip(parts)
 }
 
 fn xor(blocks: &mut [Block], tweaks: &[Block]) {

@@ -22,11 +22,13 @@ SLOW_S = (0.1, 1.0)
 
 
 class FailingS3:
-    """Starts with the object, ends with `close`. `failing`: at random; `away`: every request."""
+    """Starts with the object, ends with `close`. `failing`: at random; `away`: every request;
+    `lying`: it keeps half of every object, and says that it has it.
+    """
 
     def __init__(self, seed: int) -> None:
         self.objects: dict[str, bytes] = {}
-        self.failing = self.away = False
+        self.failing = self.away = self.lying = False
         self.seen = dict.fromkeys(FAULTS, 0)
         self._chance, self._lock = random.Random(seed), threading.Lock()
         handler = type("Handler", (_Handler,), {"store": self})
@@ -46,6 +48,8 @@ class FailingS3:
         """What goes wrong with a request; nothing most of the time."""
         if self.away:
             return "error"
+        if self.lying:
+            return "half without a word"
         with self._lock:
             number = self._chance.randrange(100)
             for fault, share in FAULTS.items():

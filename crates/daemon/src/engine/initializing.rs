@@ -3,8 +3,8 @@
 
 use crate::engine::volume_files::Origin;
 use crate::engine::{held, Engine};
-use crate::problem::Outcome;
-use headrace_control::{Command, SnapshotCommand, VolumeId, VolumeRecord};
+use crate::problem::{of_io, Outcome};
+use headrace_control::{Command, SnapshotCommand, SnapshotState, VolumeId, VolumeRecord};
 use headrace_model::record::HostChange as ModelChange;
 use headrace_model::Device;
 use headrace_protocol::snapshots::{ColdBlocks, InitializationView};
@@ -43,12 +43,24 @@ impl Engine {
         let objects = &self.snapshots.objects;
         let manifest = match Manifest::load_from(&kept, objects, snapshot) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Manifest::keep_front(objects, snapshot, &kept)?;
-                Manifest::load_from(&kept, objects, snapshot)?
+                let manifest = self.manifest(&origin.snapshot)?;
+                manifest.keep(&kept)?;
+                Manifest::clone(&manifest)
             }
             found => found?,
         };
         Ok(Some(Origin { manifest: Arc::new(manifest), objects: objects.clone(), cipher: self.cipher_of_origin(record)? }))
+    }
+
+    /// Before a volume is made from a snapshot: whether that can be had. Where the object store is
+    /// away nothing is made, and the same call may be made again.
+    pub(crate) fn look_for_snapshot(&self, snapshot: Option<&str>) -> Outcome<()> {
+        let found = snapshot.and_then(|snapshot| self.lab(|lab| lab.snapshots.find(snapshot).cloned()).ok());
+        match found.filter(|record| record.state == SnapshotState::Completed) {
+            Some(record) => self.manifest(&record.id).map(drop).map_err(|error| of_io(format!("the snapshot {}", record.id), &error)),
+            // What is wrong with it is said by the decision.
+            None => Ok(()),
+        }
     }
 
     /// Starts a thread that loads a volume in the background, where it has a rate or fast restore.

@@ -268,7 +268,8 @@ impl Engine {
                 }
                 VolumeStatus::Creating => {
                     let _ = volume_files::remove_files(&self.volumes_folder(), &record);
-                    // It is noted as failed: a key that is away must not keep the lab down.
+                    // It is noted as failed and says why: a key or store that is away must not keep the lab
+                    // down.
                     if let Err(problem) = self.finish_creation(&record) {
                         tracing::error!(volume, "{}: {}", problem.value, problem.rule);
                     }
@@ -336,6 +337,7 @@ impl Engine {
     /// A new volume, ready to be attached.
     pub fn create(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
         self.key_for_new_volume(&mut request)?;
+        self.look_for_snapshot(request.snapshot.as_deref())?;
         let _work = held(&self.work);
         let events = self.command(&Command::CreateVolume(request))?;
         let id = events.iter().find_map(|event| event.change.volume().cloned());

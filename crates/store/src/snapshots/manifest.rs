@@ -90,6 +90,8 @@ struct Head {
 
 struct Inner {
     head: Head,
+    /// Head and index as they are stored.
+    front: Vec<u8>,
     set: BlockSet,
     pages: Vec<PageRef>,
     objects: Objects,
@@ -262,10 +264,10 @@ impl Manifest {
         Err(wrong(kept, snapshot, &damaged(format!("it is that of {}", found.name()))))
     }
 
-    /// Copies head and index, for [`Manifest::load_from`]: which blocks a snapshot has is known
-    /// while its store is away.
-    pub fn keep_front(objects: &Objects, snapshot: &str, kept: &Objects) -> io::Result<()> {
-        kept.put(&object_of(snapshot), &front_of(objects, snapshot)?)
+    /// Keeps head and index elsewhere, for [`Manifest::load_from`]: which blocks a snapshot has is
+    /// known while its store is away.
+    pub fn keep(&self, kept: &Objects) -> io::Result<()> {
+        kept.put(&object_of(self.name()), &self.0.front)
     }
 
     /// Reads all of it, and holds it against its checksums.
@@ -292,7 +294,7 @@ impl Manifest {
     /// Of the first bytes of an object; what follows the index is not looked at.
     fn of_front(bytes: &[u8], objects: &Objects) -> io::Result<Manifest> {
         let (head, rest) = Head::read(bytes)?;
-        let (index, _) = unframed(INDEX_MAGIC, rest)?;
+        let (index, after) = unframed(INDEX_MAGIC, rest)?;
         let (mut index, set, mut pages) = (Reader(index), BlockSet::default(), Vec::new());
         let (mut at, mut blocks, mut least) = (head.head_bytes + head.index_bytes + head.held_bytes, 0, 0);
         for _ in 0..index.u32()? {
@@ -309,7 +311,11 @@ impl Manifest {
         if blocks != head.blocks || set.count() != blocks || set.next(blocks_of(head.bytes)).is_some() {
             return Err(damaged("its index does not have the blocks it should, or some behind the end of its volume"));
         }
-        Ok(Manifest(Arc::new(Inner { head, set, pages, objects: objects.clone(), kept: Mutex::default() })))
+        if rest.len() as u64 - after.len() as u64 != head.index_bytes {
+            return Err(damaged("its index has another length than its head says"));
+        }
+        let front = bytes[..(head.head_bytes + head.index_bytes) as usize].to_vec();
+        Ok(Manifest(Arc::new(Inner { head, front, set, pages, objects: objects.clone(), kept: Mutex::default() })))
     }
 }
 
@@ -586,14 +592,4 @@ fn changed_in(first: &Manifest, second: &Manifest, number: u32) -> io::Result<Ve
         (!same).then_some(Changed { index, in_first: before.is_some(), in_second: after.is_some() })
     });
     Ok(changed.collect())
-}
-
-/// The objects that only the deleted snapshot refers to: what goes when it is deleted. `others` are
-/// the segments of all other snapshots of the store, and those of the parents of uploads under way.
-pub fn unreferenced<'a>(deleted: &[String], others: impl IntoIterator<Item = &'a [String]>) -> Vec<String> {
-    let mut alone: BTreeSet<&str> = deleted.iter().map(String::as_str).collect();
-    for segment in others.into_iter().flatten() {
-        alone.remove(segment.as_str());
-    }
-    alone.into_iter().map(str::to_string).collect()
 }

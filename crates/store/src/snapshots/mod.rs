@@ -30,12 +30,12 @@ mod upload;
 pub use capture::{begin_all, Capture, Instant};
 pub use changes::Changes;
 pub use direct::{read_block, Builder, Stored};
-pub use manifest::{changed_blocks, unreferenced, Changed, Manifest, Place};
+pub use manifest::{changed_blocks, Changed, Manifest, Place};
 pub use paged::BlockSet;
 pub use restored::{initialize_all, Restored};
 pub use segment::SEGMENT_BLOCKS;
 pub use side::AsideKey;
-pub use sweep::{delete_snapshot, forget_upload, sweep};
+pub use sweep::{delete_snapshot, forget_upload, sweep, unreferenced};
 pub use upload::{upload, BlockSource, Progress};
 
 use std::sync::OnceLock;

@@ -1,10 +1,20 @@
 //! Deletes a snapshot of a chain, and what nothing refers to.
 
-use super::manifest::{self, unreferenced, Manifest};
+use super::manifest::{self, Manifest};
 use super::segment;
 use crate::objects::{check_part, Objects};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io;
+
+/// The objects that only the deleted snapshot refers to: what goes when it is deleted. `others` are
+/// the segments of all other snapshots of the store, and those of the parents of uploads under way.
+pub fn unreferenced<'a>(deleted: &[String], others: impl IntoIterator<Item = &'a [String]>) -> Vec<String> {
+    let mut alone: BTreeSet<&str> = deleted.iter().map(String::as_str).collect();
+    for segment in others.into_iter().flatten() {
+        alone.remove(segment.as_str());
+    }
+    alone.into_iter().map(str::to_string).collect()
+}
 
 /// Deletes a snapshot. `others` are all snapshots that may share blocks with it: those of the same
 /// volume, of volumes made of its snapshots, and so on; all others of the store will do. No upload

@@ -124,7 +124,7 @@ fn a_kept_index_opens_while_the_store_is_away() {
     let (bucket, objects) = written("snap", (5..9).chain([3 * PAGE_BLOCKS]));
     let folder = tempfile::tempdir().unwrap();
     let kept = Objects::open(&format!("file://{}", folder.path().join("origin").display())).unwrap();
-    Manifest::keep_front(&objects, "snap", &kept).unwrap();
+    Manifest::load(&objects, "snap").unwrap().keep(&kept).unwrap();
     let all = bucket.inner.get("manifests/snap", None).unwrap();
     bucket.delete("manifests/snap").unwrap();
     let manifest = Arc::new(Manifest::load_from(&kept, &objects, "snap").unwrap());

@@ -268,8 +268,8 @@ impl Engine {
                 }
                 VolumeStatus::Creating => {
                     let _ = volume_files::remove_files(&self.volumes_folder(), &record);
-                    // It is noted as failed and says why: a key or store that is away must not keep the lab
-                    // down.
+                    // It is noted as failed and says why: a key or store that is away must not
+                    // keep the lab down.
                     if let Err(problem) = self.finish_creation(&record) {
                         tracing::error!(volume, "{}: {}", problem.value, problem.rule);
                     }

@@ -31,7 +31,7 @@ class Facts(dict[str, Any]):
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRows:
+class KeptTable:
     """All things of a kind at one version. Never changed: threads share it."""
 
     version: str
@@ -43,10 +43,10 @@ class KeptRows:
         """The ids behind this one, in order."""
         return self.order[bisect_right(self.order, key) :]
 
-    def changed(self, version: str, now: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> KeptRows:
+    def changed(self, version: str, now: Sequence[Mapping[str, Any]], gone: Sequence[str]) -> KeptTable:
         """The table with what changed since."""
         if not now and not gone:
-            return self if version == self.version else KeptRows(version, self.rows, self.order)
+            return self if version == self.version else KeptTable(version, self.rows, self.order)
         rows = dict(self.rows)
         known = len(rows)
         for one in now:
@@ -54,7 +54,7 @@ class KeptRows:
         same = len(rows) == known
         for name in gone:
             same = rows.pop(name, None) is None and same
-        return KeptRows(version, rows, self.order if same else sorted(rows))
+        return KeptTable(version, rows, self.order if same else sorted(rows))
 
 
 def _newer(version: str, than: str) -> bool:
@@ -69,14 +69,14 @@ class Keeper:
 
     def __init__(self, kind: str) -> None:
         self._call, self._key = f"{kind}.changes", f"{kind}s"
-        self._table: KeptRows | None = None
+        self._table: KeptTable | None = None
 
     @property
     def is_filled(self) -> bool:
         """Whether a look costs only what changed."""
         return self._table is not None
 
-    def now(self, lab: Lab) -> KeptRows:
+    def now(self, lab: Lab) -> KeptTable:
         """All of them as they are now. Raises what `lab` raises, AwsError."""
         table = self._table
         for _ in range(TRIES):
@@ -91,7 +91,7 @@ class Keeper:
                 return table
         raise AwsError("ServiceUnavailable", "The lab changes faster than it can be listed.", 503)
 
-    def _whole(self, lab: Lab, answer: Mapping[str, Any]) -> tuple[KeptRows, int]:
+    def _whole(self, lab: Lab, answer: Mapping[str, Any]) -> tuple[KeptTable, int]:
         """All pages, as of the version of the first: what changed while the others were read is
         told after that.
         """
@@ -101,9 +101,9 @@ class Keeper:
             answer = lab.call(self._call, after=answer["next"])
             rows |= {one["id"]: Facts(one) for one in answer[self._key]}
             pages += 1
-        return KeptRows(version, rows, sorted(rows)), pages
+        return KeptTable(version, rows, sorted(rows)), pages
 
-    def _keep(self, table: KeptRows) -> None:
+    def _keep(self, table: KeptTable) -> None:
         kept = self._table
         if len(table.rows) > MOST_ROWS:
             self._table = None

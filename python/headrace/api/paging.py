@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from headrace.api.errors import AwsError
-from headrace.api.kept import Facts, KeptRows
+from headrace.api.kept import Facts, KeptTable
 
 # Begins every token, so that one of another call or release is told from a good one.
 MARK = b"headrace1:"
@@ -62,7 +62,7 @@ def page(
 
 
 def page_of_table(
-    call: str, table: KeptRows, size: int | None, token: str | None, shown: Callable[[Facts], bool] | None = None
+    call: str, table: KeptTable, size: int | None, token: str | None, shown: Callable[[Facts], bool] | None = None
 ) -> tuple[list[Facts], str | None]:
     """A page of all rows that are `shown`, as `page` makes it, without a look at the others."""
     names = table.after(key_of(call, token)) if token else table.order

@@ -63,6 +63,9 @@ class Stream:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
+            if not line.endswith("\n"):
+                # The writer was killed in the middle of it.
+                break
             number, moment = line.split()
             self.ends.append(int(number))
             self.moments.append(int(moment))

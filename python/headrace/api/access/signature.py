@@ -189,13 +189,16 @@ def _timely(claim: Claim, now: datetime) -> None:
         raise BadSignature(MALFORMED, "X-Amz-Date is not a time.") from None
     if claim.day != claim.date[:8]:
         raise BadSignature(WRONG, "The date of the credential's scope is not that of X-Amz-Date.")
-    stamp = now.strftime("%Y%m%dT%H%M%SZ")
     if date > now + WINDOW:
-        raise BadSignature(EXPIRED, f"Signature not yet current: {claim.date} is later than {stamp} + 15 min.")
+        raise BadSignature(EXPIRED, f"Signature not yet current: {claim.date} is later than {_stamp(now)} + 15 min.")
     good_for = WINDOW if claim.expires_s is None else timedelta(seconds=claim.expires_s)
     if now > date + good_for:
         minutes = f"{good_for.total_seconds() / 60:g} min"
-        raise BadSignature(EXPIRED, f"Request has expired: {claim.date} is earlier than {stamp} - {minutes}.")
+        raise BadSignature(EXPIRED, f"Request has expired: {claim.date} is earlier than {_stamp(now)} - {minutes}.")
+
+
+def _stamp(now: datetime) -> str:
+    return now.strftime("%Y%m%dT%H%M%SZ")
 
 
 def _body_hash(claim: Claim, incoming: Incoming, unsigned_body: bool) -> str:

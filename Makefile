@@ -96,12 +96,13 @@ test: test-rust test-python
 test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 	cargo test --release --workspace --exclude headrace-py --quiet
 
+# Tests with devices wait for them more than they compute: files of tests run two at a time, each file in one process.
 # The linear algebra rounds differently by processor and number of threads: these are not the ones it chooses by itself
 # on today's processors, so that a figure which hangs on them is found here. `make soak` has more.
 test-python: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(BIN)/headraced
 	OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
-	$(BIN)/python -m pytest -q tests/lab tests/api tests/mysql
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/mysql tests/api tests/lab
 
 quick: $(VENV)/package.ok
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" tests/unit python/headrace

@@ -347,6 +347,11 @@ impl Backing for Encrypted {
     fn allocated(&self) -> io::Result<u64> {
         self.inner.allocated()
     }
+
+    // A hole below is a hole here: what was never written is not encrypted.
+    fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
+        self.inner.may_hold_data(offset, bytes)
+    }
 }
 
 #[cfg(test)]

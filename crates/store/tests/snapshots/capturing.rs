@@ -5,7 +5,7 @@ use headrace_catalog::RaidLevel;
 use headrace_model::array::Layout;
 use headrace_store::encrypted::DATA_KEY_BYTES;
 use headrace_store::snapshots::{begin_all, upload, AsideKey, BlockSource, Capture, Instant, BLOCK_BYTES};
-use headrace_store::{Backing, PowerCut, SectorCipher};
+use headrace_store::{Backing, Encrypted, PowerCut, SectorCipher};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -232,14 +232,18 @@ fn a_beginning_waits_for_writes_in_flight_and_blocks_no_others() {
     });
 }
 
-/// The whole stack of an array: the snapshot is of the array's bytes, discards included.
+/// The whole stack of an encrypted array: the snapshot is of the array's bytes, discards included,
+/// and what was never written is known to be empty without reading it.
 #[test]
 fn an_array_is_captured_as_one_volume() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = 12 * BLOCK;
     for (level, members) in [(RaidLevel::Raid0, 3), (RaidLevel::Raid1, 2), (RaidLevel::Raid5, 4), (RaidLevel::Raid10, 4)] {
         let (holding, _) = level.data_members(members);
-        let files: Vec<Arc<dyn Backing>> = (0..members).map(|member| volume(folder.path(), &format!("{level:?}-{member}"), bytes / holding)).collect();
+        let cipher = Arc::new(SectorCipher::new(&[7; DATA_KEY_BYTES]));
+        let file = |member| volume(folder.path(), &format!("{level:?}-{member}"), bytes / holding);
+        let files: Vec<Arc<dyn Backing>> =
+            (0..members).map(|member| Arc::new(Encrypted::new(file(member), cipher.clone(), u32::try_from(member).unwrap())) as Arc<dyn Backing>).collect();
         let layout = Layout::new(level, members as usize, 64 << 10, bytes / holding);
         let raid = Arc::new(headrace_store::Raid::new(level, layout, files, bytes));
         assert!(!raid.may_hold_data(0, bytes), "{level:?}: nothing was written");

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that are written between two rests. A guess: little enough for a journal of the file system
-/// that waits for them.
+/// Bytes that are written between two rests. A guess: little enough for a journal of the file
+/// system that waits for them.
 pub(crate) const PIECE_BYTES: usize = 1 << 20;
 /// A volume counts as used for as long after a request, milliseconds. A guess: a volume that
 /// serves 20 requests a second or more counts as used all the time.

@@ -15,6 +15,7 @@
 //! | `power` | what a power cut does to writes that were not flushed |
 //! | `raid` | the bytes of an array over its members, members that fail, rebuilds |
 //! | `encrypted` | bytes on the disk that only a key makes readable |
+//! | `foreground` | work that nobody waits for stands back while the volume is used |
 //! | `kms` | a key in KMS elsewhere, which wraps keys |
 //! | `snapshots` | instants, incremental snapshots of 512 KiB blocks, volumes made of them |
 //! | `sparse` | a sparse file, and which parts of it were ever written |
@@ -23,6 +24,7 @@
 //! requests that overlap while both are in flight, and keeps what was flushed.
 
 pub mod encrypted;
+mod foreground;
 pub mod kms;
 pub mod objects;
 pub mod power;

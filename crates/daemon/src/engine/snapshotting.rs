@@ -16,7 +16,7 @@ use headrace_control::{
 use headrace_control::{Lab, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_protocol::snapshots::SnapshotOffer;
 use headrace_store::snapshots::{
-    begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Instant, Manifest, Progress, Stored,
+    begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Foreground, Instant, Manifest, Progress, Stored,
 };
 use headrace_store::Objects;
 use std::collections::{BTreeSet, HashSet};
@@ -522,6 +522,10 @@ impl BlockSource for UntilTheEnd<'_> {
 
     fn changes(&self) -> Option<(&str, &BlockSet)> {
         self.source.changes()
+    }
+
+    fn foreground(&self) -> Option<&Foreground> {
+        self.source.foreground()
     }
 
     fn stored(&self, index: u64) {

@@ -2,6 +2,7 @@
 //! the folder flushed: after a power cut an object is there whole, or not at all.
 
 use super::{Bucket, Listed, MOST_OBJECT_BYTES};
+use crate::foreground::PIECE_BYTES;
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -48,13 +49,20 @@ impl Folder {
         Ok(())
     }
 
-    fn write(&self, incoming: &Path, path: &Path, data: &[u8], lazily: bool) -> io::Result<()> {
+    fn write(&self, incoming: &Path, path: &Path, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(incoming)?;
-        file.write_all(data)?;
-        if lazily {
-            begin_writing(&file);
-        } else {
-            file.sync_all()?;
+        match lazily {
+            // Piece by piece, so that never much is to be written at once.
+            Some(rest) => data.chunks(PIECE_BYTES).try_for_each(|piece| {
+                file.write_all(piece)?;
+                begin_writing(&file);
+                rest();
+                io::Result::Ok(())
+            })?,
+            None => {
+                file.write_all(data)?;
+                file.sync_all()?;
+            }
         }
         let folder = path.parent().unwrap_or(&self.root);
         // Again: a delete may remove the folder, found empty, in between.
@@ -62,14 +70,14 @@ impl Folder {
             make_folder(folder)?;
             match std::fs::rename(incoming, path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                done if lazily => return done,
+                done if lazily.is_some() => return done,
                 done => return done.and_then(|()| sync_folder(folder)),
             }
         }
         Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is removed again and again", folder.display())))
     }
 
-    fn put_as(&self, name: &str, data: &[u8], lazily: bool) -> io::Result<()> {
+    fn put_as(&self, name: &str, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
         let incoming = self.root.join(INCOMING).join(format!("{}-{:x}-{serial}", std::process::id(), std::ptr::from_ref(self) as usize));
         let done = self.write(&incoming, &self.root.join(name), data, lazily);
@@ -105,20 +113,21 @@ impl Folder {
 
 impl Bucket for Folder {
     fn put(&self, name: &str, data: &[u8]) -> io::Result<()> {
-        self.put_as(name, data, false)
+        self.put_as(name, data, None)
     }
 
-    fn put_lazily(&self, name: &str, data: &[u8]) -> io::Result<()> {
-        self.put_as(name, data, true)
+    fn put_lazily(&self, name: &str, data: &[u8], rest: &dyn Fn()) -> io::Result<()> {
+        self.put_as(name, data, Some(rest))
     }
 
-    fn settle(&self, names: &[String]) -> io::Result<()> {
+    fn settle(&self, names: &[String], rest: &dyn Fn()) -> io::Result<()> {
         let mut folders = BTreeSet::new();
         for path in names.iter().map(|name| self.root.join(name)) {
             let file = File::open(&path)?;
             file.sync_all()?;
             // It is on disk: its place in memory is of more use to the volume.
             begin_writing(&file);
+            rest();
             folders.extend(path.parent().map(Path::to_path_buf));
         }
         folders.iter().try_for_each(|folder| sync_folder(folder))

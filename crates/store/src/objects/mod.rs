@@ -37,12 +37,12 @@ pub trait Bucket: Send + Sync {
     /// Reads an object, or a range of it: what there is of it, when the object ends before.
     fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>>;
     /// Writes an object that need not be durable before [`Bucket::settle`]: the process may die,
-    /// the machine may not.
-    fn put_lazily(&self, name: &str, data: &[u8]) -> io::Result<()> {
+    /// the machine may not. Calls `rest` now and then.
+    fn put_lazily(&self, name: &str, data: &[u8], _rest: &dyn Fn()) -> io::Result<()> {
         self.put(name, data)
     }
-    /// Objects that were put lazily are durable when this returns.
-    fn settle(&self, _names: &[String]) -> io::Result<()> {
+    /// Objects that were put lazily are durable when this returns. Calls `rest` now and then.
+    fn settle(&self, _names: &[String], _rest: &dyn Fn()) -> io::Result<()> {
         Ok(())
     }
     /// Whether an object may be other than it was written when the machine stopped before it was
@@ -98,15 +98,16 @@ impl Objects {
         self.put_by(name, data, |bucket| bucket.put(name, data))
     }
 
-    /// Writes an object whole, or not at all. It is durable after [`Objects::settle`].
-    pub fn put_lazily(&self, name: &str, data: &[u8]) -> io::Result<()> {
-        self.put_by(name, data, |bucket| bucket.put_lazily(name, data))
+    /// Writes an object whole, or not at all. It is durable after [`Objects::settle`]. `rest` is
+    /// called between parts of the work, to let others go first.
+    pub fn put_lazily(&self, name: &str, data: &[u8], rest: &dyn Fn()) -> io::Result<()> {
+        self.put_by(name, data, |bucket| bucket.put_lazily(name, data, rest))
     }
 
-    /// Objects that were put lazily are durable when this returns.
-    pub fn settle(&self, names: &[String]) -> io::Result<()> {
+    /// Objects that were put lazily are durable when this returns. `rest` as there.
+    pub fn settle(&self, names: &[String], rest: &dyn Fn()) -> io::Result<()> {
         names.iter().try_for_each(|name| self.checked("put", name))?;
-        self.bucket.settle(names).map_err(|error| explain(&self.url, "put", names.first().map_or("", String::as_str), &error))
+        self.bucket.settle(names, rest).map_err(|error| explain(&self.url, "put", names.first().map_or("", String::as_str), &error))
     }
 
     /// Whether an object that was put lazily and not settled may be damaged.

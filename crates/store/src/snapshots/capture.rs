@@ -12,6 +12,7 @@
 use super::changes::Changes;
 use super::side::{self, blocks, AsideKey, Side};
 use super::{blocks_of, upload::BlockSource, BLOCK_BYTES};
+use crate::foreground::Foreground;
 use crate::objects::{check_part, make_folder};
 use crate::{within, Backing};
 use std::io;
@@ -63,6 +64,8 @@ pub struct Capture {
     count: AtomicUsize,
     /// Held while one begins or ends, and while the volume grows.
     changing: Mutex<()>,
+    /// Requests to the volume; what an instant reads is not among them.
+    foreground: Foreground,
 }
 
 /// Locks on blocks, shared or not.
@@ -104,7 +107,7 @@ impl Capture {
         let count = AtomicUsize::new(sides.len());
         let active = RwLock::new(Arc::new(Active { sides, now: Arc::new(now.unwrap_or_else(Changes::unknown)), begins: None }));
         let stripes = (0..STRIPES).map(|_| RwLock::new(())).collect();
-        Ok(Arc::new(Capture { inner, folder, key, stripes, active, count, changing: Mutex::new(()) }))
+        Ok(Arc::new(Capture { inner, folder, key, stripes, active, count, changing: Mutex::new(()), foreground: Foreground::default() }))
     }
 
     fn active(&self) -> Arc<Active> {
@@ -355,6 +358,10 @@ impl BlockSource for Instant {
         changes.since().map(|since| (since, changes.set()))
     }
 
+    fn foreground(&self) -> Option<&Foreground> {
+        Some(&self.capture.foreground)
+    }
+
     fn stored(&self, index: u64) {
         self.side.release(index);
     }
@@ -366,15 +373,18 @@ impl Backing for Capture {
     }
 
     fn read(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.foreground.note();
         self.inner.read(buffer, offset)
     }
 
     fn write(&self, data: &[u8], offset: u64) -> io::Result<()> {
         within(self.bytes(), offset, data.len() as u64)?;
+        self.foreground.note();
         self.change(offset, data.len() as u64, false, &|_, _| self.inner.write(data, offset))
     }
 
     fn flush(&self) -> io::Result<()> {
+        self.foreground.note();
         self.inner.flush()
     }
 

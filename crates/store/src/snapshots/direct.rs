@@ -112,7 +112,7 @@ impl Builder {
         }
         let digest = digest_of(segment.room());
         segment.keep(index, digest);
-        segment.put(&self.objects, &segment::name_of(&self.name, number), false)?;
+        segment.put(&self.objects, &segment::name_of(&self.name, number), None)?;
         self.put.lock().unwrap_or_else(PoisonError::into_inner).insert(index, digest);
         Ok(())
     }

@@ -27,6 +27,7 @@ mod side;
 mod sweep;
 mod upload;
 
+pub use crate::foreground::Foreground;
 pub use capture::{begin_all, Capture, Instant};
 pub use changes::Changes;
 pub use direct::{read_block, Builder, Stored};

@@ -66,8 +66,8 @@ impl Segment {
     }
 
     /// Writes it as an object, and is empty again. What it held, in order of their places.
-    /// `lazily`: durable once it is settled.
-    pub(crate) fn put(&mut self, objects: &Objects, name: &str, lazily: bool) -> io::Result<Vec<(u64, Digest)>> {
+    /// `lazily`: durable once it is settled, and this is called between parts of the work.
+    pub(crate) fn put(&mut self, objects: &Objects, name: &str, lazily: Option<&dyn Fn()>) -> io::Result<Vec<(u64, Digest)>> {
         let blocks = std::mem::take(&mut self.blocks);
         self.data.truncate(blocks.len() * BLOCK_BYTES);
         let at = self.data.len();
@@ -79,7 +79,7 @@ impl Segment {
         put_u32(&mut self.data, checksum);
         put_u32(&mut self.data, blocks.len() as u32);
         self.data.extend_from_slice(MAGIC);
-        let done = if lazily { objects.put_lazily(name, &self.data) } else { objects.put(name, &self.data) };
+        let done = lazily.map_or_else(|| objects.put(name, &self.data), |rest| objects.put_lazily(name, &self.data, rest));
         self.data.truncate(at);
         done.map(|()| blocks)
     }

@@ -8,6 +8,7 @@
 use super::manifest::{Manifest, Place};
 use super::segment::{self, Segment, SEGMENT_BLOCKS};
 use super::{blocks_of, digest_of, is_zero, BlockCipher, BlockSet, Digest};
+use crate::foreground::{Foreground, Pace};
 use crate::objects::{check_part, Objects};
 use std::collections::HashMap;
 use std::io;
@@ -35,6 +36,10 @@ pub trait BlockSource: Send + Sync {
     }
     /// The capture since which it is known what changed, and what did.
     fn changes(&self) -> Option<(&str, &BlockSet)> {
+        None
+    }
+    /// Who uses the volume meanwhile, and goes first.
+    fn foreground(&self) -> Option<&Foreground> {
         None
     }
     /// A block is stored and is not asked for again.
@@ -83,6 +88,7 @@ struct Job<'a> {
     done: AtomicU64,
     stored: AtomicU64,
     stop: AtomicBool,
+    pace: Pace<'a>,
     cancel: &'a AtomicBool,
     progress: &'a (dyn Fn(Progress) + Sync),
 }
@@ -128,6 +134,7 @@ pub fn upload(
         next_segment: AtomicU64::new(u64::from(next_segment)),
         done: AtomicU64::new(0),
         stop: AtomicBool::new(false),
+        pace: Pace::new(source.foreground()),
         cancel,
         progress,
     };
@@ -199,6 +206,9 @@ impl Job<'_> {
                     return Ok(());
                 }
                 self.block(index, segment, outcomes)?;
+                if segment.is_full() {
+                    self.put(segment, outcomes)?;
+                }
             }
             self.done.fetch_add(count, Ordering::Relaxed);
             self.tell();
@@ -247,6 +257,10 @@ impl Job<'_> {
         if !self.source.may_hold_data(index, 1) {
             return Ok(());
         }
+        self.pace.piece(|_| self.fill(index, segment, outcomes))
+    }
+
+    fn fill(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
         let data = segment.room();
         self.source.read_block(index, data)?;
         if is_zero(data) {
@@ -262,9 +276,6 @@ impl Job<'_> {
             return Ok(());
         }
         segment.keep(index, digest);
-        if segment.is_full() {
-            self.put(segment, outcomes)?;
-        }
         Ok(())
     }
 
@@ -274,7 +285,8 @@ impl Job<'_> {
         }
         let number =
             u32::try_from(self.next_segment.fetch_add(1, Ordering::Relaxed)).map_err(|_| io::Error::other("more segments than a snapshot may have"))?;
-        let blocks = segment.put(self.objects, &segment::name_of(self.name, number), true)?;
+        let name = segment::name_of(self.name, number);
+        let blocks = self.pace.piece(|rest| segment.put(self.objects, &name, Some(rest)))?;
         self.stored.fetch_add(blocks.len() as u64, Ordering::Relaxed);
         for (slot, (index, digest)) in blocks.into_iter().enumerate() {
             self.source.stored(index);
@@ -311,7 +323,7 @@ impl Job<'_> {
                 _ => {}
             }
         });
-        self.objects.settle(&own)?;
+        self.pace.piece(|rest| self.objects.settle(&own, rest))?;
         Manifest::write(self.objects, (self.name, self.source.bytes(), key), owners, merged)
     }
 

@@ -97,8 +97,11 @@ pub struct Origin {
     pub cipher: Option<Arc<dyn BlockCipher>>,
 }
 
-/// All bytes of a volume, over its files alone, and its array's data path.
-pub(super) fn bytes_of(volumes: &Path, record: &VolumeRecord, key: &DataKey) -> io::Result<(Arc<dyn Backing>, Option<Arc<Raid>>)> {
+/// All bytes of a volume, and an array's data path.
+type Bytes = (Arc<dyn Backing>, Option<Arc<Raid>>);
+
+/// The bytes of a volume over its files alone.
+pub(super) fn bytes_of(volumes: &Path, record: &VolumeRecord, key: &DataKey) -> io::Result<Bytes> {
     let mut members: Vec<Arc<dyn Backing>> = Vec::new();
     for (index, (path, bytes)) in files(&folder_of(volumes, record), record).into_iter().enumerate() {
         let file = SparseFile::open(&path, bytes).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;

@@ -107,6 +107,26 @@ def test_csi_snapshot_is_restored_to_another_claim(aws_lab, tmp_path):
     assert driver.detach(other) and driver.delete(other) and driver.detach(volume) and driver.delete(volume)
 
 
+def test_csi_claim_is_cloned(aws_lab, tmp_path):
+    driver = Driver(aws_lab.client("ec2"), aws_lab.instance, aws_lab.zone)
+    volume = driver.create("pv-1", 1)
+    driver.attach(volume)
+    Node.stage(Node.device(aws_lab.device(volume), volume), tmp_path / "m")
+    (tmp_path / "m/file").write_bytes(content := os.urandom(3 * MIB))
+    Node.unstage(tmp_path / "m")
+    clone = driver.clone("pv-2", volume, 2)
+    assert driver.clone("pv-2", volume, 2) == clone == driver.by_name("pv-2")
+    assert driver.initialized(clone)
+    driver.attach(clone)
+    Node.stage(Node.device(aws_lab.device(clone), clone), tmp_path / "clone")
+    try:
+        assert (tmp_path / "clone/file").read_bytes() == content
+        Node.grow(tmp_path / "clone")
+    finally:
+        Node.unstage(tmp_path / "clone")
+    assert driver.detach(clone) and driver.delete(clone) and driver.detach(volume) and driver.delete(volume)
+
+
 def test_a_database_like_file_system_is_restored_as_it_was(aws_lab, tmp_path):
     """xfs, frozen for the moment of the call alone, goes on being written while the snapshot is stored."""
     ec2 = aws_lab.client("ec2")

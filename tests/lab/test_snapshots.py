@@ -403,3 +403,179 @@ def test_schedules_keep_what_they_say(labs):
         assert {one["schedule"] for one in left} == {"often"}
         # Two completed ones are kept; those that were pending at a run are not counted yet.
         assert 1 <= len(left) <= 4
+
+
+def available(lab: Lab, copy: str) -> None:
+    until(lambda: lab.describe(copy)["state"] != "creating")
+    found = lab.describe(copy)
+    assert (found["state"], found["error"]) == ("available", None)
+
+
+def left_of(lab: Lab, kind: str = "marks") -> list[Path]:
+    """Files of instants that are under way."""
+    return sorted((lab.place.data_dir / "volumes").glob(f"*/captures/*.{kind}"))
+
+
+def test_copies_under_load_have_the_bytes_of_their_instant(labs):
+    slots = 4_096
+    with labs.up() as lab:
+        source = fresh(lab, "db")
+        with device(lab, "db") as db:
+            writer = Writer([db], slots, seed=13)
+            writer.start()
+            taken = []
+            for number in range(3):
+                time.sleep(0.3)
+                before = writer.last
+                copy = lab.copy("db", f"copy{number}", volume_type="gp3", size_gib=2 if number == 1 else None)
+                taken.append((copy["name"], before, writer.last))
+                assert (copy["source_volume"], copy["snapshot"]) == (source, None)
+            writer.stop.set()
+            writer.join()
+            assert writer.failed is None
+            for name, _, _ in taken:
+                available(lab, name)
+            until(lambda: left_of(lab) == [])
+            moments = []
+            for name, before, after in taken:
+                with device(lab, name) as copy:
+                    moments.append(check_instant(writer, 0, held(copy, slots), before, after))
+                    # What is written to a copy is not written to its source.
+                    copy.write(0, numbered(1, 9))
+                    assert number_in(db.read(0)) == writer.newest(0, writer.last + 1)[0]
+            assert moments == sorted(moments)
+        assert [lab.describe(name)["size_gib"] for name, _, _ in taken] == [1, 2, 1]
+        # No snapshot is to be seen, and a copy is copied and snapshotted like any volume.
+        assert lab.snapshots()["snapshots"] == []
+        lab.copy("copy1", "third")
+        available(lab, "third")
+        snapshot = lab.create_snapshot("third")["id"]
+        assert completed(lab, snapshot)["full_bytes"] >= slots * SECTOR - MIB
+
+
+def test_a_source_may_go_before_its_copy_is_made(labs):
+    with labs.up() as lab:
+        fresh(lab, "db")
+        with device(lab, "db") as db:
+            for at in range(0, 256 * MIB, MIB):
+                db.write(at, numbered(1 + at // MIB) * (MIB // SECTOR))
+        lab.detach("db", force=True)
+        folder = lab.place.data_dir / "volumes" / lab.describe("db")["id"]
+        lab.copy("db", "copy")
+        with pytest.raises(LabRefused) as caught:
+            for _ in range(2):
+                lab.delete("copy")
+                lab.describe("copy")
+        # Either it was under way, or it was there so soon that it could be deleted.
+        assert caught.value.kind in ("incorrect-state", "not-found")
+        if caught.value.kind == "not-found":
+            lab.copy("db", "copy")
+        lab.delete("db")
+        available(lab, "copy")
+        until(lambda: not folder.exists())
+        with device(lab, "copy") as copy:
+            for at in range(0, 256 * MIB, 16 * MIB):
+                assert number_in(copy.read(at)) == 1 + at // MIB
+
+
+def test_copies_survive_kills(labs):
+    """Killed at a random moment after the answer, while the source is written: the copy is made of
+    the bytes of its instant, and no instant stays behind.
+    """
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    chance = random.Random(seed)
+    folder, slots = labs.folder(), 8_192
+    lab = labs.up(folder)
+    fresh(lab, "db")
+    contents, number = [0] * slots, 0
+    # Behind the slots, so that the daemon is killed before all of it is copied.
+    filled = range(64 * MIB, 320 * MIB, MIB)
+    with device(lab, "db") as db:
+        for at in filled:
+            db.write(at, numbered(at // MIB) * (MIB // SECTOR))
+    expected: dict[str, list[int]] = {}
+    for round_ in range(CRASHES):
+        with device(lab, "db") as db:
+            for slot in range(slots):
+                if round_ == 0 or chance.random() < 0.02:
+                    number += 1
+                    db.write(slot * SECTOR, numbered(number))
+                    contents[slot] = number
+            name = f"copy{round_}"
+            lab.copy("db", name)
+            expected[name] = list(contents)
+            end = time.monotonic() + chance.random() * 0.1
+            while time.monotonic() < end:
+                number += 1
+                slot = chance.randrange(slots)
+                db.write(slot * SECTOR, numbered(number))
+                contents[slot] = number
+            lab.close()
+            kill(folder)
+        lab = labs.up(folder)
+        available(lab, name)
+        until(lambda lab=lab: left_of(lab) == [])
+    for name, slots_then in expected.items():
+        with device(lab, name) as copy:
+            assert held(copy, slots) == slots_then, name
+            assert [number_in(copy.read(at)) for at in filled] == [at // MIB for at in filled]
+    lab.close()
+
+
+def test_a_copy_whose_instant_is_lost_says_so(labs):
+    folder = labs.folder()
+    lab = labs.up(folder)
+    fresh(lab, "db")
+    with device(lab, "db") as db:
+        for at in range(0, 512 * MIB, MIB):
+            db.write(at, numbered(1 + at // MIB) * (MIB // SECTOR))
+    # Another machine's start: what was set aside may not be whole.
+    lab.copy("db", "copy")
+    lab.close()
+    kill(folder)
+    source = next(path for path in (folder / "volumes").iterdir() if (path / "captures").is_dir())
+    for left in (source / "captures").iterdir():
+        left.unlink()
+    lab = labs.up(folder)
+    found = lab.describe("copy")
+    assert found["state"] == "error" and "instant was lost" in str(found["error"])
+    lab.delete("copy")
+    lab.copy("db", "copy")
+    available(lab, "copy")
+    lab.close()
+
+
+def test_an_encrypted_volume_has_encrypted_copies(labs):
+    with labs.up() as lab:
+        fresh(lab, "db", encrypted=True)
+        key = lab.create_key(description="copies")["arn"]
+        with device(lab, "db") as db:
+            for slot in range(64):
+                db.write(slot * SECTOR, numbered(slot + 1))
+        lab.copy("db", "same", encrypted=False)
+        lab.copy("db", "other", kms_key=key)
+        for name in ("same", "other"):
+            available(lab, name)
+            with device(lab, name) as copy:
+                assert [number_in(copy.read(slot * SECTOR)) for slot in range(64)] == list(range(1, 65))
+            data = lab.place.data_dir / "volumes" / lab.describe(name)["id"] / "data"
+            with data.open("rb") as file:
+                assert numbered(1)[:20] not in file.read(MIB)
+        assert lab.describe("same")["kms_key"] == lab.describe("db")["kms_key"] != key
+        assert lab.describe("other")["kms_key"] == key
+        # A source that is not encrypted has a copy that is, where that is asked for.
+        fresh(lab, "plain")
+        lab.copy("plain", "sealed", encrypted=True)
+        available(lab, "sealed")
+        assert lab.describe("sealed")["encrypted"]
+
+
+def test_a_copy_under_a_key_that_is_off_fails_and_says_why(labs):
+    with labs.up() as lab:
+        key = lab.create_key(description="off")["arn"]
+        fresh(lab, "db")
+        lab.call("key.disable", key=key)
+        with pytest.raises(LabRefused):
+            lab.copy("db", "copy", encrypted=True, kms_key=key)
+        assert [volume["name"] for volume in lab.volumes()] == ["db"]

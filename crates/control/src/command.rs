@@ -47,6 +47,9 @@ pub struct CreateRequest {
     /// Rate at which the snapshot's blocks are loaded, 100 to 300 MiB/s.
     #[serde(default)]
     pub initialization_mib_s: Option<u64>,
+    /// The volume that it is a copy of.
+    #[serde(default)]
+    pub source_volume: Option<String>,
 }
 
 /// How a volume is attached.

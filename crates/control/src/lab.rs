@@ -152,13 +152,16 @@ impl Lab {
 
     /// A new volume with the key of its encryption, where it is encrypted.
     fn with_key(&self, request: &CreateRequest, mut changes: Vec<Change>) -> Result<Vec<Change>, ControlError> {
-        // Of an encrypted snapshot: encrypted, and under its key where none is named.
+        // Of an encrypted snapshot or volume: encrypted, and under its key where none is named.
         let of_snapshot = changes.iter().find_map(|change| match change {
             Change::VolumeCreated { new, .. } => new.origin.as_ref()?.encryption.as_ref().map(|encryption| encryption.key.clone()),
             _ => None,
         });
-        let encrypted = if of_snapshot.is_some() { Some(true) } else { request.encrypted };
-        let named = request.kms_key.as_deref().or(of_snapshot.as_deref());
+        let of_volume =
+            request.source_volume.as_deref().and_then(|source| self.find(source).ok()?.encryption.as_ref()).map(|encryption| encryption.key.clone());
+        let given = of_snapshot.or(of_volume);
+        let encrypted = if given.is_some() { Some(true) } else { request.encrypted };
+        let named = request.kms_key.as_deref().or(given.as_deref());
         let key = self.keys.for_volume(&self.settings, encrypted, named)?;
         for change in &mut changes {
             if let (Change::VolumeCreated { new, .. }, Some(key)) = (change, &key) {

@@ -289,3 +289,38 @@ fn a_schedule_keeps_as_many_as_it_says_and_leaves_the_locked() {
     bench.snapshot(SnapshotCommand::RunSchedule { schedule: "s".into() }).expect("run");
     assert_eq!(bench.lab.snapshots.schedules["s"].next_ms, START_MS + 10 * HOUR_MS);
 }
+
+/// Copies of volumes: what is asked of them, how many are at once, and that no snapshot is made.
+#[test]
+fn copies_of_volumes() {
+    let mut bench = Bench::new();
+    let copy = |of: &str, size_gib: Option<u64>| {
+        let volume_type = Some("gp3".to_string());
+        Command::CreateVolume(CreateRequest { source_volume: Some(of.to_string()), volume_type, size_gib, ..CreateRequest::default() })
+    };
+    let made = |events: Vec<Event>| events.iter().find_map(|event| event.change.volume().cloned()).expect("a volume");
+    assert!(bench.run(copy("none", None)).unwrap_err().contains("none"));
+    let first = made(bench.run(copy("a", None)).expect("a copy"));
+    assert_eq!(bench.lab.volumes[&first].size_gib(), 10);
+    assert_eq!(bench.lab.volumes[&first].source_volume.as_ref(), Some(&bench.lab.find("a").unwrap().id));
+    assert!(bench.run(copy("a", Some(9))).unwrap_err().contains("a copy is at least as large"));
+    // One that is not there yet cannot be copied, attached or deleted.
+    for command in [copy(first.as_str(), None), Command::DeleteVolume { volume: first.to_string() }] {
+        assert!(bench.run(command).unwrap_err().contains("is creating"));
+    }
+    // Five at once, of each source for itself; one that ended, well or not, makes room.
+    let mut others: Vec<_> = (0..4).map(|_| made(bench.run(copy("a", Some(20))).expect("a copy"))).collect();
+    assert!(bench.run(copy("a", None)).unwrap_err().contains("5 copies of it are being made"));
+    bench.run(copy("b", None)).expect("of another");
+    bench.run(Command::Created { volume: first.to_string() }).expect("created");
+    others.push(made(bench.run(copy("a", None)).expect("room for one")));
+    bench.run(Command::VolumeFailed { volume: others[0].to_string(), reason: "no room".to_string() }).expect("noted");
+    bench.run(copy("a", None)).expect("room for one");
+    bench.run(copy(first.as_str(), None)).expect("a copy of a copy");
+    assert!(bench.lab.snapshots.records.is_empty());
+    let mut again = Lab::default();
+    for event in &bench.events {
+        again.apply(&serde_json::from_str(&serde_json::to_string(event).expect("written")).expect("read"));
+    }
+    assert_eq!(again, bench.lab);
+}

@@ -160,6 +160,7 @@ impl Engine {
             faults: attached.map_or(0, |attached| attached.faults.faults(self.devices.clock.now()).len() + usize::from(attached.faults.is_off())),
             recording: self.devices.recording().filter(|_| attached.is_some()).map(|(path, _)| path.display().to_string()),
             snapshot: record.origin.as_ref().map(|origin| origin.snapshot.to_string()),
+            source_volume: record.source_volume.as_ref().map(ToString::to_string),
             fast_restored: record.origin.as_ref().map(|origin| origin.fast),
             initialization_rate_mib_s: record.origin.as_ref().and_then(|origin| origin.initialization_mib_s),
             initialization: self.initialization(record),

@@ -295,6 +295,8 @@ message! {
         pub recording: Option<String>;
         /// Id of the snapshot it was made from; null: none.
         pub snapshot: Option<String>;
+        /// Id of the volume it is a copy of; null: of none.
+        pub source_volume: Option<String>;
         /// Whether that had fast snapshot restore when it was made; null: it was made empty.
         pub fast_restored: Option<bool>;
         /// Rate at which it is loaded in the background; null: on first touch alone.
@@ -351,6 +353,8 @@ message! {
         pub attachment: Option<AttachmentFacts>;
         /// Id of the snapshot it was made from; null: none.
         pub snapshot: Option<String>;
+        /// Id of the volume it is a copy of; null: of none.
+        pub source_volume: Option<String>;
         /// Whether that had fast snapshot restore when it was made; null: it was made empty.
         pub fast_restored: Option<bool>;
         /// Rate at which it is loaded in the background; null: on first touch alone.

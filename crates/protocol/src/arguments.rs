@@ -104,6 +104,33 @@ message! {
 }
 
 message! {
+    /// A copy of a volume.
+    #[serde(deny_unknown_fields)]
+    pub struct CopyVolume {
+        /// Id or unique name of the volume that is copied.
+        pub volume: String;
+        /// A unique name.
+        pub name: Option<String> = "none";
+        /// Tags: at most 50, keys up to 128 and values up to 256 characters.
+        pub tags: Option<BTreeMap<String, String>> = "none";
+        /// Type.
+        pub volume_type: Option<String> = "gp2, as EC2 has it";
+        /// Size, GiB; never below that of the source.
+        pub size_gib: Option<u64> = "that of the source";
+        /// Provisioned IOPS.
+        pub iops: Option<u64> = "as AWS gives";
+        /// Provisioned MiB/s.
+        pub throughput_mib_s: Option<u64> = "as AWS gives";
+        /// Encrypted. The copy of an encrypted volume always is.
+        pub encrypted: Option<bool> = "as the source, else as the lab's default says";
+        /// KMS key.
+        pub kms_key: Option<String> = "that of the source, else the default key";
+        /// For several instances at once: refused, the lab has one.
+        pub multi_attach: Option<bool> = "false";
+    }
+}
+
+message! {
     /// How a volume is attached.
     #[serde(deny_unknown_fields)]
     pub struct Attach {

@@ -84,6 +84,9 @@ calls! {
 
     /// Makes a volume or array. Its files are sparse and take no space yet.
     VolumeCreate(Create) -> LabVolumeView = "volume.create" in "Volumes" as create;
+    /// Makes a copy of a volume as it is now, in use or not. It is `creating` until all bytes are
+    /// on disk; `initialization` says how far it is.
+    VolumeCopy(CopyVolume) -> LabVolumeView = "volume.copy" in "Volumes" as copy;
     /// All volumes, or those named.
     VolumeList(SomeVolumes) -> VolumeList = "volume.list" in "Volumes" as volumes.volumes;
     /// Volumes that changed since a version of an earlier answer; without one, or with one that is

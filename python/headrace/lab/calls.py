@@ -185,6 +185,7 @@ class LabVolume(TypedDict):
     faults: int  # Faults that wait or last.
     recording: str | None  # Path of the record that is being written; null: none.
     snapshot: str | None  # Id of the snapshot it was made from; null: none.
+    source_volume: str | None  # Id of the volume it is a copy of; null: of none.
     # Whether that had fast snapshot restore when it was made; null: it was made empty.
     fast_restored: bool | None
     # Rate at which it is loaded in the background; null: on first touch alone.
@@ -220,6 +221,7 @@ class VolumeFacts(TypedDict):
     tags: dict[str, str]  # Tags.
     attachment: AttachmentFacts | None  # Its attachment; null: not attached.
     snapshot: str | None  # Id of the snapshot it was made from; null: none.
+    source_volume: str | None  # Id of the volume it is a copy of; null: of none.
     # Whether that had fast snapshot restore when it was made; null: it was made empty.
     fast_restored: bool | None
     # Rate at which it is loaded in the background; null: on first touch alone.
@@ -735,6 +737,47 @@ class Calls(ABC):
             throughput_mib_s=throughput_mib_s,
             zone=zone,
             zone_id=zone_id,
+            encrypted=encrypted,
+            kms_key=kms_key,
+            multi_attach=multi_attach,
+        )
+
+    def copy(
+        self,
+        volume: str,
+        name: str | None = None,
+        tags: dict[str, str] | None = None,
+        volume_type: str | None = None,
+        size_gib: int | None = None,
+        iops: int | None = None,
+        throughput_mib_s: int | None = None,
+        encrypted: bool | None = None,
+        kms_key: str | None = None,
+        multi_attach: bool = False,
+    ) -> LabVolume:
+        """Makes a copy of a volume as it is now, in use or not. It is `creating` until all bytes
+        are on disk; `initialization` says how far it is.
+
+        name: A unique name. Default: none.
+        tags: Tags: at most 50, keys up to 128 and values up to 256 characters. Default: none.
+        volume_type: Type. Default: gp2, as EC2 has it.
+        size_gib: Size, GiB; never below that of the source. Default: that of the source.
+        iops: Provisioned IOPS. Default: as AWS gives.
+        throughput_mib_s: Provisioned MiB/s. Default: as AWS gives.
+        encrypted: Encrypted. The copy of an encrypted volume always is. Default: as the source,
+            else as the lab's default says.
+        kms_key: KMS key. Default: that of the source, else the default key.
+        multi_attach: For several instances at once: refused, the lab has one. Default: false.
+        """
+        return self.call(
+            "volume.copy",
+            volume=volume,
+            name=name,
+            tags=tags,
+            volume_type=volume_type,
+            size_gib=size_gib,
+            iops=iops,
+            throughput_mib_s=throughput_mib_s,
             encrypted=encrypted,
             kms_key=kms_key,
             multi_attach=multi_attach,

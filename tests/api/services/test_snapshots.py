@@ -405,3 +405,56 @@ def test_dry_runs_of_snapshots_and_encryption(ec2, aws_lab):
     ec2.delete_snapshot(SnapshotId=one)
     assert refused(lambda: ec2.restore_snapshot_from_recycle_bin(SnapshotId=one, DryRun=True))[0] == "DryRunOperation"
     assert len(ec2.list_snapshots_in_recycle_bin()["Snapshots"]) == 1
+
+
+def test_copies_of_volumes(ec2, aws_lab):
+    of = volume(ec2, size=2)
+    tags = [{"ResourceType": "volume", "Tags": [{"Key": "owner", "Value": "dba"}]}]
+    order = {
+        "SourceVolumeId": of, "Size": 8, "VolumeType": "gp3", "Iops": 4000, "Throughput": 250, "TagSpecifications": tags,
+        "ClientToken": "copy-1", "Encrypted": False, "MultiAttachEnabled": False,
+    }  # fmt: skip
+    (made,) = ec2.copy_volumes(**order)["Volumes"]
+    copy = made["VolumeId"]
+    ec2.get_waiter("volume_available").wait(VolumeIds=[copy], WaiterConfig=PACE)
+    assert [again["VolumeId"] for again in ec2.copy_volumes(**order)["Volumes"]] == [copy]
+    assert refused(lambda: ec2.copy_volumes(**order | {"Size": 9}))[0] == "IdempotentParameterMismatch"
+    (shown,) = ec2.describe_volumes(Filters=[{"Name": "source-volume-id", "Values": [of]}])["Volumes"]
+    assert (shown["VolumeId"], shown["SourceVolumeId"], shown["SnapshotId"]) == (copy, of, "")
+    assert (shown["Size"], shown["VolumeType"], shown["Iops"], shown["Throughput"]) == (8, "gp3", 4000, 250)
+    assert shown["Tags"] == tags[0]["Tags"] and not shown["Encrypted"]
+    details = ec2.describe_volume_status(VolumeIds=[copy])["VolumeStatuses"][0]["VolumeStatus"]["Details"]
+    assert {"Name": "initialization-state", "Status": "completed"} in details
+
+    # Of what is not named: size of the source, gp2, encryption as the lab has it.
+    (plain,) = ec2.copy_volumes(SourceVolumeId=of)["Volumes"]
+    assert (plain["Size"], plain["VolumeType"], plain["Encrypted"]) == (2, "gp2", False)
+    key = aws_lab.lab.create_key(description="copies")["arn"]
+    (sealed,) = ec2.copy_volumes(SourceVolumeId=of, Encrypted=True, KmsKeyId=key)["Volumes"]
+    ec2.get_waiter("volume_available").wait(VolumeIds=[plain["VolumeId"], sealed["VolumeId"]], WaiterConfig=PACE)
+    (again,) = ec2.copy_volumes(SourceVolumeId=sealed["VolumeId"])["Volumes"]
+    assert again["Encrypted"] and again["KmsKeyId"] == sealed["KmsKeyId"]
+    assert ec2.describe_snapshots()["Snapshots"] == []
+
+
+def test_copies_of_volumes_that_are_refused(ec2, aws_lab):
+    of = volume(ec2, size=2)
+
+    def copy_volumes(**order) -> str:
+        return refused(lambda: ec2.copy_volumes(**{"SourceVolumeId": of} | order))[0]
+
+    assert copy_volumes(SourceVolumeId="vol-0123456789abcdef0") == "InvalidVolume.NotFound"
+    assert copy_volumes(SourceVolumeId="db") == "InvalidParameterValue"
+    assert copy_volumes(Size=1) == "InvalidParameterValue"
+    assert copy_volumes(VolumeType="xx9") == "UnknownVolumeType"
+    assert copy_volumes(VolumeType="io1", Size=4) == "InvalidParameterCombination"
+    assert copy_volumes(KmsKeyId="alias/none") == "InvalidParameterDependency"
+    assert copy_volumes(VolumeType="io1", Size=4, Iops=100, MultiAttachEnabled=True) == "UnsupportedOperation"
+    assert copy_volumes(DryRun=True) == "DryRunOperation"
+    assert copy_volumes(DryRun=True, Size=1) == "InvalidParameterValue"
+    assert [one["VolumeId"] for one in ec2.describe_volumes()["Volumes"]] == [of]
+    # A source that has failed has no bytes to copy.
+    aws_lab.down()
+    (aws_lab.folder / "volumes" / of / "data").unlink()
+    aws_lab.up()
+    assert copy_volumes() == "IncorrectState"

@@ -40,7 +40,7 @@ def call(*arguments: str) -> tuple[int, str, str]:
 
 
 NEED_A_LAB = (
-    "lab status", "lab down", "volume create gp2:500", "volume list", "volume show db", "volume attach db", "volume detach db", "volume delete db --yes",
+    "lab status", "lab down", "volume create gp2:500", "volume copy db", "volume list", "volume show db", "volume attach db", "volume detach db", "volume delete db --yes",
     "volume modify db --size-gib 600", "volume modifications", "volume balance db", "volume tag db a=b", "volume fault db pause", "volume faults db",
     "volume clear-fault db", "volume member db fail 0", "volume metrics db", "volume watch db", "volume record db start",
 )  # fmt: skip

@@ -81,7 +81,7 @@ fn key_of(record: &VolumeRecord) -> Option<SnapshotKey> {
     Some(SnapshotKey { key: encryption.key.clone(), wrapped: encryption.wrapped.clone(), context: record.id.to_string() })
 }
 
-fn check_volume(record: &VolumeRecord) -> Result<(), ControlError> {
+pub(crate) fn check_volume(record: &VolumeRecord) -> Result<(), ControlError> {
     match record.status {
         VolumeStatus::Available | VolumeStatus::InUse => {}
         _ => return Err(record.wrong_status("available or in-use")),

@@ -1,6 +1,7 @@
 //! Create, delete, tags.
 
 pub(crate) mod attachments;
+pub(crate) mod copies;
 pub(crate) mod members;
 pub(crate) mod modifications;
 pub(crate) mod record;
@@ -35,7 +36,8 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
         return Err(error.says("UnsupportedOperation", "Multi-Attach is not supported: this lab has one instance."));
     }
     settings.check_zone(request.zone.as_deref(), request.zone_id.as_deref())?;
-    let spec = spec_of(request, lab)?;
+    let source = request.source_volume.as_deref().map(|source| copies::source_of(lab, source)).transpose()?;
+    let spec = spec_of(request, lab, source)?;
     let as_of = request.as_of.as_deref().map(settings::day).transpose()?.unwrap_or_else(|| settings.day());
     let limits = limits_of(&spec, as_of, settings)?;
     if let Some(name) = &request.name {
@@ -48,6 +50,9 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
         let rule = format!("a lab has at most {MAX_VOLUMES} volumes, members counted one by one, and would have {}", volumes + spec.members.len());
         let error = ControlError::new(ErrorKind::LimitExceeded, spec.to_string(), rule, LAB_RULE, "Delete volumes that are no longer needed.");
         return Err(error.says("VolumeLimitExceeded", format!("Maximum number of volumes, {MAX_VOLUMES}, exceeded.")));
+    }
+    if let Some(source) = source {
+        copies::check(lab, source, &spec)?;
     }
     let (origin, credit) = match &request.snapshot {
         Some(snapshot) => {
@@ -66,7 +71,16 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
         None => Vec::new(),
         Some(per_million) => members::balance_changes(&volume, &spec, &limits, None, per_million)?,
     };
-    let new = NewVolume { spec, as_of, seed: ids(), name: request.name.clone(), tags: request.tags.clone(), encryption: None, origin };
+    let new = NewVolume {
+        spec,
+        as_of,
+        seed: ids(),
+        name: request.name.clone(),
+        tags: request.tags.clone(),
+        encryption: None,
+        origin,
+        source_volume: source.map(|source| source.id.clone()),
+    };
     let mut changes = vec![Change::VolumeCreated { volume, new }];
     changes.extend(balances);
     changes.extend(credit.map(Change::Snapshot));
@@ -74,10 +88,11 @@ pub(crate) fn create(request: &CreateRequest, lab: &Lab, at_ms: u64, ids: &mut d
 }
 
 /// What is asked for: in notation, or as EC2 asks, one by one.
-fn spec_of(request: &CreateRequest, lab: &Lab) -> Result<StorageSpec, ControlError> {
+fn spec_of(request: &CreateRequest, lab: &Lab, source: Option<&VolumeRecord>) -> Result<StorageSpec, ControlError> {
     let CreateRequest { volume_type, iops, throughput_mib_s, .. } = request;
     let of_snapshot = request.snapshot.as_deref().filter(|_| request.spec.is_empty()).map(|snapshot| lab.snapshots.find(snapshot)).transpose()?;
-    let size_gib = &request.size_gib.or(of_snapshot.map(|record| record.of.size_gib).filter(|_| request.spec.is_empty()));
+    let of_another = source.map(VolumeRecord::size_gib).or(of_snapshot.map(|record| record.of.size_gib));
+    let size_gib = &request.size_gib.or(of_another.filter(|_| request.spec.is_empty()));
     let one_by_one = volume_type.is_some() || size_gib.is_some() || iops.is_some() || throughput_mib_s.is_some();
     if !request.spec.is_empty() {
         if one_by_one {

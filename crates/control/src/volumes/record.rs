@@ -330,6 +330,9 @@ pub struct NewVolume {
     /// The snapshot it is made from.
     #[serde(default)]
     pub origin: Option<VolumeOrigin>,
+    /// The volume it is a copy of.
+    #[serde(default)]
+    pub source_volume: Option<VolumeId>,
 }
 
 /// A volume, or an array that is used as one.
@@ -371,6 +374,10 @@ pub struct VolumeRecord {
     /// The snapshot it was made from.
     #[serde(default)]
     pub origin: Option<VolumeOrigin>,
+    /// The volume it is a copy of, as that was when it was asked for. While it is `creating`, that
+    /// volume keeps its bytes of that instant, under the id of this one.
+    #[serde(default)]
+    pub source_volume: Option<VolumeId>,
     /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
     #[serde(default)]
     pub auto_enable_io: bool,
@@ -378,7 +385,7 @@ pub struct VolumeRecord {
 
 impl VolumeRecord {
     pub(crate) fn new(id: VolumeId, new: NewVolume, created_ms: u64) -> VolumeRecord {
-        let NewVolume { spec, as_of, seed, name, tags, encryption, origin } = new;
+        let NewVolume { spec, as_of, seed, name, tags, encryption, origin, source_volume } = new;
         let members = spec.members.iter().map(|_| Member::default()).collect();
         let (status, error, attachment, modifications) = (VolumeStatus::Creating, None, None, Vec::new());
         VolumeRecord {
@@ -397,7 +404,13 @@ impl VolumeRecord {
             auto_enable_io: false,
             encryption,
             origin,
+            source_volume,
         }
+    }
+
+    /// Whether bytes of another volume are still on their way to it.
+    pub fn is_being_copied(&self) -> bool {
+        self.status == VolumeStatus::Creating && self.source_volume.is_some()
     }
 
     /// Usable size in GiB.

@@ -100,6 +100,7 @@ fn facts(engine: &Engine, records: &[VolumeRecord]) -> Vec<VolumeFacts> {
             tags: record.tags.clone(),
             attachment,
             snapshot: record.origin.as_ref().map(|origin| origin.snapshot.to_string()),
+            source_volume: record.source_volume.as_ref().map(ToString::to_string),
             fast_restored: record.origin.as_ref().map(|origin| origin.fast),
             initialization_rate_mib_s: record.origin.as_ref().and_then(|origin| origin.initialization_mib_s),
         }

@@ -18,8 +18,8 @@ use headrace_protocol::answers::{
     CallNames, Cleared, Done, FaultAnswer, Faults, MetricsRows, MetricsText, Modifications, RecordStarted, RecordStopped, VolumeList,
 };
 use headrace_protocol::arguments::{
-    Attach, Attributes, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance, SlowMember,
-    SomeVolumes, Tag,
+    Attach, Attributes, CopyVolume, Create, Detach, MetricsRequest, Modify, OneMember, Record, ReplaceMember, ResourceTags, RestoreBalance, SetBalance,
+    SlowMember, SomeVolumes, Tag,
 };
 use headrace_protocol::{Call, CALLS};
 use serde_json::Value as Arguments;
@@ -143,6 +143,7 @@ fn dispatch(engine: &Arc<Engine>, call: Call) -> Outcome<Answer> {
         Call::LabDown(args) => engine.shut_down(args.force.unwrap_or(false)).and_then(|()| json(Done {})),
         Call::MetricsText(_) => json(MetricsText { text: engine.exposition() }),
         Call::VolumeCreate(args) => create(engine, args).and_then(shown),
+        Call::VolumeCopy(args) => copy(engine, args).and_then(shown),
         Call::VolumeList(args) => list(engine, args),
         Call::VolumeChanges(args) => changes::volumes(engine, &args),
         Call::SnapshotChanges(args) => changes::snapshots(engine, &args),
@@ -233,9 +234,28 @@ fn create(engine: &Arc<Engine>, args: Create) -> Outcome<VolumeRecord> {
         balance_percent,
         snapshot,
         initialization_mib_s: initialization_rate_mib_s,
+        source_volume: None,
     })?;
     engine.start_loading(&made);
     Ok(made)
+}
+
+fn copy(engine: &Arc<Engine>, args: CopyVolume) -> Outcome<VolumeRecord> {
+    let CopyVolume { volume, name, tags, volume_type, size_gib, iops, throughput_mib_s, encrypted, kms_key, multi_attach } = args;
+    let (tags, multi_attach, source_volume) = (tags.unwrap_or_default(), multi_attach.unwrap_or(false), Some(volume));
+    engine.copy_volume(CreateRequest {
+        name,
+        tags,
+        volume_type,
+        size_gib,
+        iops,
+        throughput_mib_s,
+        encrypted,
+        kms_key,
+        multi_attach,
+        source_volume,
+        ..CreateRequest::default()
+    })
 }
 
 fn attach(engine: &Arc<Engine>, args: Attach) -> Outcome<VolumeRecord> {

@@ -156,6 +156,9 @@ impl Engine {
 
     /// How far a volume is loaded from its snapshot; none: it was made empty.
     pub(crate) fn initialization(&self, record: &VolumeRecord) -> Option<InitializationView> {
+        if record.source_volume.is_some() {
+            return Some(self.copy_progress(record));
+        }
         let origin = record.origin.as_ref()?;
         let (all, left) = if origin.loaded { (0, 0) } else { self.cold_of(record) };
         let progress_percent = if all == 0 { 100.0 } else { 100.0 * (all - left.min(all)) as f64 / all as f64 };

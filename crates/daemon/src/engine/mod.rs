@@ -20,6 +20,7 @@
 
 pub mod attaching;
 mod blocks;
+mod copying;
 pub mod encryption;
 pub mod faulting;
 pub mod housekeeping;
@@ -43,9 +44,11 @@ use crate::events::EventLog;
 use crate::journal::{Balances, Checkpoint, Entry, Journal, Json, Saved};
 use crate::keyring::Keyring;
 use crate::metrics::Store;
-use crate::problem::{could_not, of_control, of_io, of_journal, Outcome};
+use crate::problem::{could_not, of_control, of_io, of_journal, refused, Outcome};
 use clap::Parser;
-use headrace_control::{ClientToken, Command, CreateRequest, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus};
+use headrace_control::{
+    ClientToken, Command, CreateRequest, ErrorKind, Event, Lab, LabClock, SettingsRequest, UsedToken, VolumeId, VolumeRecord, VolumeStatus,
+};
 use headrace_device::mount::Mount;
 use headrace_device::probe::PathCost;
 use headrace_device::stale_mounts::{self, StaleMounts};
@@ -266,6 +269,8 @@ impl Engine {
                     volume_files::remove_files(&self.volumes_folder(), &record).map_err(|error| of_io(format!("removing {volume}"), &error))?;
                     self.command(&Command::Deleted { volume })?;
                 }
+                // When all volumes are known, and the workers start.
+                VolumeStatus::Creating if record.is_being_copied() => {}
                 VolumeStatus::Creating => {
                     let _ = volume_files::remove_files(&self.volumes_folder(), &record);
                     // It is noted as failed and says why: a key or store that is away must not
@@ -303,6 +308,11 @@ impl Engine {
 
     /// Opens a volume's files and puts it into the model.
     pub(crate) fn bring_up(&self, record: &VolumeRecord) -> Outcome<()> {
+        // Its files may be made anew while others had them open.
+        if record.is_being_copied() {
+            let hint = "Wait until it is available: `headrace volume show`.";
+            return Err(refused(ErrorKind::IncorrectState, record.label(), "is creating: its bytes are still being copied", hint));
+        }
         let limits = self.limits(record)?;
         let (device, _) = self.saved_as_left(record, &limits)?;
         let device_number = self.devices.put(&device).ok_or_else(|| could_not(record.label(), "the model has no room for more volumes", "Detach some."))?;

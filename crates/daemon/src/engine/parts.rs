@@ -65,6 +65,8 @@ pub(super) enum Job {
     Store(SnapshotId),
     /// Removes the objects of a deleted one.
     Remove(SnapshotId),
+    /// Brings the bytes of a volume to its copy.
+    Copy(VolumeId),
 }
 
 #[derive(Default)]
@@ -81,6 +83,10 @@ pub(crate) struct SnapshotWork {
     pub(super) jobs: Mutex<Jobs>,
     pub(super) wake: Condvar,
     pub(super) instants: Mutex<HashMap<SnapshotId, Instant>>,
+    /// Of the copies of volumes that are under way: the source at the instant of each.
+    pub(super) copies: Mutex<HashMap<VolumeId, Instant>>,
+    /// Their blocks, and how many of them are still to come.
+    pub(super) to_copy: Mutex<HashMap<VolumeId, (u64, u64)>>,
     pub(super) manifests: Mutex<VecDeque<(SnapshotId, Arc<Manifest>)>>,
     /// Secret of the block tokens; they end with the daemon.
     pub(crate) secret: [u8; 32],
@@ -96,6 +102,8 @@ impl SnapshotWork {
             jobs: Mutex::new(Jobs::default()),
             wake: Condvar::new(),
             instants: Mutex::new(HashMap::new()),
+            copies: Mutex::new(HashMap::new()),
+            to_copy: Mutex::new(HashMap::new()),
             manifests: Mutex::new(VecDeque::new()),
             secret: std::array::from_fn(|_| random() as u8),
             builders: Mutex::new(HashMap::new()),

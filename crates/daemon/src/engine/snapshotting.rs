@@ -105,6 +105,8 @@ impl Engine {
         for (snapshot, chain) in deleting {
             self.snapshots.put(&chain, Job::Remove(snapshot));
         }
+        self.resume_copies();
+        self.finish_deletions();
     }
 
     /// Takes snapshots of volumes, all of one instant.
@@ -251,6 +253,7 @@ impl Engine {
             let outcome = match &job {
                 Job::Store(snapshot) => self.store_snapshot(snapshot),
                 Job::Remove(snapshot) => self.remove_snapshot(snapshot),
+                Job::Copy(volume) => self.copy_bytes(volume),
             };
             self.snapshots.done(&chain, &job);
             match outcome {
@@ -268,6 +271,10 @@ impl Engine {
         match &job {
             Job::Store(snapshot) if tries >= MOST_TRIES || hopeless => {
                 self.fail_snapshot(snapshot, &error.to_string());
+                self.finish_deletions();
+            }
+            Job::Copy(volume) if tries >= MOST_TRIES || hopeless => {
+                self.fail_copy(volume, &error.to_string());
                 self.finish_deletions();
             }
             _ => {
@@ -414,9 +421,13 @@ impl Engine {
         }
     }
 
-    /// Whether a volume's bytes are still needed by a snapshot.
+    /// Whether a volume's bytes are still needed by a snapshot or a copy.
     pub(crate) fn is_being_stored(&self, volume: &VolumeId) -> bool {
-        self.lab(|lab| lab.snapshots.pending.iter().filter_map(|id| lab.snapshots.records.get(id)).any(|record| record.of.volume.as_ref() == Some(volume)))
+        self.lab(|lab| {
+            let mut pending = lab.snapshots.pending.iter().filter_map(|id| lab.snapshots.records.get(id));
+            let copied = |other: &VolumeRecord| other.is_being_copied() && other.source_volume.as_ref() == Some(volume);
+            pending.any(|record| record.of.volume.as_ref() == Some(volume)) || lab.volumes.values().any(copied)
+        })
     }
 
     /// Removes the files of volumes that were deleted while snapshots of them were pending.
@@ -451,7 +462,7 @@ impl Engine {
             let pending = instant.name().parse().ok().filter(|id| self.lab(|lab| lab.snapshots.pending.contains(id)));
             match pending {
                 Some(id) => drop(held(&self.snapshots.instants).insert(id, instant)),
-                None => drop(instant.finish()),
+                None => self.adopt_copy(instant),
             }
         }
     }

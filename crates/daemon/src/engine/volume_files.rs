@@ -97,32 +97,41 @@ pub struct Origin {
     pub cipher: Option<Arc<dyn BlockCipher>>,
 }
 
+/// All bytes of a volume, and an array's data path.
+type Bytes = (Arc<dyn Backing>, Option<Arc<Raid>>);
+
+/// The bytes of a volume over its files alone.
+pub(super) fn bytes_of(volumes: &Path, record: &VolumeRecord, key: &DataKey) -> io::Result<Bytes> {
+    let mut members: Vec<Arc<dyn Backing>> = Vec::new();
+    for (index, (path, bytes)) in files(&folder_of(volumes, record), record).into_iter().enumerate() {
+        let file = SparseFile::open(&path, bytes).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        let file: Arc<dyn Backing> = Arc::new(file);
+        members.push(match key {
+            DataKey::None => file,
+            DataKey::Open(cipher) => Arc::new(Encrypted::new(file, cipher.clone(), index as u32)),
+            DataKey::Missing => Arc::new(Locked::new(file)),
+        });
+    }
+    let raid = record.spec.raid.zip(layout_of(&record.spec)).map(|(level, layout)| {
+        let raid = Raid::new(level, layout, members.clone(), record.size_gib() << 30);
+        for (index, member) in record.members.iter().enumerate() {
+            raid.set_member(index, member_of(&member.state));
+        }
+        Arc::new(raid)
+    });
+    let whole: Arc<dyn Backing> = match &raid {
+        Some(raid) => raid.clone(),
+        None => members.swap_remove(0),
+    };
+    Ok((whole, raid))
+}
+
 impl VolumeFiles {
     /// Opens the files of a volume whose device has `device_number`.
     pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize, key: &DataKey, origin: Option<Origin>) -> io::Result<VolumeFiles> {
         let folder = folder_of(volumes, record);
-        let mut members: Vec<Arc<dyn Backing>> = Vec::new();
-        for (index, (path, bytes)) in files(&folder, record).into_iter().enumerate() {
-            let file = SparseFile::open(&path, bytes).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-            let file: Arc<dyn Backing> = Arc::new(file);
-            members.push(match key {
-                DataKey::None => file,
-                DataKey::Open(cipher) => Arc::new(Encrypted::new(file, cipher.clone(), index as u32)),
-                DataKey::Missing => Arc::new(Locked::new(file)),
-            });
-        }
-        let raid = record.spec.raid.zip(layout_of(&record.spec)).map(|(level, layout)| {
-            let raid = Raid::new(level, layout, members.clone(), record.size_gib() << 30);
-            for (index, member) in record.members.iter().enumerate() {
-                raid.set_member(index, member_of(&member.state));
-            }
-            Arc::new(raid)
-        });
+        let (mut whole, raid) = bytes_of(volumes, record, key)?;
         let (encrypted, locked) = (!matches!(key, DataKey::None), matches!(key, DataKey::Missing));
-        let mut whole: Arc<dyn Backing> = match &raid {
-            Some(raid) => raid.clone(),
-            None => members.swap_remove(0),
-        };
         let captures = folder.join("captures");
         let fresh = !captures.exists();
         let restored = origin.map(|origin| restored(whole.clone(), origin, &folder.join("loaded")).map(Arc::new)).transpose()?;

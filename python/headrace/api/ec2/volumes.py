@@ -8,6 +8,7 @@ from typing import Any
 from headrace.api import paging
 from headrace.api.ec2.filters import filtered
 from headrace.api.ec2.permissions import (
+    of_volume,
     present,
     request_tags,
     resource_tags,
@@ -42,6 +43,7 @@ _FILTERS = {
     "operator.managed": lambda volume: False,
     "size": lambda volume: volume["size_gib"],
     "snapshot-id": lambda volume: volume.get("snapshot") or "",
+    "source-volume-id": lambda volume: volume.get("source_volume"),
     "status": lambda volume: volume["state"],
     "volume-id": lambda volume: volume["id"],
     "volume-type": lambda volume: volume["type"],
@@ -174,6 +176,40 @@ def create_volume(request: ApiRequest) -> dict[str, Any]:
         initialization_rate_mib_s=params.get("VolumeInitializationRate"),
     )
     return volume_of(made)
+
+
+def _copying(request: ApiRequest) -> Iterator[Permission]:
+    params = request.params
+    tags = tags_of(params.get("TagSpecifications"), "volume")
+    resource, source = request.arn("volume", "*"), of_volume(request, params["SourceVolumeId"], "ec2:CopyVolumes")
+    encrypted = params.get("Encrypted") or source.context.get("ec2:Encrypted") == "true" or _encrypts(request)
+    context = {
+        **present(
+            VolumeType=params.get("VolumeType", "gp2"),
+            VolumeSize=params.get("Size") or source.context.get("ec2:VolumeSize"),
+            VolumeIops=params.get("Iops"),
+            VolumeThroughput=params.get("Throughput"),
+            KmsKeyId=params.get("KmsKeyId"),
+        ),
+        "ec2:Encrypted": truth(encrypted),
+        **request_tags(tags),
+    }
+    yield source
+    yield Permission("ec2:CopyVolumes", resource, context)
+    yield from tagging(request, resource, tags)
+
+
+@serves(
+    "ec2",
+    "CopyVolumes",
+    handled="SourceVolumeId Encrypted Iops KmsKeyId Size VolumeType DryRun TagSpecifications MultiAttachEnabled "
+    "Throughput ClientToken",
+    needs=_copying,
+)
+def copy_volumes(request: ApiRequest) -> dict[str, Any]:
+    """Makes a copy of a volume as it is now."""
+    source = volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
+    return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **creation(request.params)))]}
 
 
 @serves("ec2", "DeleteVolume", handled="VolumeId DryRun", needs=volume_named)

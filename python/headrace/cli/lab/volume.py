@@ -95,6 +95,32 @@ def create(
     _print(made, output)
 
 
+@app.command()
+def copy(
+    volume: VolumeArgument,
+    place: LabPlace,
+    name: Annotated[str | None, option("NAME", "A name to call the copy by, unique in the lab.")] = None,
+    tag: Annotated[list[str] | None, option("K=V", "A tag of the copy. Repeatable.")] = None,
+    volume_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Type. Default: gp2.")] = None,
+    size_gib: Annotated[int | None, option("GIB", "Size. Default: that of the volume.")] = None,
+    iops: Annotated[int | None, option("N", "IOPS, for gp3, io1 and io2.")] = None,
+    throughput_mib_s: Annotated[int | None, option("N", "MiB/s, for gp3.")] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Copy a volume as it is now, in use or not. The copy is `creating` until it has all bytes."""
+    with place.open() as lab:
+        made = lab.copy(
+            volume,
+            name,
+            tags(tag) or None,
+            volume_type=volume_type,
+            size_gib=size_gib,
+            iops=iops,
+            throughput_mib_s=throughput_mib_s,
+        )
+    _print(made, output)
+
+
 @app.command("list")
 def list_volumes(place: LabPlace, output: OutputOption = "table") -> None:
     """List the volumes of the lab."""

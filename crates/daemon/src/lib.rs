@@ -18,7 +18,7 @@
 //! | `engine/parts` | what the engine keeps in memory of resting volumes and snapshots; locks, time, chance |
 //! | `engine/volume_files` | a volume's files, array, place in the model and attachment |
 //! | `engine/attaching` | devices that come and go |
-//! | `engine/copying` | copies of volumes: the instant of the source, and who brings its bytes over |
+//! | `engine/snapshotting/copying` | copies of volumes: the instant of the source, and who brings its bytes over |
 //! | `engine/modifying` | size, type, IOPS of a volume in use |
 //! | `engine/faulting` | faults, members, rebuilds |
 //! | `engine/snapshotting` | snapshots: the instant, uploads, copies, removals |

@@ -20,7 +20,6 @@
 
 pub mod attaching;
 mod blocks;
-mod copying;
 pub mod encryption;
 pub mod faulting;
 pub mod housekeeping;

@@ -3,6 +3,8 @@
 //! One chain has one job at a time: an upload refers to blocks that an earlier snapshot stored, and
 //! a removal takes away what nothing refers to.
 
+mod copying;
+
 use crate::engine::encryption::id_of_data_key;
 use crate::engine::parts::{held, started, Job, SnapshotWork};
 use crate::engine::Engine;

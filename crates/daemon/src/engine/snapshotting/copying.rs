@@ -168,7 +168,7 @@ impl Engine {
     }
 
     /// How far a copy is.
-    pub(super) fn copy_progress(&self, record: &VolumeRecord) -> InitializationView {
+    pub(crate) fn copy_progress(&self, record: &VolumeRecord) -> InitializationView {
         let blocks = record.size_gib() * ((1 << 30) / BLOCK_BYTES as u64);
         let (all, left) = match record.is_being_copied() {
             true => held(&self.snapshots.to_copy).get(&record.id).copied().unwrap_or((blocks, blocks)),

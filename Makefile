@@ -66,6 +66,23 @@ $(VENV)/mysql.ok: $(VENV)/package.ok $(VENV)/machine.ok
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(BIN)/headrace mysql install mysql >/dev/null || true; fi
 	@touch $@
 
+# Independent clients of the AWS endpoint: Go's SDK from Debian, JavaScript's from npm (package-lock.json), and s3rver, an
+# S3-compatible server. What cannot be had here is said, and its tests are skipped by name.
+CLIENTS := $(VENV)/clients
+$(VENV)/clients.ok: $(VENV)/machine.ok $(wildcard tests/api/clients/*)
+	@packaging/system_packages.sh "as clients of the lab" golang-github-aws-aws-sdk-go-v2-dev $$(command -v go >/dev/null || echo golang-go) || true
+	@mkdir -p $(CLIENTS) && cp tests/api/clients/* $(CLIENTS)
+	@echo "Building the test's Go program (a minute the first time) and fetching the JavaScript SDK ..."
+	@cd $(CLIENTS) && GO111MODULE=off GOPATH=/usr/share/gocode go build -gcflags='all=-N -l' -o recipe-go recipe.go || echo "note: there is no Go client here: its test is skipped" >&2
+	@cd $(CLIENTS) && npm ci --silent --no-audit --no-fund || echo "note: there is no JavaScript client here: its test is skipped" >&2
+	@touch $@
+
+# Other emulators of EC2, which the endpoint is measured against; in an environment of their own.
+$(VENV)/peers.ok: $(VENV)/system.ok
+	@$(PYTHON) -m venv $(VENV)/peers
+	@$(VENV)/peers/bin/pip install --quiet --disable-pip-version-check "moto[ec2]>=5.2,<6" flask flask-cors "ministack>=1.5,<2" || echo "note: moto or MiniStack cannot be installed here: the benchmark runs without them" >&2
+	@touch $@
+
 lab: $(BIN)/headraced
 
 # A proof on a real server needs root and FUSE; without them the demo says so, and nothing is installed for it.
@@ -79,17 +96,18 @@ test: test-rust test-python
 test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 	cargo test --release --workspace --exclude headrace-py --quiet
 
+# Tests with devices wait for them more than they compute: files of tests run two at a time, each file in one process.
 # The linear algebra rounds differently by processor and number of threads: these are not the ones it chooses by itself
 # on today's processors, so that a figure which hangs on them is found here. `make soak` has more.
-test-python: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
+test-python: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(BIN)/headraced
 	OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
-	$(BIN)/python -m pytest -q tests/lab tests/mysql
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/mysql tests/api tests/lab
 
 quick: $(VENV)/package.ok
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" tests/unit python/headrace
 
-bench: $(VENV)/package.ok $(VENV)/machine.ok $(BIN)/headraced
+bench: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/peers.ok $(BIN)/headraced
 	@$(BIN)/pip install --quiet --disable-pip-version-check "simpy>=4.1,<5"
 	@if [ "$$(id -u)" = 0 ]; then packaging/system_packages.sh "as peers of the lab" qemu-system-common nbdkit libnbd-bin fuse3 || true; fi
 	@$(BIN)/python benchmarks/run.py
@@ -105,8 +123,9 @@ lint: $(VENV)/package.ok
 generate: $(VENV)/package.ok
 	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
 	cargo run --release --quiet -p headrace-protocol --example generate
+	$(BIN)/python packaging/aws_api_page.py docs/reference/aws-api.md
 
-soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
+soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	for kernel in Prescott:1 Nehalem:2 Haswell:1 Haswell:2; do \
@@ -115,6 +134,7 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(BIN)/headraced
 	    $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace; \
 	done
 	HYPOTHESIS_PROFILE=soak CRASHES=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
+	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 $(BIN)/python -m pytest -q tests/api
 
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`.
 wheel: $(VENV)/system.ok $(BIN)/headraced

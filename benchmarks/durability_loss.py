@@ -237,7 +237,7 @@ def measured(chosen: argparse.Namespace) -> dict:
     """What --raw holds: about the run, and every crash."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-durability-"))
     found: list[Crash] = []
-    lab = labs.up(folder / "lab", settings=labs.Settings(metrics_port=0))
+    lab = labs.up(folder / "lab", settings=labs.Settings(metrics_port=0, api_port=0))
     try:
         for name in chosen.servers.split(","):
             found += measure(lab, name, cases_of(chosen.settings), chosen.crashes, chosen.seconds, chosen.seed)

@@ -305,7 +305,7 @@ def run() -> dict:
         return {"missing": why}
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
-        with labs.up(folder / "lab", None, labs.Settings(metrics_port=0)) as lab:
+        with labs.up(folder / "lab", None, labs.Settings(metrics_port=0, api_port=0)) as lab:
             try:
                 return {
                     "many": many(lab),

@@ -22,11 +22,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+import api_bench
 import headrace
 import lab_bench
 import mysql_accuracy
 import plan_accuracy
 import simpy_gp2
+import snapshot_bench
 from headrace import _core as core
 
 HERE = Path(__file__).parent
@@ -254,6 +256,8 @@ def show(console: Console, results: dict) -> None:
     console.print(table)
     show_databases(console, results["databases"])
     lab_bench.show(console, results["lab"])
+    api_bench.show(console, results["api"])
+    snapshot_bench.show(console, results["snapshots"])
 
 
 def show_databases(console: Console, found: dict) -> None:
@@ -294,6 +298,8 @@ def main() -> int:
         "accuracy": accuracy,
         "databases": databases,
         "lab": lab_bench.run,
+        "api": api_bench.run,
+        "snapshots": snapshot_bench.run,
     }
     for name, step in steps.items():
         print(f"{name} ...", file=sys.stderr)

@@ -207,7 +207,8 @@ def complaints() -> list[str]:
     wrong = facts_without_source()
     for path in tracked(".py", ".rs"):
         lines = path.read_text().splitlines()
-        if len(lines) > MAX_FILE_LINES:
+        # What is generated is as long as its source makes it.
+        if len(lines) > MAX_FILE_LINES and not any(line.startswith("Generated from crates/") for line in lines[:5]):
             wrong.append(f"{path.relative_to(ROOT)}: {len(lines)} lines (at most {MAX_FILE_LINES})")
         wrong += long_functions(path)
         shown = path.is_relative_to(ROOT / "python") or (

@@ -8,7 +8,7 @@ export HEADRACE_LAB
 HEADRACE_LAB=$(mktemp -d /tmp/lab-XXXXXX)
 trap 'headrace lab down --force >/dev/null 2>&1 || true; rm -rf "$HEADRACE_LAB"' EXIT
 
-headrace lab up --metrics-port 0
+headrace lab up --metrics-port 0 --api-port 0
 
 # 334 GiB of gp2 have a baseline of 1,002 IOPS. 12,000 of 5.4 million credits last 6 seconds at a net 1,998 a second.
 headrace volume create gp2:334 --name dry --start-balance 0.2222% > /dev/null

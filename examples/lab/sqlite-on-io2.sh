@@ -11,7 +11,7 @@ MOUNTED=$(mktemp -d)
 trap 'umount "$MOUNTED" 2>/dev/null || true; headrace lab down --force >/dev/null 2>&1 || true; rm -rf "$HEADRACE_LAB"; rmdir "$MOUNTED"' EXIT
 
 # Modifications take hours on EC2; here a day of that passes in a second.
-headrace lab up --metrics-port 0 --time-scale 86400
+headrace lab up --metrics-port 0 --api-port 0 --time-scale 86400
 headrace volume create io2:100:500 --name db > /dev/null
 headrace volume attach db --name sdf > /dev/null
 mkfs.xfs -q "$HEADRACE_LAB/dev/sdf"

@@ -18,7 +18,7 @@ from headrace import lab as lab_package
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, Settings, doctor
 
-NO_METRICS_PORT = 0  # labs beside each other must not want the same one
+NO_METRICS_PORT = 0  # nor an endpoint: labs next to each other must not want the same port
 
 
 class Labs:
@@ -35,7 +35,10 @@ class Labs:
         return self.folders[-1]
 
     def up(self, folder: Path | None = None, **settings) -> Lab:
-        return lab_package.up(folder or self.folder(), settings=Settings(metrics_port=NO_METRICS_PORT, **settings))
+        return lab_package.up(
+            folder or self.folder(),
+            settings=Settings(**{"metrics_port": NO_METRICS_PORT, "api_port": NO_METRICS_PORT, **settings}),
+        )
 
     def close(self) -> None:
         for folder in self.folders:

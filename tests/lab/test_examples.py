@@ -23,7 +23,7 @@ def environment(tmp_path, labs: Labs) -> dict[str, str]:
     program = tmp_path / "bin/headrace"
     program.parent.mkdir()
     program.write_text(
-        f'#!/bin/bash\n[[ "$1 $2" == "lab up" && "$*" != *--metrics-port* ]] && set -- "$@" --metrics-port 0\nexec {sys.executable} -m headrace "$@"\n'
+        f'#!/bin/bash\n[[ "$1 $2" == "lab up" && "$*" != *--metrics-port* ]] && set -- "$@" --metrics-port 0 --api-port 0\nexec {sys.executable} -m headrace "$@"\n'
     )
     program.chmod(0o755)
     environment = os.environ | {

@@ -89,7 +89,7 @@ def test_up_status_down(labs):
     run = Command(folder)
     assert "headrace lab up --data-dir" in run("lab", "status", code=3).stderr
     run("lab", "down", code=3)
-    up = run("lab", "up", "--instance", "m5.2xlarge", "--as-of", "2020-01-01", "--metrics-port", "0")
+    up = run("lab", "up", "--instance", "m5.2xlarge", "--as-of", "2020-01-01", "--metrics-port", "0", "--api-port", "0")
     assert up.stdout == "" and str(folder) in up.stderr
     status = json.loads(run("lab", "status", "--output", "json").stdout)
     assert (status["instance_type"], status["as_of"], status["data_dir"], status["volumes"]) == (
@@ -106,7 +106,7 @@ def test_up_status_down(labs):
     run("lab", "status", code=3)
     assert not os.path.ismount(folder / "mnt")
     # What is not said again stays as it was.
-    run("lab", "up", "--metrics-port", "0")
+    run("lab", "up", "--metrics-port", "0", "--api-port", "0")
     assert json.loads(run("lab", "status", "--output", "json").stdout)["instance_type"] == "m5.2xlarge"
     run("lab", "down")
 
@@ -127,7 +127,7 @@ def test_two_daemons_on_one_directory(labs):
     folder = labs.folder()
     with labs.up(folder):
         with pytest.raises(Exception, match="in use") as raised:
-            lab_up(folder, folder / "other.sock", Settings(metrics_port=0))
+            lab_up(folder, folder / "other.sock", Settings(metrics_port=0, api_port=0))
         assert raised.value.exit_code in (2, 3)
 
 
@@ -135,7 +135,7 @@ def test_foreground_is_the_daemon_itself(labs):
     folder = labs.folder()
     run = Command(folder)
     process = subprocess.Popen(
-        run.words("lab", "up", "--foreground", "--metrics-port", "0"),
+        run.words("lab", "up", "--foreground", "--metrics-port", "0", "--api-port", "0"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=run.environment,
@@ -174,11 +174,11 @@ def test_metrics_are_served_by_a_process_without_rights_that_ends_with_the_lab(l
     folder, port = labs.folder(), free_port()
     run = Command(folder)
     if foreground:
-        words = run.words("lab", "up", "--foreground", "--metrics-port", str(port))
+        words = run.words("lab", "up", "--foreground", "--metrics-port", str(port), "--api-port", "0")
         daemon = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=run.environment)
         assert daemon.stdout and daemon.stdout.readline() == b"ready\n"
     else:
-        run("lab", "up", "--metrics-port", str(port))
+        run("lab", "up", "--metrics-port", str(port), "--api-port", "0")
     with Lab(folder) as lab:
         lab.create("gp3:1", name="db")
         write(device_of(lab.attach("db", unpaced=True, probe=False)), range(10))
@@ -191,7 +191,7 @@ def test_metrics_are_served_by_a_process_without_rights_that_ends_with_the_lab(l
     (identity,) = re.findall(r"^Uid:\s+(\d+)\s+(\d+)\s+(\d+)", (exporter / "status").read_text(), re.MULTILINE)
     assert set(identity) == {str(pwd.getpwnam("nobody").pw_uid)}
     assert re.search(r"^CapEff:\s+0+$", (exporter / "status").read_text(), re.MULTILINE)
-    taken = Command(labs.folder())("lab", "up", "--metrics-port", str(port), code=3)
+    taken = Command(labs.folder())("lab", "up", "--metrics-port", str(port), "--api-port", "0", code=3)
     assert f"127.0.0.1:{port}" in taken.stderr and "--metrics-port" in taken.stderr
     run("lab", "down")
     deadline = time.monotonic() + 10

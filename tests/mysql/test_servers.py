@@ -69,7 +69,7 @@ def test_the_guide(labs, tmp_path):
     program = tmp_path / "headrace"
     # Another lab may have the usual port for metrics.
     program.write_text(
-        f'#!/bin/bash\n[[ "$1 $2" == "lab up" ]] && set -- "$@" --metrics-port 0\nexec {sys.executable} -m headrace "$@"\n'
+        f'#!/bin/bash\n[[ "$1 $2" == "lab up" ]] && set -- "$@" --metrics-port 0 --api-port 0\nexec {sys.executable} -m headrace "$@"\n'
     )
     program.chmod(0o755)
     folder = labs.folder()

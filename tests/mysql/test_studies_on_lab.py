@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,18 +75,17 @@ def _claims(found, ours):
     return [verdict for verdict in made if verdict is not None]
 
 
-def test_an_encrypted_copy_is_encrypted_and_runs(tmp_path):
+def test_an_encrypted_volume_holds_no_plain_text_and_runs(tmp_path):
     cell = encryption.cells(LabOptions(quick=True, scale=0.002))[1]
-    assert cell.key[0] == "encrypted"
+    assert cell.place.encrypted
     with ExperimentLab(tmp_path, day=encryption.DAY) as lab, lab.server(cell.place) as target:
+        (volume,) = lab.lab.volumes()
+        assert volume["encrypted"]
         with cursor_on(target) as cursor:
-            cursor.execute(
-                "SELECT COUNT(*), SUM(encryption_scheme = 1) FROM information_schema.innodb_tablespaces_encryption WHERE name LIKE 'experiment/%'"
-            )
-            tables, encrypted = cursor.fetchone()
-        assert tables > 0 and encrypted == tables
+            cursor.execute("CREATE TABLE secret (words VARCHAR(64)) ENGINE=InnoDB")
+            cursor.execute("INSERT INTO secret VALUES ('these words lie on no disk as they are')")
         record = run(cell.benchmark, target, seconds=3, threads=4, seed=1, store=tmp_path / "runs")
-        keys = Path(target.config["file_key_management_filename"])
-        assert keys.exists() and keys.stat().st_mode & 0o007 == 0
-    assert record.summary["tps"] > 0 and not keys.exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+        files = [path for path in (Path(lab.lab.status()["data_dir"]) / "volumes").rglob("*") if path.is_file()]
+        held = subprocess.run(["grep", "-l", "these words lie on no disk", *files], capture_output=True, text=True)
+        assert files and held.returncode == 1, held.stdout
+    assert record.summary["tps"] > 0

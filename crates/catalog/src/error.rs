@@ -4,6 +4,35 @@
 
 use chrono::NaiveDate;
 
+/// Which limit of its type a volume breaks, with the numbers, for callers that have words of their
+/// own for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are what was asked for and the limit, in the units of the notation
+pub enum BrokenLimit {
+    /// Smaller than the type is.
+    SizeTooSmall { gib: u64, least: u64 },
+    /// Larger than the type is.
+    SizeTooLarge { gib: u64, most: u64 },
+    /// Fewer IOPS than the type takes.
+    IopsTooLow { iops: u64, least: u64 },
+    /// More IOPS than the type takes; its other limits are said with it for io2.
+    IopsTooHigh { iops: u64, most: u64, most_gib: u64, most_per_gib: u64 },
+    /// More IOPS than a volume of this size takes.
+    IopsPerGib { iops: u64, gib: u64, most: u64 },
+    /// IOPS must be named.
+    IopsMissing,
+    /// IOPS cannot be named.
+    IopsNotTaken,
+    /// Fewer MiB/s than the type takes.
+    ThroughputTooLow { mib_s: u64, least: u64 },
+    /// More MiB/s than the type takes.
+    ThroughputTooHigh { mib_s: u64, most: u64 },
+    /// More MiB/s than a volume of these IOPS takes.
+    ThroughputPerIops { mib_s: u64, iops: u64, most_for_1000_iops: u64 },
+    /// MiB/s cannot be named.
+    ThroughputNotTaken,
+}
+
 /// The four parts of an error. Prints as one line, `VALUE: RULE (SOURCE). HINT`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -15,19 +44,21 @@ pub struct Problem {
     pub source: String,
     /// What to do next.
     pub hint: String,
+    /// The limit that it is about, with the name of the volume type it belongs to.
+    pub limit: Option<(&'static str, BrokenLimit)>,
 }
 
 impl Problem {
     pub(crate) fn new(value: impl Into<String>, rule: impl Into<String>, source: impl Into<String>, hint: impl Into<String>) -> Self {
         // Text that was pasted in may hold line breaks; an error is one line.
         let one_line = |text: String| text.replace(char::is_control, " ");
-        Problem { value: one_line(value.into()), rule: one_line(rule.into()), source: source.into(), hint: hint.into() }
+        Problem { value: one_line(value.into()), rule: one_line(rule.into()), source: source.into(), hint: hint.into(), limit: None }
     }
 }
 
 impl std::fmt::Display for Problem {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Problem { value, rule, source, hint } = self;
+        let Problem { value, rule, source, hint, .. } = self;
         write!(f, "{value}: {rule} ({source}). {hint}")
     }
 }

@@ -30,7 +30,7 @@ mod volume;
 
 pub use chrono::NaiveDate;
 pub use commitment::Commitment;
-pub use error::{CatalogError, Problem};
+pub use error::{BrokenLimit, CatalogError, Problem};
 pub use instance::InstanceLimits;
 pub use limits::{ByteBurst, IoBurst, VolumeLimits};
 pub use price::{CostItem, Price, PriceItem, PricesSeen, RegionPrices};

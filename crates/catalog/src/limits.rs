@@ -1,6 +1,6 @@
 //! What one volume delivers on a day: the rules of its era applied to its specification.
 
-use crate::error::{CatalogError, Problem};
+use crate::error::{BrokenLimit, CatalogError, Problem};
 use crate::instance::{InstanceLimits, Instances};
 use crate::source::{Caveat, Param, Sources};
 use crate::spec::{VolumeSpec, VolumeType};
@@ -114,6 +114,9 @@ impl<'a> Resolver<'a> {
 
     pub(crate) fn resolve(mut self) -> Result<VolumeLimits, CatalogError> {
         let era = self.era;
+        // Before the size, as EC2 does: the CSI driver asks for 4 GiB of each type with more IOPS
+        // than any has, and reads from the refusal whether IOPS can be chosen.
+        self.check_takes_iops()?;
         self.check_size()?;
         let (iops, io_burst) = self.iops()?;
         let (throughput_bytes_s, byte_burst) = self.throughput(iops)?;
@@ -168,18 +171,20 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn refuse<T>(&self, rule: &Param<T>, text: String, hint: impl Into<String>) -> CatalogError {
-        CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), text, self.sources.cite(&rule.source.joined()), hint)))
+    fn refuse<T>(&self, rule: &Param<T>, broken: BrokenLimit, text: String, hint: impl Into<String>) -> CatalogError {
+        let problem = Problem::new(self.spec.to_string(), text, self.sources.cite(&rule.source.joined()), hint);
+        CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type.as_str(), broken)), ..problem }))
     }
 
     /// The refusal of a field the type does not take.
-    fn not_taken(&self, what: &str, hint: &str) -> CatalogError {
-        CatalogError::Limit(Box::new(Problem::new(
+    fn not_taken(&self, what: &str, broken: BrokenLimit, hint: &str) -> CatalogError {
+        let problem = Problem::new(
             self.spec.to_string(),
             format!("{} has no {what} to choose", self.spec.volume_type),
             format!("data/volumes/{}.toml", self.spec.volume_type),
             hint,
-        )))
+        );
+        CatalogError::Limit(Box::new(Problem { limit: Some((self.spec.volume_type.as_str(), broken)), ..problem }))
     }
 
     fn check_size(&mut self) -> Result<(), CatalogError> {
@@ -187,8 +192,12 @@ impl<'a> Resolver<'a> {
         let size = self.spec.size_gib;
         let (low, high) = (min.value, max.value);
         if size < low || size > high {
-            let broken = if size < low { min } else { max };
+            let (rule, broken) = match size < low {
+                true => (min, BrokenLimit::SizeTooSmall { gib: size, least: low }),
+                false => (max, BrokenLimit::SizeTooLarge { gib: size, most: high }),
+            };
             return Err(self.refuse(
+                rule,
                 broken,
                 format!("{} is {low} to {high} GiB on {}", a_volume(self.spec.volume_type), self.date),
                 format!("Use {} GiB, several volumes, or another type.", size.clamp(low, high)),
@@ -225,11 +234,15 @@ impl<'a> Resolver<'a> {
         Err(CatalogError::Limit(Box::new(Problem::new(self.spec.to_string(), rule, "data/instances.csv", hint))))
     }
 
-    fn iops(&mut self) -> Result<(u64, Option<IoBurst>), CatalogError> {
+    fn check_takes_iops(&self) -> Result<(), CatalogError> {
         let takes_iops = matches!(self.era.iops, IopsRule::IncludedPlus { .. } | IopsRule::Provisioned { .. });
         if self.spec.iops.is_some() && !takes_iops {
-            return Err(self.not_taken("IOPS", "Leave the field out, or use gp3, io1 or io2."));
+            return Err(self.not_taken("IOPS", BrokenLimit::IopsNotTaken, "Leave the field out, or use gp3, io1 or io2."));
         }
+        Ok(())
+    }
+
+    fn iops(&mut self) -> Result<(u64, Option<IoBurst>), CatalogError> {
         let iops = match &self.era.iops {
             IopsRule::PerGib { .. } => return Ok(self.iops_by_size()),
             IopsRule::Provisioned { .. } => self.iops_provisioned()?,
@@ -238,7 +251,7 @@ impl<'a> Resolver<'a> {
             IopsRule::IncludedPlus { included, max, per_gib } => match self.spec.iops {
                 None => included.used("iops.included", &mut self.caveats),
                 Some(iops) => {
-                    self.check_iops(iops, included, max)?;
+                    self.check_iops(iops, included, max, per_gib)?;
                     // The included IOPS come with any size; the ratio binds what is bought above
                     // them.
                     if iops > included.value {
@@ -294,18 +307,22 @@ impl<'a> Resolver<'a> {
             let volume = format!("{}:{}", self.spec.volume_type, self.spec.size_gib);
             let text = format!("{} needs provisioned IOPS", self.spec.volume_type);
             let hint = format!("Add them, {} to {most}, like {volume}:{most}.", min.value);
-            return Err(self.refuse(max, text, hint));
+            return Err(self.refuse(max, BrokenLimit::IopsMissing, text, hint));
         };
-        self.check_iops(iops, min, max)?;
+        self.check_iops(iops, min, max, per_gib)?;
         self.check_ratio(iops, per_gib)?;
         Ok(self.outside_nitro("iops", iops, non_nitro_max.as_ref(), 1))
     }
 
-    fn check_iops(&mut self, iops: u64, min: &Param<u64>, max: &Param<u64>) -> Result<(), CatalogError> {
+    fn check_iops(&mut self, iops: u64, min: &Param<u64>, max: &Param<u64>, per_gib: &Param<u64>) -> Result<(), CatalogError> {
         let (low, high) = (min.value, max.value);
         if iops < low || iops > high {
-            let broken = if iops < low { min } else { max };
+            let (rule, broken) = match iops < low {
+                true => (min, BrokenLimit::IopsTooLow { iops, least: low }),
+                false => (max, BrokenLimit::IopsTooHigh { iops, most: high, most_gib: self.era.size_gib.max.value, most_per_gib: per_gib.value }),
+            };
             return Err(self.refuse(
+                rule,
                 broken,
                 format!("{} takes {low} to {high} IOPS on {}", self.spec.volume_type, self.date),
                 format!("Use {} IOPS, or spread the load over several volumes.", iops.clamp(low, high)),
@@ -322,6 +339,7 @@ impl<'a> Resolver<'a> {
         if iops > most {
             return Err(self.refuse(
                 per_gib,
+                BrokenLimit::IopsPerGib { iops, gib: self.spec.size_gib, most: per_gib.value },
                 format!("{} takes at most {} IOPS per GiB on {}, here {most}", self.spec.volume_type, per_gib.value, self.date),
                 format!("Use {} GiB or more, or at most {most} IOPS.", iops.div_ceil(per_gib.value.max(1))),
             ));
@@ -353,7 +371,7 @@ impl<'a> Resolver<'a> {
         let era = self.era;
         let takes_throughput = matches!(era.throughput, ThroughputRule::IncludedPlus { .. });
         if self.spec.throughput_mib_s.is_some() && !takes_throughput {
-            return Err(self.not_taken("throughput", "Leave the last field out, or use gp3."));
+            return Err(self.not_taken("throughput", BrokenLimit::ThroughputNotTaken, "Leave the last field out, or use gp3."));
         }
         let bytes_s = match &era.throughput {
             ThroughputRule::Fixed { mib_s } => mib_s.used("throughput.mib_s", &mut self.caveats) * MIB,
@@ -401,13 +419,18 @@ impl<'a> Resolver<'a> {
         if mib_s < low || mib_s > high {
             let text = format!("{} takes {low} to {high} MiB/s on {}", self.spec.volume_type, self.date);
             let hint = format!("Use {} MiB/s.", mib_s.clamp(low, high));
-            return Err(self.refuse(max_mib_s, text, hint));
+            let broken = match mib_s < low {
+                true => BrokenLimit::ThroughputTooLow { mib_s, least: low },
+                false => BrokenLimit::ThroughputTooHigh { mib_s, most: high },
+            };
+            return Err(self.refuse(max_mib_s, broken, text, hint));
         }
         let ratio = mib_s_per_iops.value;
         if mib_s as f64 > iops as f64 * ratio {
             let text = format!("{} takes at most {ratio} MiB/s per IOPS, here {}", self.spec.volume_type, (iops as f64 * ratio).floor());
             let needed = (mib_s as f64 / ratio).ceil();
-            return Err(self.refuse(mib_s_per_iops, text, format!("Use {needed} IOPS or more.")));
+            let broken = BrokenLimit::ThroughputPerIops { mib_s, iops, most_for_1000_iops: (ratio * 1e3).round() as u64 };
+            return Err(self.refuse(mib_s_per_iops, broken, text, format!("Use {needed} IOPS or more.")));
         }
         Ok(mib_s * MIB)
     }

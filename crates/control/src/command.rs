@@ -1,16 +1,38 @@
 //! What can be asked of the lab. A volume is named by its id or its name. Commands marked *daemon*
 //! report how the daemon's part of an earlier one ended.
 
-use crate::record::AttachedDevice;
+use crate::alarms::AlarmRequest;
+use crate::keys::KeyCommand;
 use crate::settings::SettingsRequest;
+use crate::snapshots::messages::SnapshotCommand;
+use crate::tags::TagRequest;
+use crate::volumes::record::AttachedDevice;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A new volume or array.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CreateRequest {
-    /// Storage notation.
+    /// Storage notation; "" where type, size, IOPS and MiB/s are given one by one.
     pub spec: String,
+    /// Type, like gp3; none: gp2, as EC2 has it.
+    pub volume_type: Option<String>,
+    /// Size, GiB.
+    pub size_gib: Option<u64>,
+    /// Provisioned IOPS.
+    pub iops: Option<u64>,
+    /// Provisioned MiB/s.
+    pub throughput_mib_s: Option<u64>,
+    /// Availability zone; none: the lab's.
+    pub zone: Option<String>,
+    /// Id of the availability zone; none: the lab's.
+    pub zone_id: Option<String>,
+    /// Encrypted; none: as the lab's default says.
+    pub encrypted: Option<bool>,
+    /// The key that wraps its data key; none: the default one.
+    pub kms_key: Option<String>,
+    /// For several instances at once, of which the lab has one: refused.
+    pub multi_attach: bool,
     /// Unique name.
     pub name: Option<String>,
     /// Tags.
@@ -19,6 +41,15 @@ pub struct CreateRequest {
     pub as_of: Option<String>,
     /// Credit balance to begin with, 0 to 100.
     pub balance_percent: Option<f64>,
+    /// Id of the snapshot that it is made from.
+    #[serde(default)]
+    pub snapshot: Option<String>,
+    /// Rate at which the snapshot's blocks are loaded, 100 to 300 MiB/s.
+    #[serde(default)]
+    pub initialization_mib_s: Option<u64>,
+    /// The volume that it is a copy of.
+    #[serde(default)]
+    pub source_volume: Option<String>,
 }
 
 /// How a volume is attached.
@@ -26,10 +57,26 @@ pub struct CreateRequest {
 pub struct AttachRequest {
     /// Attach name like `sdf` or `/dev/sdf`; else the first free one.
     pub name: Option<String>,
+    /// The same as EC2 takes it: only names of EBS devices.
+    pub device_name: Option<String>,
+    /// Id of the instance; none: the lab's.
+    pub instance: Option<String>,
     /// Without the model's delays.
     pub unpaced: bool,
     /// Measure the machine's own latency and ceiling.
     pub probe: bool,
+}
+
+/// How a volume is detached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DetachRequest {
+    /// Also under a mounted filesystem, and a second time.
+    pub force: bool,
+    /// Only from this instance.
+    pub instance: Option<String>,
+    /// Only where it has this attach name.
+    pub name: Option<String>,
 }
 
 /// What a modification changes; what is none stays as it is. Of an array: size is that of the
@@ -80,13 +127,15 @@ pub enum Command {
         volume: String,
     },
     /// Sets and removes tags; removing one that is not there is nothing.
-    Tag {
+    Tag(TagRequest),
+    /// Sets attributes of a volume; none: as it is.
+    SetAttributes {
         /// Volume.
         volume: String,
-        /// Tags to add or overwrite.
-        set: BTreeMap<String, String>,
-        /// Keys to remove, before setting.
-        remove: Vec<String>,
+        /// Whether I/O goes on after a check that failed.
+        auto_enable_io: Option<bool>,
+        /// Whether it goes with the instance; only while attached.
+        delete_on_termination: Option<bool>,
     },
     /// Makes a block device of it.
     Attach {
@@ -113,8 +162,8 @@ pub enum Command {
     Detach {
         /// Volume.
         volume: String,
-        /// Also under a mounted filesystem, and a second time.
-        force: bool,
+        /// How.
+        request: DetachRequest,
     },
     /// *Daemon*: it is mounted or open.
     DetachBusy {
@@ -122,6 +171,8 @@ pub enum Command {
         volume: String,
         /// By what, in words.
         reason: String,
+        /// Detached as soon as it is not, as EC2 does it.
+        waits: bool,
     },
     /// *Daemon*: the device is gone.
     Detached {
@@ -202,4 +253,10 @@ pub enum Command {
         /// Index.
         member: u32,
     },
+    /// About keys.
+    Key(KeyCommand),
+    /// Of an alarm.
+    Alarm(AlarmRequest),
+    /// About snapshots.
+    Snapshot(SnapshotCommand),
 }

@@ -1,8 +1,13 @@
 //! What happened. Written to the journal, so a name or a field is never changed or taken away; new
 //! fields have a default.
 
-use crate::record::{AttachedDevice, Modification, NewVolume, VolumeId};
+use crate::alarms::AlarmChange;
+use crate::ids::VolumeId;
+use crate::keys::KeyChange;
 use crate::settings::Settings;
+use crate::snapshots::messages::SnapshotChange;
+use crate::tokens::TokenChange;
+use crate::volumes::record::{AttachedDevice, Modification, NewVolume};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -16,9 +21,21 @@ pub struct Event {
 }
 
 impl Event {
-    /// Must be on disk before anyone is told. Progress is not: it is measured again.
+    /// The last step of making and of deleting a volume: the first is on disk, and a start of the
+    /// daemon takes the last one again where it finds the first alone. So it need not be written
+    /// before the next event that must last.
+    pub fn is_repeated_at_start(&self) -> bool {
+        matches!(self.change, Change::VolumeReady { .. } | Change::VolumeDeleted { .. })
+    }
+
+    /// Must be on disk before anyone is told. Progress need not: it is measured again.
     pub fn must_last(&self) -> bool {
-        !matches!(self.change, Change::MemberRebuilding { .. })
+        match &self.change {
+            Change::MemberRebuilding { .. } => false,
+            Change::Snapshot(SnapshotChange::Progress { .. }) => false,
+            Change::Alarm(change) => change.must_last(),
+            _ => true,
+        }
     }
 }
 
@@ -47,6 +64,8 @@ pub enum Change {
         #[serde(default)]
         remove: Vec<String>,
     },
+    /// Attributes as they are now.
+    AttributesSet { volume: VolumeId, auto_enable_io: bool, delete_on_termination: bool },
     /// A device is being made.
     AttachmentStarted {
         volume: VolumeId,
@@ -68,7 +87,12 @@ pub enum Change {
         force: bool,
     },
     /// It is in use and stays.
-    DetachmentBusy { volume: VolumeId, reason: String },
+    DetachmentBusy {
+        volume: VolumeId,
+        reason: String,
+        #[serde(default)]
+        waits: bool,
+    },
     /// It is gone.
     Detached { volume: VolumeId },
     /// A modification was accepted.
@@ -99,19 +123,72 @@ pub enum Change {
     MemberRebuilding { volume: VolumeId, member: u32, done_bytes: u64 },
     /// Its rebuild is complete.
     MemberRebuilt { volume: VolumeId, member: u32 },
+    /// Of a client token.
+    Token(TokenChange),
+    /// Of keys.
+    Key(KeyChange),
+    /// Of an alarm.
+    Alarm(AlarmChange),
+    /// Of snapshots.
+    Snapshot(SnapshotChange),
 }
 
 impl Change {
-    /// The volume it belongs to; settings belong to none.
+    /// Id of what it is about: what a repeated call is answered with.
+    pub fn subject(&self) -> Option<String> {
+        match self {
+            Change::Key(change) => change.key().cloned(),
+            Change::Snapshot(SnapshotChange::Started { snapshot, .. }) => Some(snapshot.to_string()),
+            other => other.volume().map(ToString::to_string),
+        }
+    }
+
+    /// Whether [`crate::Lab::next_due`] may be earlier after it.
+    pub fn may_become_due(&self) -> bool {
+        match self {
+            Change::Configured { .. }
+            | Change::ModificationStarted { .. }
+            | Change::ModificationOptimizing { .. }
+            | Change::ModificationCompleted { .. }
+            | Change::ModificationFailed { .. }
+            | Change::Key(_)
+            | Change::Snapshot(_) => true,
+            Change::VolumeCreated { .. }
+            | Change::VolumeReady { .. }
+            | Change::VolumeFailed { .. }
+            | Change::VolumeDeleting { .. }
+            | Change::VolumeDeleted { .. }
+            | Change::TagsChanged { .. }
+            | Change::AttributesSet { .. }
+            | Change::AttachmentStarted { .. }
+            | Change::Attached { .. }
+            | Change::AttachmentFailed { .. }
+            | Change::DetachmentStarted { .. }
+            | Change::DetachmentBusy { .. }
+            | Change::Detached { .. }
+            | Change::BalanceSet { .. }
+            | Change::MemberSlowed { .. }
+            | Change::MemberRestored { .. }
+            | Change::MemberFailed { .. }
+            | Change::MemberReplaced { .. }
+            | Change::MemberRebuilding { .. }
+            | Change::MemberRebuilt { .. }
+            | Change::Token(_)
+            | Change::Alarm(_) => false,
+        }
+    }
+
+    /// The volume it belongs to; settings, tokens and snapshots belong to none.
     pub fn volume(&self) -> Option<&VolumeId> {
         match self {
-            Change::Configured { .. } => None,
+            Change::Configured { .. } | Change::Token(_) | Change::Key(_) | Change::Alarm(_) | Change::Snapshot(_) => None,
             Change::VolumeCreated { volume, .. }
             | Change::VolumeReady { volume }
             | Change::VolumeFailed { volume, .. }
             | Change::VolumeDeleting { volume }
             | Change::VolumeDeleted { volume }
             | Change::TagsChanged { volume, .. }
+            | Change::AttributesSet { volume, .. }
             | Change::AttachmentStarted { volume, .. }
             | Change::Attached { volume, .. }
             | Change::AttachmentFailed { volume, .. }

@@ -20,35 +20,56 @@
 //!
 //! ```text
 //!  lab                                                    commands to a machine, events to the state
-//!  volumes   attachments   modifications   members        one pure state machine each
+//!  volumes: itself, attachments, modifications, members   one pure state machine each
+//!  snapshots: schedules, lifecycle, locks, fast restore, bin
+//!  state                                                  all that is kept of a lab
 //!  command (what is asked)   event (what happened)
-//!  record (a volume)   settings (instance, day, clock)   clock (lab time)   error (kinds, sources)
+//!  alarms, keys (of KMS, without their material)          the machine of each, with its messages
+//!  snapshots: kept, messages                              their state, what is asked, what happened
+//!  volumes: record           snapshots: record            what is kept of one
+//!  settings (instance, day, clock)   tokens (calls done once)   tags   ids   clock   error
 //! ```
 //!
 //! Not here: credits as they flow (the model), faults of seconds (the device), where bytes lie (the
 //! store).
 
-mod attachments;
+mod alarms;
 mod clock;
 mod command;
 mod error;
 mod event;
+mod ids;
+pub mod keys;
 mod lab;
-mod members;
-mod modifications;
-mod record;
 mod settings;
+mod snapshots;
+mod state;
+mod tags;
+mod tokens;
 mod volumes;
 
+pub use alarms::{
+    action_parts, refused as refused_by_cloudwatch, AlarmChange, AlarmCommand, AlarmRecord, AlarmRequest, Alarms, HistoryItem, MAX_ALARMS, MAX_ALARM_HISTORY,
+};
 pub use clock::LabClock;
-pub use command::{AttachRequest, Command, CreateRequest, ModifyRequest};
+pub use command::{AttachRequest, Command, CreateRequest, DetachRequest, ModifyRequest};
 pub use error::{ControlError, ErrorKind, Problem};
 pub use event::{Change, Event};
-pub use lab::Lab;
-pub use modifications::next_allowed_ms;
-pub use record::{
-    fault_id, AttachedDevice, Attachment, AttachmentState, BalanceSet, Ceiling, Member, MemberState, Modification, ModificationState, NewVolume, Slowness,
-    VolumeId, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY, MOST_EXTRA_MS,
-};
+pub use ids::{fault_id, SnapshotId, VolumeId};
+pub use keys::{KeyCommand, KeyRecord, KeyState, Keys};
 pub use settings::{ModificationTimes, Settings, SettingsRequest};
+pub use snapshots::kept::{Snapshots, MAX_SNAPSHOTS};
+pub use snapshots::messages::{CopyRequest, DirectRequest, LockRequest, ScheduleRequest, SnapshotChange, SnapshotCommand, SnapshotRequest};
+pub use snapshots::record::{
+    Binned, FastRestore, FastRestoreState, LockMode, NewSnapshot, RetentionRule, Schedule, SnapshotKey, SnapshotLock, SnapshotRecord, SnapshotSource,
+    SnapshotState, VolumeOrigin,
+};
+pub use state::Lab;
+pub use tags::TagRequest;
+pub use tokens::{ClientToken, TokenChange, Tokens, UsedToken};
+pub use volumes::modifications::next_allowed_ms;
+pub use volumes::record::{
+    AttachedDevice, Attachment, AttachmentState, BalanceSet, Ceiling, Member, MemberState, Modification, ModificationState, NewVolume, Slowness,
+    VolumeEncryption, VolumeRecord, VolumeStatus, Volumes, MAX_HISTORY, MOST_EXTRA_MS,
+};
 pub use volumes::MAX_VOLUMES;

@@ -1,7 +1,7 @@
 //! What holds for the whole lab: the instance all volumes are attached to, the day whose limits new
 //! volumes get, the speed of lab time.
 
-use crate::error::{ControlError, ErrorKind, LAB_RULE};
+use crate::error::{ControlError, ErrorKind, API_TEXT, LAB_RULE};
 use chrono::NaiveDate;
 use headrace_catalog::{Catalog, InstanceLimits};
 use serde::{Deserialize, Serialize};
@@ -28,10 +28,14 @@ pub struct Settings {
     pub as_of: Option<NaiveDate>,
     /// How many times as fast as the wall lab time runs.
     pub time_scale: u32,
-    /// Region, for prices.
+    /// Region, for prices and for the lab's one availability zone.
     pub region: String,
+    /// EC2's id of the one instance that all volumes are attached to; "" until it was drawn.
+    pub instance_id: String,
     /// Durations of modifications; none: the model's guess by the data a volume holds.
     pub modification_times: Option<ModificationTimes>,
+    /// URL of the object store of snapshots; none: a folder of the lab.
+    pub snapshot_store: Option<String>,
 }
 
 /// A change of the settings; what is none stays as it is.
@@ -49,11 +53,21 @@ pub struct SettingsRequest {
     pub region: Option<String>,
     /// Durations of modifications in place of the model's guess.
     pub modification_times: Option<ModificationTimes>,
+    /// URL of the object store of snapshots. It only changes while the lab has no snapshot.
+    pub snapshot_store: Option<String>,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { instance_type: None, as_of: None, time_scale: 1, region: "us-east-1".to_string(), modification_times: None }
+        Settings {
+            instance_type: None,
+            as_of: None,
+            time_scale: 1,
+            region: "us-east-1".to_string(),
+            instance_id: String::new(),
+            modification_times: None,
+            snapshot_store: None,
+        }
     }
 }
 
@@ -61,6 +75,60 @@ impl Settings {
     /// The day of new volumes and of the instance.
     pub fn day(&self) -> NaiveDate {
         self.as_of.unwrap_or_else(|| Catalog::embedded().newest_date())
+    }
+
+    /// The lab's one availability zone.
+    pub fn zone(&self) -> String {
+        format!("{}a", self.region)
+    }
+
+    /// The id of that zone, like use1-az1: AWS shortens a region's words to their first letters,
+    /// and those of two directions (northeast) to both.
+    pub fn zone_id(&self) -> String {
+        let mut words = self.region.split('-');
+        let area = words.next().unwrap_or_default().to_string();
+        let short = words.fold(area, |short, word| {
+            short
+                + match word {
+                    "northeast" => "ne",
+                    "northwest" => "nw",
+                    "southeast" => "se",
+                    "southwest" => "sw",
+                    number if number.starts_with(|c: char| c.is_ascii_digit()) => number,
+                    other => other.get(..1).unwrap_or_default(),
+                }
+        });
+        format!("{short}-az1")
+    }
+
+    /// Whether a caller's zone, by name or id, is the lab's.
+    pub(crate) fn check_zone(&self, name: Option<&str>, id: Option<&str>) -> Result<(), ControlError> {
+        let (zone, zone_id) = (self.zone(), self.zone_id());
+        let hint = format!("The lab has one zone: {zone}, id {zone_id}.");
+        if let (Some(name), Some(_)) = (name, id) {
+            let rule = "an availability zone is named by its name or by its id, not by both";
+            let error = ControlError::invalid(name, rule, format!("{API_TEXT}: CreateVolume"), hint);
+            let message = "The parameter AvailabilityZone cannot be used with the parameter AvailabilityZoneId";
+            return Err(error.says("InvalidParameterCombination", message));
+        }
+        match name.filter(|name| *name != zone).or(id.filter(|id| *id != zone_id)) {
+            None => Ok(()),
+            Some(other) => {
+                let error = ControlError::invalid(other, "is not the availability zone of this lab", LAB_RULE, hint);
+                Err(error.says("InvalidZone.NotFound", format!("The zone '{other}' does not exist.")))
+            }
+        }
+    }
+
+    /// Whether a caller's instance is the lab's.
+    pub(crate) fn check_instance_id(&self, given: Option<&str>) -> Result<(), ControlError> {
+        let Some(other) = given.filter(|given| *given != self.instance_id) else { return Ok(()) };
+        let hint = format!("The lab has one instance, this machine: {}.", self.instance_id);
+        let error = ControlError::new(ErrorKind::NotFound, other, "is not the instance of this lab", LAB_RULE, hint);
+        Err(match is_id(other, "i-") {
+            true => error.says("InvalidInstanceID.NotFound", format!("The instance ID '{other}' does not exist")),
+            false => error.says("InvalidInstanceID.Malformed", format!("Invalid id: \"{other}\"")),
+        })
     }
 
     /// What the instance gives its volumes.
@@ -73,6 +141,12 @@ impl Settings {
     }
 }
 
+/// Whether a text is an id of EC2: its prefix and 8 or 17 digits.
+pub(crate) fn is_id(text: &str, prefix: &str) -> bool {
+    let digits = text.strip_prefix(prefix).unwrap_or_default();
+    [8, 17].contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
 pub(crate) fn day(text: &str) -> Result<NaiveDate, ControlError> {
     text.parse().map_err(|_| ControlError::invalid(text, "must be a day, YYYY-MM-DD", "--as-of", "Write it like 2018-08-15."))
 }
@@ -80,7 +154,7 @@ pub(crate) fn day(text: &str) -> Result<NaiveDate, ControlError> {
 /// The settings after a request; none where nothing changes. `attached` names a volume that is
 /// attached.
 pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached: Option<&str>) -> Result<Option<Settings>, ControlError> {
-    let SettingsRequest { instance_type, as_of, time_scale, region, modification_times } = request;
+    let SettingsRequest { instance_type, as_of, time_scale, region, modification_times, snapshot_store } = request;
     let mut settings = before.clone();
     if let Some(name) = instance_type {
         settings.instance_type = (name != "none").then(|| name.clone());
@@ -104,6 +178,9 @@ pub(crate) fn configured(before: &Settings, request: &SettingsRequest, attached:
         settings.region.clone_from(name);
     }
     settings.modification_times = modification_times.or(settings.modification_times);
+    if snapshot_store.is_some() {
+        settings.snapshot_store.clone_from(snapshot_store);
+    }
     if settings == *before {
         return Ok(None);
     }

@@ -4,11 +4,11 @@
 //! lab.
 
 use headrace_control::{
-    AttachRequest, AttachedDevice, AttachmentState, Command, CreateRequest, Event, Lab, MemberState, ModificationState, ModificationTimes, ModifyRequest,
-    Settings, VolumeStatus,
+    AttachRequest, AttachedDevice, AttachmentState, Command, CreateRequest, DetachRequest, Event, Lab, MemberState, ModificationState, ModificationTimes,
+    ModifyRequest, Settings, TagRequest, VolumeStatus,
 };
 use proptest::prelude::*;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 const MODIFYING_MS: u64 = 30_000;
 const OPTIMIZING_MS: u64 = 600_000;
@@ -86,28 +86,25 @@ fn wait() -> impl Strategy<Value = u64> {
 fn command(act: &Act, volume: &str) -> Command {
     let (volume, reason) = (volume.to_string(), "because".to_string());
     match act.clone() {
-        Act::Create(spec, name) => Command::CreateVolume(CreateRequest {
-            spec: SPECS[spec].0.to_string(),
-            name: name.map(|n| format!("name{n}")),
-            tags: BTreeMap::new(),
-            as_of: None,
-            balance_percent: None,
-        }),
+        Act::Create(spec, name) => {
+            Command::CreateVolume(CreateRequest { spec: SPECS[spec].0.to_string(), name: name.map(|n| format!("name{n}")), ..CreateRequest::default() })
+        }
         Act::Created => Command::Created { volume },
         Act::Failed => Command::VolumeFailed { volume, reason },
         Act::Delete => Command::DeleteVolume { volume },
         Act::Deleted => Command::Deleted { volume },
         Act::Tag(set, remove) => {
-            Command::Tag { volume, set: (0..set).map(|n| (format!("k{n}"), "v".to_string())).collect(), remove: (0..remove).map(|n| format!("k{n}")).collect() }
+            let (set, remove) = ((0..set).map(|n| (format!("k{n}"), "v".to_string())).collect(), (0..remove).map(|n| format!("k{n}")).collect());
+            Command::Tag(TagRequest { resources: vec![volume], set, remove, ..TagRequest::default() })
         }
         Act::Attach(name) => {
             let name = name.map(|n| format!("/dev/sd{}", ['f', 'g', 'x'][n as usize]));
-            Command::Attach { volume, request: AttachRequest { name, unpaced: false, probe: true } }
+            Command::Attach { volume, request: AttachRequest { name, probe: true, ..AttachRequest::default() } }
         }
         Act::Attached => Command::Attached { volume, device: AttachedDevice { device: "/dev/loop9".to_string(), ..AttachedDevice::default() } },
         Act::AttachFailed => Command::AttachFailed { volume, reason },
-        Act::Detach(force) => Command::Detach { volume, force },
-        Act::Busy => Command::DetachBusy { volume, reason },
+        Act::Detach(force) => Command::Detach { volume, request: DetachRequest { force, ..DetachRequest::default() } },
+        Act::Busy => Command::DetachBusy { volume, reason, waits: false },
         Act::Detached => Command::Detached { volume },
         Act::Modify(size_gib, gp3) => {
             let volume_type = gp3.map(|gp3| if gp3 { "gp3" } else { "gp2" }.to_string());
@@ -511,7 +508,11 @@ proptest! {
         let read: Vec<Event> = serde_json::from_str(&text).unwrap();
         let mut again = start;
         for (index, event) in read.iter().enumerate() {
+            let next = again.next_due();
             again.apply(event);
+            // Who remembers when something is due next misses nothing by an event that says so.
+            let sooner = again.next_due().is_some_and(|after| next.is_none_or(|before| after < before));
+            prop_assert!(!sooner || event.change.may_become_due(), "{:?}", event);
             if index == read.len() / 2 {
                 again = serde_json::from_str(&serde_json::to_string(&again).unwrap()).unwrap();
             }

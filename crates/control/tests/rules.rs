@@ -2,9 +2,9 @@
 //! their exact times.
 
 use headrace_control::{
-    AttachRequest, AttachedDevice, Command, ControlError, CreateRequest, ErrorKind, Lab, ModificationTimes, ModifyRequest, SettingsRequest, VolumeId,
+    AttachRequest, AttachedDevice, Command, ControlError, CreateRequest, DetachRequest, ErrorKind, Lab, ModificationTimes, ModifyRequest, SettingsRequest,
+    TagRequest, VolumeId,
 };
-use std::collections::BTreeMap;
 
 const START_MS: u64 = 1_767_225_600_000; // 2026-01-01
 const HOUR_MS: u64 = 3_600_000;
@@ -70,21 +70,19 @@ fn data() -> String {
 }
 
 fn create(spec: &str, name: Option<&str>) -> Command {
-    Command::CreateVolume(CreateRequest { spec: spec.to_string(), name: name.map(str::to_string), tags: BTreeMap::new(), as_of: None, balance_percent: None })
+    Command::CreateVolume(CreateRequest { spec: spec.to_string(), name: name.map(str::to_string), ..CreateRequest::default() })
 }
 
 fn as_of(spec: &str, day: &str) -> Command {
-    Command::CreateVolume(CreateRequest {
-        spec: spec.to_string(),
-        name: Some(data()),
-        tags: BTreeMap::new(),
-        as_of: Some(day.to_string()),
-        balance_percent: None,
-    })
+    Command::CreateVolume(CreateRequest { spec: spec.to_string(), name: Some(data()), as_of: Some(day.to_string()), ..CreateRequest::default() })
 }
 
 fn attach(name: Option<&str>) -> Command {
-    Command::Attach { volume: data(), request: AttachRequest { name: name.map(str::to_string), unpaced: false, probe: false } }
+    Command::Attach { volume: data(), request: AttachRequest { name: name.map(str::to_string), ..AttachRequest::default() } }
+}
+
+fn detach(force: bool) -> Command {
+    Command::Detach { volume: data(), request: DetachRequest { force, ..DetachRequest::default() } }
 }
 
 fn attached() -> Command {
@@ -104,11 +102,18 @@ fn grow(size_gib: u64) -> Command {
 
 fn configure(instance: Option<&str>, day: Option<&str>, scale: Option<u32>, region: Option<&str>) -> Command {
     let text = |text: Option<&str>| text.map(str::to_string);
-    Command::Configure(SettingsRequest { instance_type: text(instance), as_of: text(day), time_scale: scale, region: text(region), modification_times: None })
+    Command::Configure(SettingsRequest {
+        instance_type: text(instance),
+        as_of: text(day),
+        time_scale: scale,
+        region: text(region),
+        modification_times: None,
+        snapshot_store: None,
+    })
 }
 
 fn tag(set: impl IntoIterator<Item = (String, String)>) -> Command {
-    Command::Tag { volume: data(), set: set.into_iter().collect(), remove: Vec::new() }
+    Command::Tag(TagRequest { resources: vec![data()], set: set.into_iter().collect(), ..TagRequest::default() })
 }
 
 #[test]
@@ -139,7 +144,7 @@ fn volumes() {
         bench.refuses(create("gp2:10", Some(name)), InvalidParameter, "", "a name is 1 to 64", "lab");
     }
     let with_balance = |spec: &str, percent| {
-        Command::CreateVolume(CreateRequest { spec: spec.to_string(), name: None, tags: BTreeMap::new(), as_of: None, balance_percent: Some(percent) })
+        Command::CreateVolume(CreateRequest { spec: spec.to_string(), name: None, balance_percent: Some(percent), ..CreateRequest::default() })
     };
     bench.refuses(with_balance("gp2:10", 100.1), InvalidParameter, "100.1 %", "0 to 100", "lab");
     bench.refuses(with_balance("gp2:10", f64::NAN), InvalidParameter, "NaN %", "0 to 100", "lab");
@@ -152,13 +157,7 @@ fn volumes() {
     bench.ok(create("gp2:1", Some("young")));
     bench.refuses(Command::DeleteVolume { volume: "young".to_string() }, IncorrectState, "young", "is creating", "EC2");
     bench.ok(Command::VolumeFailed { volume: "young".to_string(), reason: "disk full".to_string() });
-    bench.refuses(
-        Command::Attach { volume: "young".to_string(), request: AttachRequest { name: None, unpaced: false, probe: false } },
-        IncorrectState,
-        "young",
-        "is error",
-        "EC2",
-    );
+    bench.refuses(Command::Attach { volume: "young".to_string(), request: AttachRequest::default() }, IncorrectState, "young", "is error", "EC2");
     bench.ok(Command::DeleteVolume { volume: "young".to_string() });
     bench.refuses(Command::VolumeFailed { volume: "young".to_string(), reason: String::new() }, IncorrectState, "young", "is deleting", "EC2");
     bench.ok(Command::Deleted { volume: "young".to_string() }).ok(create("gp2:1", Some("young")));
@@ -167,10 +166,10 @@ fn volumes() {
     let stuck = u64::from_str_radix(&stuck, 16).unwrap();
     let error = bench.lab.decide(&create("gp2:1", None), START_MS, &mut || stuck).unwrap_err();
     assert_eq!((error.kind(), error.problem().value.as_str()), (Unavailable, "64 new volume ids"));
-    for _ in 0..998 / 128 {
+    for _ in 0..16_382 / 128 {
         bench.ok(create("128xgp2:1", None));
     }
-    bench.refuses(create("128xgp2:1", None), LimitExceeded, "128xgp2:1", "at most 1000 volumes", "lab");
+    bench.refuses(create("128xgp2:1", None), LimitExceeded, "128xgp2:1", "at most 16384 volumes", "lab");
 }
 
 #[test]
@@ -187,7 +186,7 @@ fn tags() {
     bench.refuses(many(50), LimitExceeded, "51 tags", "at most 50 tags", "tag restrictions");
     bench.ok(many(49));
     assert_eq!(bench.run(many(49)), Ok(0), "nothing changes");
-    bench.ok(Command::Tag { volume: data(), set: BTreeMap::new(), remove: vec!["k3".to_string(), "unknown".to_string()] });
+    bench.ok(Command::Tag(TagRequest { resources: vec![data()], remove: vec!["k3".to_string(), "unknown".to_string()], ..TagRequest::default() }));
     assert_eq!(bench.record().tags.len(), 49);
 }
 
@@ -198,30 +197,30 @@ fn attachments() {
     for name in ["", "by-id", "a/b", "..", "SDF", "1a", &"n".repeat(33)] {
         bench.refuses(attach(Some(name)), InvalidParameter, "", "an attach name is 1 to 32", "lab");
     }
-    bench.refuses(Command::Detach { volume: data(), force: true }, IncorrectState, "data", "is available and not attached", "DetachVolume");
+    bench.refuses(detach(true), IncorrectState, "data", "is available and not attached", "DetachVolume");
     bench.ok(create("gp2:1", Some("other"))).ok(Command::Created { volume: "other".to_string() });
-    bench.ok(Command::Attach { volume: "other".to_string(), request: AttachRequest { name: None, unpaced: false, probe: false } });
+    bench.ok(Command::Attach { volume: "other".to_string(), request: AttachRequest::default() });
     assert_eq!(bench.lab.find("other").unwrap().attachment.as_ref().unwrap().name, "sdf");
     bench.refuses(attach(Some("/dev/sdf")), InvalidParameter, "/dev/sdf", "attach name of other", "EC2");
     bench.ok(attach(None));
     assert_eq!(bench.record().attachment.as_ref().unwrap().name, "sdg");
     bench.refuses(attach(None), InUse, "data", "is already attaching as sdg", "VolumeInUse");
-    bench.refuses(Command::Detach { volume: data(), force: false }, IncorrectState, "data", "is attaching", "EC2");
+    bench.refuses(detach(false), IncorrectState, "data", "is attaching", "EC2");
     bench.ok(attached()).ok(attached());
     bench.refuses(Command::AttachFailed { volume: data(), reason: String::new() }, IncorrectState, "data", "is attached", "EC2");
-    bench.refuses(Command::DetachBusy { volume: data(), reason: String::new() }, IncorrectState, "data", "is attached", "EC2");
-    bench.ok(Command::Detach { volume: data(), force: false });
+    bench.refuses(Command::DetachBusy { volume: data(), reason: String::new(), waits: false }, IncorrectState, "data", "is attached", "EC2");
+    bench.ok(detach(false));
     bench.refuses(attached(), IncorrectState, "data", "is detaching", "EC2");
-    bench.refuses(Command::Detach { volume: data(), force: false }, IncorrectState, "data", "is detaching", "EC2");
-    bench.ok(Command::DetachBusy { volume: data(), reason: "mounted on /mnt".to_string() });
+    bench.refuses(detach(false), IncorrectState, "data", "is detaching", "EC2");
+    bench.ok(Command::DetachBusy { volume: data(), reason: "mounted on /mnt".to_string(), waits: false });
     assert_eq!(bench.record().attachment.as_ref().unwrap().busy.as_deref(), Some("mounted on /mnt"));
-    bench.ok(Command::Detach { volume: data(), force: true });
-    bench.refuses(Command::Detach { volume: data(), force: true }, IncorrectState, "data", "is detaching", "EC2");
+    bench.ok(detach(true));
+    bench.refuses(detach(true), IncorrectState, "data", "is detaching", "EC2");
     bench.ok(Command::Detached { volume: data() });
     // Members count one by one: 1 + 127 fit, 1 + 128 do not.
     bench.ok(create("128xgp2:1", Some("wide"))).ok(Command::Created { volume: "wide".to_string() });
     bench.refuses(
-        Command::Attach { volume: "wide".to_string(), request: AttachRequest { name: None, unpaced: false, probe: false } },
+        Command::Attach { volume: "wide".to_string(), request: AttachRequest::default() },
         LimitExceeded,
         "wide",
         "129 attached volumes",
@@ -286,7 +285,14 @@ fn modifications() {
 fn four_in_a_rolling_day_and_not_one_more() {
     let mut bench = Bench::with("gp3:100");
     let times = ModificationTimes { modifying_ms: 10, optimizing_ms: 20 };
-    bench.ok(Command::Configure(SettingsRequest { instance_type: None, as_of: None, time_scale: None, region: None, modification_times: Some(times) }));
+    bench.ok(Command::Configure(SettingsRequest {
+        instance_type: None,
+        as_of: None,
+        time_scale: None,
+        region: None,
+        modification_times: Some(times),
+        snapshot_store: None,
+    }));
     let starts = [0, HOUR_MS, 5 * HOUR_MS, 23 * HOUR_MS];
     for (index, start) in starts.into_iter().enumerate() {
         bench.now = START_MS + start;
@@ -316,7 +322,14 @@ fn six_hours_apart_before_2026() {
     let mut bench = Bench::new();
     bench.ok(as_of("gp2:100", "2026-01-14")).ok(Command::Created { volume: data() });
     let times = ModificationTimes { modifying_ms: 10, optimizing_ms: 20 };
-    bench.ok(Command::Configure(SettingsRequest { instance_type: None, as_of: None, time_scale: None, region: None, modification_times: Some(times) }));
+    bench.ok(Command::Configure(SettingsRequest {
+        instance_type: None,
+        as_of: None,
+        time_scale: None,
+        region: None,
+        modification_times: Some(times),
+        snapshot_store: None,
+    }));
     for size in 101..=106 {
         bench.ok(grow(size));
         bench.now += 6 * HOUR_MS - 1;

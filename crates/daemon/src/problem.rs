@@ -4,18 +4,17 @@ use crate::journal::JournalError;
 use headrace_control::{ControlError, ErrorKind, Problem};
 use std::io;
 
-/// An error with its five parts.
+/// What came of it, or an error with all its parts.
 pub type Outcome<T> = Result<T, Problem>;
 
 /// An error of the machine, not of the caller.
 pub fn could_not(value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
-    Problem { kind: ErrorKind::Unavailable, value: value.into(), rule: rule.into(), source: "operating system".into(), hint: hint.into() }
+    Problem::new(ErrorKind::Unavailable, value, rule, "operating system", hint)
 }
 
 /// A rule of the protocol that a call breaks.
 pub fn refused(kind: ErrorKind, value: impl Into<String>, rule: impl Into<String>, hint: impl Into<String>) -> Problem {
-    let source = "docs/reference/lab-protocol.md".into();
-    Problem { kind, value: value.into(), rule: rule.into(), source, hint: hint.into() }
+    Problem::new(kind, value, rule, "docs/reference/lab-protocol.md", hint)
 }
 
 /// An argument that is not what the protocol asks for.

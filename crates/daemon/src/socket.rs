@@ -35,6 +35,12 @@ struct Request {
     call: String,
     #[serde(default)]
     args: Value,
+    /// Done once under this token.
+    #[serde(default)]
+    token: Option<String>,
+    /// Only decided, not done.
+    #[serde(default)]
+    dry_run: bool,
 }
 
 /// The listening socket. Dropping it removes its file.
@@ -141,8 +147,11 @@ impl Drop for Socket {
 
 fn send(stream: &UnixStream, answer: &Value) -> io::Result<()> {
     stream.set_nonblocking(false)?;
+    write_line(stream, answer.to_string())
+}
+
+fn write_line(stream: &UnixStream, mut line: String) -> io::Result<()> {
     stream.set_write_timeout(Some(STALLED))?;
-    let mut line = answer.to_string();
     line.push('\n');
     (&mut &*stream).write_all(line.as_bytes())
 }
@@ -178,28 +187,28 @@ fn converse(stream: &UnixStream, engine: &Arc<Engine>) -> io::Result<()> {
             }
         };
         let (answer, after) = reply(engine, &bytes);
-        send(stream, &answer)?;
+        write_line(stream, answer)?;
         if after == After::Down {
             return Ok(());
         }
     }
 }
 
-fn reply(engine: &Arc<Engine>, bytes: &[u8]) -> (Value, After) {
+fn reply(engine: &Arc<Engine>, bytes: &[u8]) -> (String, After) {
     let request: Request = match serde_json::from_slice(bytes) {
         Ok(request) => request,
         Err(error) => {
             let problem = bad_input("line", format!("is not a call: {error}"), "Send {\"id\": 1, \"call\": \"lab.status\", \"args\": {}}.");
-            return (json!({"id": null, "error": problem}), After::Next);
+            return (json!({"id": null, "error": problem}).to_string(), After::Next);
         }
     };
     let args = if request.args.is_null() { json!({}) } else { request.args };
-    let (outcome, after) = calls::answer(engine, &request.call, args);
+    let (outcome, after) = calls::answer(engine, &request.call, args, request.token, request.dry_run);
     if let Err(Problem { value, rule, .. }) = &outcome {
         tracing::debug!(call = request.call, "refused: {value}: {rule}");
     }
     match outcome {
-        Ok(result) => (json!({"id": request.id, "result": result}), after),
-        Err(problem) => (json!({"id": request.id, "error": problem}), after),
+        Ok(result) => (format!(r#"{{"id":{},"result":{}}}"#, request.id, result.get()), after),
+        Err(problem) => (json!({"id": request.id, "error": problem}).to_string(), after),
     }
 }

@@ -1,16 +1,17 @@
 //! What callers see.
 
+use crate::engine::faulting::FaultSet;
 use crate::engine::{held, Engine};
-use crate::faulting::FaultSet;
 use crate::problem::Outcome;
 use chrono::{DateTime, SecondsFormat, Utc};
-use headrace_control::{next_allowed_ms, Attachment, MemberState, Modification, VolumeRecord};
+use headrace_catalog::StorageSpec;
+use headrace_control::keys::key_arn;
+use headrace_control::{next_allowed_ms, Attachment, MemberState, Modification, Settings, VolumeRecord};
 use headrace_model::{InstanceBalances, Nanos};
 use headrace_protocol::answers::{
     AttachmentView, BalanceView, CeilingView, FaultView, InstanceBalance, LabStatus, LabVolumeView, Leftovers, MemberBalance, MemberView, ModificationView,
-    RecordStatus,
+    RecordStatus, VolumeShape,
 };
-use headrace_store::Backing;
 use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -28,8 +29,19 @@ fn wall_time(at: SystemTime) -> String {
     DateTime::<Utc>::from(at).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }
 
+/// What a volume is before or after a modification. Zeros where the catalog no longer takes it.
+fn shape(record: &VolumeRecord, spec: &StorageSpec, settings: &Settings) -> VolumeShape {
+    let limits = VolumeRecord { spec: spec.clone(), ..record.clone() }.limits(settings).unwrap_or_default();
+    VolumeShape {
+        r#type: spec.members.first().map(|member| member.volume_type.to_string()).unwrap_or_default(),
+        size_gib: spec.usable_gib(),
+        iops: limits.iter().map(|limits| limits.iops).sum(),
+        throughput_mib_s: limits.iter().map(|limits| limits.throughput_bytes_s >> 20).sum(),
+    }
+}
+
 /// A modification of a volume.
-pub fn modification(record: &VolumeRecord, one: &Modification, now_ms: u64) -> ModificationView {
+pub fn modification(record: &VolumeRecord, one: &Modification, settings: &Settings, now_ms: u64) -> ModificationView {
     ModificationView {
         id: one.id.clone(),
         volume: record.id.to_string(),
@@ -37,6 +49,8 @@ pub fn modification(record: &VolumeRecord, one: &Modification, now_ms: u64) -> M
         progress_percent: one.progress_percent(now_ms),
         from: one.from.to_string(),
         to: one.to.to_string(),
+        original: shape(record, &one.from, settings),
+        target: shape(record, &one.to, settings),
         start: lab_time(one.started_ms),
         optimizing_at: lab_time(one.modifying_until_ms),
         completed_at: lab_time(one.optimizing_until_ms),
@@ -46,12 +60,14 @@ pub fn modification(record: &VolumeRecord, one: &Modification, now_ms: u64) -> M
     }
 }
 
-fn attachment(one: &Attachment) -> AttachmentView {
+fn attachment(one: &Attachment, settings: &Settings) -> AttachmentView {
     let device = one.device.as_ref();
     let ceiling = device.and_then(|device| device.ceiling);
     AttachmentView {
         id: one.id.clone(),
         state: one.state.as_str().to_string(),
+        instance: settings.instance_id.clone(),
+        delete_on_termination: one.delete_on_termination,
         name: one.name.clone(),
         device: device.map(|device| device.device.clone()),
         links: device.map(|device| device.links.clone()),
@@ -104,12 +120,13 @@ impl Engine {
     /// A volume as the protocol shows it.
     pub fn view(&self, record: &VolumeRecord) -> LabVolumeView {
         let now_ms = self.lab_ms();
-        let limits = self.lab(|lab| record.limits(&lab.settings)).unwrap_or_default();
-        let files = held(&self.volumes).get(&record.id).map(|files| (files.device_number, files.power.clone(), files.attached.clone()));
-        let balances = files.as_ref().map_or_else(Vec::new, |(device_number, ..)| self.devices.balances(*device_number));
+        let settings = &self.lab(|lab| lab.settings.clone());
+        let limits = self.limits(record).unwrap_or_default();
+        let opened = self.opened(&record.id);
+        let balances = self.balances_of(record);
         let balance_percent = |index: usize| balances.get(index).copied().flatten().map(|balance| balance.percent());
-        let attached = files.as_ref().and_then(|(.., attached)| attached.as_ref());
-        let allocated = files.as_ref().and_then(|(_, power, _)| power.allocated().ok());
+        let attached = opened.as_ref().and_then(|(.., attached)| attached.as_ref());
+        let allocated = self.allocated_of(record);
         let members = (0..record.members.len()).map(|index| MemberView {
             iops: limits.get(index).map(|limits| limits.iops),
             throughput_mib_s: limits.get(index).map(|limits| limits.throughput_bytes_s >> 20),
@@ -130,14 +147,29 @@ impl Engine {
             error: record.error.clone(),
             created_at: lab_time(record.created_ms),
             as_of: record.as_of.to_string(),
+            zone: settings.zone(),
+            zone_id: settings.zone_id(),
+            encrypted: record.encryption.is_some(),
+            kms_key: record.encryption.as_ref().map(|encryption| key_arn(settings, &encryption.key)),
+            auto_enable_io: record.auto_enable_io,
             tags: record.tags.clone(),
             used_gib: allocated.map(|bytes| bytes as f64 / f64::from(1 << 30)),
-            attachment: record.attachment.as_ref().map(attachment),
-            modification: record.modification().filter(|one| one.is_active()).map(|one| modification(record, one, now_ms)),
+            attachment: record.attachment.as_ref().map(|one| attachment(one, settings)),
+            modification: record.modification().filter(|one| one.is_active()).map(|one| modification(record, one, settings, now_ms)),
             balance_percent: (0..balances.len()).filter_map(balance_percent).min_by(f64::total_cmp),
             faults: attached.map_or(0, |attached| attached.faults.faults(self.devices.clock.now()).len() + usize::from(attached.faults.is_off())),
             recording: self.devices.recording().filter(|_| attached.is_some()).map(|(path, _)| path.display().to_string()),
+            snapshot: record.origin.as_ref().map(|origin| origin.snapshot.to_string()),
+            source_volume: record.source_volume.as_ref().map(ToString::to_string),
+            fast_restored: record.origin.as_ref().map(|origin| origin.fast),
+            initialization_rate_mib_s: record.origin.as_ref().and_then(|origin| origin.initialization_mib_s),
+            initialization: self.initialization(record),
         }
+    }
+
+    /// A modification as it is now.
+    pub fn modification_view(&self, record: &VolumeRecord, one: &Modification) -> ModificationView {
+        modification(record, one, &self.lab(|lab| lab.settings.clone()), self.lab_ms())
     }
 
     /// A fault with its times on the wall clock.
@@ -156,6 +188,10 @@ impl Engine {
             data_dir: self.folder.display().to_string(),
             socket: self.socket.display().to_string(),
             as_of: settings.day().to_string(),
+            zone: settings.zone(),
+            zone_id: settings.zone_id(),
+            encryption_by_default: self.lab(|lab| lab.keys.encrypt_by_default),
+            instance_id: settings.instance_id,
             instance_type: settings.instance_type,
             time_scale: settings.time_scale,
             region: settings.region,
@@ -181,7 +217,7 @@ impl Engine {
     /// Balances of a volume, and the state that restores them.
     pub fn balance_view(&self, volume: &str) -> Outcome<BalanceView> {
         let record = self.find(volume)?;
-        let balances = self.devices.balances(self.device_number(&record)?).into_iter();
+        let balances = self.balances_of(&record).into_iter();
         let members: Vec<Option<MemberBalance>> = balances
             .map(|balance| balance.map(|balance| MemberBalance { credits: balance.credits, capacity: balance.capacity, percent: balance.percent() }))
             .collect();

@@ -84,14 +84,18 @@ impl Bench {
         recovered
     }
 
+    /// The journal without the space that it reserved.
     fn bytes(&self) -> Vec<u8> {
-        fs::read(self.folder.path().join("journal")).unwrap()
+        let mut bytes = fs::read(self.folder.path().join("journal")).unwrap();
+        let end = self.journal.as_ref().map_or(bytes.len(), |journal| journal.bytes() as usize);
+        assert!(bytes.drain(end..).all(|byte| byte == 0));
+        bytes
     }
 }
 
 fn created(lab: &Lab, counter: &mut u64, tag_chars: usize) -> Vec<Event> {
     let tags = [("note".to_string(), "x".repeat(tag_chars.min(256)))].into();
-    let command = Command::CreateVolume(CreateRequest { spec: "raid1:2xgp2:10".to_string(), name: None, tags, as_of: None, balance_percent: Some(12.5) });
+    let command = Command::CreateVolume(CreateRequest { spec: "raid1:2xgp2:10".to_string(), tags, balance_percent: Some(12.5), ..CreateRequest::default() });
     lab.decide(&command, 1_700_000_000_000, &mut || {
         *counter += 1;
         *counter
@@ -108,7 +112,11 @@ fn opened(bytes: &[u8]) -> Result<Recovered, JournalError> {
     match &opened {
         Err(_) => assert_eq!(after, bytes, "a refused journal was changed"),
         Ok(recovered) => {
-            let end = recovered.repair.as_ref().map_or(bytes.len(), |repair| repair.offset as usize);
+            // Reserved space goes too. No record ends with a zero: each is a JSON object.
+            let end = recovered
+                .repair
+                .as_ref()
+                .map_or(HEADER.max(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1)), |repair| repair.offset as usize);
             assert_eq!(after, bytes[..end], "more or less than the tail was cut off");
         }
     }
@@ -205,6 +213,35 @@ fn a_flipped_byte_is_refused_in_the_middle_and_cut_at_the_end() {
             }
         }
     }
+}
+
+#[test]
+fn reserved_space_is_no_damage_and_hides_none() {
+    let mut bench = Bench::new();
+    (0..3).for_each(|_| bench.create(20, true));
+    let path = bench.folder.path().join("journal");
+    let (whole, end) = (fs::read(&path).unwrap(), bench.journal().bytes() as usize);
+    // A MiB at once: three records of some hundred bytes do not make the file longer.
+    assert_eq!(whole.len() >> 20, 1);
+    for zeros in [0, 1, 23, 24, 4_096, whole.len() - end] {
+        let recovered = opened(&whole[..end + zeros]).unwrap();
+        assert_eq!((recovered.state, recovered.repair), (bench.state.clone(), None), "{zeros} zeros");
+    }
+    // Anything but zeros is cut and said, wherever it lies.
+    for at in [end, end + 30, whole.len() - 1] {
+        let mut flipped = whole.clone();
+        flipped[at] = 1;
+        let recovered = opened(&flipped).unwrap();
+        assert_eq!((recovered.state, recovered.repair.unwrap().offset), (bench.state.clone(), end as u64));
+    }
+    // A record of which zeros are left before another that was acknowledged is damage as ever.
+    let begins = records(&whole[..end]);
+    let mut holed = whole.clone();
+    holed[begins[1]..begins[2]].fill(0);
+    assert!(matches!(opened(&holed), Err(JournalError::Damaged { offset, .. }) if offset == begins[1] as u64));
+    // A daemon that ends in order leaves none.
+    bench.journal = None;
+    assert_eq!(fs::read(&path).unwrap().len(), end);
 }
 
 #[test]
@@ -346,7 +383,8 @@ fn fill(bench: &mut Bench, make_room: impl FnOnce()) {
     let text = error.to_string();
     assert!(matches!(error, JournalError::Io { .. }) && text.contains("adding a record") && text.contains("Free space"), "{text}");
     assert!(appended > 3, "full after {appended} records already");
-    assert_eq!(bench.bytes().len() as u64, bench.journal().bytes(), "half a record stayed");
+    let size = fs::metadata(bench.folder.path().join("journal")).unwrap().len();
+    assert_eq!(size, bench.journal().bytes(), "half a record stayed");
     let state = bench.state.clone();
     // A checkpoint needs space too; without it the journal is as it was.
     let compacted = bench.journal().compact(&state).is_ok();

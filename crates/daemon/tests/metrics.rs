@@ -43,6 +43,7 @@ fn busy(dice: &mut Dice, requests: u64) -> Sample {
         let (op, bytes, took) = (dice.below(2) as usize, 512 << dice.below(3), 200_000 + dice.below(1_000_000));
         sample.ops[op] += 1;
         sample.bytes[op] += bytes;
+        sample.consumed += 1 + dice.below(3);
         sample.time_ns[op] += took;
         sample.latency[op][class_of(bytes as u32)][bucket_of(took)] += 1;
         sample.late[bucket_of(dice.below(90_000))] += 1;
@@ -177,8 +178,8 @@ fn minutes_are_the_sums_of_their_seconds() {
     for minute in minutes {
         let rows = &sums[&minute.t_s];
         let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
-        let counts: [fn(&Row) -> u64; 6] =
-            [|row| row.reads, |row| row.writes, |row| row.read_bytes, |row| row.write_bytes, |row| row.errors, |row| row.flushes];
+        let counts: [fn(&Row) -> u64; 7] =
+            [|row| row.reads, |row| row.writes, |row| row.read_bytes, |row| row.write_bytes, |row| row.errors, |row| row.flushes, |row| row.consumed_ops];
         for of in counts {
             assert_eq!(of(&minute), sum(of));
         }
@@ -343,7 +344,8 @@ fn an_idle_volume_takes_little() {
 
 #[test]
 fn the_columns_say_what_they_mean() {
-    let mut sample = Sample { span_ns: 2_000_000_000, ops: [3, 1], bytes: [12_288, 65_536], time_ns: [1_500, 2_499], errors: 1, flushes: 2, ..Sample::empty() };
+    let mut sample =
+        Sample { span_ns: 2_000_000_000, ops: [3, 1], bytes: [12_288, 65_536], time_ns: [1_500, 2_499], consumed: 5, errors: 1, flushes: 2, ..Sample::empty() };
     (sample.queue_ns, sample.queue_max, sample.idle_ns) = (3_000_000_000, 7, 500_000_000);
     sample.exceeded_ns = [1, 2_000, 3_000, 40_000, 500_000, 6_000_000, 70_000_000, 8, 9, 10].map(|n| n * 1_000);
     sample.latency[0][0][bucket_of(100_000)] = 3;
@@ -379,6 +381,7 @@ fn the_columns_say_what_they_mean() {
         ("errors", json!(1)),
         ("flushes", json!(2)),
         ("span_us", json!(2_000_000)),
+        ("consumed_ops", json!(5)),
     ] {
         assert_eq!(shown[column], value, "{column}");
     }

@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Most volumes of one lab: a guess at more than anyone attaches. The record of decisions numbers
-/// devices with 16 bits, which leaves ample room.
-pub const MOST_VOLUMES: usize = 1_024;
+/// Most volumes at once in the model, those that are attached or were used a moment ago: as many
+/// as a lab has. The record of decisions numbers devices with 16 bits, which leaves ample room.
+pub const MOST_VOLUMES: usize = 16_384;
 
 /// The number of a volume's device in the model.
 pub type DeviceNumber = usize;

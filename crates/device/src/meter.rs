@@ -10,6 +10,10 @@ pub const SIZE_CLASSES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// lower bound and its middle within 12.5 % of any value in it; the last takes all from 235 s on.
 pub const BUCKETS: usize = 4 * 28 + 1;
 
+/// Bytes of one consumed operation: larger requests count once per started 256 KiB (EBS user guide,
+/// VolumeConsumedReadWriteOps).
+pub const CONSUMED_BYTES: u32 = 256 << 10;
+
 /// A histogram of durations.
 pub type Histogram = [u32; BUCKETS];
 
@@ -43,6 +47,8 @@ pub struct Sample {
     pub bytes: [u64; 2],
     /// Their times from arrival to answer, ns, summed.
     pub time_ns: [u64; 2],
+    /// Reads and writes in units of [`CONSUMED_BYTES`].
+    pub consumed: u64,
     /// Requests answered with an error.
     pub errors: u64,
     /// Flushes.
@@ -69,6 +75,7 @@ impl Sample {
             ops: [0; 2],
             bytes: [0; 2],
             time_ns: [0; 2],
+            consumed: 0,
             errors: 0,
             flushes: 0,
             queue_ns: 0,
@@ -84,6 +91,7 @@ impl Sample {
         self.ops[op as usize] += 1;
         self.bytes[op as usize] += u64::from(bytes);
         self.time_ns[op as usize] += took_ns;
+        self.consumed += u64::from(bytes.div_ceil(CONSUMED_BYTES).max(1));
         self.errors += u64::from(failed);
         self.latency[op as usize][class_of(bytes)][bucket_of(took_ns)] += 1;
     }
@@ -108,6 +116,7 @@ impl Sample {
                 *to += from;
             }
         }
+        self.consumed += other.consumed;
         self.errors += other.errors;
         self.flushes += other.flushes;
         self.queue_ns += other.queue_ns;

@@ -70,6 +70,18 @@ fn a_stretch_worked_out_by_hand() {
     assert_eq!((next.span_ns, next.ops, next.idle_ns, next.queue_max), (S, [0, 0], S, 0), "taken once");
 }
 
+/// EBS counts a request once per started 256 KiB.
+#[test]
+fn larger_requests_consume_more_operations() {
+    let meter = Meter::new(Nanos(0));
+    for (bytes, consumed) in [(512, 1), (256 << 10, 1), ((256 << 10) + 512, 2), (1 << 20, 4)] {
+        meter.arrived(Nanos(0), None);
+        meter.answered(Nanos(0), Nanos(1), Op::Write, bytes, 0, false);
+        let sample = meter.take(Nanos(2));
+        assert_eq!((sample.ops, sample.consumed), ([0, 1], consumed), "{bytes} bytes");
+    }
+}
+
 #[test]
 fn overlapping_waits_count_once_and_caps_apart() {
     let meter = Meter::new(Nanos(0));

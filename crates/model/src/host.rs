@@ -18,7 +18,8 @@
 use crate::accounting::Accounting;
 use crate::array::{Layout, Part};
 use crate::bucket::{Bucket, BucketState};
-use crate::io::{Cap, Decision, Io, Nanos, Verdict};
+use crate::first_touch::CHUNK_BYTES;
+use crate::io::{Cap, Decision, Io, Nanos, Op, Verdict};
 use crate::rates::{Degradation, VolumeModification};
 use crate::volume::{Arrival, Balance, ModelOptions, SavedVolume, Volume, FAILURE_TAKES};
 use headrace_catalog::{InstanceLimits, StorageSpec, VolumeLimits, VolumeType};
@@ -261,6 +262,35 @@ impl Device {
     /// Its volumes, to set balances, degrade, modify or lose them.
     pub fn members_mut(&mut self) -> &mut [Volume] {
         &mut self.members
+    }
+
+    /// These blocks of 512 KiB of the device load on first touch from `since` on. The rate is that
+    /// of the device; its members share it.
+    pub fn load_blocks(&mut self, cold: impl Iterator<Item = u64>, initialization_bytes_s: Option<u64>, since: Nanos) {
+        let mut maps: Vec<Vec<u64>> = vec![Vec::new(); self.members.len()];
+        let mut mark = |member: usize, from: u64, bytes: u64| {
+            for chunk in from / CHUNK_BYTES..(from + bytes).div_ceil(CHUNK_BYTES) {
+                let (map, word) = (&mut maps[member], (chunk / 64) as usize);
+                if map.len() <= word {
+                    map.resize(word + 1, 0);
+                }
+                map[word] |= 1 << (chunk % 64);
+            }
+        };
+        let mut parts = Vec::new();
+        for block in cold {
+            let io = Io { op: Op::Write, offset: block * CHUNK_BYTES, bytes: CHUNK_BYTES as u32 };
+            match &self.layout {
+                None => mark(0, io.offset, CHUNK_BYTES),
+                Some(layout) => {
+                    // A write touches every copy and the parity.
+                    layout.split(&io, |_| false, &mut parts);
+                    parts.iter().for_each(|part| mark(part.member, part.io.offset, u64::from(part.io.bytes)));
+                }
+            }
+        }
+        let share = initialization_bytes_s.map(|rate| rate / self.members.len() as u64);
+        self.members.iter_mut().zip(maps).for_each(|(member, map)| member.load_chunks(map, share, since));
     }
 
     /// Whether data are gone: a single volume is lost, or an array has too few members left.

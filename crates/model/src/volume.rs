@@ -127,6 +127,14 @@ pub struct SavedVolume {
     touch: Option<SavedTouch>,
 }
 
+impl SavedVolume {
+    /// Leaves out which chunks are cold, for a caller that knows them from elsewhere: they may be
+    /// millions.
+    pub fn forget_touch(&mut self) {
+        self.touch = None;
+    }
+}
+
 /// When a request reached each stage of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -428,6 +436,12 @@ impl Volume {
     /// What the volume was made from; its blocks load on first touch from now on.
     pub fn created_from_snapshot(&mut self, origin: &SnapshotOrigin) {
         self.touch = Some(FirstTouch::new(origin));
+    }
+
+    /// These chunks of 512 KiB load on first touch from `since` on: a bit for each, the lowest of
+    /// each word first.
+    pub fn load_chunks(&mut self, cold: Vec<u64>, initialization_bytes_s: Option<u64>, since: Nanos) {
+        self.touch = cold.iter().any(|&word| word != 0).then(|| FirstTouch::of_chunks(cold, initialization_bytes_s, since));
     }
 
     /// Share of the snapshot not loaded yet; 0 for a volume made empty.

@@ -1,6 +1,7 @@
 //! What calls answer. Units are in the names; times are text in UTC, ISO 8601.
 
 use crate::message::message;
+use crate::snapshots::InitializationView;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -54,6 +55,14 @@ message! {
         pub socket: String;
         /// EC2 instance type whose limits all volumes share; null: the volumes alone.
         pub instance_type: Option<String>;
+        /// EC2's id of this machine as an instance.
+        pub instance_id: String;
+        /// The lab's one availability zone.
+        pub zone: String;
+        /// Its id.
+        pub zone_id: String;
+        /// Whether new volumes are encrypted when they do not say so.
+        pub encryption_by_default: bool;
         /// Day of the limits of new volumes.
         pub as_of: String;
         /// How many times as fast as the wall clock lab time runs.
@@ -121,6 +130,10 @@ message! {
         pub id: String;
         /// `attaching`, `attached`, `detaching` or `busy`.
         pub state: String;
+        /// EC2's id of the instance.
+        pub instance: String;
+        /// Whether the volume goes with the instance.
+        pub delete_on_termination: bool;
         /// Attach name, like `sdf`.
         pub name: String;
         /// The block device, like /dev/loop3; null until it is there.
@@ -143,8 +156,22 @@ message! {
 }
 
 message! {
+    /// What a modification is about, as EC2 shows it; of an array, all members together.
+    pub struct VolumeShape {
+        /// Type of its first member.
+        pub r#type: String;
+        /// Usable size, GiB.
+        pub size_gib: u64;
+        /// Provisioned or baseline, without credits.
+        pub iops: u64;
+        /// Provisioned or baseline, without credits.
+        pub throughput_mib_s: u64;
+    }
+}
+
+message! {
     /// A modification. Times are lab time.
-    pub struct ModificationView {
+    pub struct ModificationView with VolumeShape {
         /// Id.
         pub id: String;
         /// The volume's id.
@@ -158,6 +185,10 @@ message! {
         pub from: String;
         /// Afterwards, in storage notation.
         pub to: String;
+        /// Before.
+        pub original: VolumeShape;
+        /// Afterwards.
+        pub target: VolumeShape;
         /// When it was accepted.
         pub start: String;
         /// When optimizing begins.
@@ -211,7 +242,7 @@ message! {
 
 message! {
     /// A volume, or an array that is used as one.
-    pub struct LabVolumeView with MemberView AttachmentView ModificationView {
+    pub struct LabVolumeView with MemberView AttachmentView ModificationView InitializationView {
         /// Id.
         pub id: String;
         /// Unique name, where it has one.
@@ -238,6 +269,16 @@ message! {
         pub created_at: String;
         /// Day of its limits.
         pub as_of: String;
+        /// Availability zone.
+        pub zone: String;
+        /// Id of the availability zone.
+        pub zone_id: String;
+        /// Whether it is encrypted.
+        pub encrypted: bool;
+        /// ARN of the key that wraps its data key; null: not encrypted.
+        pub kms_key: Option<String>;
+        /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+        pub auto_enable_io: bool;
         /// Tags.
         pub tags: BTreeMap<String, String>;
         /// What its files take on the disk; null: not known.
@@ -252,6 +293,88 @@ message! {
         pub faults: usize;
         /// Path of the record that is being written; null: none.
         pub recording: Option<String>;
+        /// Id of the snapshot it was made from; null: none.
+        pub snapshot: Option<String>;
+        /// Id of the volume it is a copy of; null: of none.
+        pub source_volume: Option<String>;
+        /// Whether that had fast snapshot restore when it was made; null: it was made empty.
+        pub fast_restored: Option<bool>;
+        /// Rate at which it is loaded in the background; null: on first touch alone.
+        pub initialization_rate_mib_s: Option<u64>;
+        /// How far it is loaded from that; null: it was made empty.
+        pub initialization: Option<InitializationView>;
+    }
+}
+
+message! {
+    /// A volume's attachment.
+    pub struct AttachmentFacts {
+        /// `attaching`, `attached`, `detaching` or `busy`.
+        pub state: String;
+        /// EC2's id of the instance.
+        pub instance: String;
+        /// Whether the volume goes with the instance.
+        pub delete_on_termination: bool;
+        /// Attach name, like `sdf`.
+        pub name: String;
+        /// Lab time since which the device is there.
+        pub attached_at: Option<String>;
+    }
+}
+
+message! {
+    /// What of a volume does not change with time or with I/O, only by an event. As in LabVolume.
+    pub struct VolumeFacts with AttachmentFacts {
+        /// Id.
+        pub id: String;
+        /// Type of its first member.
+        pub r#type: String;
+        /// Usable size, GiB.
+        pub size_gib: u64;
+        /// Provisioned or baseline, all members together, without credits.
+        pub iops: u64;
+        /// Provisioned or baseline, all members together, without credits.
+        pub throughput_mib_s: u64;
+        /// `creating`, `available`, `in-use`, `deleting` or `error`.
+        pub state: String;
+        /// Lab time of its creation.
+        pub created_at: String;
+        /// Availability zone.
+        pub zone: String;
+        /// Id of the availability zone.
+        pub zone_id: String;
+        /// Whether it is encrypted.
+        pub encrypted: bool;
+        /// ARN of the key that wraps its data key; null: not encrypted.
+        pub kms_key: Option<String>;
+        /// Tags.
+        pub tags: BTreeMap<String, String>;
+        /// Its attachment; null: not attached.
+        pub attachment: Option<AttachmentFacts>;
+        /// Id of the snapshot it was made from; null: none.
+        pub snapshot: Option<String>;
+        /// Id of the volume it is a copy of; null: of none.
+        pub source_volume: Option<String>;
+        /// Whether that had fast snapshot restore when it was made; null: it was made empty.
+        pub fast_restored: Option<bool>;
+        /// Rate at which it is loaded in the background; null: on first touch alone.
+        pub initialization_rate_mib_s: Option<u64>;
+    }
+}
+
+message! {
+    /// Volumes that changed since a version, or all.
+    pub struct VolumeChanges with VolumeFacts {
+        /// The version that this is of.
+        pub version: String;
+        /// Whether these are all volumes by id, in pages: what the caller knew does not count.
+        pub whole: bool;
+        /// Volumes as they are now.
+        pub volumes: Vec<VolumeFacts>;
+        /// Ids of volumes that are gone.
+        pub gone: Vec<String>;
+        /// The id after which the next page begins; null: there is none.
+        pub next: Option<String>;
     }
 }
 

@@ -44,6 +44,23 @@ message! {
     pub struct SomeVolumes {
         /// Ids or unique names.
         pub volumes: Option<Vec<String>> = "all";
+        /// Of all: those after this id.
+        pub after: Option<String> = "from the first on";
+        /// Of all: most that are answered.
+        pub limit: Option<usize> = "no limit";
+    }
+}
+
+message! {
+    /// What a caller knows already.
+    #[serde(deny_unknown_fields)]
+    pub struct Since {
+        /// The version of the last answer.
+        pub since: Option<String> = "all";
+        /// Where all are answered: goes on after this id.
+        pub after: Option<String> = "the first";
+        /// Most that are answered, up to 500.
+        pub limit: Option<usize> = "500";
     }
 }
 
@@ -52,7 +69,7 @@ message! {
     #[serde(deny_unknown_fields)]
     pub struct Create {
         /// Storage notation, like `gp2:500` or `raid10:4xgp3:500`.
-        pub spec: String;
+        pub spec: Option<String> = "type, size, IOPS and MiB/s one by one";
         /// A unique name.
         pub name: Option<String> = "none";
         /// Tags: at most 50, keys up to 128 and values up to 256 characters.
@@ -61,6 +78,55 @@ message! {
         pub as_of: Option<String> = "the lab's day";
         /// Credit balance to begin with, 0 to 100.
         pub balance_percent: Option<f64> = "full, as AWS starts volumes";
+        /// Id of the snapshot it is made from: usable at once, blocks load on first touch.
+        pub snapshot: Option<String> = "none: empty";
+        /// Rate at which the snapshot's blocks are loaded in the background, 100 to 300 MiB/s.
+        pub initialization_rate_mib_s: Option<u64> = "none: on first touch alone";
+        /// Type, like `gp3`.
+        pub volume_type: Option<String> = "gp2";
+        /// Size, GiB.
+        pub size_gib: Option<u64> = "an error without a notation";
+        /// Provisioned IOPS.
+        pub iops: Option<u64> = "what the type includes";
+        /// Provisioned MiB/s.
+        pub throughput_mib_s: Option<u64> = "what the type includes";
+        /// Availability zone; the lab has one.
+        pub zone: Option<String> = "the lab's";
+        /// Id of the availability zone.
+        pub zone_id: Option<String> = "the lab's";
+        /// Encrypted; encryption by default wins over false.
+        pub encrypted: Option<bool> = "as encryption by default says";
+        /// The key that wraps its data key: id, ARN or alias.
+        pub kms_key: Option<String> = "the default key";
+        /// For several instances at once: refused, the lab has one.
+        pub multi_attach: Option<bool> = "false";
+    }
+}
+
+message! {
+    /// A copy of a volume.
+    #[serde(deny_unknown_fields)]
+    pub struct CopyVolume {
+        /// Id or unique name of the volume that is copied.
+        pub volume: String;
+        /// A unique name.
+        pub name: Option<String> = "none";
+        /// Tags: at most 50, keys up to 128 and values up to 256 characters.
+        pub tags: Option<BTreeMap<String, String>> = "none";
+        /// Type.
+        pub volume_type: Option<String> = "gp2, as EC2 has it";
+        /// Size, GiB; never below that of the source.
+        pub size_gib: Option<u64> = "that of the source";
+        /// Provisioned IOPS.
+        pub iops: Option<u64> = "as AWS gives";
+        /// Provisioned MiB/s.
+        pub throughput_mib_s: Option<u64> = "as AWS gives";
+        /// Encrypted. The copy of an encrypted volume always is.
+        pub encrypted: Option<bool> = "as the source, else as the lab's default says";
+        /// KMS key.
+        pub kms_key: Option<String> = "that of the source, else the default key";
+        /// For several instances at once: refused, the lab has one.
+        pub multi_attach: Option<bool> = "false";
     }
 }
 
@@ -77,6 +143,10 @@ message! {
         /// Measure the machine's own path (at most once a minute) and take it out of the model's
         /// latency.
         pub probe: Option<bool> = "true";
+        /// Attach name as EC2 takes it, like `/dev/sdf` or `/dev/xvdba`; instead of `name`.
+        pub device_name: Option<String> = "none";
+        /// Id of the instance; the lab has one.
+        pub instance: Option<String> = "the lab's";
     }
 }
 
@@ -88,6 +158,41 @@ message! {
         pub volume: String;
         /// Also while it is mounted or in an array of md: its users see I/O errors from then on.
         pub force: Option<bool> = "false";
+        /// Only from this instance.
+        pub instance: Option<String> = "the lab's";
+        /// Only where this is its attach name.
+        pub name: Option<String> = "any";
+        /// While it is in use: not refused, but `busy`, and detached as soon as it is not used any
+        /// more, as on EC2.
+        pub waits: Option<bool> = "false";
+    }
+}
+
+message! {
+    /// Attributes of a volume.
+    #[serde(deny_unknown_fields)]
+    pub struct Attributes {
+        /// Id or unique name.
+        pub volume: String;
+        /// EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+        pub auto_enable_io: Option<bool> = "as it is";
+        /// Whether it goes with the instance; of an attached volume.
+        pub delete_on_termination: Option<bool> = "as it is";
+    }
+}
+
+message! {
+    /// Tags of one or more resources: all change, or none.
+    #[serde(deny_unknown_fields)]
+    pub struct ResourceTags {
+        /// Ids; a volume also by its name.
+        pub resources: Vec<String>;
+        /// Tags to add or overwrite, after removing.
+        pub set: Option<BTreeMap<String, String>> = "none";
+        /// Keys to remove.
+        pub remove: Option<Vec<String>> = "none";
+        /// Keys to remove where they have this value.
+        pub remove_equal: Option<BTreeMap<String, String>> = "none";
     }
 }
 

@@ -42,8 +42,22 @@ class Calls(ABC):
     timeout_s: float  # the longest wait for an answer
 
     @abstractmethod
-    def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
-        """Makes a call and returns its answer. `timeout_s`: another wait for this one."""
+    def call(
+        self,
+        name: str,
+        timeout_s: float | None = None,
+        /,
+        *,
+        token: str | None = None,
+        dry_run: bool = False,
+        **args: Any,
+    ) -> Any:
+        """Makes a call and returns its answer.
+
+        timeout_s: another wait for this one.
+        token: done once, however often it is called with this token and the same arguments.
+        dry_run: only decided; always refused, as `dry-run` where it would have been done.
+        """
 "#;
 
 /// Breaks text into lines of at most `columns`, each after `indent`.
@@ -113,7 +127,7 @@ fn python_type(rust: &str) -> String {
         "PathBuf" => "str | PathLike[str]".into(),
         "bool" => "bool".into(),
         "f64" => "float".into(),
-        "u8" | "u32" | "u64" | "usize" => "int".into(),
+        "u8" | "u32" | "i64" | "u64" | "usize" => "int".into(),
         "Value" => "Any".into(),
         other => public_name(other).into(),
     }
@@ -135,7 +149,7 @@ fn json_type(rust: &str) -> String {
         "String" | "PathBuf" => "text".into(),
         "bool" => "true or false".into(),
         "f64" => "number".into(),
-        "u8" | "u32" | "u64" | "usize" => "whole number".into(),
+        "u8" | "u32" | "i64" | "u64" | "usize" => "whole number".into(),
         "Value" => "any".into(),
         other => format!("[{0}](#{1})", public_name(other), public_name(other).to_lowercase()),
     }
@@ -288,7 +302,10 @@ fn listed(before: &str, items: &[String], after: &str) -> String {
 pub fn reference() -> String {
     let mut out = format!("{MARKER}\n\n");
     out.push_str("## Errors\n\n");
-    out.push_str("Each has `kind`, `value` (what was met), `rule` (what it breaks), `source` (where that is written) and `hint` (what to do next).\n\n");
+    out.push_str(
+        "Each has `kind`, `value` (what was met), `rule` (what it breaks), `source` (where that is written) and `hint` (what to do next); \\
+         `code` and `message` say the same as the EC2 API does.\n\n",
+    );
     out.push_str("| kind | means | EC2 error code | exit code of `headrace` |\n|---|---|---|---|\n");
     for kind in ErrorKind::ALL {
         let code = if kind == ErrorKind::Unavailable { 3 } else { 2 };

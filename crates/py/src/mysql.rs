@@ -2,6 +2,7 @@
 
 use crate::convert::{date, sim_error, tell, to_python, CoreError};
 use headrace_catalog::{Catalog, InstanceLimits};
+use headrace_model::first_touch::SnapshotOrigin;
 use headrace_sim::mysql::clients::{self, ClientsRun};
 use headrace_sim::mysql::interval::{run, Scenario, Second, Start, TransactionLoad};
 use headrace_sim::mysql::standard::tpcc;
@@ -30,6 +31,9 @@ struct RunArgs {
     step_s: f64,
     seed: Option<u64>,
     start_balance_percent: Option<f64>,
+    /// Bytes of the data volume that lie in a snapshot until they are touched.
+    #[serde(default)]
+    snapshot_bytes: Option<u64>,
     follow: Option<Vec<f64>>,
 }
 
@@ -66,7 +70,8 @@ impl RunArgs {
         };
         let resolve = || -> Result<ResolvedRun, SimError> {
             let instance = self.instance.as_deref().map(|name| Catalog::embedded().instance(name, day)).transpose()?;
-            Ok(ResolvedRun { data: setup(&self.storage)?, log: self.log_storage.as_deref().map(setup).transpose()?, instance })
+            let snapshot = self.snapshot_bytes.map(|written_bytes| SnapshotOrigin { written_bytes, initialization_bytes_s: None });
+            Ok(ResolvedRun { data: Setup { snapshot, ..setup(&self.storage)? }, log: self.log_storage.as_deref().map(setup).transpose()?, instance })
         };
         resolve().map_err(sim_error)
     }

@@ -1,24 +1,39 @@
 //! Where the bytes of a volume live.
 //!
 //! ```text
-//!  PowerCut        what is not flushed may be lost: kept, dropped or torn when the power goes
-//!    Raid          an array: each byte on the members where the model's geometry says (a single volume has none)
-//!      SparseFile  one for each member: space is taken when written, given back when discarded
+//!  PowerCut          what is not flushed may be lost: kept, dropped or torn when the power goes
+//!    Capture         the bytes of an instant are kept while writes go on  --upload-->  Objects: file:// or s3://
+//!      Restored      a volume made of a snapshot: a block is fetched on first touch  <--fetch--
+//!        Raid        an array: each byte on the members where the model's geometry says (a single volume has none)
+//!          Encrypted   behind the volume's data key, where it has one
+//!            SparseFile  one for each member: space is taken when written, given back when discarded
 //! ```
 //!
 //! | file | idea |
 //! |---|---|
+//! | `objects` | objects under names, in a folder or an S3 bucket |
 //! | `power` | what a power cut does to writes that were not flushed |
 //! | `raid` | the bytes of an array over its members, members that fail, rebuilds |
+//! | `encrypted` | bytes on the disk that only a key makes readable |
+//! | `foreground` | work that nobody waits for stands back while the volume is used |
+//! | `kms` | a key in KMS elsewhere, which wraps keys |
+//! | `snapshots` | instants, incremental snapshots of 512 KiB blocks, volumes made of them |
 //! | `sparse` | a sparse file, and which parts of it were ever written |
 //!
 //! A [`Backing`] may be used by many threads at once. Like a disk it promises nothing about
 //! requests that overlap while both are in flight, and keeps what was flushed.
 
+pub mod encrypted;
+mod foreground;
+pub mod kms;
+pub mod objects;
 pub mod power;
 pub mod raid;
+pub mod snapshots;
 pub mod sparse;
 
+pub use encrypted::{Encrypted, SectorCipher};
+pub use objects::Objects;
 pub use power::{CutReport, PowerCut};
 pub use raid::Raid;
 pub use sparse::SparseFile;
@@ -51,6 +66,11 @@ pub trait Backing: Send + Sync {
 
     /// Space it takes on its file system.
     fn allocated(&self) -> io::Result<u64>;
+
+    /// Whether any byte of a range may be other than zero. May say so of zeros, never the opposite.
+    fn may_hold_data(&self, _offset: u64, _bytes: u64) -> bool {
+        true
+    }
 }
 
 /// An error for a range outside `size`.

@@ -168,4 +168,8 @@ impl Backing for PowerCut {
     fn allocated(&self) -> io::Result<u64> {
         self.inner.allocated()
     }
+
+    fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
+        self.inner.may_hold_data(offset, bytes)
+    }
 }

@@ -379,4 +379,14 @@ impl Backing for Raid {
     fn allocated(&self) -> io::Result<u64> {
         self.members.iter().map(|member| member.allocated()).sum()
     }
+
+    fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
+        let end = offset.saturating_add(bytes);
+        // Behind the rows that have a chunk of every member the places are others.
+        if end > self.rows.end {
+            return true;
+        }
+        let (from, to) = (offset / self.rows.bytes * self.rows.chunk, end.div_ceil(self.rows.bytes) * self.rows.chunk);
+        self.members.iter().any(|member| self.rows.copies.iter().any(|copy| member.may_hold_data(from + copy, to - from)))
+    }
 }

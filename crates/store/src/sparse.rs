@@ -41,10 +41,15 @@ impl SparseFile {
         // A crash between growing the file and noting it leaves the file larger: no harm, the rest
         // is not shown.
         if found < bytes {
-            let words = format!("{} has {found} bytes where the volume has {bytes}: it was cut", path.display());
-            return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+            return Err(SparseFile::cut(path, found, bytes));
         }
         SparseFile::over(file, path, bytes)
+    }
+
+    /// The error of a file that has fewer bytes than its volume.
+    pub fn cut(path: &Path, found: u64, bytes: u64) -> io::Error {
+        let words = format!("{} has {found} bytes where the volume has {bytes}: it was cut", path.display());
+        io::Error::new(io::ErrorKind::InvalidData, words)
     }
 
     fn over(file: File, path: &Path, bytes: u64) -> io::Result<SparseFile> {
@@ -132,6 +137,10 @@ impl Backing for SparseFile {
 
     fn allocated(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.blocks() * 512)
+    }
+
+    fn may_hold_data(&self, offset: u64, bytes: u64) -> bool {
+        bytes > 0 && self.written.any(offset, bytes)
     }
 }
 

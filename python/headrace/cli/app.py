@@ -52,6 +52,7 @@ COMMANDS = {
     "catalog": ("catalog", "Show limits and prices by day, each with its source."),
     "lab": ("lab.lab", "Run block devices here that perform like EBS volumes."),
     "volume": ("lab.volume", "Create, attach, modify, watch and fail lab volumes."),
+    "snapshot": ("lab.snapshot", "Take, copy, lock, schedule and delete snapshots."),
     "mysql": ("servers.mysql", "Run real servers on volumes of the lab: MariaDB and MySQL."),
     "advise": ("servers.advise", "Advise settings of a server for its storage."),
     "bench": ("bench.bench", "Run standard benchmarks; keep, compare, export results."),

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 from headrace.bench import Benchmark
 
@@ -50,6 +51,8 @@ class OnServer:
 
     `settings` decide everything but where things are. `balance_percent`: credits when the run
     begins. `scan`: every table is read once before the run, so that a pool that can hold them does.
+    `encrypted`: its volumes are. `restored`: its volume is made from a snapshot of the data, and
+    each block is loaded when it is first used (cold), or all are before the run (initialized).
     """
 
     data: DataSet
@@ -58,6 +61,8 @@ class OnServer:
     log_storage: str | None = None
     balance_percent: float | None = None
     scan: bool = False
+    encrypted: bool = False
+    restored: Literal["cold", "initialized"] | None = None
 
 
 @dataclass(frozen=True)

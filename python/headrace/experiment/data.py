@@ -6,11 +6,9 @@ Every server begins with a copy of the same data and an empty cache. Nothing is 
 from __future__ import annotations
 
 import contextlib
-import os
-import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,17 +22,18 @@ from headrace.bench.server import cursor_on, tables_of
 from headrace.errors import CouldNotRun
 from headrace.experiment.cell import DataSet, OnFiles, OnServer, Progress
 from headrace.lab import Settings, doctor, up
+from headrace.lab.devices.initializing import initialize
+from headrace.lab.watching import stored
 from headrace.servers import volumes
-from headrace.servers.access import service_user
 from headrace.servers.scratch import lab_folder
 
 DOC = "docs/guide/prove.md"
-# In a setting: the path of a file of keys.
-KEYS = "{keys}"
 DATABASE = "experiment"
 SERVER, FILES_VOLUME = "cell", "files"
 # Prepares tables side by side; sysbench uses no more than there are tables.
 LOADING_THREADS = 8
+# Blocks that are read at once; what `headrace volume initialize` does by default (a guess).
+INITIALIZING_THREADS = 16
 # Loading is not measured, so it uses a fast volume and turns durability off. The volume is sparse:
 # its size costs nothing. 20,000 IOPS are the most of every day that a study runs on.
 LOADING_STORAGE = "io1:{size_gib}:20000"
@@ -83,8 +82,8 @@ class ExperimentLab:
         self.day, self._work, self._say = day, work, say
         self._data_gib = data_gib if in_memory else float("inf")
         self._saved: dict[str, Path] = {}
+        self._snapshots: dict[str, str] = {}
         self._stack = contextlib.ExitStack()
-        self._key_file: Path | None = None
 
     def __enter__(self) -> ExperimentLab:
         with contextlib.ExitStack() as stack:
@@ -94,7 +93,7 @@ class ExperimentLab:
             self.folder = Path(tempfile.mkdtemp(prefix="hr-lab-", dir=self._work))
             stack.callback(_remove, self.folder)
             folder = stack.enter_context(lab_folder(self.folder / "lab", self._data_gib))
-            self.lab = up(folder, settings=Settings(metrics_port=0, as_of=self.day))
+            self.lab = up(folder, settings=Settings(metrics_port=0, api_port=0, as_of=self.day))
             self._stack = stack.pop_all()
         return self
 
@@ -128,7 +127,7 @@ class ExperimentLab:
             flavor=data.flavor,
             engine=data.engine,
             storage=LOADING_STORAGE.format(size_gib=max(LOADING_GIB, round(3 * data.gib))),
-            settings=settings | self._filled(data.settings),
+            settings=settings | dict(data.settings),
             progress=lambda share, what: progress(0.1 * share, what),
         )
         try:
@@ -166,6 +165,7 @@ class ExperimentLab:
         """A server with a copy of its data, warm as asked; removed afterwards."""
         self.load(place.data)
         self._check_room(place)
+        seed = self._saved[repr(place.data)] if place.restored is None else self._snapshot(place)
         server = servers.up(
             self.lab,
             name=SERVER,
@@ -173,12 +173,16 @@ class ExperimentLab:
             engine=place.data.engine,
             storage=place.storage,
             log_storage=place.log_storage,
-            settings=self._filled(place.settings),
-            seed_from=self._saved[repr(place.data)],
+            settings=dict(place.settings),
+            seed_from=seed,
+            encrypted=place.encrypted,
             progress=progress,
         )
         try:
             target = self._target(server)
+            if place.restored == "initialized":
+                assert server.data_volume is not None, server.name
+                initialize(self.lab, server.data_volume, INITIALIZING_THREADS)
             if place.scan:
                 scan(target)
             self._credits(server.data_volume, place.balance_percent)
@@ -186,6 +190,30 @@ class ExperimentLab:
         finally:
             with undisturbed():
                 servers.destroy(server)
+
+    def _snapshot(self, place: OnServer) -> str:
+        """A snapshot of a data volume with a copy of the data, its server shut down; made once."""
+        key = repr((place.data, place.storage))
+        if key not in self._snapshots:
+            server = servers.up(
+                self.lab,
+                name="source",
+                flavor=place.data.flavor,
+                engine=place.data.engine,
+                storage=place.storage,
+                settings=dict(place.settings),
+                unpaced=True,
+                seed_from=self._saved[repr(place.data)],
+            )
+            try:
+                server = servers.stop(server)
+                assert server.data_volume is not None, server.name
+                made = self.lab.create_snapshot(server.data_volume)
+                self._snapshots[key] = stored(self.lab, made["id"])["id"]
+            finally:
+                with undisturbed():
+                    servers.destroy(server)
+        return self._snapshots[key]
 
     def _check_room(self, place: OnServer) -> None:
         """Raises CouldNotRun where the volume, or this machine, cannot hold another copy of the
@@ -243,31 +271,6 @@ class ExperimentLab:
         attachment = self.lab.attach(volume, unpaced=unpaced, probe=not unpaced)["attachment"]
         assert attachment is not None and attachment["device"] is not None, volume
         return attachment["device"]
-
-    def _filled(self, settings: Mapping[str, str | None]) -> dict:
-        """The settings with the path of a key file where they ask for one.
-
-        The path differs from lab to lab, and does not belong to a configuration.
-        """
-        return {
-            name: value.replace(KEYS, str(self._keys())) if value and KEYS in value else value
-            for name, value in settings.items()
-        }
-
-    def _keys(self) -> Path:
-        """A file with one random key of 256 bits for file_key_management; removed with the lab."""
-        if self._key_file is None:
-            user = service_user()
-            folder = Path(tempfile.mkdtemp(prefix="hr-lab-keys-", dir="/run"))
-            self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            os.chown(folder, 0, user.gid)
-            folder.chmod(0o750)
-            path = folder / "keys"
-            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640), "w") as file:
-                os.fchown(file.fileno(), 0, user.gid)
-                file.write(f"1;{secrets.token_hex(32)}\n")
-            self._key_file = path
-        return self._key_file
 
     def _credits(self, volume: str | None, percent: float | None) -> None:
         if percent is not None and volume is not None:

@@ -177,6 +177,7 @@ def simulate(
         "step_s": 1.0,
         "seed": cell.seed,
         "start_balance_percent": place.balance_percent,
+        "snapshot_bytes": round(place.data.gib * GIB) if place.restored == "cold" else None,
         "follow": None,
     }
     with core_errors():

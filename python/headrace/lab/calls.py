@@ -46,6 +46,10 @@ class LabStatus(TypedDict):
     socket: str  # Socket.
     # EC2 instance type whose limits all volumes share; null: the volumes alone.
     instance_type: str | None
+    instance_id: str  # EC2's id of this machine as an instance.
+    zone: str  # The lab's one availability zone.
+    zone_id: str  # Its id.
+    encryption_by_default: bool  # Whether new volumes are encrypted when they do not say so.
     as_of: str  # Day of the limits of new volumes.
     time_scale: int  # How many times as fast as the wall clock lab time runs.
     region: str  # Region of the prices.
@@ -92,6 +96,8 @@ class Attachment(TypedDict):
 
     id: str  # Id.
     state: str  # `attaching`, `attached`, `detaching` or `busy`.
+    instance: str  # EC2's id of the instance.
+    delete_on_termination: bool  # Whether the volume goes with the instance.
     name: str  # Attach name, like `sdf`.
     device: str | None  # The block device, like /dev/loop3; null until it is there.
     links: list[str] | None  # Stable names of the device: by id, by attach name.
@@ -102,6 +108,15 @@ class Attachment(TypedDict):
     warnings: list[str]  # What the volume has beyond what this machine can do, in words.
     unpaced: bool  # Without the model's delays.
     busy: str | None  # Why it is busy; null: it is not.
+
+
+class VolumeShape(TypedDict):
+    """What a modification is about, as EC2 shows it; of an array, all members together."""
+
+    type: str  # Type of its first member.
+    size_gib: int  # Usable size, GiB.
+    iops: int  # Provisioned or baseline, without credits.
+    throughput_mib_s: int  # Provisioned or baseline, without credits.
 
 
 # A word that Python reserves cannot be written as a field of a class.
@@ -118,12 +133,26 @@ class Modification(_ModificationKeywords):
     state: str
     progress_percent: int  # How much of optimizing is done, by time.
     to: str  # Afterwards, in storage notation.
+    original: VolumeShape  # Before.
+    target: VolumeShape  # Afterwards.
     start: str  # When it was accepted.
     optimizing_at: str  # When optimizing begins.
     completed_at: str  # When it is completed.
     next_allowed_at: str  # From when on the next modification of this volume is accepted.
     end: str | None  # When it was completed or failed; null while it runs.
     reason: str | None  # Why it failed.
+
+
+class Initialization(TypedDict):
+    """How far a volume is loaded from its snapshot."""
+
+    state: str  # `initializing` or `completed`.
+    type: str  # `provisioned-rate`, or `default`: on first touch.
+    progress_percent: float  # Share of the snapshot's blocks that are loaded.
+    blocks_left: int  # Blocks of 512 KiB that are not loaded yet.
+    rate_mib_s: int | None  # Provisioned rate; null: on first touch alone.
+    remaining_s: int | None  # Seconds until everything is loaded, at that rate; null: not known.
+    fast: bool  # Made with fast snapshot restore: first touch costs nothing.
 
 
 class LabVolume(TypedDict):
@@ -142,6 +171,11 @@ class LabVolume(TypedDict):
     error: str | None  # Why it is in state error.
     created_at: str  # Lab time of its creation.
     as_of: str  # Day of its limits.
+    zone: str  # Availability zone.
+    zone_id: str  # Id of the availability zone.
+    encrypted: bool  # Whether it is encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
+    auto_enable_io: bool  # EC2's AutoEnableIO: whether I/O goes on after a check that failed.
     tags: dict[str, str]  # Tags.
     used_gib: float | None  # What its files take on the disk; null: not known.
     attachment: Attachment | None  # Its block device; null: not attached.
@@ -150,6 +184,220 @@ class LabVolume(TypedDict):
     balance_percent: float | None
     faults: int  # Faults that wait or last.
     recording: str | None  # Path of the record that is being written; null: none.
+    snapshot: str | None  # Id of the snapshot it was made from; null: none.
+    source_volume: str | None  # Id of the volume it is a copy of; null: of none.
+    # Whether that had fast snapshot restore when it was made; null: it was made empty.
+    fast_restored: bool | None
+    # Rate at which it is loaded in the background; null: on first touch alone.
+    initialization_rate_mib_s: int | None
+    # How far it is loaded from that; null: it was made empty.
+    initialization: Initialization | None
+
+
+class AttachmentFacts(TypedDict):
+    """A volume's attachment."""
+
+    state: str  # `attaching`, `attached`, `detaching` or `busy`.
+    instance: str  # EC2's id of the instance.
+    delete_on_termination: bool  # Whether the volume goes with the instance.
+    name: str  # Attach name, like `sdf`.
+    attached_at: str | None  # Lab time since which the device is there.
+
+
+class VolumeFacts(TypedDict):
+    """What of a volume does not change with time or with I/O, only by an event. As in LabVolume."""
+
+    id: str  # Id.
+    type: str  # Type of its first member.
+    size_gib: int  # Usable size, GiB.
+    iops: int  # Provisioned or baseline, all members together, without credits.
+    throughput_mib_s: int  # Provisioned or baseline, all members together, without credits.
+    state: str  # `creating`, `available`, `in-use`, `deleting` or `error`.
+    created_at: str  # Lab time of its creation.
+    zone: str  # Availability zone.
+    zone_id: str  # Id of the availability zone.
+    encrypted: bool  # Whether it is encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
+    tags: dict[str, str]  # Tags.
+    attachment: AttachmentFacts | None  # Its attachment; null: not attached.
+    snapshot: str | None  # Id of the snapshot it was made from; null: none.
+    source_volume: str | None  # Id of the volume it is a copy of; null: of none.
+    # Whether that had fast snapshot restore when it was made; null: it was made empty.
+    fast_restored: bool | None
+    # Rate at which it is loaded in the background; null: on first touch alone.
+    initialization_rate_mib_s: int | None
+
+
+class VolumeChanges(TypedDict):
+    """Volumes that changed since a version, or all."""
+
+    version: str  # The version that this is of.
+    # Whether these are all volumes by id, in pages: what the caller knew does not count.
+    whole: bool
+    volumes: list[VolumeFacts]  # Volumes as they are now.
+    gone: list[str]  # Ids of volumes that are gone.
+    next: str | None  # The id after which the next page begins; null: there is none.
+
+
+class Lock(TypedDict):
+    """A lock against deletion. Times are lab time."""
+
+    state: str  # `governance`, `compliance-cooloff`, `compliance` or `expired`.
+    mode: str  # `governance` or `compliance`.
+    created_at: str  # When it was set.
+    expires_at: str  # When it ends.
+    duration_days: int  # Whole days from its beginning to its end.
+    cool_off_hours: int | None  # The cooling-off period as it was asked for; null: none.
+    cool_off_until: str | None  # End of the cooling-off period; null: none.
+
+
+class Bin(TypedDict):
+    """A stay in the recycle bin. Times are lab time."""
+
+    entered_at: str  # When the snapshot was deleted.
+    exit_at: str  # When it leaves the bin for good.
+    rule: str  # The rule that keeps it.
+
+
+class Snapshot(TypedDict):
+    """A snapshot. Times are lab time."""
+
+    id: str  # Id.
+    volume: str | None  # The volume's id; null: a copy, or put block by block.
+    size_gib: int  # Size of the volume then.
+    state: str  # `pending`, `completed` or `error`.
+    error: str | None  # Why it is in state error.
+    progress_percent: int  # How much is stored.
+    started_at: str  # When it was asked for: the instant of its data.
+    completed_at: str | None  # When everything was stored; null: not yet.
+    description: str  # Description.
+    tags: dict[str, str]  # Tags.
+    encrypted: bool  # Whether its blocks are encrypted.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: not encrypted.
+    source: str  # `volume`, `copy` or `direct`.
+    copy_of: str | None  # Of a copy: the snapshot it was made from.
+    parent: str | None  # The earlier snapshot whose stored blocks it uses; null: none.
+    stored_bytes: int  # Bytes of blocks that were stored for it.
+    full_bytes: int  # Bytes of all its blocks.
+    lock: Lock | None  # Lock; null: never locked.
+    shared_with: list[str]  # Accounts that may make volumes from it.
+    bin: Bin | None  # Recycle bin; null: not in it.
+    schedule: str | None  # The schedule that made it; null: none.
+
+
+class SnapshotList(TypedDict):
+    """Snapshots in order of their ids."""
+
+    snapshots: list[Snapshot]  # Snapshots.
+    next: str | None  # `after` of the next page; null: there are no more.
+
+
+class SnapshotChanges(TypedDict):
+    """Snapshots that changed since a version, or all."""
+
+    version: str  # The version that this is of.
+    # Whether these are all snapshots by id, in pages: what the caller knew does not count.
+    whole: bool
+    snapshots: list[Snapshot]  # Snapshots as they are now.
+    gone: list[str]  # Ids of snapshots that are gone.
+    next: str | None  # The id after which the next page begins; null: there is none.
+
+
+class SnapshotOffer(TypedDict):
+    """What another lab needs for a copy of a snapshot."""
+
+    store: str  # URL of the object store that has it.
+    kms_key: str | None  # ARN of the key that wraps its data key; null: it is not encrypted.
+    wrapped: str | None  # Its data key, wrapped, in base64.
+    context: str | None  # Encryption context of that: its `aws:ebs:id`.
+
+
+class FastRestore(TypedDict):
+    """Fast snapshot restore in a zone. Times are lab time; null: never in that state."""
+
+    snapshot: str  # Id of the snapshot.
+    zone: str  # Zone.
+    state: str  # `enabling`, `optimizing`, `enabled`, `disabling` or `disabled`.
+    enabling_at: str | None  # When it was asked for.
+    optimizing_at: str | None  # When optimizing began.
+    enabled_at: str | None  # When it was ready.
+    disabling_at: str | None  # When it was switched off.
+    disabled_at: str | None  # When it was gone.
+    credits: float  # Volumes that can be made now without first touch.
+    credits_max: int  # Most credits.
+
+
+class FastRestoreFailure(TypedDict):
+    """Fast snapshot restore that could not be switched."""
+
+    snapshot: str  # Id of the snapshot.
+    zone: str  # Zone.
+    kind: str  # Kind of the refusal.
+    code: str  # AWS's error code.
+    message: str  # Why.
+
+
+class FastRestores(TypedDict):
+    """Fast snapshot restores."""
+
+    fast_restores: list[FastRestore]  # By snapshot and zone.
+    failures: list[FastRestoreFailure]  # What was refused.
+
+
+class RetentionRule(TypedDict):
+    """A rule that keeps deleted snapshots in the recycle bin."""
+
+    name: str  # Unique name; a rule of that name is replaced.
+    days: int  # How long, 1 to 365.
+    tags: dict[str, str] | None  # Snapshots with one of these tags.
+    description: str | None  # Description.
+
+
+class Schedule(TypedDict):
+    """A schedule. Times are lab time."""
+
+    name: str  # Name.
+    target_tags: dict[str, str]  # Volumes with one of these tags.
+    interval_s: int  # Seconds of lab time between two runs.
+    keep: int | None  # Snapshots of each volume that are kept; null: by age.
+    keep_days: int | None  # Days that snapshots are kept; null: by count.
+    tags: dict[str, str]  # Tags of its snapshots.
+    copy_tags: bool  # Its snapshots also get the tags of their volumes.
+    enabled: bool  # Whether it runs.
+    next_at: str  # When it runs next.
+    last_at: str | None  # When it ran last; null: never.
+
+
+class Block(TypedDict):
+    """A block of a snapshot."""
+
+    block: int  # Index, in blocks of 512 KiB.
+    token: str | None  # Its token; null: this snapshot does not have it.
+    since_token: str | None  # Its token in the earlier snapshot; null: that does not have it.
+
+
+class Blocks(TypedDict):
+    """Blocks of a snapshot, in order of their index."""
+
+    blocks: list[Block]  # Blocks.
+    next: int | None  # `start` of the next page; null: there are no more.
+    size_gib: int  # Size of the snapshot's volume.
+    tokens_until_s: int  # Until when the tokens hold, Unix seconds of the wall clock.
+
+
+class BlockData(TypedDict):
+    """The bytes of a block."""
+
+    data: str  # 512 KiB in base64.
+    checksum: str  # SHA-256 of the bytes in base64.
+
+
+class ColdBlocks(TypedDict):
+    """Blocks of a volume that are still in its snapshot."""
+
+    blocks: list[int]  # Indices, in blocks of 512 KiB, in order.
+    next: int | None  # `start` of the next page; null: there are no more.
+    left: int  # How many there are in all.
 
 
 class MemberBalance(TypedDict):
@@ -198,6 +446,190 @@ class RecordStopped(TypedDict):
     requests: int  # Requests in it.
 
 
+class KeyGrant(TypedDict):
+    """Who may use a key for what, next to its policy."""
+
+    id: str  # Id.
+    grantee: str  # Who may use the key.
+    retiring: str | None  # Who may end the grant.
+    operations: list[str]  # What for.
+    name: str | None  # Name.
+    constraints: str | None  # Constraints, as JSON text.
+    created_at: str  # Lab time of its creation.
+
+
+class Key(TypedDict):
+    """A key. Its material is never told."""
+
+    id: str  # Id: a UUID.
+    arn: str  # Amazon Resource Name.
+    description: str  # Description.
+    policy: str  # Policy document, as JSON text; "": the default one.
+    state: str  # `Enabled`, `Disabled` or `PendingDeletion`.
+    managed: bool  # Whether EBS made it for itself.
+    elsewhere: str | None  # Which key of which KMS it is; null: it is kept here.
+    created_at: str  # Lab time of its creation.
+    deletion_at: str | None  # When it will be deleted.
+    tags: dict[str, str]  # Tags.
+    aliases: list[str]  # Its aliases.
+    grants: list[KeyGrant]  # Its grants.
+
+
+class KeyAlias(TypedDict):
+    """A name of a key."""
+
+    alias: str  # Its name, with `alias/`.
+    arn: str  # Amazon Resource Name.
+    key: str  # Id of the key.
+    created_at: str  # Lab time of its creation.
+    updated_at: str  # Lab time since which it leads to this key.
+
+
+class KeyList(TypedDict):
+    """Keys and aliases."""
+
+    keys: list[Key]  # Keys, by id.
+    aliases: list[KeyAlias]  # Aliases, by name.
+
+
+class Ciphertext(TypedDict):
+    """What was encrypted."""
+
+    ciphertext: str  # In base64.
+    key: str  # ARN of the key.
+
+
+class Plaintext(TypedDict):
+    """What was decrypted."""
+
+    plaintext: str  # In base64.
+    key: str  # ARN of the key.
+
+
+class ReEncrypted(TypedDict):
+    """What was encrypted under another key."""
+
+    ciphertext: str  # In base64.
+    key: str  # ARN of the key.
+    source_key: str  # ARN of the key before.
+
+
+class DataKey(TypedDict):
+    """A data key."""
+
+    ciphertext: str  # Wrapped, in base64.
+    plaintext: str | None  # In the clear, in base64; null: not asked for.
+    key: str  # ARN of the key that wraps it.
+
+
+class EncryptionDefaults(TypedDict):
+    """What is encrypted by default."""
+
+    by_default: bool  # Whether new volumes are encrypted when they do not say so.
+    # ARN of the key of new encrypted volumes that name none; `alias/aws/ebs` where that is the one
+    # that EBS makes for itself.
+    key: str
+
+
+class StatisticsPage(TypedDict):
+    """The NVMe statistics page."""
+
+    page_hex: str  # Its 4,096 bytes in hexadecimal.
+
+
+class MetricName(TypedDict):
+    """The name of a metric."""
+
+    namespace: str  # Namespace.
+    name: str  # Name.
+    dimensions: dict[str, str]  # Dimensions by name.
+
+
+class MetricNames(TypedDict):
+    """Metrics, by namespace, name and dimensions."""
+
+    metrics: list[MetricName]  # Metrics.
+    next_token: str | None  # Gives the rest; null: there is none.
+
+
+class Datapoint(TypedDict):
+    """A period with values."""
+
+    t_s: int  # Its beginning, Unix seconds.
+    unit: str  # Unit of its values.
+    values: Any  # Statistics by name.
+
+
+class MetricStatistics(TypedDict):
+    """Statistics of a metric."""
+
+    label: str  # The name of the metric.
+    datapoints: list[Datapoint]  # Periods with values, oldest first.
+
+
+class MetricResult(TypedDict):
+    """Points of a query."""
+
+    id: str  # Id of the query. An expression that gives several series has a result for each.
+    label: str  # Label.
+    status: str  # `Complete`, or `PartialData` where the next answer goes on with it.
+    times_s: list[int]  # Beginnings of the periods, Unix seconds.
+    values: list[float]  # A value for each.
+
+
+class MetricData(TypedDict):
+    """Points of metrics and expressions."""
+
+    results: list[MetricResult]  # Results in the order of the queries.
+    next_token: str | None  # Gives the rest; null: there is none.
+
+
+class Alarm(TypedDict):
+    """An alarm. Times are those of the wall clock, in Unix seconds."""
+
+    arn: str  # ARN.
+    alarm: Any  # The members of PutMetricAlarm, but for tags.
+    tags: dict[str, str]  # Tags.
+    configured_s: float  # When it was configured last.
+    state: str  # `OK`, `ALARM` or `INSUFFICIENT_DATA`.
+    reason: str  # Why.
+    reason_data: str | None  # Why, as JSON; null: not known.
+    state_s: float  # When the state was set last.
+    transitioned_s: float  # When it became another.
+
+
+class AlarmList(TypedDict):
+    """Alarms by name."""
+
+    alarms: list[Alarm]  # Alarms.
+    next_token: str | None  # Gives the rest; null: there is none.
+
+
+class AlarmHistoryItem(TypedDict):
+    """What happened to an alarm."""
+
+    name: str  # Name of the alarm.
+    t_s: float  # When, Unix seconds of the wall clock.
+    kind: str  # `ConfigurationUpdate`, `StateUpdate` or `Action`.
+    summary: str  # A sentence.
+    data: str  # The same as JSON.
+
+
+class AlarmHistory(TypedDict):
+    """History of alarms."""
+
+    items: list[AlarmHistoryItem]  # Items.
+    next_token: str | None  # Gives the rest; null: there is none.
+
+
+class LabEvents(TypedDict):
+    """Events of the lab."""
+
+    events: list[Any]  # Events as EventBridge writes them, oldest first.
+    cursor: str  # Gives what follows.
+    lost: int  # How many events after the cursor were no longer kept.
+
+
 class Calls(ABC):
     """The calls of the socket protocol (docs/reference/lab-protocol.md).
 
@@ -207,8 +639,22 @@ class Calls(ABC):
     timeout_s: float  # the longest wait for an answer
 
     @abstractmethod
-    def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
-        """Makes a call and returns its answer. `timeout_s`: another wait for this one."""
+    def call(
+        self,
+        name: str,
+        timeout_s: float | None = None,
+        /,
+        *,
+        token: str | None = None,
+        dry_run: bool = False,
+        **args: Any,
+    ) -> Any:
+        """Makes a call and returns its answer.
+
+        timeout_s: another wait for this one.
+        token: done once, however often it is called with this token and the same arguments.
+        dry_run: only decided; always refused, as `dry-run` where it would have been done.
+        """
 
     def status(self) -> LabStatus:
         """Version, instance, day, clock, directory and volumes of the lab."""
@@ -235,20 +681,46 @@ class Calls(ABC):
 
     def create(
         self,
-        spec: str,
+        spec: str | None = None,
         name: str | None = None,
         tags: dict[str, str] | None = None,
         as_of: str | None = None,
         balance_percent: float | None = None,
+        snapshot: str | None = None,
+        initialization_rate_mib_s: int | None = None,
+        volume_type: str | None = None,
+        size_gib: int | None = None,
+        iops: int | None = None,
+        throughput_mib_s: int | None = None,
+        zone: str | None = None,
+        zone_id: str | None = None,
+        encrypted: bool | None = None,
+        kms_key: str | None = None,
+        multi_attach: bool = False,
     ) -> LabVolume:
         """Makes a volume or array. Its files are sparse and take no space yet.
 
-        spec: Storage notation, like `gp2:500` or `raid10:4xgp3:500`.
+        spec: Storage notation, like `gp2:500` or `raid10:4xgp3:500`. Default: type, size, IOPS
+            and MiB/s one by one.
         name: A unique name. Default: none.
         tags: Tags: at most 50, keys up to 128 and values up to 256 characters. Default: none.
         as_of: Day of its limits, `YYYY-MM-DD`. Default: the lab's day.
         balance_percent: Credit balance to begin with, 0 to 100. Default: full, as AWS starts
             volumes.
+        snapshot: Id of the snapshot it is made from: usable at once, blocks load on first
+            touch. Default: none: empty.
+        initialization_rate_mib_s: Rate at which the snapshot's blocks are loaded in the
+            background, 100 to 300 MiB/s. Default: none: on first touch alone.
+        volume_type: Type, like `gp3`. Default: gp2.
+        size_gib: Size, GiB. Default: an error without a notation.
+        iops: Provisioned IOPS. Default: what the type includes.
+        throughput_mib_s: Provisioned MiB/s. Default: what the type includes.
+        zone: Availability zone; the lab has one. Default: the lab's.
+        zone_id: Id of the availability zone. Default: the lab's.
+        encrypted: Encrypted; encryption by default wins over false. Default: as encryption by
+            default says.
+        kms_key: The key that wraps its data key: id, ARN or alias. Default: the default key.
+        multi_attach: For several instances at once: refused, the lab has one. Default: false.
         """
         return self.call(
             "volume.create",
@@ -257,14 +729,90 @@ class Calls(ABC):
             tags=tags,
             as_of=as_of,
             balance_percent=balance_percent,
+            snapshot=snapshot,
+            initialization_rate_mib_s=initialization_rate_mib_s,
+            volume_type=volume_type,
+            size_gib=size_gib,
+            iops=iops,
+            throughput_mib_s=throughput_mib_s,
+            zone=zone,
+            zone_id=zone_id,
+            encrypted=encrypted,
+            kms_key=kms_key,
+            multi_attach=multi_attach,
         )
 
-    def volumes(self, volumes: list[str] | None = None) -> list[LabVolume]:
+    def copy(
+        self,
+        volume: str,
+        name: str | None = None,
+        tags: dict[str, str] | None = None,
+        volume_type: str | None = None,
+        size_gib: int | None = None,
+        iops: int | None = None,
+        throughput_mib_s: int | None = None,
+        encrypted: bool | None = None,
+        kms_key: str | None = None,
+        multi_attach: bool = False,
+    ) -> LabVolume:
+        """Makes a copy of a volume as it is now, in use or not. It is `creating` until all bytes
+        are on disk; `initialization` says how far it is.
+
+        name: A unique name. Default: none.
+        tags: Tags: at most 50, keys up to 128 and values up to 256 characters. Default: none.
+        volume_type: Type. Default: gp2, as EC2 has it.
+        size_gib: Size, GiB; never below that of the source. Default: that of the source.
+        iops: Provisioned IOPS. Default: as AWS gives.
+        throughput_mib_s: Provisioned MiB/s. Default: as AWS gives.
+        encrypted: Encrypted. The copy of an encrypted volume always is. Default: as the source,
+            else as the lab's default says.
+        kms_key: KMS key. Default: that of the source, else the default key.
+        multi_attach: For several instances at once: refused, the lab has one. Default: false.
+        """
+        return self.call(
+            "volume.copy",
+            volume=volume,
+            name=name,
+            tags=tags,
+            volume_type=volume_type,
+            size_gib=size_gib,
+            iops=iops,
+            throughput_mib_s=throughput_mib_s,
+            encrypted=encrypted,
+            kms_key=kms_key,
+            multi_attach=multi_attach,
+        )
+
+    def volumes(
+        self,
+        volumes: list[str] | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> list[LabVolume]:
         """All volumes, or those named.
 
         volumes: Ids or unique names. Default: all.
+        after: Of all: those after this id. Default: from the first on.
+        limit: Of all: most that are answered. Default: no limit.
         """
-        return self.call("volume.list", volumes=volumes)["volumes"]
+        return self.call("volume.list", volumes=volumes, after=after, limit=limit)["volumes"]
+
+    def volume_changes(
+        self,
+        since: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> VolumeChanges:
+        """Volumes that changed since a version of an earlier answer; without one, or with one
+        that is too old or of another run of the daemon, all of them in pages. The pages of a
+        list may be of several versions: ask again with that of the first page when it is
+        complete.
+
+        since: The version of the last answer. Default: all.
+        after: Where all are answered: goes on after this id. Default: the first.
+        limit: Most that are answered, up to 500. Default: 500.
+        """
+        return self.call("volume.changes", since=since, after=after, limit=limit)
 
     def describe(self, volume: str) -> LabVolume:
         """One volume."""
@@ -280,6 +828,8 @@ class Calls(ABC):
         name: str | None = None,
         unpaced: bool = False,
         probe: bool = True,
+        device_name: str | None = None,
+        instance: str | None = None,
     ) -> LabVolume:
         """Makes a block device of a volume: `attachment.device`; `attachment.links` are stable
         names of it.
@@ -289,6 +839,9 @@ class Calls(ABC):
         unpaced: Without the model's delays: as fast as this machine goes. Default: false.
         probe: Measure the machine's own path (at most once a minute) and take it out of the
             model's latency. Default: true.
+        device_name: Attach name as EC2 takes it, like `/dev/sdf` or `/dev/xvdba`; instead of
+            `name`. Default: none.
+        instance: Id of the instance; the lab has one. Default: the lab's.
         """
         return self.call(
             "volume.attach",
@@ -297,20 +850,36 @@ class Calls(ABC):
             name=name,
             unpaced=unpaced,
             probe=probe,
+            device_name=device_name,
+            instance=instance,
         )
 
-    def detach(self, volume: str, force: bool = False) -> LabVolume:
+    def detach(
+        self,
+        volume: str,
+        force: bool = False,
+        instance: str | None = None,
+        name: str | None = None,
+        waits: bool = False,
+    ) -> LabVolume:
         """Flushes and takes the device away. Refused as `in-use` while it is mounted or in an
         array of md, unless forced.
 
         force: Also while it is mounted or in an array of md: its users see I/O errors from then
             on. Default: false.
+        instance: Only from this instance. Default: the lab's.
+        name: Only where this is its attach name. Default: any.
+        waits: While it is in use: not refused, but `busy`, and detached as soon as it is not
+            used any more, as on EC2. Default: false.
         """
         return self.call(
             "volume.detach",
             max(self.timeout_s, LONG_CALL_S),
             volume=volume,
             force=force,
+            instance=instance,
+            name=name,
+            waits=waits,
         )
 
     def modify(
@@ -347,6 +916,49 @@ class Calls(ABC):
         """
         return self.call("volume.modifications", volume=volume)["modifications"]
 
+    def set_attributes(
+        self,
+        volume: str,
+        auto_enable_io: bool | None = None,
+        delete_on_termination: bool | None = None,
+    ) -> LabVolume:
+        """Sets attributes.
+
+        auto_enable_io: EC2's AutoEnableIO: whether I/O goes on after a check that failed.
+            Default: as it is.
+        delete_on_termination: Whether it goes with the instance; of an attached volume.
+            Default: as it is.
+        """
+        return self.call(
+            "volume.attributes",
+            volume=volume,
+            auto_enable_io=auto_enable_io,
+            delete_on_termination=delete_on_termination,
+        )
+
+    def tag_resources(
+        self,
+        resources: list[str],
+        set: dict[str, str] | None = None,
+        remove: list[str] | None = None,
+        remove_equal: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Removes tags of resources of any kind, then sets tags: of all, or of none where one of
+        them is not there or would have too many.
+
+        resources: Ids; a volume also by its name.
+        set: Tags to add or overwrite, after removing. Default: none.
+        remove: Keys to remove. Default: none.
+        remove_equal: Keys to remove where they have this value. Default: none.
+        """
+        return self.call(
+            "resource.tag",
+            resources=resources,
+            set=set,
+            remove=remove,
+            remove_equal=remove_equal,
+        )
+
     def tag(
         self,
         volume: str,
@@ -359,6 +971,423 @@ class Calls(ABC):
         remove: Keys to remove. Default: none.
         """
         return self.call("volume.tag", volume=volume, set=set, remove=remove)
+
+    def create_snapshot(
+        self,
+        volume: str,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> Snapshot:
+        """Takes a snapshot of a volume, in use or not: of its bytes as they are at this call.
+        The answer is `pending`; blocks are stored while the volume is used.
+
+        description: At most 255 characters. Default: none.
+        tags: Tags: at most 50, keys up to 128 and values up to 256 characters. Default: none.
+        """
+        return self.call("snapshot.create", volume=volume, description=description, tags=tags)
+
+    def create_snapshots(
+        self,
+        volumes: list[str],
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+        copy_tags: bool = False,
+    ) -> list[Snapshot]:
+        """Takes snapshots of several volumes, all of one instant: all or none.
+
+        volumes: Ids or unique names of the volumes.
+        description: At most 255 characters. Default: none.
+        tags: Tags of each. Default: none.
+        copy_tags: Each also gets the tags of its volume. Default: false.
+        """
+        return self.call(
+            "snapshot.create_many",
+            volumes=volumes,
+            description=description,
+            tags=tags,
+            copy_tags=copy_tags,
+        )["snapshots"]
+
+    def snapshots(
+        self,
+        snapshots: list[str] | None = None,
+        volume: str | None = None,
+        state: str | None = None,
+        bin: bool = False,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> SnapshotList:
+        """Snapshots, page by page.
+
+        snapshots: Ids. Default: all.
+        volume: Id or unique name of their volume, which may be gone by now. Default: any.
+        state: `pending`, `completed` or `error`. Default: any.
+        bin: Those in the recycle bin, in place of all others. Default: false.
+        after: Goes on after this id. Default: the first.
+        limit: Most that are answered. Default: 1000.
+        """
+        return self.call(
+            "snapshot.list",
+            snapshots=snapshots,
+            volume=volume,
+            state=state,
+            bin=bin,
+            after=after,
+            limit=limit,
+        )
+
+    def snapshot_changes(
+        self,
+        since: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> SnapshotChanges:
+        """Snapshots that changed since a version, as `volume.changes` has volumes; also those in
+        the recycle bin. The state of a lock, which changes with time, is that of this answer.
+
+        since: The version of the last answer. Default: all.
+        after: Where all are answered: goes on after this id. Default: the first.
+        limit: Most that are answered, up to 500. Default: 500.
+        """
+        return self.call("snapshot.changes", since=since, after=after, limit=limit)
+
+    def describe_snapshot(self, snapshot: str) -> Snapshot:
+        """One snapshot.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.describe", snapshot=snapshot)
+
+    def delete_snapshot(self, snapshot: str) -> dict[str, Any]:
+        """Deletes a snapshot; one that a retention rule keeps goes to the recycle bin. Blocks
+        that other snapshots need stay.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.delete", snapshot=snapshot)
+
+    def copy_snapshot(
+        self,
+        snapshot: str,
+        store: str | None = None,
+        region: str | None = None,
+        encrypted: bool | None = None,
+        kms_key: str | None = None,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> Snapshot:
+        """Copies a completed snapshot, of this lab or from another lab's object store. The copy
+        has blocks of its own.
+
+        snapshot: Id.
+        store: Where it is: URL of an object store, or `lab:///FOLDER`, another lab's data
+            directory. Default: that of the region.
+        region: Region that has it: this lab's, or one whose object store is known. Default:
+            this lab's.
+        encrypted: Encrypt it; a copy of an encrypted snapshot always is. Default: as the
+            source.
+        kms_key: Id, ARN or alias of the key that wraps its data key. Default: that of the
+            source, or the default.
+        description: At most 255 characters. Default: that of the source.
+        tags: Tags. Default: none.
+        """
+        return self.call(
+            "snapshot.copy",
+            snapshot=snapshot,
+            store=store,
+            region=region,
+            encrypted=encrypted,
+            kms_key=kms_key,
+            description=description,
+            tags=tags,
+        )
+
+    def offer_snapshot(self, snapshot: str) -> SnapshotOffer:
+        """What another lab needs to copy a snapshot: it asks `key.decrypt` for the data key.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.offer", snapshot=snapshot)
+
+    def share_snapshot(
+        self,
+        snapshot: str,
+        add: list[str] | None = None,
+        remove: list[str] | None = None,
+    ) -> Snapshot:
+        """Removes and adds accounts that may make volumes from a snapshot. It is noted; the lab
+        has one account.
+
+        snapshot: Id.
+        add: Account ids to add, of 12 digits each. Default: none.
+        remove: Account ids to remove, before adding. Default: none.
+        """
+        return self.call("snapshot.share", snapshot=snapshot, add=add, remove=remove)
+
+    def lock_snapshot(
+        self,
+        snapshot: str,
+        mode: str,
+        duration_days: int | None = None,
+        expires_at: str | None = None,
+        cool_off_hours: int | None = None,
+    ) -> Snapshot:
+        """Locks a snapshot against deletion, or changes its lock.
+
+        snapshot: Id.
+        mode: `governance` or `compliance`.
+        duration_days: 1 to 36,500; either this or `expires_at`. Default: none.
+        expires_at: Lab time, ISO 8601. Default: none.
+        cool_off_hours: Hours in which a lock in compliance mode can be taken away: 1 to 72.
+            Default: none.
+        """
+        return self.call(
+            "snapshot.lock",
+            snapshot=snapshot,
+            mode=mode,
+            duration_days=duration_days,
+            expires_at=expires_at,
+            cool_off_hours=cool_off_hours,
+        )
+
+    def unlock_snapshot(self, snapshot: str) -> Snapshot:
+        """Takes a lock away.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.unlock", snapshot=snapshot)
+
+    def set_fast_restore(
+        self,
+        snapshots: list[str],
+        enable: bool,
+        zones: list[str] | None = None,
+    ) -> FastRestores:
+        """Switches fast snapshot restore on or off.
+
+        snapshots: Ids.
+        enable: On or off.
+        zones: Availability zones; the lab has one. Default: the lab's.
+        """
+        return self.call(
+            "snapshot.set_fast_restore",
+            snapshots=snapshots,
+            enable=enable,
+            zones=zones,
+        )
+
+    def fast_restores(self) -> list[FastRestore]:
+        """Fast snapshot restores that are on, or were."""
+        return self.call("snapshot.fast_restores")["fast_restores"]
+
+    def recover_snapshot(self, snapshot: str) -> Snapshot:
+        """Takes a snapshot out of the recycle bin.
+
+        snapshot: Id.
+        """
+        return self.call("snapshot.recover", snapshot=snapshot)
+
+    def set_retention_rule(
+        self,
+        name: str,
+        days: int,
+        tags: dict[str, str] | None = None,
+        description: str | None = None,
+    ) -> list[RetentionRule]:
+        """Adds or replaces a retention rule of the recycle bin.
+
+        name: Unique name; a rule of that name is replaced.
+        days: How long, 1 to 365.
+        tags: Snapshots with one of these tags. Default: all snapshots.
+        description: Description. Default: none.
+        """
+        return self.call(
+            "snapshot.set_rule",
+            name=name,
+            days=days,
+            tags=tags,
+            description=description,
+        )["rules"]
+
+    def delete_retention_rule(self, name: str) -> dict[str, Any]:
+        """Takes a retention rule away. What it keeps stays until its time.
+
+        name: Name.
+        """
+        return self.call("snapshot.delete_rule", name=name)
+
+    def retention_rules(self) -> list[RetentionRule]:
+        """Retention rules of the recycle bin."""
+        return self.call("snapshot.rules")["rules"]
+
+    def set_schedule(
+        self,
+        name: str,
+        interval_s: int,
+        target_tags: dict[str, str] | None = None,
+        keep: int | None = None,
+        keep_days: int | None = None,
+        tags: dict[str, str] | None = None,
+        copy_tags: bool = False,
+        disabled: bool = False,
+    ) -> list[Schedule]:
+        """Adds or replaces a schedule.
+
+        name: Unique name; a schedule of that name is replaced.
+        interval_s: Seconds of lab time between two runs, 60 or more.
+        target_tags: Volumes with one of these tags. Default: refused: name one at least.
+        keep: Snapshots of each volume that are kept, 1 to 1,000; either this or `keep_days`.
+            Default: none.
+        keep_days: Days that snapshots are kept. Default: none.
+        tags: Tags of its snapshots. Default: none.
+        copy_tags: Its snapshots also get the tags of their volumes. Default: false.
+        disabled: It does not run. Default: false.
+        """
+        return self.call(
+            "snapshot.set_schedule",
+            name=name,
+            interval_s=interval_s,
+            target_tags=target_tags,
+            keep=keep,
+            keep_days=keep_days,
+            tags=tags,
+            copy_tags=copy_tags,
+            disabled=disabled,
+        )["schedules"]
+
+    def delete_schedule(self, name: str) -> dict[str, Any]:
+        """Takes a schedule away; its snapshots stay.
+
+        name: Name.
+        """
+        return self.call("snapshot.delete_schedule", name=name)
+
+    def schedules(self) -> list[Schedule]:
+        """Schedules."""
+        return self.call("snapshot.schedules")["schedules"]
+
+    def set_region(self, region: str, store: str | None = None) -> dict[str, str]:
+        """Names the object store of another region, from which snapshots can then be copied.
+
+        region: Name, like eu-west-1.
+        store: URL: file:///FOLDER or s3://BUCKET/PREFIX; or `lab:///FOLDER`, the data directory
+            of a lab of this machine, which also has the keys of its encrypted snapshots. Default:
+            the region is forgotten.
+        """
+        return self.call("snapshot.set_region", region=region, store=store)["regions"]
+
+    def regions(self) -> dict[str, str]:
+        """Object stores of other regions."""
+        return self.call("snapshot.regions")["regions"]
+
+    def snapshot_blocks(
+        self,
+        snapshot: str,
+        since: str | None = None,
+        start: int | None = None,
+        limit: int | None = None,
+    ) -> Blocks:
+        """Blocks of a completed snapshot, all or those that differ from an earlier one.
+
+        snapshot: Id.
+        since: An earlier snapshot: only blocks that differ from it. Default: every block.
+        start: First index. Default: 0.
+        limit: Most that are answered, 10,000. Default: 1000.
+        """
+        return self.call(
+            "snapshot.blocks",
+            snapshot=snapshot,
+            since=since,
+            start=start,
+            limit=limit,
+        )
+
+    def get_block(self, snapshot: str, block: int, block_token: str | None = None) -> BlockData:
+        """The bytes of a block.
+
+        snapshot: Id.
+        block: Index, in blocks of 512 KiB.
+        block_token: Its token, as listed. Default: not checked.
+        """
+        return self.call(
+            "snapshot.get_block",
+            snapshot=snapshot,
+            block=block,
+            block_token=block_token,
+        )
+
+    def start_snapshot(
+        self,
+        size_gib: int,
+        parent: str | None = None,
+        description: str | None = None,
+        tags: dict[str, str] | None = None,
+    ) -> Snapshot:
+        """Begins a snapshot that is put block by block.
+
+        size_gib: Size, GiB.
+        parent: The snapshot that has the blocks which are not put. Default: none: they are
+            zeros.
+        description: At most 255 characters. Default: none.
+        tags: Tags. Default: none.
+        """
+        return self.call(
+            "snapshot.start",
+            size_gib=size_gib,
+            parent=parent,
+            description=description,
+            tags=tags,
+        )
+
+    def put_block(self, snapshot: str, block: int, data: str, checksum: str) -> dict[str, Any]:
+        """Puts a block of a snapshot that was begun so; a second time replaces it.
+
+        snapshot: Id.
+        block: Index, in blocks of 512 KiB.
+        data: Its 512 KiB in base64.
+        checksum: SHA-256 of its bytes in base64.
+        """
+        return self.call(
+            "snapshot.put_block",
+            snapshot=snapshot,
+            block=block,
+            data=data,
+            checksum=checksum,
+        )
+
+    def finish_snapshot(
+        self,
+        snapshot: str,
+        changed_blocks: int,
+        checksum: str | None = None,
+    ) -> Snapshot:
+        """Completes a snapshot that was put block by block.
+
+        snapshot: Id.
+        changed_blocks: How many blocks were put.
+        checksum: SHA-256 in base64 of the blocks' checksums, in order of their index. Default:
+            not checked.
+        """
+        return self.call(
+            "snapshot.finish",
+            max(self.timeout_s, LONG_CALL_S),
+            snapshot=snapshot,
+            changed_blocks=changed_blocks,
+            checksum=checksum,
+        )
+
+    def cold_blocks(
+        self,
+        volume: str,
+        start: int | None = None,
+        limit: int | None = None,
+    ) -> ColdBlocks:
+        """Blocks of a volume that are not loaded from its snapshot yet: reading them loads them.
+
+        start: First index. Default: 0.
+        limit: Most that are answered. Default: 10000.
+        """
+        return self.call("volume.cold", volume=volume, start=start, limit=limit)
 
     def balance(self, volume: str) -> Balance:
         """Credit balances now."""
@@ -517,3 +1546,509 @@ class Calls(ABC):
     def record_stop(self, volume: str) -> RecordStopped:
         """Ends the record."""
         return self.call("volume.record_stop", volume=volume)
+
+    def create_key(
+        self,
+        description: str | None = None,
+        policy: str | None = None,
+        tags: dict[str, str] | None = None,
+        kms_endpoint: str | None = None,
+        kms_key: str | None = None,
+        kms_region: str | None = None,
+        kms_profile: str | None = None,
+    ) -> Key:
+        """Makes a key; its material never leaves the lab.
+
+        description: Description. Default: none.
+        policy: Policy document, as JSON text; kept and told, not enforced. Default: the account
+            may do everything.
+        tags: Tags. Default: none.
+        kms_endpoint: It is a key in KMS elsewhere: its endpoint, https://HOST, or http:// to
+            this machine. Default: it is made here.
+        kms_key: Id, ARN or alias of that key. Default: none.
+        kms_region: Region of that key. Default: as its ARN says, else the lab's.
+        kms_profile: Profile of the credentials for it, in a file that the daemon can read.
+            Default: as the environment of the daemon says.
+        """
+        return self.call(
+            "key.create",
+            description=description,
+            policy=policy,
+            tags=tags,
+            kms_endpoint=kms_endpoint,
+            kms_key=kms_key,
+            kms_region=kms_region,
+            kms_profile=kms_profile,
+        )
+
+    def keys(self) -> KeyList:
+        """All keys and aliases."""
+        return self.call("key.list")
+
+    def describe_key(self, key: str) -> Key:
+        """One key.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.describe", key=key)
+
+    def enable_key(self, key: str) -> Key:
+        """Lets a disabled key be used again.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.enable", key=key)
+
+    def disable_key(self, key: str) -> Key:
+        """Lets a key be used no more. Volumes that are attached go on until they are detached.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.disable", key=key)
+
+    def schedule_key_deletion(self, key: str, days: int | None = None) -> Key:
+        """Deletes a key after some days of lab time. Until then it cannot be used; afterwards
+        what it encrypted is lost.
+
+        key: Id, ARN or alias.
+        days: In how many days of lab time, 7 to 30. Default: 30.
+        """
+        return self.call("key.schedule_deletion", key=key, days=days)
+
+    def cancel_key_deletion(self, key: str) -> Key:
+        """Keeps a key that was to be deleted; it is disabled then.
+
+        key: Id, ARN, alias (`alias/mysql`) or the ARN of an alias.
+        """
+        return self.call("key.cancel_deletion", key=key)
+
+    def update_key(
+        self,
+        key: str,
+        description: str | None = None,
+        policy: str | None = None,
+        set: dict[str, str] | None = None,
+        remove: list[str] | None = None,
+    ) -> Key:
+        """Changes description or policy, or tags.
+
+        key: Id, ARN or alias.
+        description: Description. Default: as it is.
+        policy: Policy document, as JSON text. Default: as it is.
+        set: Tags to add or overwrite, after removing. Default: none.
+        remove: Keys of tags to remove. Default: none.
+        """
+        return self.call(
+            "key.update",
+            key=key,
+            description=description,
+            policy=policy,
+            set=set,
+            remove=remove,
+        )
+
+    def set_key_alias(self, alias: str, key: str, exists: bool = False) -> Key:
+        """Gives a key a name.
+
+        alias: Its name, with `alias/`.
+        key: Id or ARN of the key it leads to.
+        exists: Whether there is such an alias, which leads to another key from now on. Default:
+            false.
+        """
+        return self.call("key.set_alias", alias=alias, key=key, exists=exists)
+
+    def delete_key_alias(self, alias: str) -> dict[str, Any]:
+        """Takes a name away.
+
+        alias: Its name, with `alias/`.
+        """
+        return self.call("key.delete_alias", alias=alias)
+
+    def grant_key(
+        self,
+        key: str,
+        grantee: str,
+        operations: list[str],
+        retiring: str | None = None,
+        name: str | None = None,
+        constraints: Any | None = None,
+    ) -> KeyGrant:
+        """Notes a grant.
+
+        key: Id or ARN of the key.
+        grantee: Who may use it.
+        operations: What for.
+        retiring: Who may end the grant. Default: nobody.
+        name: Name. Default: none.
+        constraints: Constraints, as KMS has them. Default: none.
+        """
+        return self.call(
+            "key.grant",
+            key=key,
+            grantee=grantee,
+            operations=operations,
+            retiring=retiring,
+            name=name,
+            constraints=constraints,
+        )
+
+    def end_key_grant(self, key: str, grant: str) -> dict[str, Any]:
+        """Takes a grant away.
+
+        key: Id or ARN of the key.
+        grant: Id of the grant.
+        """
+        return self.call("key.end_grant", key=key, grant=grant)
+
+    def encrypt(
+        self,
+        key: str,
+        plaintext: str,
+        context: dict[str, str] | None = None,
+    ) -> Ciphertext:
+        """Encrypts up to 4 KiB.
+
+        key: Id, ARN or alias.
+        plaintext: At most 4,096 bytes, in base64.
+        context: Encryption context: must be the same to decrypt. Default: none.
+        """
+        return self.call("key.encrypt", key=key, plaintext=plaintext, context=context)
+
+    def decrypt(
+        self,
+        ciphertext: str,
+        context: dict[str, str] | None = None,
+        key: str | None = None,
+    ) -> Plaintext:
+        """Decrypts.
+
+        ciphertext: In base64.
+        context: Encryption context. Default: none.
+        key: Only under this key. Default: that which the ciphertext names.
+        """
+        return self.call("key.decrypt", ciphertext=ciphertext, context=context, key=key)
+
+    def re_encrypt(
+        self,
+        ciphertext: str,
+        key: str,
+        source_context: dict[str, str] | None = None,
+        source_key: str | None = None,
+        context: dict[str, str] | None = None,
+    ) -> ReEncrypted:
+        """Decrypts and encrypts under another key or context.
+
+        ciphertext: In base64.
+        key: Id, ARN or alias of the new key.
+        source_context: Encryption context of the ciphertext. Default: none.
+        source_key: Only from this key. Default: that which the ciphertext names.
+        context: New encryption context. Default: none.
+        """
+        return self.call(
+            "key.re_encrypt",
+            ciphertext=ciphertext,
+            key=key,
+            source_context=source_context,
+            source_key=source_key,
+            context=context,
+        )
+
+    def generate_data_key(
+        self,
+        key: str,
+        bytes: int | None = None,
+        context: dict[str, str] | None = None,
+        plaintext: bool = True,
+    ) -> DataKey:
+        """Draws a data key and wraps it.
+
+        key: Id, ARN or alias of the key that wraps it.
+        bytes: Its length, 1 to 1,024. Default: 32.
+        context: Encryption context. Default: none.
+        plaintext: Also in the clear. Default: true.
+        """
+        return self.call(
+            "key.generate_data_key",
+            key=key,
+            bytes=bytes,
+            context=context,
+            plaintext=plaintext,
+        )
+
+    def encryption_defaults(self) -> EncryptionDefaults:
+        """Whether new volumes are encrypted, and under which key, when they do not say so."""
+        return self.call("encryption.defaults")
+
+    def set_encryption(
+        self,
+        by_default: bool | None = None,
+        key: str | None = None,
+    ) -> EncryptionDefaults:
+        """Sets that.
+
+        by_default: Whether new volumes are encrypted when they do not say so. Default: as it
+            is.
+        key: The key of new encrypted volumes that name none: id, ARN or alias; "" for the one
+            that EBS makes for itself. Default: as it is.
+        """
+        return self.call("encryption.set", by_default=by_default, key=key)
+
+    def nvme_statistics(self, volume: str, member: int | None = None) -> StatisticsPage:
+        """The NVMe statistics page (log page 0xD0) of an attached volume, laid out as
+        `data/nvme_log_page_d0.csv` says. Counters count from the daemon's start.
+
+        member: Index of a member. Default: the volume as a whole.
+        """
+        return self.call("volume.nvme_statistics", volume=volume, member=member)
+
+    def put_metric_data(self, namespace: str, data: Any) -> dict[str, Any]:
+        """Adds values of metrics of your own: all of them, or none. The lab keeps 15 days of at
+        most 1,000 metrics and 200,000 values; after a restart of the daemon, the newest 16 MiB
+        of what was put are known again.
+
+        namespace: Namespace, not one that begins with AWS/.
+        data: A list of MetricDatum as CloudWatch's API names its members; `Timestamp` in Unix
+            seconds.
+        """
+        return self.call("cloudwatch.put_metric_data", namespace=namespace, data=data)
+
+    def list_metrics(
+        self,
+        namespace: str | None = None,
+        name: str | None = None,
+        dimensions: Any | None = None,
+        recently_active: bool = False,
+        next_token: str | None = None,
+    ) -> MetricNames:
+        """Metrics that have points: those of volumes that were attached, of the instance, and
+        your own. At most 500 in an answer.
+
+        namespace: Namespace. Default: all.
+        name: Name. Default: all.
+        dimensions: Dimensions that they have: a list of `{"Name", "Value"}`; without a value,
+            any. Default: any.
+        recently_active: Only those with a point in the last three hours. Default: false.
+        next_token: Where an earlier answer ended. Default: from the first on.
+        """
+        return self.call(
+            "cloudwatch.list_metrics",
+            namespace=namespace,
+            name=name,
+            dimensions=dimensions,
+            recently_active=recently_active,
+            next_token=next_token,
+        )
+
+    def get_metric_statistics(
+        self,
+        namespace: str,
+        name: str,
+        start_s: float,
+        end_s: float,
+        period_s: int,
+        dimensions: Any | None = None,
+        statistics: list[str] | None = None,
+        extended: list[str] | None = None,
+        unit: str | None = None,
+    ) -> MetricStatistics:
+        """Statistics of a metric in periods that begin at the start, which is rounded down to a
+        minute. At most 1,440 periods.
+
+        namespace: Namespace.
+        name: Name.
+        start_s: From this time on, Unix seconds.
+        end_s: Before this time, Unix seconds.
+        period_s: Length of a period.
+        dimensions: A list of `{"Name", "Value"}`. Default: none.
+        statistics: SampleCount, Average, Sum, Minimum or Maximum. Default: none.
+        extended: Percentiles like p99.9, and trimmed means. Default: none.
+        unit: Only values with this unit. Default: all.
+        """
+        return self.call(
+            "cloudwatch.get_metric_statistics",
+            namespace=namespace,
+            name=name,
+            start_s=start_s,
+            end_s=end_s,
+            period_s=period_s,
+            dimensions=dimensions,
+            statistics=statistics,
+            extended=extended,
+            unit=unit,
+        )
+
+    def get_metric_data(
+        self,
+        queries: Any,
+        start_s: float,
+        end_s: float,
+        scan_by: str | None = None,
+        max_datapoints: int | None = None,
+        next_token: str | None = None,
+    ) -> MetricData:
+        """Points of metrics and of expressions over them.
+
+        queries: A list of MetricDataQuery as CloudWatch's API names its members.
+        start_s: From this time on, Unix seconds.
+        end_s: Before this time, Unix seconds.
+        scan_by: `TimestampDescending` or `TimestampAscending`. Default: TimestampDescending.
+        max_datapoints: Most points of an answer. Default: 100800.
+        next_token: Where an earlier answer ended. Default: from the first on.
+        """
+        return self.call(
+            "cloudwatch.get_metric_data",
+            queries=queries,
+            start_s=start_s,
+            end_s=end_s,
+            scan_by=scan_by,
+            max_datapoints=max_datapoints,
+            next_token=next_token,
+        )
+
+    def put_alarm(self, alarm: Any, tags: dict[str, str] | None = None) -> dict[str, Any]:
+        """Makes an alarm, or replaces all of its configuration. It is evaluated once a minute,
+        with periods of 10, 20 or 30 seconds every ten.
+
+        alarm: The members of PutMetricAlarm, but for tags.
+        tags: Tags; they count for a new alarm only. Default: none.
+        """
+        return self.call("cloudwatch.put_alarm", alarm=alarm, tags=tags)
+
+    def describe_alarms(
+        self,
+        names: list[str] | None = None,
+        prefix: str | None = None,
+        state: str | None = None,
+        action_prefix: str | None = None,
+        metric: Any | None = None,
+        most: int | None = None,
+        next_token: str | None = None,
+    ) -> AlarmList:
+        """Alarms, by name.
+
+        names: Names. Default: all.
+        prefix: What names begin with. Default: all.
+        state: `OK`, `ALARM` or `INSUFFICIENT_DATA`. Default: all.
+        action_prefix: What an action of it begins with. Default: all.
+        metric: The members of DescribeAlarmsForMetric: alarms on that metric alone. Default:
+            all.
+        most: Most alarms of an answer, 1 to 100. Default: 50.
+        next_token: Where an earlier answer ended. Default: from the first on.
+        """
+        return self.call(
+            "cloudwatch.describe_alarms",
+            names=names,
+            prefix=prefix,
+            state=state,
+            action_prefix=action_prefix,
+            metric=metric,
+            most=most,
+            next_token=next_token,
+        )
+
+    def delete_alarms(self, names: list[str]) -> dict[str, Any]:
+        """Deletes alarms: all that are named, or none.
+
+        names: Names, 1 to 100.
+        """
+        return self.call("cloudwatch.delete_alarms", names=names)
+
+    def set_alarm_state(
+        self,
+        name: str,
+        state: str,
+        reason: str,
+        reason_data: str | None = None,
+    ) -> dict[str, Any]:
+        """Sets the state of an alarm until it is evaluated again; its actions are taken.
+
+        name: Name.
+        state: `OK`, `ALARM` or `INSUFFICIENT_DATA`.
+        reason: Why.
+        reason_data: Why, as JSON. Default: none.
+        """
+        return self.call(
+            "cloudwatch.set_alarm_state",
+            name=name,
+            state=state,
+            reason=reason,
+            reason_data=reason_data,
+        )
+
+    def enable_alarm_actions(self, names: list[str]) -> dict[str, Any]:
+        """Switches actions on. Names without an alarm are left out.
+
+        names: Names, 1 to 100.
+        """
+        return self.call("cloudwatch.enable_alarm_actions", names=names)
+
+    def disable_alarm_actions(self, names: list[str]) -> dict[str, Any]:
+        """Switches actions off. Names without an alarm are left out.
+
+        names: Names, 1 to 100.
+        """
+        return self.call("cloudwatch.disable_alarm_actions", names=names)
+
+    def alarm_history(
+        self,
+        name: str | None = None,
+        kind: str | None = None,
+        start_s: float | None = None,
+        end_s: float | None = None,
+        oldest_first: bool = False,
+        most: int | None = None,
+        next_token: str | None = None,
+    ) -> AlarmHistory:
+        """What happened to alarms: the last 1,000 items of all alarms together, the newest
+        first.
+
+        name: Name of an alarm. Default: all.
+        kind: `ConfigurationUpdate`, `StateUpdate` or `Action`. Default: all.
+        start_s: From this time on, Unix seconds. Default: all.
+        end_s: Before this time, Unix seconds. Default: all.
+        oldest_first: The oldest first. Default: false.
+        most: Most items of an answer, 1 to 100. Default: 100.
+        next_token: Where an earlier answer ended. Default: from the first on.
+        """
+        return self.call(
+            "cloudwatch.alarm_history",
+            name=name,
+            kind=kind,
+            start_s=start_s,
+            end_s=end_s,
+            oldest_first=oldest_first,
+            most=most,
+            next_token=next_token,
+        )
+
+    def alarm_tags(self, arn: str) -> dict[str, str]:
+        """Tags of an alarm.
+
+        arn: ARN.
+        """
+        return self.call("cloudwatch.alarm_tags", arn=arn)["tags"]
+
+    def tag_alarm(
+        self,
+        arn: str,
+        set: dict[str, str] | None = None,
+        remove: list[str] | None = None,
+    ) -> dict[str, Any]:
+        """Removes tags of an alarm by key, then sets tags.
+
+        arn: ARN.
+        set: Tags to add or overwrite, after removing. Default: none.
+        remove: Keys to remove. Default: none.
+        """
+        return self.call("cloudwatch.tag_alarm", arn=arn, set=set, remove=remove)
+
+    def events_since(self, cursor: str | None = None, most: int | None = None) -> LabEvents:
+        """Changes of state as events in EventBridge's shape: of volumes, attachments,
+        modifications, snapshots, keys and alarms. The newest are kept, 8 MiB at most, also over
+        a restart.
+
+        cursor: Where an earlier answer ended; `now` for events to come. Default: the oldest
+            event that is kept.
+        most: Most events of an answer, 1 to 1,000. Default: 1000.
+        """
+        return self.call("events.since", cursor=cursor, most=most)

@@ -53,16 +53,28 @@ class Lab(Calls):
         """Ends the connection. The lab goes on."""
         self._wire.close()
 
-    def call(self, name: str, timeout_s: float | None = None, /, **args: Any) -> Any:
-        """Any call of the protocol; arguments that are None are left out. `timeout_s`: another wait
-        for this one.
+    def call(
+        self,
+        name: str,
+        timeout_s: float | None = None,
+        /,
+        *,
+        token: str | None = None,
+        dry_run: bool = False,
+        **args: Any,
+    ) -> Any:
+        """Any call of the protocol; arguments that are None are left out.
+
+        timeout_s: another wait for this one.
+        token: a client token: done once, however often it is called with it.
+        dry_run: only decided. Raises LabRefused of kind `dry-run` where it would have been done.
         """
         given = {
             key: os.fspath(value) if isinstance(value, os.PathLike) else value
             for key, value in args.items()
             if value is not None
         }
-        return self._wire.call(name, given, self.timeout_s if timeout_s is None else timeout_s)
+        return self._wire.call(name, given, self.timeout_s if timeout_s is None else timeout_s, token, dry_run)
 
     def pid(self) -> int:
         """Process id of the daemon."""

@@ -14,12 +14,13 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from headrace.base import settings as variables
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab.client import Lab
 from headrace.lab.exporter import listen as exporter_listen
-from headrace.lab.place import DEFAULT_DATA_DIR, METRICS_PORT, READY_S, Place, place
+from headrace.lab.place import API_PORT, DEFAULT_DATA_DIR, METRICS_PORT, READY_S, Place, place
 from headrace.lab.wire import LabRefused, NoLab
 
 BINARY = "headraced"
@@ -40,7 +41,8 @@ LOG_TAIL_BYTES = 16_384
 class Settings:
     """How a lab is started; what is None stays as it was in this data directory.
 
-    `metrics_port`: where Prometheus finds the metrics, on 127.0.0.1; 0: nowhere.
+    `metrics_port`: where Prometheus finds the metrics, on 127.0.0.1; `api_port`: where the AWS
+    tools find the endpoint; 0: nowhere.
     """
 
     instance_type: str | None = None
@@ -48,6 +50,7 @@ class Settings:
     time_scale: int | None = None
     metrics_port: int = METRICS_PORT
     group: str | None = None
+    api_port: int = API_PORT
 
 
 def find_headraced() -> Path:
@@ -101,22 +104,44 @@ def _group_id(group: str) -> int:
         raise InputError(group, "is not a group of this machine", "/etc/group", "See getent group.") from None
 
 
-def _metrics_listener(settings: Settings) -> socket.socket | None:
-    """A socket for the metrics, before anything is started. Raises CouldNotRun."""
-    if not settings.metrics_port:
-        return None
-    try:
-        return exporter_listen(settings.metrics_port)
-    except OSError as error:
-        value = f"metrics at 127.0.0.1:{settings.metrics_port}"
-        raise CouldNotRun(
-            value, f"cannot be served: {error.strerror}", "", "Name another --metrics-port, or 0 for none."
-        ) from None
+@dataclass(frozen=True)
+class _Helper:
+    """A process without rights that serves a port of its own for as long as the daemon runs."""
+
+    what: str
+    option: str
+    module: str
+    listener: socket.socket
+
+    def words(self, where: Place, *mode: str) -> list[str]:
+        """What starts it."""
+        places = [str(where.socket)]
+        if self.what == "api":
+            places.append(str(folder_of(where)))
+        return [sys.executable, "-m", self.module, *places, str(self.listener.fileno()), *mode]
 
 
-def _exporter(where: Place, listener: socket.socket, *mode: str) -> list[str]:
-    """What serves the metrics."""
-    return [sys.executable, "-m", "headrace.lab.exporter", str(where.socket), str(listener.fileno()), *mode]
+def _helpers(settings: Settings, open_files: contextlib.ExitStack) -> list[_Helper]:
+    """What is served, each with a socket that listens, before anything is started. Raises
+    CouldNotRun.
+    """
+    wanted = (
+        ("metrics", "--metrics-port", "headrace.lab.exporter", settings.metrics_port),
+        ("api", "--api-port", "headrace.api.server.supervisor", settings.api_port),
+    )
+    found = []
+    for what, option, module, port in wanted:
+        if not port:
+            continue
+        try:
+            listener = open_files.enter_context(exporter_listen(port))
+        except OSError as error:
+            rule = f"cannot be served: {error.strerror}"
+            raise CouldNotRun(
+                f"{what} at 127.0.0.1:{port}", rule, "", f"Name another {option}, or 0 for none."
+            ) from None
+        found.append(_Helper(what, option, module, listener))
+    return found
 
 
 def up(
@@ -134,11 +159,9 @@ def up(
     refuse_second(where)
     words = command_line(where, settings)
     _check_root()
-    listener = _metrics_listener(settings)
     with contextlib.ExitStack() as open_files:
+        helpers = _helpers(settings, open_files)
         log = open_files.enter_context(_open_log(where))
-        if listener is not None:
-            open_files.enter_context(listener)
         begun = os.fstat(log.fileno()).st_size
         try:
             started = subprocess.Popen(
@@ -155,24 +178,42 @@ def up(
         # Not ours to wait for any more: it lives on as a process of its own.
         started.returncode = 0
         lab = Lab(where.data_dir, where.socket)
-        if listener is not None:
-            # Returns when the exporter has its connection; it stays behind as a process of its own.
-            words, kept = _exporter(where, listener, "detach"), (listener.fileno(),)
-            served = subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                pass_fds=kept,
-                check=False,
-            )
-            if served.returncode:
+        for helper in helpers:
+            if not _served(helper, where, log):
                 with contextlib.suppress(HeadraceError):
                     lab.down(force=True)
                 rule = f"could not be served: {_tail(where, begun)}"
-                raise CouldNotRun("metrics", rule, "", "Use --metrics-port 0 for a lab without them.")
+                raise CouldNotRun(helper.what, rule, "", f"Use {helper.option} 0 for a lab without it.")
     return lab
+
+
+def _served(helper: _Helper, where: Place, log: IO[bytes]) -> bool:
+    """Starts a helper of a daemon that answers; whether it serves."""
+    # Returns when it has its connection; it stays behind as a process of its own.
+    served = subprocess.run(
+        helper.words(where, "detach"),
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        pass_fds=(helper.listener.fileno(),),
+        check=False,
+    )
+    return served.returncode == 0
+
+
+def serve_again(lab: Lab, api_port: int) -> None:
+    """Starts the endpoint of a lab that is up, whose endpoint has ended. Raises CouldNotRun."""
+    _check_root()
+    # The lab says where it is: it may have been found by its socket alone.
+    where = Place(Path(lab.status()["data_dir"]), lab.place.socket)
+    with contextlib.ExitStack() as open_files:
+        [helper] = _helpers(Settings(metrics_port=0, api_port=api_port), open_files)
+        log = open_files.enter_context(_open_log(where))
+        begun = os.fstat(log.fileno()).st_size
+        if not _served(helper, where, log):
+            rule = f"could not be served: {_tail(where, begun)}"
+            raise CouldNotRun(helper.what, rule, "", f"{folder_of(where) / LOG_NAME} has more.")
 
 
 def foreground(
@@ -186,25 +227,26 @@ def foreground(
     settings = settings or Settings()
     words = command_line(where, settings)
     _check_root()
-    listener = _metrics_listener(settings)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        if listener is not None:
-            with listener:
+    with contextlib.ExitStack() as open_files:
+        helpers = _helpers(settings, open_files)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        try:
+            for helper in helpers:
                 # It waits for the daemon that this process becomes, and ends with it. "ready" is
                 # the daemon's to say.
                 subprocess.Popen(
-                    _exporter(where, listener),
+                    helper.words(where),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
-                    pass_fds=(listener.fileno(),),
+                    pass_fds=(helper.listener.fileno(),),
                 )
-        os.execv(words[0], words)
-    except OSError as error:
-        raise CouldNotRun(
-            words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?"
-        ) from None
+            # The listening sockets are theirs alone: this process does not pass them on.
+            os.execv(words[0], words)
+        except OSError as error:
+            raise CouldNotRun(
+                words[0], f"could not be started: {error.strerror or error}", "", "Is it built for this machine?"
+            ) from None
 
 
 def refuse_second(where: Place) -> None:

@@ -11,6 +11,8 @@ from headrace.errors import InputError
 
 # The port of `headrace lab up` since its first version; free in Prometheus' list of default ports.
 METRICS_PORT = 9464
+# The AWS endpoint; the next one. Free in IANA's list of registered ports.
+API_PORT = 9465
 # Every volume that was attached gets its device back before the daemon is ready: 64 of them, each
 # some hundred milliseconds, and a journal to read.
 READY_S = 120.0

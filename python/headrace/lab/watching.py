@@ -1,4 +1,6 @@
-"""Following a volume: a reading a second of its metrics and credits, the end of a modification."""
+"""Following a volume: a reading a second of its metrics and credits, the end of a modification,
+the end of a snapshot.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.lab.calls import Modification
+from headrace.errors import CouldNotRun
+from headrace.lab.calls import Modification, Snapshot
 from headrace.lab.client import Lab
 from headrace.lab.metrics import Emptying, Rates, rates
 
@@ -81,6 +84,20 @@ def wait_for_modification(
             return now
         progress(now["progress_percent"] / 100)
         time.sleep(POLL_S)
+
+
+def stored(lab: Lab, snapshot: str, progress: Callable[[float], None] = lambda share: None) -> Snapshot:
+    """Returns the snapshot of that id once all of its blocks are stored.
+
+    `progress` is told how much is, 0 to 1. Raises CouldNotRun for one that failed, and as
+    Lab.describe_snapshot.
+    """
+    while (found := lab.describe_snapshot(snapshot))["state"] == "pending":
+        progress(found["progress_percent"] / 100)
+        time.sleep(POLL_S)
+    if found["state"] == "error":
+        raise CouldNotRun(snapshot, f"could not be stored: {found['error']}")
+    return found
 
 
 def optimizing_note(modification: Modification) -> str:

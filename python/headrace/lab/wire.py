@@ -12,6 +12,8 @@ import struct
 import threading
 import time
 
+import msgspec
+
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab.place import Place
 
@@ -22,6 +24,8 @@ MAX_LINE_BYTES = 1 << 20
 MAX_ANSWER_BYTES = 64 << 20
 # Read at once.
 CHUNK_BYTES = 1 << 16
+# Made once: json.dumps makes one for each call that has such options.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 # The kind of refusals that the caller did not cause.
 UNAVAILABLE = "unavailable"
 
@@ -29,14 +33,26 @@ UNAVAILABLE = "unavailable"
 class LabRefused(InputError):
     """The lab did not do what was asked. Exit code 2.
 
-    `kind` as in docs/reference/lab-protocol.md.
+    `kind` as in docs/reference/lab-protocol.md; `code` and `message` as the EC2 API says it, ""
+    where it was not the daemon that refused.
     """
 
-    def __init__(self, kind: str, value: str, rule: str, source: str = "", hint: str = "") -> None:
+    def __init__(
+        self,
+        kind: str,
+        value: str,
+        rule: str,
+        source: str = "",
+        hint: str = "",
+        code: str = "",
+        message: str = "",
+    ) -> None:
         super().__init__(value, rule, source, hint, kind=kind)
+        self.code = code
+        self.message = message
 
     def __reduce__(self):
-        return (type(self), (self.kind, self.value, self.rule, self.source, self.hint))
+        return (type(self), (self.kind, self.value, self.rule, self.source, self.hint, self.code, self.message))
 
 
 class NoLab(CouldNotRun):
@@ -55,11 +71,12 @@ class Wire:
         self._left = b""
         self._id = 0
 
-    def call(self, name: str, args: dict, timeout_s: float) -> dict:
+    def call(self, name: str, args: dict, timeout_s: float, token: str | None = None, dry_run: bool = False) -> dict:
         """The result of a call. Raises LabRefused, NoLab, CouldNotRun."""
         with self._lock:
             self._id += 1
-            line = _line({"id": self._id, "call": name, "args": args}, name)
+            envelope = ({} if token is None else {"token": token}) | ({"dry_run": True} if dry_run else {})
+            line = _line({"id": self._id, "call": name, "args": args, **envelope}, name)
             deadline = time.monotonic() + timeout_s
             try:
                 self._send(line, deadline)
@@ -140,8 +157,8 @@ class Wire:
             parts.append(part)
         line, _, self._left = b"".join(parts).partition(b"\n")
         try:
-            return json.loads(line)
-        except (ValueError, RecursionError):
+            return msgspec.json.decode(line)
+        except (msgspec.DecodeError, ValueError, RecursionError):
             raise self._nonsense(name, f"an answer is not JSON: {line[:60]!r}") from None
 
     def _checked(self, answer: object, name: str) -> dict:
@@ -187,7 +204,7 @@ def _left_until(deadline: float) -> float:
 def _line(call: dict, name: str) -> bytes:
     try:
         # A lone surrogate (a file name that is not UTF-8) has no place in JSON text.
-        line = json.dumps(call, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        line = _ENCODER.encode(call).encode() + b"\n"
     except (ValueError, TypeError) as error:
         raise InputError(
             name, f"an argument cannot be written as JSON: {str(error)[:100]}", PROTOCOL, "Use text and finite numbers."
@@ -204,8 +221,8 @@ def _line(call: dict, name: str) -> bytes:
 
 def _refusal(error: dict) -> CouldNotRun | LabRefused:
     kind = str(error.get("kind", ""))
-    said = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint")]
+    said = [str(error.get(part) or "") for part in ("value", "rule", "source", "hint", "code", "message")]
     if kind in ("", UNAVAILABLE):
-        value, rule, source, hint = said
+        value, rule, source, hint, _, _ = said
         return CouldNotRun(value, rule, source, hint, kind=kind)
     return LabRefused(kind, *said)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from headrace.base import core
@@ -105,7 +106,7 @@ def is_placed(name: str) -> bool:
     return name in PLACED or PREFIX.sub("", name, count=1) in PLACED
 
 
-def checked_settings(settings: dict[str, str] | None, what: str = "settings") -> Options:
+def checked_settings(settings: Mapping[str, str | None] | None, what: str = "settings") -> Options:
     """Settings with dashes, as text.
 
     Raises InputError for what no option file can hold, and for options that Headrace sets.

@@ -25,14 +25,17 @@ from headrace.servers.record import Record, ServerPaths, save
 
 @dataclass(frozen=True)
 class CreateRequest:
-    """The server to be made, checked as far as that goes without changing anything."""
+    """The server to be made, checked as far as that goes without changing anything.
+
+    `seed`: a folder of saved data, or the id of a snapshot.
+    """
 
     record: Record
     program: ServerProgram
-    seed: Path | None
+    seed: Path | str | None
 
 
-def checked_request(program: ServerProgram, wanted: Record, seed: Path | None) -> CreateRequest:
+def checked_request(program: ServerProgram, wanted: Record, seed: Path | str | None) -> CreateRequest:
     """The request with the options of its kind of configuration.
 
     Raises InputError for what no server can have, CouldNotRun for what this machine lacks.
@@ -51,8 +54,15 @@ def checked_request(program: ServerProgram, wanted: Record, seed: Path | None) -
     kind = wanted.config if wanted.config in config.KINDS else os.path.abspath(wanted.config)
     running.check_port(wanted)
     required("mkfs.xfs", "xfsprogs")
-    if seed is not None:
+    if isinstance(seed, Path):
         datadir.read_saved(seed, program, engine)
+    elif seed is not None and wanted.log_storage is not None:
+        raise InputError(
+            f"--log-storage {wanted.log_storage}",
+            f"a server from snapshot {seed} has its logs on the volume of its data",
+            GUIDE,
+            "Leave out --log-storage.",
+        )
     return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed)
 
 
@@ -91,25 +101,16 @@ def _create(
     adjusted = config.check(program, where.config, record.config if record.config not in config.KINDS else "settings")
     record = record.with_(notes=[*record.notes, *adjusted])
     progress(0.05, "creating the volumes")
-    record = record.with_(data_volume=volumes.create(lab, record.name, "data", record.storage))
+    snapshot = wanted.seed if isinstance(wanted.seed, str) else None
+    record = record.with_(data_volume=volumes.create(lab, record, "data", record.storage, snapshot))
     save(where, record)
     if record.log_storage is not None:
-        record = record.with_(log_volume=volumes.create(lab, record.name, "log", record.log_storage))
+        record = record.with_(log_volume=volumes.create(lab, record, "log", record.log_storage))
         save(where, record)
-    # Without the volumes' limits: nobody wants to wait for, or measure, a new data directory.
-    for volume, place in volumes.mounts_of(where, record):
-        device = volumes.attach_fresh(lab, volume, unpaced=True)
-        volumes.make_filesystem(device)
-        volumes.mount(device, place)
-    progress(0.2, "making the data directory" if wanted.seed is None else "copying the data")
-    datadir.folders(where, user, record.log_storage is not None)
-    if wanted.seed is not None:
-        datadir.copy_in(wanted.seed, where, user, record.log_storage is not None)
-    else:
-        datadir.make(program, where.config, user)
+    if snapshot is None:
+        _fill(lab, where, record, wanted, progress)
     progress(0.6, "attaching the volumes with their limits")
     for volume, place in volumes.mounts_of(where, record):
-        volumes.unmount(place)
         volumes.mount(volumes.attach_fresh(lab, volume, record.unpaced), place)
     progress(0.8, "starting the server")
     with access.init_file(where, record.flavor, user) as init_file:
@@ -117,6 +118,24 @@ def _create(
     record = record.with_(made=True)
     save(where, record)
     return record
+
+
+def _fill(lab: Lab, where: ServerPaths, record: Record, wanted: CreateRequest, progress: running.Progress) -> None:
+    """Filesystems and data on new volumes, without the volumes' limits: nobody wants to wait for,
+    or measure, a new data directory."""
+    user, log_volume = service_user(), record.log_storage is not None
+    for volume, place in volumes.mounts_of(where, record):
+        device = volumes.attach_fresh(lab, volume, unpaced=True)
+        volumes.make_filesystem(device)
+        volumes.mount(device, place)
+    progress(0.2, "making the data directory" if wanted.seed is None else "copying the data")
+    datadir.folders(where, user, log_volume)
+    if isinstance(wanted.seed, Path):
+        datadir.copy_in(wanted.seed, where, user, log_volume)
+    else:
+        datadir.make(wanted.program, where.config, user)
+    for _, place in volumes.mounts_of(where, record):
+        volumes.unmount(place)
 
 
 def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:

@@ -101,9 +101,9 @@ class Record:
     """What is known of a server.
 
     `made`: it got ready once. `wanted`: it should run. `clean`: it was shut down at its last end.
-    `unpaced`: its volumes have no limits. `options`: of its [mysqld], without those that Headrace
-    sets. `settings`: those that were asked for one by one. `log_begun`: where in its error log, in
-    bytes, its present run begins.
+    `unpaced`: its volumes have no limits. `encrypted`: its volumes are. `options`: of its [mysqld],
+    without those that Headrace sets. `settings`: those that were asked for one by one. `log_begun`:
+    where in its error log, in bytes, its present run begins.
     """
 
     name: str
@@ -119,6 +119,7 @@ class Record:
     options: dict[str, str | None] = field(default_factory=dict)
     settings: dict[str, str | None] = field(default_factory=dict)
     unpaced: bool = False
+    encrypted: bool = False
     data_volume: str | None = None
     log_volume: str | None = None
     made: bool = False

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 
 # How often a log that is followed is looked at.
 LOOK_EVERY_S = 0.25
+SNAPSHOT = re.compile(r"snap-[0-9a-f]{17}")  # as EC2 names them
 CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
 PACKAGES = {"mariadb": "mariadb-client-core", "mysql": "mysql-client-core"}
 
@@ -105,10 +107,11 @@ def up(
     log_storage: str | None = None,
     config: str | Path | None = None,
     memory_gib: float | None = None,
-    settings: dict[str, str] | None = None,
+    settings: Mapping[str, str | None] | None = None,
     server_path: str | os.PathLike | None = None,
     port: int | None = None,
     unpaced: bool = False,
+    encrypted: bool = False,
     seed_from: str | os.PathLike | None = None,
     progress: Progress = quiet,
     timeout_s: float = READY_S,
@@ -120,8 +123,10 @@ def up(
     `storage`, `log_storage`: as `gp3:500:6000`; redo, binary log and write-ahead log go to the
     second. `engine`: innodb or myrocks. `config`: default (the server's own), tuned
     (`headrace.advice`), or an option file. `memory_gib`: 3/4 of it caches data, unless the advice
-    decides. `unpaced`: its volumes have no limits until the next start, to load data. `seed_from`:
-    a folder of `save_data`. `progress`: told a share (0 to 1) and what is done. `timeout_s`:
+    decides. `unpaced`: its volumes have no limits until the next start, to load data. `encrypted`:
+    its volumes are. `seed_from`: a folder of `save_data`, or a snapshot (`snap-...`) of the data
+    volume of a server that had no log volume; its blocks are loaded when they are first used.
+    `progress`: told a share (0 to 1) and what is done. `timeout_s`:
     longest wait for the server to answer.
 
     Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left
@@ -140,6 +145,7 @@ def up(
         "server_path": None if server_path is None else os.path.abspath(server_path),
         "port": port,
         "seed_from": seed_from,
+        "encrypted": encrypted or None,
     }
     with records.locked(where), ends_as_interrupts():
         known = records.load(where)
@@ -163,11 +169,20 @@ def up(
             port=port,
             settings=checked_settings(settings),
             unpaced=unpaced,
+            encrypted=encrypted,
         )
-        request = creation.checked_request(program, wanted, None if seed_from is None else Path(seed_from))
+        request = creation.checked_request(program, wanted, _seed(seed_from))
         if where.state.exists():
             creation.destroy(lab, where, name)  # left by an `up` that was killed
         return _view(lab, where, creation.create(lab, where, request, progress, timeout_s))
+
+
+def _seed(seed_from: str | os.PathLike | None) -> Path | str | None:
+    """The id of a snapshot, or a folder."""
+    if seed_from is None:
+        return None
+    text = os.fspath(seed_from)
+    return text if SNAPSHOT.fullmatch(text) else Path(text)
 
 
 def _refuse_other(known: Record, new: dict[str, object]) -> None:
@@ -185,7 +200,7 @@ def _started(
     lab: Lab,
     where: ServerPaths,
     known: Record,
-    settings: dict[str, str] | None,
+    settings: Mapping[str, str | None] | None,
     unpaced: bool,
     progress: Progress,
     timeout_s: float,
@@ -213,7 +228,7 @@ def _check_settings(where: ServerPaths, record: Record) -> None:
 
 def start(
     server: Server,
-    settings: dict[str, str] | None = None,
+    settings: Mapping[str, str | None] | None = None,
     unpaced: bool = False,
     progress: Progress = quiet,
     timeout_s: float = READY_S,

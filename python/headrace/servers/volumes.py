@@ -23,9 +23,12 @@ ROLE_TAG = "headrace:role"
 FULL_BYTES = 16 << 20
 
 
-def create(lab: Lab, name: str, role: str, spec: str) -> str:
-    """Makes a tagged volume called NAME-ROLE; its id."""
-    return lab.create(spec, name=f"{name}-{role}", tags={TAG: name, ROLE_TAG: role})["id"]
+def create(lab: Lab, record: Record, role: str, spec: str, snapshot: str | None = None) -> str:
+    """Makes a tagged volume called NAME-ROLE, empty or from a snapshot; its id."""
+    tags = {TAG: record.name, ROLE_TAG: role}
+    encrypted = record.encrypted or None  # None: as the lab's default for new volumes says
+    made = lab.create(spec, name=f"{record.name}-{role}", tags=tags, snapshot=snapshot, encrypted=encrypted)
+    return made["id"]
 
 
 def left_by(lab: Lab, name: str) -> list[str]:
@@ -193,9 +196,13 @@ def make_filesystem(device: str) -> None:
 
 
 def mount(device: str, place: Path) -> None:
-    """Mounts it without access times, which would be writes. xfs first replays the log."""
+    """Mounts it without access times, which would be writes. xfs first replays the log.
+
+    nouuid: a volume from a snapshot has the UUID of the one it was taken of, which may be mounted.
+    """
     place.mkdir(parents=True, exist_ok=True)
-    _run([required("mount", "mount"), "-t", KIND, "-o", "noatime", device, str(place)], f"mounting {device} on {place}")
+    options = ["-t", KIND, "-o", "noatime,nouuid"]
+    _run([required("mount", "mount"), *options, device, str(place)], f"mounting {device} on {place}")
 
 
 def unmount(place: Path, lazily: bool = False) -> None:

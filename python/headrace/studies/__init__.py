@@ -41,6 +41,7 @@ from headrace.studies.base import (
     StudyTable,
     Verdict,
     error_percent,
+    study,
 )
 
 __all__ = [
@@ -82,8 +83,9 @@ _ON_LAB = {
     "scaling-2018": "engines",
     "whitepaper-2017": "tuned_default",
     "encrypted-vs-not": "encryption",
+    "restored-volume": "restored_volume",
 }
-_LAB_ONLY = {study.name: study for study in (whitepaper_2017.ENCRYPTION_STUDY,)}
+_LAB_ONLY = {found.name: found for found in map(study, ("encryption", "restored_volume"))}
 
 
 def list_studies() -> tuple[Study, ...]:

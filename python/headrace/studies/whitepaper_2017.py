@@ -35,9 +35,6 @@ from headrace.studies.base import (
 STUDY = study("whitepaper_2017")
 PAPER = STUDY.sources[0]
 
-# Encryption of a volume costs the model nothing, so this one runs on the lab alone.
-ENCRYPTION_STUDY = study("encryption")
-
 # The paper says r4.8xlarge for the servers; the copy read has no date, its limits are those of
 # 2017.
 INSTANCE, DAY = "r4.8xlarge", "2017-06-01"

@@ -39,7 +39,7 @@ def test_one_meaning_has_one_name():
     assert metavars["SPEC"] == {"--storage", "--log-storage"}
     assert (
         metavars["YYYY-MM-DD"] == {"--as-of"}
-        and metavars["REGION"] == {"--region"}
+        and metavars["REGION"] == {"--region", "--kms-region"}
         and metavars["TYPE"] == {"--instance", "--type"}
     )
     for metavar, ending in (("GIB", "-gib"), ("KIB", "-kib"), ("SHARE", "")):

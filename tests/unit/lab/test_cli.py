@@ -40,7 +40,7 @@ def call(*arguments: str) -> tuple[int, str, str]:
 
 
 NEED_A_LAB = (
-    "lab status", "lab down", "volume create gp2:500", "volume list", "volume show db", "volume attach db", "volume detach db", "volume delete db --yes",
+    "lab status", "lab down", "volume create gp2:500", "volume copy db", "volume list", "volume show db", "volume attach db", "volume detach db", "volume delete db --yes",
     "volume modify db --size-gib 600", "volume modifications", "volume balance db", "volume tag db a=b", "volume fault db pause", "volume faults db",
     "volume clear-fault db", "volume member db fail 0", "volume metrics db", "volume watch db", "volume record db start",
 )  # fmt: skip
@@ -98,7 +98,7 @@ RANDOM_WORDS = (
     "watch", "record", "fault", "faults", "clear-fault", "member", "tag", "db", "gp2:500", "raid10:4xgp3:500", "--name", "--tag", "--start-balance", "--attach", "--as-of",
     "--force", "--yes", "--unpaced", "--no-probe", "--size-gib", "--type", "--iops", "--mib-s", "--wait", "--set", "--save", "--load", "--member", "--in", "--seconds",
     "--extra-ms", "--every", "--op", "--caps", "--seed", "--minutes", "--resolution", "--to", "--remove", "--output", "--data-dir", "--socket", "--foreground",
-    "--instance", "--time-scale", "--metrics-port", "--group", "start", "stop", "fail", "slow", "restore", "replace", "pause", "power-cut", "5%", "a=b", "json",
+    "--instance", "--time-scale", "--metrics-port", "--api-port", "--group", "start", "stop", "fail", "slow", "restore", "replace", "pause", "power-cut", "5%", "a=b", "json",
     "csv", "second", "minute", "nan", "-1", "0", "1", "1e999", "99999999999999999999", "/", "/dev/null", "", "\udcff", "\x1b[31m", "日本", "x" * 300,
 )  # fmt: skip
 

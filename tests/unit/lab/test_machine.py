@@ -235,7 +235,7 @@ def test_headraced_is_looked_for_in_three_places(tmp_path, monkeypatch):
 
 
 # The daemon of these tests answers no calls, so it has no metrics either.
-NO_METRICS = launch.Settings(metrics_port=0)
+NO_METRICS = launch.Settings(metrics_port=0, api_port=0)
 
 
 @pytest.fixture

@@ -88,13 +88,36 @@ def test_call_and_result(serve, tmp_path):
     with Lab(tmp_path) as lab:
         assert lab.create("gp2:500", name="db", balance_percent=5.0) == {
             "call": "volume.create",
-            "args": {"spec": "gp2:500", "name": "db", "balance_percent": 5.0},
+            "args": {"spec": "gp2:500", "name": "db", "balance_percent": 5.0, "multi_attach": False},
         }
-        assert lab.detach("db")["args"] == {"volume": "db", "force": False}
+        assert lab.detach("db")["args"] == {"volume": "db", "force": False, "waits": False}
         assert lab.attach("db")["args"] == {"volume": "db", "unpaced": False, "probe": True}
         assert lab.pid() == os.getpid()
     assert [call["id"] for call in server.calls] == [1, 2, 3]
     assert server.connections == 1
+
+
+def test_a_token_and_a_dry_run_stand_next_to_the_arguments(serve, tmp_path):
+    server = serve(echo)
+    with Lab(tmp_path) as lab:
+        lab.call("volume.create", token="t-1", size_gib=4)
+        lab.call("volume.create", dry_run=True, size_gib=4)
+        lab.call("volume.create", size_gib=4)
+    assert server.calls == [
+        {"id": 1, "call": "volume.create", "args": {"size_gib": 4}, "token": "t-1"},
+        {"id": 2, "call": "volume.create", "args": {"size_gib": 4}, "dry_run": True},
+        {"id": 3, "call": "volume.create", "args": {"size_gib": 4}},
+    ]
+
+
+def test_a_refusal_also_says_what_aws_says(serve, tmp_path):
+    problem = {"kind": "in-use", "value": "db", "rule": "is attached", "source": "EC2", "hint": "Detach it."}
+    words = {"code": "VolumeInUse", "message": "Volume vol-1 is currently attached to i-1"}
+    serve(lambda connection, call: say(connection, {"id": call["id"], "error": problem | words}))
+    with Lab(tmp_path) as lab, pytest.raises(LabRefused) as refused:
+        lab.delete("db")
+    for error in (refused.value, pickle.loads(pickle.dumps(refused.value))):
+        assert {"code": error.code, "message": error.message} == words
 
 
 @pytest.mark.parametrize("kind", ["invalid-parameter", "incorrect-state", "in-use", "not-found"])

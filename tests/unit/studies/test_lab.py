@@ -16,7 +16,6 @@ from headrace.bench.comparison.statistics import standard_error
 from headrace.errors import CouldNotRun
 from headrace.experiment import machine, simulate
 from headrace.experiment.cell import OnFiles, OnServer, seconds_each
-from headrace.experiment.data import KEYS
 from headrace.experiment.run import MeasuredCell, reusable
 from headrace.report.study import write_study
 from headrace.studies import raid_2009, scaling_2018
@@ -25,7 +24,7 @@ from headrace.studies.measured import LabOptions, session, verdicts
 from headrace.studies.measured import engines as engines_study
 
 MODULES = {"iops-900-vs-3000": "iops_threads", "raid-2009": "raid_arrays", "gp2-burst": "burst_oltp", "scaling-2018": "engines", "whitepaper-2017": "tuned_default",
-           "encrypted-vs-not": "encryption"}  # fmt: skip
+           "encrypted-vs-not": "encryption", "restored-volume": "restored_volume"}  # fmt: skip
 SOURCE = Source("somewhere", "2020")
 HERE = simulate.ProcessorSpeed(0.05, 0.05, "m5.large", 2)
 
@@ -143,12 +142,24 @@ def test_only_complete_runs_are_resumed_and_the_newest_counts():
         assert list(session.resumed(LabOptions(resume=resume), "s", [cell], store, {})) == kept
 
 
-def test_the_key_file_of_a_session_is_no_part_of_a_configuration():
-    made = module("encrypted-vs-not").cells(LabOptions(quick=True))
-    settings = [cell.place.settings.get("file_key_management_filename") for cell in made]
-    assert settings == [None, KEYS]
-    # The tables that are copied were loaded with it too.
-    assert made[1].place.data.settings["innodb_encrypt_tables"] == "FORCE"
+def test_volumes_that_differ_alone_share_their_data():
+    encrypted = module("encrypted-vs-not").cells(LabOptions(quick=True))
+    assert [cell.place.encrypted for cell in encrypted] == [False, True]
+    restored = module("restored-volume").cells(LabOptions(quick=True))
+    assert [cell.place.restored for cell in restored] == ["cold", "initialized"]
+    for made in (encrypted, restored):
+        assert made[0].place.data == made[1].place.data
+        assert made[0].run_name("s", {}) != made[1].run_name("s", {})
+
+
+def test_first_touches_are_simulated():
+    """Every read of 16 KiB in a cold chunk waits some 30 ms: the first seconds are several times slower."""
+    cold, initialized = module("restored-volume").cells(LabOptions(quick=True))
+    found = [
+        simulate.simulate(cell, HERE.applied(simulate.database(cell)), HERE, None).rows["tps"][0]
+        for cell in (cold, initialized)
+    ]
+    assert 0 < 2.0 * found[0] < found[1]
 
 
 # --- the simulation beforehand ----------------------------------------------------------------------------------------
@@ -311,16 +322,18 @@ def test_a_study_judges_and_draws_what_its_cells_gave(name, tmp_path):
     options = LabOptions(quick=True)
     made = module(name).cells(options)
     found = {
-        cell.key: run_of(cell, [100.0 + 3.0 * place + (t % 3) for t in range(8)]) for place, cell in enumerate(made)
+        cell.key: run_of(cell, [100.0 + 3.0 * place + (t % 3) for t in range(8)], p95_ms=[5.0] * 8)
+        for place, cell in enumerate(made)
     }
-    rows = pl.DataFrame({"t_s": [float(t) for t in range(8)], "tps": [100.0 + t % 3 for t in range(8)]})
+    rows = pl.DataFrame({"t_s": [float(t) for t in range(8)], "tps": [100.0 + t % 3 for t in range(8)], "p95_ms": 5.0})
     ours = {cell.key: simulate.SimulatedCell(100.0 + 3.0 * place, 5.0, rows) for place, cell in enumerate(made)}
     facts = {"cpu": "b", "cpus_usable": 2, "memory_gib": 4.0, "kernel": "6", "sysbench": "1.0.20", "server": "10.11"}
     result = module(name).result(session.Session(options, facts, HERE), found, ours)
     assert result.verdicts[-1].what == "the machine was at rest" and len(result.verdicts) > 2
     for table in result.tables:
         assert table.rows and all(len(row) == len(table.columns) for row in table.rows), table.title
-    roles = {series.role for chart in result.charts for series in chart.series}
+    drawn = [part for chart in result.charts for part in (chart, *chart.panels)]
+    roles = {series.role for part in drawn for series in part.series}
     assert {"simulated", "measured"} <= roles
     write_study(tmp_path / "page.html", result)
 
@@ -372,14 +385,15 @@ def test_studies_say_where_they_run():
         and studies.runs_on("encrypted-vs-not") == ("lab",)
     )
     assert {study.name for study in studies.every_study()} - {study.name for study in studies.list_studies()} == {
-        "encrypted-vs-not"
+        "encrypted-vs-not",
+        "restored-volume",
     }
     with pytest.raises(InputError, match="runs on the lab alone"):
         studies.run_study("encrypted-vs-not")
     with pytest.raises(InputError, match="does not run on the lab"):
         studies.run_on_lab("choices")
     for name in MODULES:
-        assert "lab" in studies.runs_on(name) and module(name).STUDY is studies.get(name)
+        assert "lab" in studies.runs_on(name) and studies.get(name) == module(name).STUDY
 
 
 def test_places_of_studies_are_what_their_engines_need():

@@ -2,8 +2,9 @@
 
 use clap::Parser;
 use headrace_control::ErrorKind;
+use headrace_daemon::cloudwatch::alarming;
+use headrace_daemon::engine::housekeeping;
 use headrace_daemon::engine::{Engine, Options};
-use headrace_daemon::housekeeping;
 use headrace_daemon::problem::{of_io, refused, Outcome};
 use headrace_daemon::socket::Socket;
 use std::process::ExitCode;
@@ -27,6 +28,30 @@ fn main() -> ExitCode {
     }
 }
 
+/// Keys are in the memory of this process: no other may read it, and no core file is written of it.
+/// Its open files are as many as the machine allows, one or more for each volume in use.
+fn keep_memory_private() {
+    use rustix::mm::{mlockall, MlockAllFlags};
+    use rustix::process::{getrlimit, set_dumpable_behavior, setrlimit, DumpableBehavior, Resource, Rlimit};
+    let limits = [(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }), {
+        let files = getrlimit(Resource::Nofile);
+        (Resource::Nofile, Rlimit { current: files.maximum, ..files })
+    }];
+    for (resource, limit) in limits {
+        if let Err(error) = setrlimit(resource, limit) {
+            tracing::warn!("setting a limit of the process: {error}");
+        }
+    }
+    // Pages as they are touched: none of them is ever written to swap.
+    let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT);
+    if let Err(error) = locked {
+        tracing::warn!("keys may be written to swap, memory cannot be locked: {error}");
+    }
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!("the process can be dumped: {error}");
+    }
+}
+
 fn run(options: &Options) -> Outcome<()> {
     if !rustix::process::geteuid().is_root() {
         return Err(refused(ErrorKind::InsufficientPermission, "user", "mounting FUSE files and making loop devices needs root", "Run it with sudo."));
@@ -37,10 +62,13 @@ fn run(options: &Options) -> Outcome<()> {
     }
     // Memory pressure must not make this process wait for its own devices to write.
     let _ = rustix::process::configure_io_flusher_behavior(true);
+    keep_memory_private();
     let engine = Engine::open(options)?;
     let socket = Socket::listen(&engine.socket, options.group)?;
     let kept = housekeeping::start(&engine).map_err(|error| of_io("starting the housekeeping", &error))?;
+    let watching = alarming::start(&engine).map_err(|error| of_io("starting the alarms", &error))?;
     engine.resume_rebuilds();
+    engine.start_snapshots().map_err(|error| of_io("starting the snapshots", &error))?;
     if let Some(words) = &engine.repaired {
         tracing::warn!("cut off what a crash left: {words}");
     }
@@ -53,5 +81,6 @@ fn run(options: &Options) -> Outcome<()> {
         engine.shut_down(true)?;
     }
     let _ = kept.join();
+    watching.into_iter().for_each(|thread| drop(thread.join()));
     Ok(())
 }

@@ -10,6 +10,8 @@
 //! | `series` | seconds and minutes of one volume or member |
 //! | `totals` | counters since the daemon's start |
 //! | `prometheus` | the text format |
+//! | `minutes` | rows of minutes as CloudWatch's metrics see them |
+//! | `nvme` | the NVMe statistics page |
 //!
 //! Files: `FOLDER/{VOLUME or VOLUME-mN}/{seconds,minutes}`, at most 3.5 and 42.2 MiB. Memory: about
 //! 20 KiB a volume or member.
@@ -22,6 +24,8 @@
 //! counted ([`Store::dropped`]).
 
 mod latencies;
+mod minutes;
+mod nvme;
 mod prometheus;
 mod ring;
 mod row;
@@ -30,6 +34,7 @@ mod slot;
 mod totals;
 
 pub use latencies::{Latencies, CLASSES};
+pub use minutes::{facts_of, minute_of};
 pub use prometheus::{Gauges, VolumeGauges};
 pub use row::{CreditUnit, ErrorFactor, Extra, Row, COLUMNS};
 
@@ -137,6 +142,16 @@ impl Store {
         self.read(volume, member, |series| series.rows(resolution, since_unix_s.unwrap_or(0), last.unwrap_or(usize::MAX))).map(Option::unwrap_or_default)
     }
 
+    /// The rows of minutes from `since_unix_s` to before `until_unix_s`, as they happened. Looks
+    /// no further back than an hour before the first: where the clock was set back by more, rows
+    /// from before that are not found.
+    ///
+    /// # Errors
+    /// As of [`Store::rows`].
+    pub fn minutes(&self, volume: &str, member: Option<u32>, since_unix_s: u64, until_unix_s: u64) -> io::Result<Vec<Row>> {
+        self.read(volume, member, |series| series.minutes(since_unix_s, until_unix_s)).map(Option::unwrap_or_default)
+    }
+
     /// The latencies, by operation and size class, of the rows from `since_unix_s` to before
     /// `until_unix_s`; without them, of all that are kept.
     ///
@@ -189,6 +204,17 @@ impl Store {
     pub fn exposition(&self, gauges: &Gauges) -> String {
         let totals: Vec<(Key, Totals)> = self.all().into_iter().filter_map(|(key, shared)| Some((key, held(&shared).totals.clone()?))).collect();
         prometheus::text(&totals, gauges, self.dropped())
+    }
+
+    /// The NVMe statistics page of a volume or member, as bytes.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`] for a volume's id that is not well-formed.
+    pub fn nvme_page(&self, volume: &str, member: Option<u32>, queue_length: u32) -> io::Result<Vec<u8>> {
+        self.folder_of(volume, member)?;
+        let shared = held(&self.series).get(&(volume.to_string(), member)).cloned();
+        let totals = shared.and_then(|shared| held(&shared).totals.clone());
+        Ok(nvme::page(&totals.unwrap_or_else(Totals::new), queue_length))
     }
 
     fn all(&self) -> Vec<(Key, Shared)> {

@@ -12,8 +12,10 @@ use serde_json::{json, Value};
 /// baseline. It is counted when a request arrives, so a long wait is in the row of its arrival.
 /// Percentiles are read off a histogram, on a line inside their bucket (see [`super::Latencies`]);
 /// they contain the wait. Balances are those at the row's end. `span_us` is the time the row is
-/// about: less than 60,000,000 in a minute that was not attached throughout.
-pub const COLUMNS: [&str; 26] = [
+/// about: less than 60,000,000 in a minute that was not attached throughout. `consumed_ops` counts
+/// a request once per started 256 KiB; rows written before there was such a column show the number
+/// of requests.
+pub const COLUMNS: [&str; 27] = [
     "t_s",
     "reads",
     "writes",
@@ -40,6 +42,7 @@ pub const COLUMNS: [&str; 26] = [
     "errors",
     "flushes",
     "span_us",
+    "consumed_ops",
 ];
 
 /// How exactly durations are known: the most by which the upper bound of a bucket exceeds the
@@ -170,6 +173,7 @@ pub struct Row {
     pub errors: u64,
     pub flushes: u64,
     pub span_us: u64,
+    pub consumed_ops: u64,
     /// How exactly the percentiles are known: a factor, no column.
     pub latency_error: ErrorFactor,
 }
@@ -217,6 +221,7 @@ impl Row {
             errors: sample.errors,
             flushes: sample.flushes,
             span_us: micros(sample.span_ns),
+            consumed_ops: sample.consumed,
             latency_error: stretch.error,
         }
     }
@@ -275,6 +280,7 @@ impl Row {
             Count(self.errors),
             Count(self.flushes),
             Count(self.span_us),
+            Count(self.consumed_ops),
         ]
     }
 }

@@ -12,6 +12,9 @@ use std::path::Path;
 /// Seconds a minute takes at most: a clock that stands still must not let its sums run over.
 const MINUTE_ROWS: u32 = 600;
 
+/// How far before the rows that are asked for [`Series::minutes`] looks, s.
+const LOOK_BACK_S: u64 = 3_600;
+
 /// The minute that is being counted.
 struct Minute {
     t_s: u64,
@@ -128,6 +131,21 @@ impl Series {
                     return ControlFlow::Break(());
                 }
             }
+            ControlFlow::Continue(())
+        })?;
+        rows.reverse();
+        Ok(rows)
+    }
+
+    /// The rows of minutes from `since` to before `until`, in the order they happened.
+    pub fn minutes(&self, since: u64, until: u64) -> io::Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        self.walk(Resolution::Minute, |slot, newest, step_s| {
+            if slot.t_s.saturating_add(slot.rows.saturating_mul(step_s)) < since.saturating_sub(LOOK_BACK_S) {
+                return ControlFlow::Break(());
+            }
+            let wanted = slot.newest_first(step_s).take(newest as usize).filter(|(t_s, _)| (since..until).contains(t_s));
+            rows.extend(wanted.map(|(t_s, stretch)| Row::of(t_s, &stretch)));
             ControlFlow::Continue(())
         })?;
         rows.reverse();

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //!  slot    = crc32c(u32) used(u16) version(u8) coarse(u8) sequence(u64) body
-//!  body    = t_s rows through counters... balances-known(u8) balances(f64)... histogram{11}
+//!  body    = t_s rows through counters... balances-known(u8) balances(f64)... histogram{11} consumed
 //!  histogram = groups (gap count)*          a group is 2^coarse neighbouring buckets with a count above 0
 //! ```
+//!
+//! `consumed` is there where it differs from the number of requests. It came later: an older slot
+//! ends without it, and an older daemon does not look behind the histograms.
 //!
 //! Integers of the body are LEB128, the rest little-endian. The CRC covers everything from `used`
 //! to its end; what lies behind it is left over from earlier rows. A slot that is torn, of another
@@ -18,7 +21,7 @@ const VERSION: u8 = 1;
 /// What precedes the columns: checksum, length, version, sequence.
 const HEAD_BYTES: usize = 16;
 /// Joined 16 to one, eleven full histograms are 11 x (1 + 8 groups x 7) bytes, the largest counters
-/// 332: together less than the smaller slot.
+/// 342: together less than the smaller slot.
 const COARSEST: u8 = 4;
 
 /// A stored row.
@@ -45,6 +48,9 @@ impl Slot {
             let sample = &self.stretch.sample;
             for histogram in sample.latency.iter().flatten().chain([&*sample.late]) {
                 encode_histogram(&mut bytes, histogram, coarse);
+            }
+            if sample.consumed != requests(sample) {
+                put(&mut bytes, sample.consumed);
             }
             if bytes.len() <= most {
                 bytes[6] = VERSION;
@@ -124,9 +130,15 @@ impl Slot {
         for histogram in sample.latency.iter_mut().flatten().chain([&mut *sample.late]) {
             decode_histogram(from, histogram, coarse)?;
         }
+        sample.consumed = if from.is_empty() { requests(&sample) } else { get(from)? };
         let stretch = Stretch { sample, exceeded_ns, balances, error: ErrorFactor(coarse) };
         (rows > 0).then_some(Slot { sequence, t_s, rows, through, stretch })
     }
+}
+
+/// Reads and writes together.
+fn requests(sample: &Sample) -> u64 {
+    sample.ops.iter().fold(0, |sum, &ops| sum.saturating_add(ops))
 }
 
 /// The buckets a group joins: bucket 0 alone, then 2^coarse at a time.
@@ -202,6 +214,7 @@ mod tests {
         let mut sample = Sample::empty();
         (sample.span_ns, sample.errors, sample.flushes, sample.queue_ns, sample.idle_ns) = (u64::MAX, u64::MAX, u64::MAX, u64::MAX, u64::MAX);
         (sample.ops, sample.bytes, sample.time_ns, sample.queue_max) = ([u64::MAX; 2], [u64::MAX; 2], [u64::MAX; 2], u32::MAX);
+        sample.consumed = u64::MAX - 1;
         sample.exceeded_ns.fill(u64::MAX);
         sample.latency.iter_mut().flatten().flatten().chain(sample.late.iter_mut()).for_each(|n| *n = u32::MAX);
         let stretch = Stretch { sample, exceeded_ns: [u64::MAX; 4], balances: [Some(f64::MAX); 3], error: ErrorFactor::FINEST };
@@ -216,6 +229,21 @@ mod tests {
         let coarse = Stretch { error: ErrorFactor(COARSEST), ..slot.stretch.clone() };
         assert_eq!(back, Slot { stretch: coarse, ..slot.clone() });
         assert_eq!(Slot::decode(&slot.encode(16_384)), Some(slot));
+    }
+
+    #[test]
+    fn a_slot_of_before_is_read_with_an_operation_a_request() {
+        let mut slot = fullest();
+        (slot.stretch.sample.ops, slot.stretch.sample.consumed) = ([70, 30], 1);
+        let mut bytes = slot.encode(16_384);
+        // As it was written before: without the last integer, here one byte.
+        bytes.pop();
+        let used = bytes.len() as u16;
+        bytes[4..6].copy_from_slice(&used.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[4..]);
+        bytes[..4].copy_from_slice(&sum.to_le_bytes());
+        slot.stretch.sample.consumed = 100;
+        assert_eq!(Slot::decode(&bytes), Some(slot));
     }
 
     #[test]

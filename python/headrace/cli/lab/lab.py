@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from headrace.cli.lab import keys as key_commands
 from headrace.cli.lab.common import VOLUME_CSV, percent_cell, volume_csv, volumes_table
 from headrace.cli.options import (
     AsOfOption,
@@ -18,7 +20,7 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import pairs, print_answer, progress, say, table
-from headrace.lab.place import METRICS_PORT
+from headrace.lab.place import API_PORT, METRICS_PORT
 from headrace.report.output import check_chart_path
 
 EPILOG = """\b
@@ -26,6 +28,7 @@ Examples:
   headrace lab doctor                               what this machine lacks
   sudo headrace lab up --instance m5.2xlarge        all volumes share its EBS limits
   headrace lab status
+  sudo headrace lab init                            then: aws --profile headrace ec2 describe-volumes
   sudo headrace lab down
 
 HEADRACE_LAB names the lab of every command: a data directory, or a socket that ends in .sock. A lab that is down
@@ -33,6 +36,29 @@ stands still: neither credits nor modifications move, and volumes that were atta
 the next `lab up`."""
 
 app = CommandGroup("Run block devices on this machine that perform like EBS volumes. Needs Linux and root.", EPILOG)
+
+# The region of a lab that is not up yet and was never told another: the daemon's own default.
+REGION = "us-east-1"
+
+users = CommandGroup("Give others keys of their own, with IAM policies.")
+app.add_typer(users, name="user")
+app.add_typer(key_commands.commands, name="key")
+
+
+@app.command()
+def events(
+    place: LabPlace,
+    follow: Annotated[bool, flag("--follow", "Wait for more, until interrupted.")] = False,
+    cursor: Annotated[str | None, option("CURSOR", "Those after a cursor; `now`: none of the past.")] = None,
+    as_json: Annotated[bool, flag("--json", "Events as EventBridge writes them, one a line.")] = False,
+) -> None:
+    """Print changes of state, oldest first; the cursor for the next time goes to stderr."""
+    from headrace.cli.lab.events import print_events
+
+    print_events(place, follow, cursor, as_json)
+
+
+EndpointPort = Annotated[int, option("PORT", "Port of the endpoint, where the lab is not up.", min=1, max=65535)]
 
 INSTANCE = "EC2 type whose EBS limits all volumes share; `none`: the volumes alone. Default: as before."
 
@@ -48,19 +74,46 @@ def up(
     metrics_port: Annotated[
         int, option("PORT", "Prometheus endpoint on 127.0.0.1; 0: none.", min=0, max=65535)
     ] = METRICS_PORT,
+    api_port: Annotated[
+        int, option("PORT", "Endpoint of the AWS tools on 127.0.0.1; 0: none.", min=0, max=65535)
+    ] = API_PORT,
     group: Annotated[str | None, option("GROUP", "Its members may use the lab too; by name or number.")] = None,
     foreground: Annotated[bool, flag("--foreground", "Stay, and log to stderr: for systemd and containers.")] = False,
 ) -> None:
-    """Start the lab, and wait until it answers."""
+    """Start the lab, and wait until it answers.
+
+    Where the lab is up and its AWS endpoint has ended, the endpoint is started again.
+    """
     from headrace import lab
 
-    settings = lab.Settings(instance, as_of, time_scale, metrics_port, group)
+    settings = lab.Settings(instance, as_of, time_scale, metrics_port, group, api_port)
     if foreground:
         return lab.foreground(place.data_dir, place.socket, settings)
-    with lab.up(place.data_dir, place.socket, settings) as started:
+    try:
+        begun = lab.up(place.data_dir, place.socket, settings)
+    except lab.LabRefused as refused:
+        if refused.kind != "in-use" or not _served_again(place, api_port):
+            raise
+        return None
+    with begun as started:
         say(f"lab up: process {started.pid()}, {started.place.socket}")
         for note in lab.notes(started.status()):
             say(f"note: {note}")
+
+
+def _served_again(place: LabPlace, api_port: int) -> bool:
+    """Whether the endpoint of a lab that is up had ended, and serves again at its former port."""
+    from headrace import lab
+    from headrace.api.server.startup import find
+
+    with place.open() as running:
+        endpoint = find(Path(running.status()["data_dir"]))
+        if endpoint is None or endpoint.answers or not api_port:
+            return False
+        former = int(endpoint.url.rpartition(":")[2])
+        lab.serve_again(running, former if api_port == API_PORT else api_port)
+    say("the lab is up already; its AWS endpoint had ended, and is started again")
+    return True
 
 
 @app.command()
@@ -79,13 +132,18 @@ def down(
 @app.command()
 def status(place: LabPlace, output: OutputOption = "table") -> None:
     """Show the lab and its volumes; csv has a row a volume."""
+    from headrace.api.server.startup import find
     from headrace.lab import notes
 
     with place.open() as lab:
         answer = lab.status()
         volumes = lab.volumes()
+    endpoint = find(Path(answer["data_dir"]))
+    if endpoint is not None and not endpoint.answers:
+        say(f"note: the AWS endpoint at {endpoint.url} has ended: headrace lab up starts it again")
     for note in notes(answer):
         say(f"note: {note}")
+    answer = {**answer, "api_url": endpoint.url if endpoint is not None and endpoint.answers else None}
     rows = [volume_csv(volume) for volume in volumes]
     print_answer(
         answer | {"volumes": volumes},
@@ -115,6 +173,7 @@ def _settings(answer: Any) -> list[tuple[str, object]]:
         ("lab time", f"{answer['lab_time']}, {scale}; up {time_text(answer['uptime_s'])}"),
         ("volumes", f"{answer['volumes']}, {answer['attached']} attached"),
         ("metrics", answer.get("metrics_url")),
+        ("AWS endpoint", answer.get("api_url")),
         ("recording", recording.get("path")),
     ]
 
@@ -164,3 +223,95 @@ def verify(
     print_answer(rows, output, rows, columns, lambda: (conformance_table(found), "", *conformance_in_words(found)))
     if any(finding.within is False for finding in found):
         raise typer.Exit(1)
+
+
+def _folder(place: LabPlace) -> Path:
+    from headrace.lab.launch import folder_of
+    from headrace.lab.place import place as place_of
+
+    return folder_of(place_of(place.data_dir, place.socket))
+
+
+@app.command()
+def init(
+    place: LabPlace,
+    force: Annotated[bool, flag("--force", "Replace a profile of this name that says something else.")] = False,
+    no_profile: Annotated[bool, flag("--no-profile", "Write no profile; print its lines.")] = False,
+    api_port: EndpointPort = API_PORT,
+) -> None:
+    """Make the lab's key pair, and the profile `headrace` of the AWS tools.
+
+    The key pair is made once; what else stands in ~/.aws stays as it is.
+    """
+    from headrace.api.access import keys, profile
+    from headrace.api.server.startup import find, wait_for_keys
+
+    folder = _folder(place)
+    pair, made = keys.root_pair(folder)
+    wait_for_keys(folder)
+    say(f"{'made' if made else 'kept'} the key pair {pair.access_key} in {keys.folder_of(folder)}")
+    endpoint = find(folder)
+    url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{api_port}", REGION)
+    parts = profile.sections(pair.access_key, pair.secret, region, url)
+    if no_profile:
+        where = profile.home()
+        for kind, path in (("config", where.config), ("credentials", where.credentials)):
+            say(f"for {path}:")
+            print("\n".join([*profile.lines(*parts[kind]), ""]))
+        return
+    for path in profile.write(profile.home(), parts, force) or [None]:
+        say(f"wrote the profile {profile.NAME} to {path}" if path else f"the profile {profile.NAME} is as it has to be")
+    if endpoint is None:
+        say("the lab has no endpoint yet: sudo headrace lab up")
+    say(f"try: aws --profile {profile.NAME} ec2 describe-volumes")
+
+
+@users.command("add")
+def user_add(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")],
+    policy: Annotated[list[Path], option("FILE", "IAM policy document (JSON); several times for several.")],
+    place: LabPlace,
+) -> None:
+    """Make a user with a key pair, and print the lines of a profile for it."""
+    from headrace.api.access import keys
+    from headrace.api.server.startup import find, wait_for_keys
+
+    folder = _folder(place)
+    pair = keys.add_user(folder, name, policy)
+    wait_for_keys(folder)
+    endpoint = find(folder)
+    url, region = (endpoint.url, endpoint.region) if endpoint else (f"http://127.0.0.1:{API_PORT}", REGION)
+    say(f"made user {name}; the secret is shown once, and lies in {keys.folder_of(folder)}")
+    print(f"[headrace-{name}]\naws_access_key_id = {pair.access_key}\naws_secret_access_key = {pair.secret}")
+    print(f"region = {region}\nendpoint_url = {url}")
+
+
+@users.command("list")
+def user_list(place: LabPlace, output: OutputOption = "table") -> None:
+    """Show the users, their keys and how many policies they have; no secrets."""
+    from headrace.api.access import keys
+
+    columns = ("user", "access_key_id", "policies")
+    rows = [
+        {
+            "user": pair.user,
+            "access_key_id": pair.access_key,
+            "policies": None if pair.policies is None else len(pair.policies),
+        }
+        for pair in keys.read_pairs(_folder(place)).values()
+    ]
+    cells = [(row["user"], row["access_key_id"], "all" if row["policies"] is None else row["policies"]) for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+
+
+@users.command("remove")
+def user_remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")], place: LabPlace
+) -> None:
+    """Remove a user; its key is refused from then on."""
+    from headrace.api.access import keys
+    from headrace.api.server.startup import wait_for_keys
+
+    keys.remove_user(_folder(place), name)
+    wait_for_keys(_folder(place))
+    say(f"removed user {name}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.lab import faults, metrics
+from headrace.cli.lab import events, faults, metrics
 from headrace.cli.lab.common import (
     VOLUME_CSV,
     number,
@@ -64,16 +64,60 @@ def create(
     start_balance: Annotated[
         str | None, option("PERCENT", "Credits to begin with, like 5%. Default: full, as AWS starts them.")
     ] = None,
+    snapshot: Annotated[str | None, option("SNAPSHOT", "Made from this snapshot: blocks load on first touch.")] = None,
+    initialization_mib_s: Annotated[
+        int | None, option("MIB_S", "Rate at which the snapshot is loaded in the background.", min=100, max=300)
+    ] = None,
+    encrypted: Annotated[bool, flag("--encrypted", "Encrypt it, and all snapshots of it.")] = False,
+    kms_key: Annotated[
+        str | None, option("KEY", "With --encrypted: id, ARN or alias of the key. Default: `headrace lab key default`.")
+    ] = None,
     attach: Annotated[bool, flag("--attach", "Attach it at once, under the first free name.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Create a volume, or an array that is used as one."""
     wanted = tags(tag), percent(start_balance, "--start-balance")
     with place.open() as lab:
-        made = lab.create(spec, name, wanted[0] or None, as_of, wanted[1])
+        made = lab.create(
+            spec,
+            name,
+            wanted[0] or None,
+            as_of,
+            wanted[1],
+            snapshot=snapshot,
+            initialization_rate_mib_s=initialization_mib_s,
+            encrypted=encrypted or None,
+            kms_key=kms_key,
+        )
         if attach:
             made = lab.attach(made["id"])
     _warn(made)
+    _print(made, output)
+
+
+@app.command()
+def copy(
+    volume: VolumeArgument,
+    place: LabPlace,
+    name: Annotated[str | None, option("NAME", "A name to call the copy by, unique in the lab.")] = None,
+    tag: Annotated[list[str] | None, option("K=V", "A tag of the copy. Repeatable.")] = None,
+    volume_type: Annotated[str | None, typer.Option("--type", metavar="TYPE", help="Type. Default: gp2.")] = None,
+    size_gib: Annotated[int | None, option("GIB", "Size. Default: that of the volume.")] = None,
+    iops: Annotated[int | None, option("N", "IOPS, for gp3, io1 and io2.")] = None,
+    throughput_mib_s: Annotated[int | None, option("N", "MiB/s, for gp3.")] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Copy a volume as it is now, in use or not. The copy is `creating` until it has all bytes."""
+    with place.open() as lab:
+        made = lab.copy(
+            volume,
+            name,
+            tags(tag) or None,
+            volume_type=volume_type,
+            size_gib=size_gib,
+            iops=iops,
+            throughput_mib_s=throughput_mib_s,
+        )
     _print(made, output)
 
 
@@ -205,10 +249,25 @@ def tag_volume(
     say(f"{volume}: tagged")
 
 
+@app.command()
+def initialize(
+    volume: VolumeArgument,
+    place: LabPlace,
+    threads: Annotated[int, option("N", "Blocks that are read at once.", min=1, max=256)] = 16,
+) -> None:
+    """Read every block of an attached volume that is not loaded from its snapshot yet."""
+    from headrace.lab.devices.initializing import initialize as read_cold
+
+    with place.open() as lab, progress(f"initializing {volume}") as tick:
+        done = read_cold(lab, volume, threads, tick)
+    say(f"{volume}: {number(done)} blocks of 512 KiB loaded")
+
+
 app.command("balance")(metrics.balance)
 app.command("metrics")(metrics.metrics)
 app.command("watch")(metrics.watch)
 app.command("record")(metrics.record)
+app.command("nvme-statistics")(events.nvme_statistics)
 app.command("fault", epilog=faults.EPILOG)(faults.fault)
 app.command("faults")(faults.list_faults)
 app.command("clear-fault")(faults.clear_fault)
@@ -252,6 +311,8 @@ def _facts(volume: Mapping[str, Any]) -> list[tuple[str, object]]:
         ),
         ("balance", None if balance is None else percent_cell(balance)),
         ("tags", ", ".join(f"{key}={value}" for key, value in (volume.get("tags") or {}).items())),
+        ("snapshot", volume.get("snapshot")),
+        ("key", volume.get("kms_key")),
         ("created", volume["created_at"]),
         ("recording", volume.get("recording")),
         ("faults", volume.get("faults")),

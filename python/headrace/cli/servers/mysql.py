@@ -86,10 +86,13 @@ class NewServerOptions:
     unpaced: Annotated[
         bool, flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly.")
     ] = False
+    encrypted: Annotated[bool, flag("--encrypted", "Encrypt its volumes with the lab's key for EBS.")] = False
     seed_from: Annotated[
-        Path | None,
+        str | None,
         option(
-            "FOLDER", "Begin with data of `headrace mysql save`, not with an empty server.", "--from", readable=False
+            "FOLDER|SNAPSHOT",
+            "Begin with data of `headrace mysql save`, or with a snapshot of a data volume, not with an empty server.",
+            "--from",
         ),
     ] = None
 

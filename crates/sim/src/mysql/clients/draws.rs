@@ -11,6 +11,8 @@ use rand_core::{RngCore, SeedableRng};
 pub const DOUBLEWRITE_BYTES: u64 = 16 << 20;
 /// One circular log, bytes (chosen likewise).
 pub const LOG_AREA_BYTES: u64 = 64 << 20;
+/// Where pages and sorted files begin on the data device.
+pub const FIRST_PAGE: u64 = DOUBLEWRITE_BYTES + 3 * LOG_AREA_BYTES;
 
 /// What the streams of a seed are for, so that one more draw for one does not change the others.
 #[derive(Clone, Copy)]
@@ -37,8 +39,10 @@ impl Draws {
         let r = libm::log(scenario.database.clients.p95_over_mean);
         let sigma = 1.644_854 - (1.644_854f64 * 1.644_854 - 2.0 * r).max(0.0).sqrt();
         let align = u64::from((scenario.database.read_bytes.max(scenario.database.cached_bytes) as u32).max(4_096).next_power_of_two());
-        let first_page = DOUBLEWRITE_BYTES + 3 * LOG_AREA_BYTES;
-        let places = ((scenario.data.span_bytes(0) - first_page) / align).max(1);
+        let first_page = FIRST_PAGE;
+        // All of the volume, or the data that a snapshot holds.
+        let data = scenario.data.snapshot.map_or(u64::MAX, |origin| origin.written_bytes);
+        let places = ((scenario.data.span_bytes(0) - first_page).min(data) / align).max(1);
         Draws { of_tx: stream(scenario, Stream::Transactions), of_place: stream(scenario, Stream::Places), sigma, first_page, places, align }
     }
 

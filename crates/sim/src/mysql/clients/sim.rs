@@ -2,7 +2,7 @@
 //! they waited for is done.
 
 use super::background::{Cleaner, CompactionRuns, LogWriter, CLEANER_DEPTH, COMPACTION_DEPTH, RUN, TICK};
-use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, LOG_AREA_BYTES};
+use super::draws::{Draws, PoissonArrivals, DOUBLEWRITE_BYTES, FIRST_PAGE, LOG_AREA_BYTES};
 use super::recorder::{ClientsRecorder, ClientsRun, RowState};
 use crate::demand::load::whole_sectors;
 use crate::mysql::database::RUN_BYTES;
@@ -10,6 +10,7 @@ use crate::mysql::interval::{Scenario, TransactionLoad};
 use crate::mysql::warmup::At;
 use crate::setup::Setup;
 use headrace_model::chance::poisson;
+use headrace_model::first_touch::SnapshotOrigin;
 use headrace_model::{Decision, Host, Instance, Io, Nanos, Op, Verdict};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -532,7 +533,9 @@ impl<'a> ClientsSim<'a> {
 fn host_of(scenario: &Scenario<'_>) -> (Host, usize) {
     let alone = |setup: &Setup, salt: u64| {
         let seed = setup.seed.wrapping_add(scenario.seed.unwrap_or(0).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add(salt);
-        Setup { instance: None, seed, ..setup.clone() }.host().devices
+        // A snapshot holds the pages, and what lies in front of them.
+        let snapshot = setup.snapshot.map(|origin| SnapshotOrigin { written_bytes: FIRST_PAGE + origin.written_bytes, ..origin });
+        Setup { instance: None, seed, snapshot, ..setup.clone() }.host().devices
     };
     let mut devices = alone(scenario.data, 0);
     devices.extend(scenario.log.into_iter().flat_map(|log| alone(log, 1 << 40)));

@@ -1,0 +1,395 @@
+//! Alarms: what is asked of them, what happened to them, where they stand.
+//!
+//! Times of alarms are those of the wall clock, because metrics are: lab time stands still while a
+//! lab is down, and may run faster. So they come with the request.
+
+use crate::error::{ControlError, ErrorKind, LAB_RULE};
+use crate::tags::check_tags;
+use headrace_cloudwatch::alarm::{AlarmSpec, State};
+use headrace_cloudwatch::{Code, Refusal};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most alarms of a lab: a rule of the lab, so that evaluating all of them every minute stays a
+/// matter of milliseconds. CloudWatch allows 5,000.
+pub const MAX_ALARMS: usize = 1_000;
+/// Items of history that are kept, of all alarms together. CloudWatch keeps 30 days; this many take
+/// a megabyte of a checkpoint at most.
+pub const MAX_ALARM_HISTORY: usize = 1_000;
+/// Longest reason of a state and its data, characters (service model, 2010-08-01).
+const MAX_REASON_CHARS: usize = 1_023;
+const MAX_REASON_DATA_CHARS: usize = 4_000;
+/// Where an action must begin, and what its kinds are. Region and account are those of the lab.
+const ACTION_PREFIX: &str = "arn:aws:headrace:";
+
+/// A command about alarms, and the wall time it came at.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AlarmRequest {
+    /// Unix milliseconds of the wall clock.
+    pub wall_ms: u64,
+    /// What is asked.
+    pub command: AlarmCommand,
+}
+
+/// What can be asked of alarms. Those marked *daemon* report what it found or did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AlarmCommand {
+    /// Makes an alarm, or replaces all of its configuration. Tags count for a new one only.
+    Put {
+        /// All of it.
+        spec: Box<AlarmSpec>,
+        /// Tags.
+        tags: BTreeMap<String, String>,
+    },
+    /// Deletes alarms: all that are named, or none.
+    Delete {
+        /// Names.
+        names: Vec<String>,
+    },
+    /// Sets the state until it is evaluated again.
+    SetState {
+        /// Name.
+        name: String,
+        /// State.
+        state: State,
+        /// Why.
+        reason: String,
+        /// Why, as JSON.
+        reason_data: Option<String>,
+    },
+    /// Switches actions on or off. Names without an alarm are left out, as CloudWatch does.
+    EnableActions {
+        /// Names.
+        names: Vec<String>,
+        /// On or off.
+        enabled: bool,
+    },
+    /// Removes tags by key, then sets tags.
+    Tag {
+        /// Name.
+        name: String,
+        /// Tags to set.
+        set: BTreeMap<String, String>,
+        /// Keys to remove.
+        remove: Vec<String>,
+    },
+    /// *Daemon*: what an evaluation came to.
+    Evaluated {
+        /// Name.
+        name: String,
+        /// State.
+        state: State,
+        /// Why.
+        reason: String,
+        /// Why, as JSON.
+        reason_data: String,
+    },
+    /// *Daemon*: an action was tried.
+    ActionDone {
+        /// Name.
+        name: String,
+        /// The action.
+        action: String,
+        /// Whether it worked.
+        succeeded: bool,
+        /// How it went, in words.
+        outcome: String,
+    },
+}
+
+/// What happened to alarms. Written to the journal: nothing is renamed or taken away.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // the fields are those of the commands
+pub enum AlarmChange {
+    /// This is its configuration now.
+    Put {
+        wall_ms: u64,
+        spec: Box<AlarmSpec>,
+        #[serde(default)]
+        tags: BTreeMap<String, String>,
+    },
+    /// It is gone.
+    Deleted { wall_ms: u64, name: String },
+    /// This is its state now.
+    StateSet {
+        wall_ms: u64,
+        name: String,
+        state: State,
+        reason: String,
+        #[serde(default)]
+        reason_data: Option<String>,
+    },
+    /// Its actions are on or off.
+    ActionsEnabled { wall_ms: u64, name: String, enabled: bool },
+    /// Keys removed, then tags set.
+    Tagged {
+        name: String,
+        #[serde(default)]
+        set: BTreeMap<String, String>,
+        #[serde(default)]
+        remove: Vec<String>,
+    },
+    /// An action was tried.
+    ActionDone { wall_ms: u64, name: String, action: String, succeeded: bool, outcome: String },
+}
+
+impl AlarmChange {
+    /// The name of the alarm.
+    pub fn name(&self) -> &str {
+        match self {
+            AlarmChange::Put { spec, .. } => &spec.alarm_name,
+            AlarmChange::Deleted { name, .. }
+            | AlarmChange::StateSet { name, .. }
+            | AlarmChange::ActionsEnabled { name, .. }
+            | AlarmChange::Tagged { name, .. }
+            | AlarmChange::ActionDone { name, .. } => name,
+        }
+    }
+
+    /// Must be on disk before anyone is told. How an action went need not be.
+    pub fn must_last(&self) -> bool {
+        !matches!(self, AlarmChange::ActionDone { .. })
+    }
+}
+
+/// An alarm. Times are Unix milliseconds of the wall clock.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AlarmRecord {
+    /// Its configuration.
+    pub spec: AlarmSpec,
+    /// Tags.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// When it was configured last.
+    pub configured_ms: u64,
+    /// Its state.
+    pub state: State,
+    /// Why.
+    pub reason: String,
+    /// Why, as JSON.
+    #[serde(default)]
+    pub reason_data: Option<String>,
+    /// When the state was set last.
+    pub state_ms: u64,
+    /// When it became another.
+    pub transitioned_ms: u64,
+}
+
+/// What happened to an alarm, as DescribeAlarmHistory shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HistoryItem {
+    /// Number in order, from 0 on, never used again.
+    pub number: u64,
+    /// Unix milliseconds of the wall clock.
+    pub wall_ms: u64,
+    /// Name of the alarm.
+    pub name: String,
+    /// `ConfigurationUpdate`, `StateUpdate` or `Action`.
+    pub kind: String,
+    /// A sentence.
+    pub summary: String,
+    /// The same as JSON.
+    pub data: String,
+}
+
+/// The alarms of a lab.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Alarms {
+    /// By name.
+    pub by_name: BTreeMap<String, AlarmRecord>,
+    /// The last [`MAX_ALARM_HISTORY`] items, oldest first. An alarm's items outlive it.
+    pub history: VecDeque<HistoryItem>,
+    /// Number of the next item.
+    pub next_item: u64,
+}
+
+/// A refusal with CloudWatch's code and sentence.
+pub fn refused(refusal: Refusal) -> ControlError {
+    let kind = match refusal.code {
+        Code::ResourceNotFound => ErrorKind::NotFound,
+        Code::LimitExceeded => ErrorKind::LimitExceeded,
+        _ => ErrorKind::InvalidParameter,
+    };
+    let hint = "See the page on metrics and alarms, docs/guide/metrics.md.";
+    let rule = refusal.message.trim_end_matches('.').to_string();
+    ControlError::new(kind, refusal.value, rule, "CloudWatch API text, PyPI botocore 1.43.11", hint).says(refusal.code.as_str(), refusal.message)
+}
+
+/// Kind and name of an action: `("command", NAME)` or `("webhook", NAME)`.
+pub fn action_parts(action: &str) -> Option<(&str, &str)> {
+    let mut parts = action.strip_prefix(ACTION_PREFIX)?.splitn(3, ':');
+    let (_region, _account, resource) = (parts.next()?, parts.next()?, parts.next()?);
+    let (kind, name) = resource.split_once('/')?;
+    let well_formed = (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+    (["command", "webhook"].contains(&kind) && well_formed).then_some((kind, name))
+}
+
+impl Alarms {
+    /// An alarm by its name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(&self, name: &str) -> Result<&AlarmRecord, ControlError> {
+        let missing = || refused(Refusal::new(Code::ResourceNotFound, name, format!("Unknown alarm {name}: there is none of that name.")));
+        self.by_name.get(name).ok_or_else(missing)
+    }
+
+    pub(crate) fn decide(&self, request: &AlarmRequest) -> Result<Vec<AlarmChange>, ControlError> {
+        let wall_ms = request.wall_ms;
+        match &request.command {
+            AlarmCommand::Put { spec, tags } => self.put(spec, tags, wall_ms),
+            AlarmCommand::Delete { names } => {
+                names.iter().try_for_each(|name| self.find(name).map(drop))?;
+                let mut names = names.clone();
+                names.sort();
+                names.dedup();
+                Ok(names.into_iter().map(|name| AlarmChange::Deleted { wall_ms, name }).collect())
+            }
+            AlarmCommand::SetState { name, state, reason, reason_data } => {
+                self.find(name)?;
+                check_reason(reason, reason_data.as_deref())?;
+                Ok(vec![AlarmChange::StateSet { wall_ms, name: name.clone(), state: *state, reason: reason.clone(), reason_data: reason_data.clone() }])
+            }
+            AlarmCommand::EnableActions { names, enabled } => {
+                let changed = names.iter().filter(|name| self.by_name.get(*name).is_some_and(|alarm| alarm.spec.actions_enabled != *enabled));
+                Ok(changed.map(|name| AlarmChange::ActionsEnabled { wall_ms, name: name.clone(), enabled: *enabled }).collect())
+            }
+            AlarmCommand::Tag { name, set, remove } => {
+                let mut after = self.find(name)?.tags.clone();
+                after.retain(|key, _| !remove.contains(key));
+                after.extend(set.clone());
+                check_tags(set, after.len())?;
+                Ok(vec![AlarmChange::Tagged { name: name.clone(), set: set.clone(), remove: remove.clone() }])
+            }
+            AlarmCommand::Evaluated { name, state, reason, reason_data } => {
+                // It may have been deleted meanwhile; the same state again changes nothing.
+                let changed = self.by_name.get(name).filter(|alarm| alarm.state != *state);
+                let (reason, reason_data) = (reason.clone(), Some(reason_data.clone()));
+                Ok(changed.map(|_| AlarmChange::StateSet { wall_ms, name: name.clone(), state: *state, reason, reason_data }).into_iter().collect())
+            }
+            AlarmCommand::ActionDone { name, action, succeeded, outcome } => {
+                let (name, action, outcome) = (name.clone(), action.clone(), outcome.clone());
+                Ok(vec![AlarmChange::ActionDone { wall_ms, name, action, succeeded: *succeeded, outcome }])
+            }
+        }
+    }
+
+    fn put(&self, spec: &AlarmSpec, tags: &BTreeMap<String, String>, wall_ms: u64) -> Result<Vec<AlarmChange>, ControlError> {
+        spec.check().map_err(refused)?;
+        for action in [&spec.ok_actions, &spec.alarm_actions, &spec.insufficient_data_actions].into_iter().flatten() {
+            if action_parts(action).is_none() {
+                let rule = format!("the lab's actions are {ACTION_PREFIX}REGION:ACCOUNT:command/NAME and {ACTION_PREFIX}REGION:ACCOUNT:webhook/NAME");
+                return Err(refused(Refusal::value("AlarmActions", action, rule)));
+            }
+        }
+        check_tags(tags, tags.len())?;
+        let is_new = !self.by_name.contains_key(&spec.alarm_name);
+        if is_new && self.by_name.len() >= MAX_ALARMS {
+            let words = format!("A lab has at most {MAX_ALARMS} alarms; delete some first.");
+            return Err(refused(Refusal::new(Code::LimitExceeded, &spec.alarm_name, words)));
+        }
+        let tags = if is_new { tags.clone() } else { BTreeMap::new() };
+        Ok(vec![AlarmChange::Put { wall_ms, spec: Box::new(spec.clone()), tags }])
+    }
+
+    pub(crate) fn apply(&mut self, change: &AlarmChange) {
+        match change {
+            AlarmChange::Put { wall_ms, spec, tags } => self.configured(*wall_ms, spec, tags),
+            AlarmChange::Deleted { wall_ms, name } => {
+                self.by_name.remove(name);
+                self.note(*wall_ms, name, "ConfigurationUpdate", format!("Alarm \"{name}\" deleted"), json!({"version": "1.0", "type": "Delete"}));
+            }
+            AlarmChange::StateSet { wall_ms, name, state, reason, reason_data } => {
+                self.state_set(*wall_ms, name, *state, reason, reason_data.as_deref());
+            }
+            AlarmChange::ActionsEnabled { wall_ms, name, enabled } => {
+                let Some(alarm) = self.by_name.get_mut(name) else { return };
+                alarm.spec.actions_enabled = *enabled;
+                alarm.configured_ms = *wall_ms;
+                let data = json!({"version": "1.0", "type": "Update", "actionsEnabled": enabled});
+                self.note(*wall_ms, name, "ConfigurationUpdate", format!("Alarm \"{name}\" updated"), data);
+            }
+            AlarmChange::Tagged { name, set, remove } => {
+                let Some(alarm) = self.by_name.get_mut(name) else { return };
+                alarm.tags.retain(|key, _| !remove.contains(key));
+                alarm.tags.extend(set.clone());
+            }
+            AlarmChange::ActionDone { wall_ms, name, action, succeeded, outcome } => {
+                let summary = if *succeeded { format!("Successfully executed action {action}") } else { format!("Failed to execute action {action}") };
+                let data = json!({"version": "1.0", "actionState": if *succeeded { "Succeeded" } else { "Failed" }, "notificationResource": action, "outcome": outcome});
+                self.note(*wall_ms, name, "Action", summary, data);
+            }
+        }
+    }
+
+    fn configured(&mut self, wall_ms: u64, spec: &AlarmSpec, tags: &BTreeMap<String, String>) {
+        let name = spec.alarm_name.clone();
+        let (done, kind) = match self.by_name.get_mut(&name) {
+            Some(alarm) => {
+                // The state stays until the next evaluation, as in CloudWatch.
+                alarm.spec = spec.clone();
+                alarm.configured_ms = wall_ms;
+                ("updated", "Update")
+            }
+            None => {
+                let alarm = AlarmRecord {
+                    spec: spec.clone(),
+                    tags: tags.clone(),
+                    configured_ms: wall_ms,
+                    state: State::InsufficientData,
+                    reason: "Unchecked: Initial alarm creation".to_string(),
+                    reason_data: None,
+                    state_ms: wall_ms,
+                    transitioned_ms: wall_ms,
+                };
+                self.by_name.insert(name.clone(), alarm);
+                ("created", "Create")
+            }
+        };
+        self.note(wall_ms, &name, "ConfigurationUpdate", format!("Alarm \"{name}\" {done}"), json!({"version": "1.0", "type": kind}));
+    }
+
+    fn state_set(&mut self, wall_ms: u64, name: &str, state: State, reason: &str, reason_data: Option<&str>) {
+        let Some(alarm) = self.by_name.get_mut(name) else { return };
+        let shown = |state: State, reason: &str| json!({"stateValue": state.as_str(), "stateReason": reason});
+        let before = (alarm.state, shown(alarm.state, &alarm.reason));
+        alarm.reason = reason.to_string();
+        alarm.reason_data = reason_data.map(ToString::to_string);
+        alarm.state_ms = wall_ms;
+        if before.0 == state {
+            return;
+        }
+        alarm.state = state;
+        alarm.transitioned_ms = wall_ms;
+        let summary = format!("Alarm updated from {} to {}", before.0.as_str(), state.as_str());
+        self.note(wall_ms, name, "StateUpdate", summary, json!({"version": "1.0", "oldState": before.1, "newState": shown(state, reason)}));
+    }
+
+    fn note(&mut self, wall_ms: u64, name: &str, kind: &str, summary: String, data: serde_json::Value) {
+        let number = self.next_item;
+        self.next_item += 1;
+        let item = HistoryItem { number, wall_ms, name: name.to_string(), kind: kind.to_string(), summary, data: data.to_string() };
+        self.history.push_back(item);
+        while self.history.len() > MAX_ALARM_HISTORY {
+            self.history.pop_front();
+        }
+    }
+}
+
+fn check_reason(reason: &str, data: Option<&str>) -> Result<(), ControlError> {
+    for (name, text, most) in [("StateReason", reason, MAX_REASON_CHARS), ("StateReasonData", data.unwrap_or(""), MAX_REASON_DATA_CHARS)] {
+        let chars = text.chars().count();
+        if chars > most {
+            return Err(refused(Refusal::value(name, format_args!("{chars} characters"), format_args!("it has at most {most} characters"))));
+        }
+    }
+    if data.is_some_and(|data| serde_json::from_str::<serde_json::Value>(data).is_err()) {
+        let error = ControlError::invalid("StateReasonData", "must be JSON", LAB_RULE, "Leave it out, or write it as JSON.");
+        return Err(error.says("InvalidFormat", "The parameter StateReasonData must be valid JSON."));
+    }
+    Ok(())
+}

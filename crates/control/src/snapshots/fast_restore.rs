@@ -1,0 +1,148 @@
+//! Fast snapshot restore: states by zone, and the credits that volumes take (EBS user guide, fast
+//! snapshot restore).
+
+use crate::error::{ControlError, ErrorKind};
+use crate::event::{Change, Event};
+use crate::ids::SnapshotId;
+use crate::snapshots::kept::{check_completed, refusal, Snapshots};
+use crate::snapshots::messages::SnapshotChange;
+use crate::snapshots::record::{FastRestore, FastRestoreState, SnapshotRecord};
+use crate::state::Lab;
+
+/// Snapshots with fast restore at once in a region (EBS quotas).
+const MOST_SNAPSHOTS: usize = 5;
+/// Largest snapshot, GiB (EBS user guide: 16 TiB).
+const MOST_GIB: u64 = 16_384;
+/// Time in `optimizing`: 60 minutes a TiB (EBS user guide).
+const OPTIMIZING_MS_PER_GIB: u64 = 3_600_000 / 1_024;
+/// Time in `enabling` and in `disabling`: not published, a guess.
+const STEP_MS: u64 = 1_000;
+/// Most credits of a bucket, and most an hour (EBS user guide).
+const MOST_CREDITS: u64 = 10;
+/// GiB of a snapshot whose bucket holds one credit and earns one an hour (EBS user guide: 1,024 GiB
+/// divided by the size).
+const GIB_PER_CREDIT: u64 = 1_024;
+/// Credits are kept in millionths.
+const MILLIONTHS: u64 = 1_000_000;
+/// Milliseconds in an hour.
+const HOUR_MS: u64 = 3_600_000;
+
+impl FastRestore {
+    fn new(size_gib: u64, at_ms: u64) -> FastRestore {
+        let empty =
+            FastRestore { state: FastRestoreState::Enabling, size_gib, since_ms: at_ms, entered_ms: [None; 5], credits_millionths: 0, credits_at_ms: at_ms };
+        empty.entered(FastRestoreState::Enabling, at_ms)
+    }
+
+    fn entered(&self, state: FastRestoreState, at_ms: u64) -> FastRestore {
+        let mut after = FastRestore { state, since_ms: at_ms, ..self.clone() };
+        after.entered_ms[state as usize] = Some(at_ms);
+        if state == FastRestoreState::Enabled {
+            // Whether the bucket begins full is not published: a guess.
+            (after.credits_millionths, after.credits_at_ms) = (self.capacity() * MILLIONTHS, at_ms);
+        }
+        after
+    }
+
+    /// Most credits of its bucket.
+    pub fn capacity(&self) -> u64 {
+        (GIB_PER_CREDIT / self.size_gib.max(1)).clamp(1, MOST_CREDITS)
+    }
+
+    /// Credits at a lab time, in millionths.
+    pub fn credits_millionths(&self, now_ms: u64) -> u64 {
+        let an_hour = (GIB_PER_CREDIT * MILLIONTHS / self.size_gib.max(1)).min(MOST_CREDITS * MILLIONTHS);
+        let earned = u128::from(now_ms.saturating_sub(self.credits_at_ms)) * u128::from(an_hour) / u128::from(HOUR_MS);
+        let full = self.capacity() * MILLIONTHS;
+        u64::try_from(earned).unwrap_or(full).saturating_add(self.credits_millionths).min(full)
+    }
+
+    /// When its next state begins.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        match self.state {
+            FastRestoreState::Enabling | FastRestoreState::Disabling => Some(self.since_ms + STEP_MS),
+            FastRestoreState::Optimizing => Some(self.since_ms + self.size_gib * OPTIMIZING_MS_PER_GIB),
+            FastRestoreState::Enabled | FastRestoreState::Disabled => None,
+        }
+    }
+
+    fn next(&self) -> FastRestoreState {
+        match self.state {
+            FastRestoreState::Enabling => FastRestoreState::Optimizing,
+            FastRestoreState::Optimizing | FastRestoreState::Enabled => FastRestoreState::Enabled,
+            FastRestoreState::Disabling | FastRestoreState::Disabled => FastRestoreState::Disabled,
+        }
+    }
+}
+
+fn set(snapshot: &SnapshotId, zone: &str, fast: FastRestore) -> SnapshotChange {
+    SnapshotChange::FastRestoreSet { snapshot: snapshot.clone(), zone: zone.to_string(), fast: Some(fast) }
+}
+
+fn check_zone(lab: &Lab, zone: &str) -> Result<(), ControlError> {
+    if zone == lab.settings.zone() {
+        return Ok(());
+    }
+    let message = format!("The zone '{zone}' does not exist.");
+    let hint = format!("The lab has one zone: {}.", lab.settings.zone());
+    Err(refusal(ErrorKind::InvalidParameter, "InvalidZone.NotFound", message, zone, hint))
+}
+
+fn found<'a>(all: &'a Snapshots, snapshot: &SnapshotId, zone: &str) -> Option<&'a FastRestore> {
+    all.fast.get(snapshot)?.get(zone)
+}
+
+pub(crate) fn enable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
+    check_zone(lab, zone)?;
+    check_completed(record)?;
+    let all = &lab.snapshots;
+    if found(all, &record.id, zone).is_some_and(|fast| fast.next() == FastRestoreState::Enabled || fast.state == FastRestoreState::Enabling) {
+        return Ok(Vec::new());
+    }
+    if record.of.size_gib > MOST_GIB {
+        let message = format!("Fast snapshot restore is for snapshots of at most {MOST_GIB} GiB.");
+        return Err(refusal(ErrorKind::Unsupported, "InvalidParameterValue", message, record.id.as_str(), "Restore it with an initialization rate."));
+    }
+    let active = all.fast.values().filter(|zones| zones.values().any(|fast| fast.state != FastRestoreState::Disabled)).count();
+    if active >= MOST_SNAPSHOTS {
+        let message = format!("Fast snapshot restore is enabled for {MOST_SNAPSHOTS} snapshots, which is the limit of a region.");
+        return Err(refusal(ErrorKind::LimitExceeded, "FastSnapshotRestoreLimitExceeded", message, record.id.as_str(), "Disable it for another snapshot."));
+    }
+    Ok(vec![set(&record.id, zone, FastRestore::new(record.of.size_gib, at_ms))])
+}
+
+pub(crate) fn disable(lab: &Lab, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Result<Vec<SnapshotChange>, ControlError> {
+    check_zone(lab, zone)?;
+    match found(&lab.snapshots, &record.id, zone) {
+        Some(fast) if !matches!(fast.state, FastRestoreState::Disabling | FastRestoreState::Disabled) => {
+            Ok(vec![set(&record.id, zone, fast.entered(FastRestoreState::Disabling, at_ms))])
+        }
+        Some(_) => Ok(Vec::new()),
+        None => {
+            let message = format!("Fast snapshot restore is not enabled for '{}' in {zone}.", record.id);
+            Err(refusal(ErrorKind::IncorrectState, "InvalidFastSnapshotRestoreState", message, record.id.as_str(), "Enable it first."))
+        }
+    }
+}
+
+/// Takes a credit, if fast restore is enabled there and the bucket holds one.
+pub(crate) fn take_credit(all: &Snapshots, record: &SnapshotRecord, zone: &str, at_ms: u64) -> Option<SnapshotChange> {
+    let fast = found(all, &record.id, zone).filter(|fast| fast.state == FastRestoreState::Enabled)?;
+    let left = fast.credits_millionths(at_ms).checked_sub(MILLIONTHS)?;
+    Some(set(&record.id, zone, FastRestore { credits_millionths: left, credits_at_ms: at_ms, ..fast.clone() }))
+}
+
+/// What happens by itself until `now_ms`.
+pub(crate) fn due(all: &Snapshots, now_ms: u64) -> Vec<Event> {
+    let mut events = Vec::new();
+    for (snapshot, zones) in &all.fast {
+        for (zone, fast) in zones {
+            let mut fast = fast.clone();
+            while let Some(at_ms) = fast.next_ms().filter(|&at_ms| at_ms <= now_ms) {
+                fast = fast.entered(fast.next(), at_ms);
+                events.push(Event { at_ms, change: Change::Snapshot(set(snapshot, zone, fast.clone())) });
+            }
+        }
+    }
+    events
+}

@@ -1,0 +1,220 @@
+//! What can be asked about snapshots, and what happened to them.
+
+use crate::ids::{SnapshotId, VolumeId};
+use crate::snapshots::record::{Binned, FastRestore, LockMode, NewSnapshot, RetentionRule, Schedule, SnapshotKey, SnapshotLock};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A snapshot of one volume, or of several at one instant.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SnapshotRequest {
+    /// Ids or names, one or more.
+    pub volumes: Vec<String>,
+    /// Description of each.
+    pub description: String,
+    /// Tags of each.
+    pub tags: BTreeMap<String, String>,
+    /// Each also gets the tags of its volume; those named win.
+    pub copy_tags: bool,
+}
+
+/// A copy of a snapshot. What is known of one in another object store is given with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CopyRequest {
+    /// The snapshot.
+    pub snapshot: String,
+    /// URL of the object store of another lab; none: this lab's own.
+    pub store: Option<String>,
+    /// Size of one in another store, GiB.
+    pub size_gib: Option<u64>,
+    /// Description; none: that of the source.
+    pub description: Option<String>,
+    /// Tags.
+    pub tags: BTreeMap<String, String>,
+    /// How the copy is encrypted.
+    pub key: Option<SnapshotKey>,
+    /// With which data key one in another store is encrypted, wrapped under a key of this lab.
+    pub source_key: Option<SnapshotKey>,
+}
+
+/// A snapshot that is put block by block.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DirectRequest {
+    /// Size, GiB.
+    pub size_gib: u64,
+    /// The snapshot that has the blocks which are not put.
+    pub parent: Option<String>,
+    /// Description.
+    pub description: String,
+    /// Tags.
+    pub tags: BTreeMap<String, String>,
+    /// How it is encrypted.
+    pub key: Option<SnapshotKey>,
+}
+
+/// A lock, or a change of one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockRequest {
+    /// The snapshot.
+    pub snapshot: String,
+    /// Mode.
+    pub mode: LockMode,
+    /// How long, days; or `expires_ms`.
+    pub duration_days: Option<u32>,
+    /// Until when, lab time in Unix milliseconds.
+    pub expires_ms: Option<u64>,
+    /// During which it can be changed and taken away, hours: of compliance mode alone.
+    pub cool_off_hours: Option<u32>,
+}
+
+/// A schedule to add or to replace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+#[allow(missing_docs)] // the fields are those of a schedule
+pub struct ScheduleRequest {
+    pub name: String,
+    pub target_tags: BTreeMap<String, String>,
+    pub interval_s: u64,
+    pub keep: Option<u32>,
+    pub keep_days: Option<u32>,
+    pub tags: BTreeMap<String, String>,
+    pub copy_tags: bool,
+    pub disabled: bool,
+}
+
+/// What can be asked about snapshots. Commands marked *daemon* report how the daemon's part ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // the fields say what they are
+pub enum SnapshotCommand {
+    /// Of one volume, or of several at one instant: all or none.
+    Create(SnapshotRequest),
+    /// A copy of a completed snapshot.
+    Copy(CopyRequest),
+    /// A snapshot that is put block by block.
+    Start(DirectRequest),
+    /// *Daemon*: how much is stored.
+    Progress { snapshot: SnapshotId, percent: u8 },
+    /// *Daemon*: everything is stored.
+    Completed { snapshot: SnapshotId, parent: Option<SnapshotId>, stored_bytes: u64, full_bytes: u64 },
+    /// *Daemon*: it cannot be stored.
+    Failed { snapshot: SnapshotId, reason: String },
+    /// *Daemon*: the instant could not be taken; nothing is left of these.
+    Abandon { snapshots: Vec<SnapshotId> },
+    /// Deletes a snapshot, or moves it to the recycle bin.
+    Delete { snapshot: String },
+    /// *Daemon*: its objects are removed.
+    Removed { snapshot: SnapshotId },
+    /// Takes a snapshot out of the recycle bin.
+    Recover { snapshot: String },
+    /// Which accounts may make volumes from it.
+    Share { snapshot: String, add: Vec<String>, remove: Vec<String> },
+    /// Locks it, or changes its lock.
+    Lock(LockRequest),
+    /// Takes its lock away.
+    Unlock { snapshot: String },
+    /// Switches fast snapshot restore on or off in a zone.
+    FastRestore { snapshot: String, zone: String, enable: bool },
+    /// Adds a retention rule of the recycle bin.
+    SetRule { rule: RetentionRule },
+    /// Takes a retention rule away; what it keeps stays until its time.
+    DeleteRule { rule: String },
+    /// Adds or replaces a schedule.
+    SetSchedule(ScheduleRequest),
+    /// Takes a schedule away; its snapshots stay.
+    DeleteSchedule { schedule: String },
+    /// *Daemon*: a schedule's time has come.
+    RunSchedule { schedule: String },
+    /// Names the object store of another region: another lab's. None: no longer.
+    SetRegion { region: String, store: Option<String> },
+    /// *Daemon*: every block of a volume's snapshot is in its own files.
+    VolumeLoaded { volume: VolumeId },
+}
+
+/// What changed. Written to the journal, so a name or a field is never changed or taken away; new
+/// fields have a default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // the fields are those of the command of the same name
+pub enum SnapshotChange {
+    /// A snapshot begins to exist.
+    Started { snapshot: SnapshotId, new: NewSnapshot },
+    /// How much is stored; not forced to disk.
+    Progress { snapshot: SnapshotId, percent: u8 },
+    /// It can be used.
+    Completed {
+        snapshot: SnapshotId,
+        #[serde(default)]
+        parent: Option<SnapshotId>,
+        stored_bytes: u64,
+        full_bytes: u64,
+    },
+    /// It cannot be used.
+    Failed { snapshot: SnapshotId, reason: String },
+    /// Its record is gone, its objects are being removed.
+    DeletionStarted { snapshot: SnapshotId },
+    /// Its objects are gone.
+    Removed { snapshot: SnapshotId },
+    /// It is in the recycle bin.
+    Binned { snapshot: SnapshotId, bin: Binned },
+    /// It is out of the recycle bin.
+    Recovered { snapshot: SnapshotId },
+    /// Keys removed, then tags set.
+    TagsChanged {
+        snapshot: SnapshotId,
+        #[serde(default)]
+        set: BTreeMap<String, String>,
+        #[serde(default)]
+        remove: Vec<String>,
+    },
+    /// These accounts may make volumes from it.
+    Shared { snapshot: SnapshotId, accounts: Vec<String> },
+    /// It is locked; none: no longer.
+    LockSet { snapshot: SnapshotId, lock: Option<SnapshotLock> },
+    /// Fast snapshot restore in a zone; none: gone.
+    FastRestoreSet { snapshot: SnapshotId, zone: String, fast: Option<FastRestore> },
+    /// A retention rule of the recycle bin.
+    RuleSet { rule: RetentionRule },
+    /// It is gone.
+    RuleDeleted { rule: String },
+    /// A schedule.
+    ScheduleSet { schedule: Schedule },
+    /// It is gone.
+    ScheduleDeleted { schedule: String },
+    /// The object store of another region; none: no longer known.
+    RegionSet { region: String, store: Option<String> },
+    /// It ran, and runs next at this lab time.
+    ScheduleRan { schedule: String, next_ms: u64 },
+    /// Every block of a volume's snapshot is in its own files.
+    VolumeLoaded { volume: VolumeId },
+}
+
+impl SnapshotChange {
+    /// The snapshot it belongs to; rules, schedules and regions belong to none.
+    pub fn snapshot(&self) -> Option<&SnapshotId> {
+        match self {
+            SnapshotChange::Started { snapshot, .. }
+            | SnapshotChange::Progress { snapshot, .. }
+            | SnapshotChange::Completed { snapshot, .. }
+            | SnapshotChange::Failed { snapshot, .. }
+            | SnapshotChange::DeletionStarted { snapshot }
+            | SnapshotChange::Removed { snapshot }
+            | SnapshotChange::Binned { snapshot, .. }
+            | SnapshotChange::Recovered { snapshot }
+            | SnapshotChange::TagsChanged { snapshot, .. }
+            | SnapshotChange::Shared { snapshot, .. }
+            | SnapshotChange::LockSet { snapshot, .. }
+            | SnapshotChange::FastRestoreSet { snapshot, .. } => Some(snapshot),
+            SnapshotChange::RuleSet { .. }
+            | SnapshotChange::RuleDeleted { .. }
+            | SnapshotChange::ScheduleSet { .. }
+            | SnapshotChange::ScheduleDeleted { .. }
+            | SnapshotChange::RegionSet { .. }
+            | SnapshotChange::ScheduleRan { .. }
+            | SnapshotChange::VolumeLoaded { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! What the lab keeps of a snapshot. No rule is here, only what follows from a state.
+
+use crate::ids::{SnapshotId, VolumeId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Where a snapshot stands; EC2's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SnapshotState {
+    /// Its blocks are on their way to the object store.
+    Pending,
+    /// Every block is in the object store.
+    Completed,
+    /// It cannot be used; it can be deleted.
+    Error,
+}
+
+impl SnapshotState {
+    /// EC2's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SnapshotState::Pending => "pending",
+            SnapshotState::Completed => "completed",
+            SnapshotState::Error => "error",
+        }
+    }
+}
+
+/// Where the blocks of a snapshot come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SnapshotSource {
+    /// A volume, as it was when the snapshot was asked for.
+    Volume,
+    /// Another snapshot, in this lab or in the object store of another one.
+    Copy {
+        /// URL of the other object store; none: this lab's own.
+        #[serde(default)]
+        store: Option<String>,
+        /// The snapshot that is copied.
+        snapshot: SnapshotId,
+        /// With which data key it is encrypted there, wrapped under a key of this lab.
+        #[serde(default)]
+        key: Option<SnapshotKey>,
+    },
+    /// The callers of the EBS direct API, block by block.
+    Direct {
+        /// The snapshot that has the blocks which are not put.
+        #[serde(default)]
+        parent: Option<SnapshotId>,
+    },
+}
+
+/// With which data key the blocks are encrypted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SnapshotKey {
+    /// Id of the KMS key that wraps the data key.
+    pub key: String,
+    /// The data key, wrapped, in base64.
+    pub wrapped: String,
+    /// Id of the volume or snapshot for which it was wrapped: its encryption context.
+    pub context: String,
+}
+
+/// A snapshot at its birth.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewSnapshot {
+    /// The volume; none for a copy and for one made by the EBS direct API.
+    #[serde(default)]
+    pub volume: Option<VolumeId>,
+    /// Size of the volume when the snapshot was asked for, GiB.
+    pub size_gib: u64,
+    /// Name of the chain: only members of one chain share stored blocks.
+    pub chain: String,
+    /// Where its blocks come from.
+    pub source: SnapshotSource,
+    /// Description.
+    #[serde(default)]
+    pub description: String,
+    /// Tags.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// How it is encrypted; none: it is not.
+    #[serde(default)]
+    pub encryption: Option<SnapshotKey>,
+    /// The schedule that asked for it.
+    #[serde(default)]
+    pub schedule: Option<String>,
+}
+
+/// How strictly a lock is held; EC2's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockMode {
+    /// May be shortened and taken away.
+    Governance,
+    /// After the cooling-off period it may only be extended.
+    Compliance,
+}
+
+impl LockMode {
+    /// EC2's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LockMode::Governance => "governance",
+            LockMode::Compliance => "compliance",
+        }
+    }
+}
+
+/// A lock against deletion. Times are lab time in Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotLock {
+    /// Mode.
+    pub mode: LockMode,
+    /// When it was set.
+    pub created_ms: u64,
+    /// When it ends.
+    pub expires_ms: u64,
+    /// End of the cooling-off period, where one was asked for.
+    #[serde(default)]
+    pub cool_off_until_ms: Option<u64>,
+    /// The cooling-off period as it was asked for, hours.
+    #[serde(default)]
+    pub cool_off_hours: Option<u32>,
+}
+
+impl SnapshotLock {
+    /// EC2's name of the state: governance, compliance-cooloff, compliance or expired.
+    pub fn state(&self, now_ms: u64) -> &'static str {
+        match self.mode {
+            _ if now_ms >= self.expires_ms => "expired",
+            LockMode::Governance => "governance",
+            LockMode::Compliance if self.cool_off_until_ms.is_some_and(|until| now_ms < until) => "compliance-cooloff",
+            LockMode::Compliance => "compliance",
+        }
+    }
+
+    /// Whether it forbids deletion.
+    pub fn holds(&self, now_ms: u64) -> bool {
+        now_ms < self.expires_ms
+    }
+}
+
+/// A snapshot. Times are lab time in Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotRecord {
+    /// Id.
+    pub id: SnapshotId,
+    /// What it was at its birth; tags and description may change later.
+    #[serde(flatten)]
+    pub of: NewSnapshot,
+    /// When it was asked for: the instant of its data.
+    pub started_ms: u64,
+    /// Its state.
+    pub state: SnapshotState,
+    /// How much of it is stored, percent.
+    #[serde(default)]
+    pub progress_percent: u8,
+    /// When it was completed.
+    #[serde(default)]
+    pub completed_ms: Option<u64>,
+    /// Why it is in `error`.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// The earlier snapshot whose stored blocks it uses.
+    #[serde(default)]
+    pub parent: Option<SnapshotId>,
+    /// Bytes that were stored for it.
+    #[serde(default)]
+    pub stored_bytes: u64,
+    /// Bytes of all blocks that a volume made from it gets.
+    #[serde(default)]
+    pub full_bytes: u64,
+    /// Lock.
+    #[serde(default)]
+    pub lock: Option<SnapshotLock>,
+    /// Accounts that may make volumes from it.
+    #[serde(default)]
+    pub shared_with: Vec<String>,
+}
+
+impl SnapshotRecord {
+    pub(crate) fn new(id: SnapshotId, of: NewSnapshot, started_ms: u64) -> SnapshotRecord {
+        SnapshotRecord {
+            id,
+            of,
+            started_ms,
+            state: SnapshotState::Pending,
+            progress_percent: 0,
+            completed_ms: None,
+            error: None,
+            parent: None,
+            stored_bytes: 0,
+            full_bytes: 0,
+            lock: None,
+            shared_with: Vec::new(),
+        }
+    }
+
+    /// Whether it is locked now.
+    pub fn is_locked(&self, now_ms: u64) -> bool {
+        self.lock.as_ref().is_some_and(|lock| lock.holds(now_ms))
+    }
+}
+
+/// A snapshot in the recycle bin: lab times, Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Binned {
+    /// When it was deleted.
+    pub entered_ms: u64,
+    /// When it leaves the bin for good.
+    pub exit_ms: u64,
+    /// The retention rule that keeps it.
+    pub rule: String,
+}
+
+/// What a volume was made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VolumeOrigin {
+    /// The snapshot.
+    pub snapshot: SnapshotId,
+    /// Its chain.
+    pub chain: String,
+    /// Its size, GiB.
+    pub size_gib: u64,
+    /// Provisioned initialization rate, MiB/s; none: blocks load on first touch alone.
+    #[serde(default)]
+    pub initialization_mib_s: Option<u64>,
+    /// How the snapshot is encrypted; none: it is not.
+    #[serde(default)]
+    pub encryption: Option<SnapshotKey>,
+    /// Made with a credit of fast snapshot restore: first touch costs nothing.
+    #[serde(default)]
+    pub fast: bool,
+    /// Every block is in the volume's own files.
+    #[serde(default)]
+    pub loaded: bool,
+}
+
+/// Where fast restore stands; EC2's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)] // EC2's names
+pub enum FastRestoreState {
+    Enabling,
+    Optimizing,
+    Enabled,
+    Disabling,
+    Disabled,
+}
+
+impl FastRestoreState {
+    /// EC2's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FastRestoreState::Enabling => "enabling",
+            FastRestoreState::Optimizing => "optimizing",
+            FastRestoreState::Enabled => "enabled",
+            FastRestoreState::Disabling => "disabling",
+            FastRestoreState::Disabled => "disabled",
+        }
+    }
+}
+
+/// Fast restore of a snapshot in a zone. Times are lab time in Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FastRestore {
+    /// Its state.
+    pub state: FastRestoreState,
+    /// Size of the snapshot, GiB.
+    pub size_gib: u64,
+    /// When it entered its state.
+    pub since_ms: u64,
+    /// When it entered `enabling`, `optimizing`, `enabled`, `disabling` and `disabled` last.
+    #[serde(default)]
+    pub entered_ms: [Option<u64>; 5],
+    /// Credits in millionths, at `credits_at_ms`.
+    #[serde(default)]
+    pub credits_millionths: u64,
+    /// When the credits were counted.
+    #[serde(default)]
+    pub credits_at_ms: u64,
+}
+
+/// A rule of the recycle bin: keeps deleted snapshots for some days.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetentionRule {
+    /// Unique name.
+    pub name: String,
+    /// How long, days.
+    pub days: u32,
+    /// Snapshots with one of these tags; none: all.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// Description.
+    #[serde(default)]
+    pub description: String,
+}
+
+/// A schedule. Times are lab time in Unix milliseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Unique name.
+    pub name: String,
+    /// Volumes with one of these tags.
+    pub target_tags: BTreeMap<String, String>,
+    /// Seconds of lab time between two runs.
+    pub interval_s: u64,
+    /// Snapshots of each volume that are kept; none: by age.
+    #[serde(default)]
+    pub keep: Option<u32>,
+    /// Days that snapshots are kept; none: by count.
+    #[serde(default)]
+    pub keep_days: Option<u32>,
+    /// Tags of its snapshots.
+    #[serde(default)]
+    pub tags: BTreeMap<String, String>,
+    /// Its snapshots also get the tags of their volumes.
+    #[serde(default)]
+    pub copy_tags: bool,
+    /// Whether it runs.
+    pub enabled: bool,
+    /// When it runs next.
+    pub next_ms: u64,
+    /// When it ran last.
+    #[serde(default)]
+    pub last_ms: Option<u64>,
+}

@@ -1,0 +1,252 @@
+//! Calls about keys: from the protocol to the engine, and back.
+
+use crate::calls::answer::{json, Answer};
+use crate::engine::Engine;
+use crate::keyring;
+use crate::problem::{bad_input, of_io, refused, Outcome};
+use crate::view::lab_time;
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use headrace_control::keys::{self, key_arn, Alias, Grant, EBS_ALIAS};
+use headrace_control::{Command, ErrorKind, KeyCommand, KeyRecord, Settings, TagRequest};
+use headrace_protocol::answers::Done;
+use headrace_protocol::keys::{
+    Ciphertext, DataKey, DataKeyRequest, Decrypt, Encrypt, EncryptionDefaults, KeyAlias, KeyDeletion, KeyGrant, KeyList, KeyUpdate, KeyView, NewGrant, NewKey,
+    OneAlias, OneGrant, OneKey, Plaintext, ReEncrypt, ReEncrypted, SetAlias, SetEncryption,
+};
+use headrace_protocol::Call;
+use headrace_store::kms::RemoteKey;
+use zeroize::Zeroizing;
+
+/// Most bytes that are encrypted at once, and of a data key (KMS API, Encrypt, GenerateDataKey).
+const MOST_PLAINTEXT: usize = 4_096;
+const MOST_DATA_KEY: usize = 1_024;
+
+/// Whether a call is about keys.
+pub(crate) fn are_about(call: &Call) -> bool {
+    use Call::{EncryptionDefaults, EncryptionSet, KeyDecrypt, KeyEncrypt, KeyGenerateDataKey, KeyReEncrypt};
+    use Call::{KeyCancelDeletion, KeyDeleteAlias, KeyEndGrant, KeyGrant, KeySetAlias, KeyUpdate};
+    use Call::{KeyCreate, KeyDescribe, KeyDisable, KeyEnable, KeyList, KeyScheduleDeletion};
+    let of_keys = matches!(call, KeyCreate(_) | KeyDescribe(_) | KeyDisable(_) | KeyEnable(_) | KeyList(_) | KeyScheduleDeletion(_));
+    let of_names = matches!(call, KeyCancelDeletion(_) | KeyDeleteAlias(_) | KeyEndGrant(_) | KeyGrant(_) | KeySetAlias(_) | KeyUpdate(_));
+    let of_bytes = matches!(call, KeyDecrypt(_) | KeyEncrypt(_) | KeyGenerateDataKey(_) | KeyReEncrypt(_));
+    of_keys || of_names || of_bytes || matches!(call, EncryptionDefaults(_) | EncryptionSet(_))
+}
+
+/// Answers a call about keys.
+pub(crate) fn dispatch(engine: &Engine, call: Call) -> Outcome<Answer> {
+    match call {
+        Call::KeyCreate(args) => engine.new_key(args).and_then(json),
+        Call::KeyList(_) => json(engine.key_list()),
+        Call::KeyDescribe(args) => engine.key(&args.key).and_then(|record| json(engine.key_view(&record))),
+        Call::KeyEnable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Enable { key }).and_then(json),
+        Call::KeyDisable(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::Disable { key }).and_then(json),
+        Call::KeyScheduleDeletion(KeyDeletion { key, days }) => {
+            engine.change_key(&key.clone(), KeyCommand::ScheduleDeletion { key, days: days.unwrap_or(30) }).and_then(json)
+        }
+        Call::KeyCancelDeletion(OneKey { key }) => engine.change_key(&key.clone(), KeyCommand::CancelDeletion { key }).and_then(json),
+        Call::KeyUpdate(args) => engine.update_key(args).and_then(json),
+        Call::KeySetAlias(SetAlias { alias, key, exists }) => {
+            engine.change_key(&key.clone(), KeyCommand::SetAlias { alias, key, exists: exists.unwrap_or(false) }).and_then(json)
+        }
+        Call::KeyDeleteAlias(OneAlias { alias }) => engine.command(&Command::Key(KeyCommand::DeleteAlias { alias })).and_then(|_| json(Done {})),
+        Call::KeyGrant(args) => engine.new_grant(args).and_then(json),
+        Call::KeyEndGrant(OneGrant { key, grant }) => engine.command(&Command::Key(KeyCommand::EndGrant { key, grant })).and_then(|_| json(Done {})),
+        Call::KeyEncrypt(args) => engine.encrypt_call(args).and_then(json),
+        Call::KeyDecrypt(args) => engine.decrypt_call(args).and_then(json),
+        Call::KeyReEncrypt(args) => engine.re_encrypt_call(args).and_then(json),
+        Call::KeyGenerateDataKey(args) => engine.data_key_call(args).and_then(json),
+        Call::EncryptionDefaults(_) => json(engine.encryption_defaults()),
+        Call::EncryptionSet(args) => engine.set_encryption(args).and_then(json),
+        _ => Err(bad_input("call", "is not about keys", "Report it.")),
+    }
+}
+
+fn bytes_of(text: &str, what: &str) -> Outcome<Zeroizing<Vec<u8>>> {
+    // What it is does not come back: it may be a secret.
+    BASE64_STANDARD.decode(text).map(Zeroizing::new).map_err(|_| bad_input(what, "is not base64", "Encode the bytes as base64 (RFC 4648)."))
+}
+
+fn validation(value: impl Into<String>, rule: String, hint: &str) -> headrace_control::Problem {
+    let message = rule.clone();
+    bad_input(value, rule, hint).says("ValidationException", message)
+}
+
+fn grant_view(grant: &Grant) -> KeyGrant {
+    let Grant { id, grantee, retiring, operations, name, constraints, created_ms } = grant.clone();
+    KeyGrant { id, grantee, retiring, operations, name, constraints, created_at: lab_time(created_ms) }
+}
+
+fn alias_view(settings: &Settings, name: &str, alias: &Alias) -> KeyAlias {
+    KeyAlias {
+        alias: name.to_string(),
+        arn: key_arn(settings, name),
+        key: alias.key.clone(),
+        created_at: lab_time(alias.created_ms),
+        updated_at: lab_time(alias.updated_ms),
+    }
+}
+
+impl Engine {
+    fn arn(&self, key: &str) -> String {
+        self.lab(|lab| key_arn(&lab.settings, key))
+    }
+
+    /// A key as the protocol shows it.
+    pub fn key_view(&self, record: &KeyRecord) -> KeyView {
+        let aliases = |lab: &headrace_control::Lab| lab.keys.aliases.iter().filter(|(_, alias)| alias.key == record.id).map(|(name, _)| name.clone()).collect();
+        KeyView {
+            id: record.id.clone(),
+            arn: self.arn(&record.id),
+            description: record.new.description.clone(),
+            policy: record.new.policy.clone(),
+            state: record.state.as_str().to_string(),
+            managed: record.new.managed,
+            elsewhere: record.new.elsewhere.clone(),
+            created_at: lab_time(record.created_ms),
+            deletion_at: record.deletion_ms.map(lab_time),
+            tags: record.new.tags.clone(),
+            aliases: self.lab(aliases),
+            grants: record.grants.iter().map(grant_view).collect(),
+        }
+    }
+
+    pub(crate) fn key_list(&self) -> KeyList {
+        let records: Vec<KeyRecord> = self.lab(|lab| lab.keys.keys.values().cloned().collect());
+        let aliases = self.lab(|lab| lab.keys.aliases.iter().map(|(name, alias)| alias_view(&lab.settings, name, alias)).collect());
+        KeyList { keys: records.iter().map(|record| self.key_view(record)).collect(), aliases }
+    }
+
+    pub(crate) fn new_key(&self, args: NewKey) -> Outcome<KeyView> {
+        let NewKey { description, policy, tags, kms_endpoint, kms_key, kms_region, kms_profile } = args;
+        check_policy(policy.as_deref())?;
+        let remote = match (kms_endpoint, kms_key) {
+            (Some(endpoint), Some(key)) => {
+                let region = kms_region.or_else(|| region_of(&key)).unwrap_or_else(|| self.lab(|lab| lab.settings.region.clone()));
+                Some(RemoteKey { endpoint, region, key, profile: kms_profile })
+            }
+            (None, None) => None,
+            _ => return Err(bad_input("kms_endpoint", "and kms_key name a key elsewhere together", "Give both, or none.")),
+        };
+        let new = keys::NewKey {
+            description: description.unwrap_or_default(),
+            policy: policy.unwrap_or_default(),
+            tags: tags.unwrap_or_default(),
+            managed: false,
+            elsewhere: remote.as_ref().map(|remote| format!("{} at {}", remote.key, remote.endpoint)),
+        };
+        self.create_key(new, remote.as_ref()).map(|record| self.key_view(&record))
+    }
+
+    /// Changes a key; it is shown as it is afterwards.
+    pub(crate) fn change_key(&self, key: &str, command: KeyCommand) -> Outcome<KeyView> {
+        let id = self.key(key)?.id;
+        self.command(&Command::Key(command))?;
+        // What can be used no more is not kept in memory.
+        if self.usable_key(&id).is_err() {
+            self.keyring.forget(&id);
+        }
+        self.key(&id).map(|record| self.key_view(&record))
+    }
+
+    pub(crate) fn update_key(&self, args: KeyUpdate) -> Outcome<KeyView> {
+        let KeyUpdate { key, description, policy, set, remove } = args;
+        check_policy(policy.as_deref())?;
+        if set.is_some() || remove.is_some() {
+            if description.is_some() || policy.is_some() {
+                return Err(bad_input(key, "tags are changed by a call of their own", "Make two calls."));
+            }
+            let request = TagRequest { set: set.unwrap_or_default(), remove: remove.unwrap_or_default(), ..TagRequest::default() };
+            return self.change_key(&key.clone(), KeyCommand::Tag { key, request });
+        }
+        self.change_key(&key.clone(), KeyCommand::Update { key, description, policy })
+    }
+
+    pub(crate) fn new_grant(&self, args: NewGrant) -> Outcome<KeyGrant> {
+        let NewGrant { key, grantee, operations, retiring, name, constraints } = args;
+        let mut id = [0u8; 32];
+        keyring::draw(&mut id).map_err(|error| of_io("drawing the id of a grant", &error))?;
+        let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let constraints = constraints.map(|value| value.to_string());
+        let grant = Grant { id: id.clone(), grantee, retiring, operations, name: name.clone(), constraints, created_ms: 0 };
+        self.command(&Command::Key(KeyCommand::CreateGrant { key: key.clone(), grant }))?;
+        let record = self.key(&key)?;
+        // The same grant again has the id it had.
+        let found = record.grants.iter().find(|grant| grant.id == id).or_else(|| record.grants.iter().find(|grant| grant.name == name));
+        found.map(grant_view).ok_or_else(|| refused(ErrorKind::NotFound, id, "is not a grant of this key any more", "Create it again."))
+    }
+
+    pub(crate) fn encrypt_call(&self, args: Encrypt) -> Outcome<Ciphertext> {
+        let plaintext = bytes_of(&args.plaintext, "plaintext")?;
+        if plaintext.is_empty() || plaintext.len() > MOST_PLAINTEXT {
+            let rule = format!("what is encrypted has 1 to {MOST_PLAINTEXT} bytes");
+            return Err(validation(format!("{} bytes", plaintext.len()), rule, "Encrypt more with a data key."));
+        }
+        let key = self.usable_key(&args.key)?;
+        let sealed = self.keyring.encrypt(&key.id, &plaintext, &args.context.unwrap_or_default())?;
+        Ok(Ciphertext { ciphertext: BASE64_STANDARD.encode(sealed), key: self.arn(&key.id) })
+    }
+
+    pub(crate) fn decrypt_call(&self, args: Decrypt) -> Outcome<Plaintext> {
+        let sealed = bytes_of(&args.ciphertext, "ciphertext")?;
+        let (key, plaintext) = self.decrypt(&sealed, &args.context.unwrap_or_default(), args.key.as_deref())?;
+        Ok(Plaintext { plaintext: BASE64_STANDARD.encode(plaintext.as_slice()), key: self.arn(&key.id) })
+    }
+
+    pub(crate) fn re_encrypt_call(&self, args: ReEncrypt) -> Outcome<ReEncrypted> {
+        let sealed = bytes_of(&args.ciphertext, "ciphertext")?;
+        let (source, plaintext) = self.decrypt(&sealed, &args.source_context.unwrap_or_default(), args.source_key.as_deref())?;
+        let key = self.usable_key(&args.key)?;
+        let sealed = self.keyring.encrypt(&key.id, &plaintext, &args.context.unwrap_or_default())?;
+        Ok(ReEncrypted { ciphertext: BASE64_STANDARD.encode(sealed), key: self.arn(&key.id), source_key: self.arn(&source.id) })
+    }
+
+    pub(crate) fn data_key_call(&self, args: DataKeyRequest) -> Outcome<DataKey> {
+        let bytes = args.bytes.unwrap_or(32);
+        if !(1..=MOST_DATA_KEY).contains(&bytes) {
+            return Err(validation(bytes.to_string(), format!("a data key has 1 to {MOST_DATA_KEY} bytes"), "Use 32 for AES-256."));
+        }
+        let key = self.usable_key(&args.key)?;
+        let mut data_key = Zeroizing::new(vec![0u8; bytes]);
+        keyring::draw(&mut data_key).map_err(|error| of_io("drawing a data key", &error))?;
+        let sealed = self.keyring.encrypt(&key.id, &data_key, &args.context.unwrap_or_default())?;
+        let plaintext = args.plaintext.unwrap_or(true).then(|| BASE64_STANDARD.encode(data_key.as_slice()));
+        Ok(DataKey { ciphertext: BASE64_STANDARD.encode(sealed), plaintext, key: self.arn(&key.id) })
+    }
+
+    pub(crate) fn encryption_defaults(&self) -> EncryptionDefaults {
+        self.lab(|lab| EncryptionDefaults {
+            by_default: lab.keys.encrypt_by_default,
+            key: lab.keys.default_key.as_ref().map_or_else(|| EBS_ALIAS.to_string(), |key| key_arn(&lab.settings, key)),
+        })
+    }
+
+    pub(crate) fn set_encryption(&self, args: SetEncryption) -> Outcome<EncryptionDefaults> {
+        if let Some(key) = args.key {
+            let key = Some(key).filter(|key| !key.is_empty() && key != EBS_ALIAS);
+            self.command(&Command::Key(KeyCommand::SetDefault { key }))?;
+        }
+        if let Some(encrypt) = args.by_default {
+            self.command(&Command::Key(KeyCommand::EncryptByDefault { encrypt }))?;
+        }
+        Ok(self.encryption_defaults())
+    }
+}
+
+/// The region in the ARN of a key.
+fn region_of(key: &str) -> Option<String> {
+    key.strip_prefix("arn:")?.split(':').nth(2).map(str::to_string)
+}
+
+fn check_policy(policy: Option<&str>) -> Outcome<()> {
+    let Some(policy) = policy.filter(|policy| !policy.is_empty()) else { return Ok(()) };
+    match serde_json::from_str::<serde_json::Value>(policy) {
+        Ok(serde_json::Value::Object(_)) => Ok(()),
+        Ok(_) => Err(malformed_policy("it is not an object".to_string())),
+        Err(error) => Err(malformed_policy(error.to_string())),
+    }
+}
+
+fn malformed_policy(what: String) -> headrace_control::Problem {
+    let problem = bad_input("policy", format!("is not a policy document: {what}"), "Write it as JSON, with Version and Statement.");
+    problem.says("MalformedPolicyDocumentException", format!("The policy document is malformed: {what}"))
+}

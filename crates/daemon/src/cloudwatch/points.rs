@@ -1,0 +1,177 @@
+//! The values of a metric: of AWS/EBS and AWS/EC2 from the rows of volumes, else what was put.
+
+use crate::engine::{held, Engine};
+use crate::metrics::{facts_of, minute_of};
+use headrace_catalog::VolumeLimits;
+use headrace_cloudwatch::ebs::{Minute, VolumeFacts, BALANCE_STEP_S, EBS, EC2, INSTANCE_METRICS, VOLUME_METRICS};
+use headrace_cloudwatch::{aggregate, Distribution, MetricId, MetricStat, Points, Unit, Window, HOUR_S, MINUTE_S};
+use headrace_control::VolumeRecord;
+use std::collections::{BTreeMap, HashMap};
+
+/// A volume, or a member of an array, as CloudWatch knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Place {
+    volume: String,
+    member: Option<u32>,
+}
+
+/// Reads values for one call or one look at the alarms: rows are read once for all metrics.
+pub struct Reader<'a> {
+    engine: &'a Engine,
+    now_s: i64,
+    /// Minutes from the first time on.
+    minutes: HashMap<Place, (i64, Vec<Minute>)>,
+    facts: HashMap<Place, VolumeFacts>,
+}
+
+/// Values with their time and unit.
+type Values = Vec<(i64, Unit, Distribution)>;
+
+fn facts_of_record(record: &VolumeRecord, limits: &[VolumeLimits], member: Option<u32>) -> VolumeFacts {
+    match member {
+        Some(member) => limits.get(member as usize).map(facts_of).unwrap_or_default(),
+        None => {
+            // An array publishes what its first member has, provisioned for all of them.
+            let first = limits.first().map(facts_of).unwrap_or_default();
+            let all: u64 = limits.iter().map(|limits| limits.iops).sum();
+            VolumeFacts { provisioned_iops: first.provisioned_iops.map(|iops| if record.members.len() > 1 { all } else { iops }), ..first }
+        }
+    }
+}
+
+impl<'a> Reader<'a> {
+    /// A reader at this time of the wall clock.
+    pub fn new(engine: &'a Engine, now_s: i64) -> Reader<'a> {
+        Reader { engine, now_s, minutes: HashMap::new(), facts: HashMap::new() }
+    }
+
+    /// The points of a metric in the periods of a window.
+    pub fn points(&mut self, stat: &MetricStat, window: &Window) -> Points {
+        let (Ok(id), Ok(statistic)) = (stat.metric.id(), stat.statistic()) else { return Points::new() };
+        let values = self.values(&id, window.start_s, window.end_s);
+        let kept = values.iter().filter(|(_, unit, _)| stat.unit.is_none_or(|wanted| wanted == *unit));
+        aggregate(kept.map(|(t_s, _, distribution)| (*t_s, distribution)), window, statistic)
+    }
+
+    /// The values of a metric from `start_s` to before `end_s`. Only whole minutes of the past are
+    /// published.
+    pub fn values(&mut self, id: &MetricId, start_s: i64, end_s: i64) -> Values {
+        let only = |name: &str| id.dimensions.get(name).filter(|_| id.dimensions.len() == 1);
+        match id.namespace.as_str() {
+            EBS => only("VolumeId").and_then(|volume| self.place(volume)).map_or_else(Vec::new, |place| self.of_volume(&place, &id.name, start_s, end_s)),
+            EC2 => {
+                let ours = self.engine.lab(|lab| lab.settings.instance_id.clone());
+                only("InstanceId").filter(|instance| **instance == ours).map_or_else(Vec::new, |_| self.of_instance(&id.name, start_s, end_s))
+            }
+            _ => held(&self.engine.custom).values(id, start_s, end_s),
+        }
+    }
+
+    /// The place of a dimension's value: `vol-...`, or `vol-...-m0` for a member.
+    fn place(&self, text: &str) -> Option<Place> {
+        let known = |volume: &str| self.engine.lab(|lab| lab.volumes.values().find(|record| record.id.as_str() == volume).map(|record| record.members.len()));
+        if known(text).is_some() {
+            return Some(Place { volume: text.to_string(), member: None });
+        }
+        let (volume, member) = text.rsplit_once("-m")?;
+        let member: u32 = member.parse().ok()?;
+        known(volume).filter(|members| *members > 1 && (member as usize) < *members).map(|_| Place { volume: volume.to_string(), member: Some(member) })
+    }
+
+    fn minutes(&mut self, place: &Place, start_s: i64, end_s: i64) -> Vec<Minute> {
+        let read = self.minutes.get(place).is_some_and(|(since, _)| *since <= start_s);
+        if !read {
+            let rows = self.engine.metrics.minutes(&place.volume, place.member, start_s.max(0) as u64, (self.now_s - MINUTE_S + 1).max(0) as u64);
+            let rows = rows.unwrap_or_else(|error| {
+                tracing::warn!("rows of {}: {error}", place.volume);
+                Vec::new()
+            });
+            self.minutes.insert(place.clone(), (start_s, rows.iter().map(minute_of).collect()));
+        }
+        let all = &self.minutes[place].1;
+        all.iter().filter(|minute| (start_s..end_s).contains(&minute.t_s)).copied().collect()
+    }
+
+    fn facts(&mut self, place: &Place) -> VolumeFacts {
+        let engine = self.engine;
+        *self.facts.entry(place.clone()).or_insert_with(|| {
+            engine.lab(|lab| {
+                let record = lab.volumes.values().find(|record| record.id.as_str() == place.volume);
+                let limits = record.and_then(|record| Some((record, record.limits(&lab.settings).ok()?)));
+                limits.map(|(record, limits)| facts_of_record(record, &limits, place.member)).unwrap_or_default()
+            })
+        })
+    }
+
+    fn of_volume(&mut self, place: &Place, name: &str, start_s: i64, end_s: i64) -> Values {
+        let Some(metric) = VOLUME_METRICS.iter().find(|metric| metric.name == name) else { return Vec::new() };
+        let facts = self.facts(place);
+        let minutes = self.minutes(place, start_s, end_s);
+        minutes.iter().filter_map(|minute| Some((minute.t_s, metric.unit, Distribution::single(metric.value(minute, &facts)?)))).collect()
+    }
+
+    fn of_instance(&mut self, name: &str, start_s: i64, end_s: i64) -> Values {
+        let Some(metric) = INSTANCE_METRICS.iter().find(|metric| metric.name == name) else { return Vec::new() };
+        let volumes: Vec<String> = self.engine.lab(|lab| lab.volumes.keys().map(ToString::to_string).collect());
+        let mut by_time: BTreeMap<i64, Vec<Minute>> = BTreeMap::new();
+        for volume in volumes {
+            for minute in self.minutes(&Place { volume, member: None }, start_s, end_s) {
+                by_time.entry(minute.t_s).or_default().push(minute);
+            }
+        }
+        if metric.is_basic {
+            by_time = five_minutes(by_time, self.now_s);
+        }
+        by_time.into_iter().filter_map(|(t_s, minutes)| Some((t_s, metric.unit, Distribution::single(metric.value(&minutes)?)))).collect()
+    }
+
+    /// Every metric that has points, each with the time of its newest.
+    pub fn metrics(&mut self) -> Vec<(MetricId, i64)> {
+        let places: Vec<Place> = self.engine.lab(|lab| {
+            let records = lab.volumes.values();
+            records
+                .flat_map(|record| {
+                    let members = if record.members.len() > 1 { record.members.len() as u32 } else { 0 };
+                    let volume = record.id.to_string();
+                    std::iter::once(None).chain((0..members).map(Some)).map(move |member| Place { volume: volume.clone(), member })
+                })
+                .collect()
+        });
+        let mut found = Vec::new();
+        let mut newest_of_all = None;
+        for place in places {
+            let newest = self.engine.metrics.rows(&place.volume, place.member, crate::metrics::Resolution::Minute, None, Some(2)).unwrap_or_default();
+            let Some(minute) = newest.iter().rev().map(minute_of).find(|minute| minute.t_s + MINUTE_S <= self.now_s) else { continue };
+            let facts = self.facts(&place);
+            let name = place.member.map_or_else(|| place.volume.clone(), |member| format!("{}-m{member}", place.volume));
+            let published = VOLUME_METRICS.iter().filter(|metric| metric.value(&minute, &facts).is_some());
+            found.extend(published.map(|metric| (MetricId::of(EBS, metric.name, "VolumeId", &name), minute.t_s)));
+            newest_of_all = newest_of_all.max(Some(minute.t_s));
+        }
+        if let Some(newest) = newest_of_all {
+            let instance = self.engine.lab(|lab| lab.settings.instance_id.clone());
+            for metric in &INSTANCE_METRICS {
+                let since = newest - if metric.is_basic { HOUR_S } else { 0 };
+                if let Some((t_s, _, _)) = self.of_instance(metric.name, since, newest + MINUTE_S).last() {
+                    found.push((MetricId::of(EC2, metric.name, "InstanceId", &instance), *t_s));
+                }
+            }
+        }
+        found.extend(held(&self.engine.custom).metrics().map(|(id, newest)| (id.clone(), newest)));
+        found.sort();
+        found
+    }
+}
+
+/// Of basic monitoring: the last minute of five stands for them, at their beginning, once they are
+/// over.
+fn five_minutes(by_time: BTreeMap<i64, Vec<Minute>>, now_s: i64) -> BTreeMap<i64, Vec<Minute>> {
+    let mut kept = BTreeMap::new();
+    for (t_s, minutes) in by_time {
+        let begin = t_s - t_s.rem_euclid(BALANCE_STEP_S);
+        if begin + BALANCE_STEP_S <= now_s {
+            kept.insert(begin, minutes);
+        }
+    }
+    kept
+}

@@ -1,0 +1,297 @@
+//! Devices that come and go: a FUSE file, a loop device on it, stable names.
+
+use crate::engine::{held, Engine};
+use crate::problem::{could_not, in_use, of_io, Outcome};
+use headrace_control::{AttachRequest, AttachedDevice, AttachmentState, Ceiling, Command, DetachRequest, VolumeRecord};
+use headrace_device::devices::{AttachedVolume, Pace};
+use headrace_device::probe::{self, PathCost};
+use headrace_device::{loopdev, stale_mounts};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a measurement of the path is used again: attaching many volumes measures once.
+const PATH_COUNTS_FOR: Duration = Duration::from_secs(60);
+/// How long the loop driver may take to release a device. A guess: it takes milliseconds.
+const RELEASE_WITHIN: Duration = Duration::from_secs(5);
+
+impl Engine {
+    /// Makes a block device of a volume.
+    pub fn attach(&self, volume: &str, request: AttachRequest) -> Outcome<VolumeRecord> {
+        let _work = held(&self.work);
+        // A key that cannot be used is said at once, in EC2's words.
+        if let Ok(record) = self.find(volume) {
+            if record.attachment.is_none() {
+                self.data_key_of(&record)?;
+                self.rest(&record.id, |files| files.locked)?;
+            }
+        }
+        self.command(&Command::Attach { volume: volume.to_string(), request })?;
+        let record = self.find(volume)?;
+        self.finish_attaching(&record)?;
+        self.find(volume)
+    }
+
+    /// After a restart: devices again for what was attached, an end for what was under way.
+    pub(crate) fn reattach(&self, record: &VolumeRecord) -> Outcome<()> {
+        let volume = record.id.to_string();
+        match record.attachment.as_ref().map(|attachment| attachment.state) {
+            None => Ok(()),
+            Some(AttachmentState::Detaching | AttachmentState::Busy) => self.command(&Command::Detached { volume }).map(drop),
+            Some(AttachmentState::Attaching | AttachmentState::Attached) => {
+                if let Err(problem) = self.device_for(record).and_then(|device| self.command(&Command::Attached { volume: volume.clone(), device })) {
+                    tracing::error!(volume, "not attached again: {}: {}", problem.value, problem.rule);
+                    self.take_device(record);
+                    self.command(&Command::Detached { volume })?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn finish_attaching(&self, record: &VolumeRecord) -> Outcome<()> {
+        let volume = record.id.to_string();
+        let made = self.device_for(record).and_then(|device| self.command(&Command::Attached { volume: volume.clone(), device }));
+        if let Err(problem) = made {
+            self.take_device(record);
+            self.command(&Command::AttachFailed { volume, reason: format!("{}: {}", problem.value, problem.rule) })?;
+            return Err(problem);
+        }
+        Ok(())
+    }
+
+    fn device_for(&self, record: &VolumeRecord) -> Outcome<AttachedDevice> {
+        let attachment = record.attachment.as_ref().ok_or_else(|| could_not(record.label(), "has no attachment", "Try again."))?;
+        let cost = if attachment.probe { Some(self.path_cost()?) } else { None };
+        if self.files_of(record, |files| files.locked)? {
+            self.data_key_of(record)?;
+            return Err(could_not(record.label(), "was opened without its key", "Try again in a moment."));
+        }
+        let attached = self.files_of(record, |files| {
+            let attached = Arc::new(AttachedVolume::new(files.device_number, record.id.as_str(), files.power.clone(), self.devices.clock.now()));
+            files.attached = Some(attached.clone());
+            attached
+        })?;
+        if attachment.unpaced {
+            attached.set_pace(Pace::Fixed(0));
+        } else if let Some(cost) = &cost {
+            attached.set_path(cost.own_ns);
+        }
+        self.devices.open(attached);
+        let file = self.file_of(record)?;
+        let device = loopdev::attach(&file).map_err(|error| of_io(format!("a loop device on {}", file.display()), &error))?;
+        let links = self.link(record, &attachment.name, &device).map_err(|error| {
+            let _ = loopdev::release(&device);
+            of_io("links to the device", &error)
+        })?;
+        let warnings = cost.map_or_else(Vec::new, |cost| self.beyond(record, &cost, attachment.unpaced));
+        Ok(AttachedDevice {
+            device: device.display().to_string(),
+            links: links.iter().map(|link| link.display().to_string()).collect(),
+            path_ns: cost.map(|cost| cost.own_ns),
+            ceiling: cost.map(|cost| Ceiling { iops: cost.iops as u64, mib_s: cost.mib_s as u64 }),
+            warnings,
+        })
+    }
+
+    pub(crate) fn file_of(&self, record: &VolumeRecord) -> Outcome<PathBuf> {
+        let mount = held(&self.mount);
+        mount.as_ref().map(|mount| mount.file(record.id.as_str())).ok_or_else(|| could_not(record.label(), "the lab is going down", "Start it again."))
+    }
+
+    fn path_cost(&self) -> Outcome<PathCost> {
+        let mut known = held(&self.path);
+        if let Some((_, cost)) = known.filter(|(when, _)| when.elapsed() < PATH_COUNTS_FOR) {
+            return Ok(cost);
+        }
+        let mount = held(&self.mount);
+        let mount = mount.as_ref().ok_or_else(|| could_not("lab", "is going down", "Start it again."))?;
+        let cost = probe::measure(&self.devices, mount, &self.volumes_folder()).map_err(|error| of_io("measuring the path", &error))?;
+        *known = Some((Instant::now(), cost));
+        Ok(cost)
+    }
+
+    /// What the volume has beyond what this machine can do, in words.
+    fn beyond(&self, record: &VolumeRecord, cost: &PathCost, unpaced: bool) -> Vec<String> {
+        let Ok(limits) = self.lab(|lab| record.limits(&lab.settings)) else { return Vec::new() };
+        if unpaced {
+            return vec!["It is not paced: it answers as fast as this machine can.".to_string()];
+        }
+        let burst = |limit: &headrace_catalog::VolumeLimits| limit.io_burst.as_ref().map_or(limit.iops, |burst| burst.iops.max(limit.iops));
+        let iops: u64 = limits.iter().map(burst).sum();
+        let mib_s: u64 = limits.iter().map(|limit| limit.throughput_bytes_s >> 20).sum();
+        let mut words = Vec::new();
+        if iops as f64 > cost.iops {
+            words.push(format!("{} has {iops} IOPS; this machine does about {:.0} of 16 KiB.", record.spec, cost.iops));
+        }
+        if mib_s as f64 > cost.mib_s {
+            words.push(format!("{} has {mib_s} MiB/s; this machine does about {:.0}.", record.spec, cost.mib_s));
+        }
+        words
+    }
+
+    /// The names by which a volume's device is found: in the lab's own folder, and, where that was
+    /// asked for, under the machine's /dev.
+    fn links_of(&self, record: &VolumeRecord, name: &str) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let dev = self.folder.join("dev");
+        // As the driver of an EC2 instance names them: the serial number is the id without its
+        // hyphen.
+        let by_serial = format!("nvme-Amazon_Elastic_Block_Store_{}", record.id.as_str().replace('-', ""));
+        let own = vec![dev.join("by-id").join(record.id.as_str()), dev.join(name), dev.join("by-id").join(&by_serial)];
+        let machine = match self.machine_links {
+            true => vec![Path::new("/dev").join(name), Path::new("/dev/disk/by-id").join(by_serial)],
+            false => Vec::new(),
+        };
+        (own, machine)
+    }
+
+    fn link(&self, record: &VolumeRecord, name: &str, device: &Path) -> io::Result<Vec<PathBuf>> {
+        let (mut links, machine) = self.links_of(record, name);
+        for link in &links {
+            // Replaces a link of an earlier daemon in one step, so that the name always leads to a
+            // device.
+            let fresh = link.with_extension("new");
+            let _ = std::fs::remove_file(&fresh);
+            std::os::unix::fs::symlink(device, &fresh)?;
+            std::fs::rename(&fresh, link)?;
+        }
+        for link in machine {
+            // What this machine has under the name is not the lab's to replace, unless it leads to
+            // a loop device that is gone: an earlier daemon's.
+            if std::fs::read_link(&link).is_ok_and(|to| is_loop(&to) && loopdev::file_of(&to).is_none()) {
+                let _ = std::fs::remove_file(&link);
+            }
+            match std::os::unix::fs::symlink(device, &link) {
+                Ok(()) => links.push(link),
+                Err(error) => tracing::warn!(volume = record.id.as_str(), "no link {}: {error}", link.display()),
+            }
+        }
+        Ok(links)
+    }
+
+    fn unlink(&self, record: &VolumeRecord) {
+        let Some(attachment) = &record.attachment else { return };
+        let (own, machine) = self.links_of(record, &attachment.name);
+        let device = device_path(record);
+        let ours = machine.into_iter().filter(|link| device.is_some() && std::fs::read_link(link).ok() == device);
+        for link in own.into_iter().chain(ours) {
+            let _ = std::fs::remove_file(link);
+        }
+    }
+
+    /// Takes the device away again. While it is in use: refused, or with `waits` as on EC2, where
+    /// it is `busy` until its user is gone, and detached then.
+    pub fn detach(&self, volume: &str, request: DetachRequest, waits: bool) -> Outcome<VolumeRecord> {
+        let _work = held(&self.work);
+        let record = self.find(volume)?;
+        let force = request.force;
+        self.command(&Command::Detach { volume: volume.to_string(), request })?;
+        let device = device_path(&record);
+        if !force && device.as_deref().is_some_and(loopdev::is_busy) {
+            let reason = format!("{} is mounted or in an array", device.unwrap_or_default().display());
+            self.command(&Command::DetachBusy { volume: record.id.to_string(), reason: reason.clone(), waits })?;
+            if waits {
+                return self.find(volume);
+            }
+            return Err(in_use(record.label(), reason, "Unmount it first, or detach it with --force: its users then see I/O errors."));
+        }
+        self.take_device(&record);
+        self.command(&Command::Detached { volume: record.id.to_string() })?;
+        self.find(volume)
+    }
+
+    /// Detaches what was busy when it was to be detached, and is not any more.
+    pub(crate) fn detach_what_waited(&self) -> Outcome<()> {
+        let waits = |record: &&VolumeRecord| record.attachment.as_ref().is_some_and(|attachment| attachment.waits);
+        let waiting: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(waits).cloned().collect());
+        for record in waiting.iter().filter(|record| !device_path(record).as_deref().is_some_and(loopdev::is_busy)) {
+            self.detach(record.id.as_str(), DetachRequest::default(), true)?;
+        }
+        Ok(())
+    }
+
+    /// Takes away the block device, the attached volume and the links of a volume. What was
+    /// acknowledged is flushed first.
+    pub(crate) fn take_device(&self, record: &VolumeRecord) {
+        let attached = held(&self.volumes).get_mut(&record.id).and_then(|files| {
+            files.used = Instant::now();
+            files.attached.take()
+        });
+        if let Some(device) = device_path(record).filter(|device| self.is_device_of(device, record)) {
+            if !loopdev::is_busy(&device) {
+                let _ = std::fs::File::open(&device).and_then(|file| file.sync_all());
+            }
+            if let Err(error) = loopdev::release(&device) {
+                tracing::warn!(volume = record.id.as_str(), "releasing {}: {error}", device.display());
+            }
+            let until = Instant::now() + RELEASE_WITHIN;
+            while !loopdev::is_busy(&device) && self.is_device_of(&device, record) && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        if let Some(attached) = attached {
+            // Requests that come now, from who still has it open, fail at once.
+            attached.faults.set_power(false);
+            if let Err(error) = attached.backing.flush() {
+                tracing::error!(volume = record.id.as_str(), "flushing: {error}");
+            }
+            self.devices.close(attached.device_number);
+        }
+        self.unlink(record);
+    }
+
+    fn is_device_of(&self, device: &Path, record: &VolumeRecord) -> bool {
+        loopdev::file_of(device).is_some_and(|file| file == self.folder.join("mnt").join(record.id.as_str()))
+    }
+
+    /// Ends the lab: devices go, attachments stay noted and come back with the next start. Without
+    /// `force` not while something is mounted.
+    pub fn shut_down(&self, force: bool) -> Outcome<()> {
+        let _work = held(&self.work);
+        if self.is_down() {
+            return Ok(());
+        }
+        let attached: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.attachment.is_some()).cloned().collect());
+        if let Some(record) = attached.iter().find(|record| !force && device_path(record).is_some_and(|device| loopdev::is_busy(&device))) {
+            let device = device_path(record).unwrap_or_default();
+            return Err(in_use(record.label(), format!("{} is mounted or in an array", device.display()), "Unmount it first, or use --force."));
+        }
+        self.stopping.store(true, Ordering::Release);
+        let _ = self.devices.stop_recording();
+        let devices = attached.iter().filter_map(|record| {
+            let device_number = self.device_number(record).ok()?;
+            let (now, device) = self.devices.saved_device(device_number)?;
+            Some((record.id.clone(), now, device))
+        });
+        let devices = devices.collect();
+        attached.iter().for_each(|record| self.take_device(record));
+        self.close_captures();
+        if let Err(problem) = self.note_balances(devices, self.devices.saved_instance()) {
+            tracing::error!("noting balances: {}", problem.rule);
+        }
+        self.close_journal();
+        if let Some(mount) = held(&self.mount).take() {
+            if let Err(error) = mount.unmount() {
+                // A device is still open elsewhere. Its users get I/O errors from now on; the mount
+                // is released when the last one closes it.
+                tracing::warn!("unmounting: {error}; detached while it is still in use");
+                if let Err(error) = stale_mounts::release(&self.folder.join("mnt")) {
+                    tracing::warn!("taking the mount away: {error}");
+                }
+            }
+        }
+        self.down.store(true, Ordering::Release);
+        Ok(())
+    }
+}
+
+fn is_loop(path: &Path) -> bool {
+    path.to_str().is_some_and(|path| path.starts_with("/dev/loop"))
+}
+
+/// The block device of an attached volume.
+pub(crate) fn device_path(record: &VolumeRecord) -> Option<PathBuf> {
+    Some(PathBuf::from(&record.attachment.as_ref()?.device.as_ref()?.device))
+}

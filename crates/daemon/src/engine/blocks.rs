@@ -1,0 +1,197 @@
+//! Blocks of snapshots, one at a time: what the EBS direct API asks for.
+
+use crate::engine::parts::{held, started, Put};
+use crate::engine::Engine;
+use crate::problem::{bad_input, of_control, of_io, refused, Outcome};
+use base64::prelude::{Engine as _, BASE64_STANDARD};
+use headrace_control::{Command, DirectRequest, ErrorKind, SnapshotCommand, SnapshotId, SnapshotRecord, SnapshotSource, SnapshotState};
+use headrace_protocol::snapshots::{BlockData, BlockView, Blocks, FinishSnapshot, PutBlock};
+use headrace_store::snapshots::{changed_blocks, read_block, Builder, Manifest, BLOCK_BYTES};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How long a block's token holds, seconds (EBS direct API text: 7 days).
+const TOKEN_HOLDS_S: u64 = 7 * 86_400;
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_secs())
+}
+
+impl Engine {
+    pub(crate) fn completed(&self, snapshot: &str) -> Outcome<SnapshotRecord> {
+        let record = self.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
+        if record.state == SnapshotState::Completed {
+            return Ok(record);
+        }
+        let rule = format!("is {}, and must be completed for that", record.state.as_str());
+        Err(refused(ErrorKind::IncorrectState, snapshot, rule, "Wait until it is completed: `headrace snapshot show`."))
+    }
+
+    /// A token of a block: until when it holds, and a digest that only this daemon makes.
+    fn token(&self, snapshot: &SnapshotId, block: u64, until_s: u64) -> String {
+        let inner = Sha256::new().chain_update(self.snapshots.secret).chain_update(format!("{snapshot}:{block}:{until_s}")).finalize();
+        let outer = Sha256::new().chain_update(self.snapshots.secret).chain_update(inner).finalize();
+        format!("{until_s:x}={}", BASE64_STANDARD.encode(&outer[..18]))
+    }
+
+    fn check_token(&self, snapshot: &SnapshotId, block: u64, token: &str) -> Outcome<()> {
+        let until_s = token.split_once('=').and_then(|(until, _)| u64::from_str_radix(until, 16).ok()).unwrap_or(0);
+        if self.token(snapshot, block, until_s) != token {
+            return Err(bad_input(token, "is not the token of this block", "List the blocks, and use the token of the block.")
+                .says("ValidationException", "The block token is not valid."));
+        }
+        if until_s < unix_s() {
+            return Err(bad_input(token, "has expired", "List the blocks again.").says("ValidationException", "The block token has expired."));
+        }
+        Ok(())
+    }
+
+    /// Blocks of a snapshot, all or those that differ from an earlier one.
+    pub(crate) fn snapshot_blocks(&self, snapshot: &str, since: Option<&str>, start: u64, limit: usize) -> Outcome<Blocks> {
+        let record = self.completed(snapshot)?;
+        let before = since.map(|since| self.completed(since)).transpose()?;
+        let failed = |id: &SnapshotId| {
+            let id = id.to_string();
+            move |error: io::Error| of_io(format!("the manifest of {id}"), &error)
+        };
+        let manifest = self.manifest(&record.id).map_err(failed(&record.id))?;
+        let until_s = unix_s() + TOKEN_HOLDS_S;
+        let token = |snapshot: &SnapshotId, block: u64| self.token(snapshot, block, until_s);
+        let mut blocks: Vec<BlockView> = match &before {
+            None => {
+                let view = |block| BlockView { block, token: Some(token(&record.id, block)), since_token: None };
+                manifest.set().from(start).take(limit + 1).map(view).collect()
+            }
+            Some(before) => {
+                let earlier = self.manifest(&before.id).map_err(failed(&before.id))?;
+                let view = |changed: headrace_store::snapshots::Changed| BlockView {
+                    block: changed.index,
+                    token: changed.in_second.then(|| token(&record.id, changed.index)),
+                    since_token: changed.in_first.then(|| token(&before.id, changed.index)),
+                };
+                let changed = changed_blocks(&earlier, &manifest, start).take(limit + 1).map(|changed| changed.map(view));
+                changed.collect::<io::Result<_>>().map_err(failed(&record.id))?
+            }
+        };
+        let next = (blocks.len() > limit).then(|| blocks.pop().map(|last| last.block)).flatten();
+        Ok(Blocks { blocks, next, size_gib: record.of.size_gib, tokens_until_s: until_s })
+    }
+
+    /// The bytes of a block.
+    pub(crate) fn snapshot_block(&self, snapshot: &str, block: u64, token: Option<&str>) -> Outcome<BlockData> {
+        let record = self.completed(snapshot)?;
+        if let Some(token) = token {
+            self.check_token(&record.id, block, token)?;
+        }
+        let manifest = self.manifest(&record.id).map_err(|error| of_io(format!("the manifest of {snapshot}"), &error))?;
+        let cipher = self.cipher_of(&record).map_err(|error| of_io(format!("the key of {snapshot}"), &error))?;
+        let data = read_block(&self.snapshots.objects, &manifest, block, cipher.as_deref()).map_err(|error| of_io(format!("block {block}"), &error))?;
+        let Some(data) = data else {
+            let hint = "List the blocks that there are.";
+            return Err(refused(ErrorKind::NotFound, block.to_string(), format!("is not a block of {snapshot}"), hint)
+                .says("ResourceNotFoundException", format!("The snapshot {snapshot} does not have the block {block}.")));
+        };
+        Ok(BlockData { checksum: BASE64_STANDARD.encode(Sha256::digest(&data)), data: BASE64_STANDARD.encode(&data) })
+    }
+
+    /// Begins a snapshot that is put block by block.
+    pub(crate) fn start_snapshot(&self, request: DirectRequest) -> Outcome<SnapshotId> {
+        let events = self.command(&Command::Snapshot(SnapshotCommand::Start(request)))?;
+        let id = started(&events).pop().map(|(id, _)| id);
+        let record = id.and_then(|id| self.lab(|lab| lab.snapshots.records.get(&id).cloned()));
+        let record = record.ok_or_else(|| crate::problem::could_not("snapshot", "was not made", "Try again."))?;
+        if let Err(error) = self.open_builder(&record) {
+            let events = self.command(&Command::Snapshot(SnapshotCommand::Abandon { snapshots: vec![record.id.clone()] }))?;
+            self.after_deletions(&events);
+            return Err(of_io("beginning the snapshot", &error));
+        }
+        Ok(record.id)
+    }
+
+    fn open_builder(&self, record: &SnapshotRecord) -> io::Result<()> {
+        let parent = match &record.of.source {
+            SnapshotSource::Direct { parent: Some(parent) } => Some(Manifest::load(&self.snapshots.objects, parent.as_str())?),
+            _ => None,
+        };
+        let cipher = self.cipher_of(record)?;
+        let builder = Builder::open(self.snapshots.objects.clone(), record.id.as_str(), record.of.size_gib << 30, parent, cipher)?;
+        held(&self.snapshots.builders).insert(record.id.clone(), Arc::new(Put { builder, checksums: Mutex::default() }));
+        Ok(())
+    }
+
+    /// After a restart: what was put is still there.
+    pub(crate) fn resume_builder(&self, record: &SnapshotRecord) {
+        if let Err(error) = self.open_builder(record) {
+            self.fail_snapshot(&record.id, &error.to_string());
+        }
+    }
+
+    fn put_of(&self, snapshot: &str) -> Outcome<(SnapshotId, Arc<Put>)> {
+        let record = self.lab(|lab| lab.snapshots.find(snapshot).cloned()).map_err(of_control)?;
+        let put = held(&self.snapshots.builders).get(&record.id).cloned();
+        let rule = "is not being put block by block";
+        let put = put.ok_or_else(|| {
+            refused(ErrorKind::IncorrectState, snapshot, rule, "Begin one with snapshot.start.").says("ConflictException", "The snapshot is not pending.")
+        })?;
+        Ok((record.id, put))
+    }
+
+    /// Puts a block.
+    pub(crate) fn put_block(&self, args: &PutBlock) -> Outcome<()> {
+        let (_, put) = self.put_of(&args.snapshot)?;
+        let invalid = |value: &str, rule: &str| {
+            bad_input(value, rule, "Send the 512 KiB of the block and their SHA-256, both in base64.").says("ValidationException", format!("{value} {rule}."))
+        };
+        let data = BASE64_STANDARD.decode(&args.data).map_err(|_| invalid("data", "is not base64"))?;
+        if data.len() != BLOCK_BYTES {
+            return Err(invalid("data", "is not 512 KiB"));
+        }
+        let digest: [u8; 32] = Sha256::digest(&data).into();
+        if BASE64_STANDARD.encode(digest) != args.checksum {
+            return Err(invalid("checksum", "is not the SHA-256 of the data"));
+        }
+        put.builder.put(args.block, &data).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidInput => invalid("block", "is behind the end of the snapshot"),
+            _ => of_io(format!("block {}", args.block), &error),
+        })?;
+        held(&put.checksums).insert(args.block, digest);
+        Ok(())
+    }
+
+    /// Completes a snapshot that was put block by block.
+    pub(crate) fn finish_snapshot(&self, args: &FinishSnapshot) -> Outcome<SnapshotId> {
+        let (id, put) = self.put_of(&args.snapshot)?;
+        let found = put.builder.changed_blocks();
+        let wrong = |rule: String| bad_input(&args.snapshot, rule.clone(), "Put what is missing, then complete it again.").says("ValidationException", rule);
+        if found != args.changed_blocks {
+            return Err(wrong(format!("{found} blocks were put, and {} are named", args.changed_blocks)));
+        }
+        if let Some(checksum) = &args.checksum {
+            let all = held(&put.checksums);
+            // Those from before a restart are not known: their own checksums were checked.
+            let known = all.len() as u64 == found;
+            let digest = all.values().fold(Sha256::new(), |digest, one| digest.chain_update(one)).finalize();
+            if known && BASE64_STANDARD.encode(digest) != *checksum {
+                return Err(wrong("the checksum is not that of the blocks that were put".to_string()));
+            }
+        }
+        drop(put);
+        let put = held(&self.snapshots.builders).remove(&id).and_then(Arc::into_inner);
+        let record = self.lab(|lab| lab.snapshots.records.get(&id).cloned());
+        let (Some(put), Some(record)) = (put, record) else {
+            return Err(refused(ErrorKind::IncorrectState, id.as_str(), "a block of it is being put", "Complete it when every block is answered."));
+        };
+        let parent = match &record.of.source {
+            SnapshotSource::Direct { parent } => parent.clone(),
+            _ => None,
+        };
+        let done = put.builder.complete().and_then(|manifest| self.complete_snapshot(&record, &manifest, parent));
+        if let Err(error) = done {
+            self.resume_builder(&record);
+            return Err(of_io("completing the snapshot", &error));
+        }
+        Ok(id)
+    }
+}

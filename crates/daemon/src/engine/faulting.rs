@@ -1,0 +1,316 @@
+//! Faults of seconds, members that are slow, lost or rebuilt, and power cuts.
+
+use crate::engine::volume_files::member_of;
+use crate::engine::{held, random, Engine};
+use crate::problem::{bad_input, could_not, of_control, of_io, refused, Outcome};
+use headrace_catalog::RaidLevel;
+use headrace_control::{fault_id, Command, ErrorKind, MemberState, Slowness, VolumeRecord, MOST_EXTRA_MS};
+use headrace_device::fault_injector::{Fault, FaultKind};
+use headrace_device::AttachedVolume;
+use headrace_model::rates::Degradation;
+use headrace_model::record::HostChange as ModelChange;
+use headrace_model::{Io, Nanos, Op};
+use headrace_protocol::arguments::FaultRequest;
+use headrace_store::raid::{MemberData, REBUILD_STEP};
+use headrace_store::CutReport;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest fault, s: a week.
+const MOST_SECONDS: f64 = 7.0 * 86_400.0;
+/// A degraded minute as published: a tenth of the caps, 300 ms a request (docs/semantics.md,
+/// degradation).
+const DEGRADED_SECONDS: f64 = 60.0;
+const DEGRADED_PERCENT: f64 = 10.0;
+const DEGRADED_MS: f64 = 300.0;
+/// Latency a fault adds where none is named, ms: a guess at what is clearly felt.
+const LATENCY_MS: f64 = 100.0;
+/// A power cut without a wait would find nothing that is not flushed.
+const CUT_AFTER_S: f64 = 1.0;
+/// Faults of one volume: each is looked at for every request. A guess.
+const MOST_FAULTS: usize = 256;
+/// How often the progress of a rebuild is written down.
+const PROGRESS_EVERY: Duration = Duration::from_secs(1);
+
+/// A fault that was set.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FaultSet {
+    /// Id.
+    pub id: String,
+    /// Kind, as asked.
+    pub kind: String,
+    /// First moment, device time.
+    pub from: Nanos,
+    /// First moment after it.
+    pub until: Nanos,
+    /// Seed of a power cut.
+    pub seed: Option<u64>,
+}
+
+fn within(name: &str, value: Option<f64>, default: f64, least: f64, most: f64) -> Outcome<f64> {
+    let value = value.unwrap_or(default);
+    if (least..=most).contains(&value) {
+        return Ok(value);
+    }
+    Err(bad_input(format!("{name} = {value}"), format!("must be {least} to {most}"), "Give it in the unit of its name."))
+}
+
+/// The fault injector knows faults by number, callers by name.
+fn fault_name(id: u64) -> String {
+    fault_id(&mut || id)
+}
+
+fn degradation(slow: Slowness, from: Nanos, until: Nanos) -> Degradation {
+    let Slowness { caps_per_mille, extra_latency_us } = slow;
+    Degradation { from, until, caps_per_mille: u64::from(caps_per_mille), extra_latency: Nanos::from_micros(extra_latency_us) }
+}
+
+/// The operations a fault is for; none: reads and writes.
+fn operation(named: Option<&str>) -> Outcome<Option<Op>> {
+    match named {
+        None | Some("any") => Ok(None),
+        Some("read") => Ok(Some(Op::Read)),
+        Some("write") => Ok(Some(Op::Write)),
+        Some(other) => Err(bad_input(other, "is not an operation: read, write or any", "Name one of them.")),
+    }
+}
+
+fn nanos(seconds: f64) -> Nanos {
+    Nanos((seconds * 1e9) as u64)
+}
+
+impl Engine {
+    fn attached_of(&self, record: &VolumeRecord) -> Outcome<Arc<AttachedVolume>> {
+        let attached = held(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
+        attached
+            .ok_or_else(|| refused(ErrorKind::IncorrectState, record.label(), "is not attached", "Attach it first: a fault changes what its device answers."))
+    }
+
+    /// Sets a fault; its exact times are in the answer.
+    pub fn fault(self: &Arc<Self>, request: &FaultRequest) -> Outcome<FaultSet> {
+        let record = self.find(&request.volume)?;
+        let op = operation(request.op.as_deref())?;
+        let in_s = within("in_s", request.in_s, if request.kind == "power-cut" { CUT_AFTER_S } else { 0.0 }, 0.0, MOST_SECONDS)?;
+        let seconds = within("seconds", request.seconds, if request.kind == "pause" { 1.0 } else { DEGRADED_SECONDS }, 0.001, MOST_SECONDS)?;
+        let from = self.devices.clock.now() + nanos(in_s);
+        let id = random();
+        let set = FaultSet { id: fault_name(id), kind: request.kind.clone(), from, until: from + nanos(seconds), seed: None };
+        let kind = match request.kind.as_str() {
+            "pause" => FaultKind::Pause,
+            "latency" => FaultKind::Latency((within("extra_ms", request.extra_ms, LATENCY_MS, 0.001, MOST_EXTRA_MS)? * 1e6) as u64),
+            "error" => FaultKind::Error(request.every.filter(|&every| every > 0).unwrap_or(1)),
+            "degraded" => return self.degrade(&record, request, set),
+            "power-cut" => return self.cut_power(&record, request, set),
+            other => return Err(bad_input(other, "is not a fault: pause, latency, error, degraded or power-cut", "Name one of them.")),
+        };
+        if request.member.is_some() {
+            return Err(bad_input(request.kind.as_str(), "stands before the whole device", "Leave the member out, or use degraded, or slow the member."));
+        }
+        let attached = self.attached_of(&record)?;
+        if attached.faults.faults(self.devices.clock.now()).len() >= MOST_FAULTS {
+            let rule = format!("has {MOST_FAULTS} faults already");
+            return Err(refused(ErrorKind::LimitExceeded, record.label(), rule, "Clear some."));
+        }
+        attached.faults.add(Fault { id, kind, op, from, until: set.until });
+        Ok(set)
+    }
+
+    fn degrade(&self, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
+        let slow = Slowness::new(request.caps_percent.unwrap_or(DEGRADED_PERCENT), request.extra_ms.unwrap_or(DEGRADED_MS)).map_err(of_control)?;
+        let event = degradation(slow, set.from, set.until);
+        let device = self.device_number(record)?;
+        let chosen = match request.member {
+            Some(member) => std::iter::once(record.member_index(member).map_err(of_control)?).collect(),
+            None => (0..record.members.len()).collect::<Vec<_>>(),
+        };
+        for member in chosen {
+            self.devices.change(&ModelChange::Degrade { device, member, event });
+        }
+        Ok(set)
+    }
+
+    /// From now on writes can be lost; at its time the power goes.
+    fn cut_power(self: &Arc<Self>, record: &VolumeRecord, request: &FaultRequest, set: FaultSet) -> Outcome<FaultSet> {
+        let attached = self.attached_of(record)?;
+        let power = held(&self.volumes).get(&record.id).map(|files| files.power.clone());
+        let power = power.ok_or_else(|| could_not(record.label(), "its files are not open", "See the daemon's log."))?;
+        if power.is_armed() {
+            return Err(refused(ErrorKind::IncorrectState, record.label(), "has a power cut coming", "Wait for it, or detach the volume."));
+        }
+        power.arm().map_err(|error| of_io("flushing before the power cut", &error))?;
+        let seed = request.seed.unwrap_or_else(random);
+        let (engine, at, id) = (self.clone(), set.from, record.id.clone());
+        std::thread::spawn(move || {
+            while engine.devices.clock.now() < at && !engine.is_stopping() {
+                std::thread::sleep(Duration::from_nanos(at.0.saturating_sub(engine.devices.clock.now().0).min(100_000_000)));
+            }
+            attached.faults.set_power(false);
+            match power.cut(seed) {
+                Ok(CutReport { unflushed, lost, torn }) => tracing::info!(volume = id.as_str(), unflushed, lost, torn, seed, "power cut"),
+                Err(error) => tracing::error!(volume = id.as_str(), "power cut: {error}"),
+            }
+        });
+        // Off until it is attached again.
+        Ok(FaultSet { seed: Some(seed), until: Nanos::NEVER, ..set })
+    }
+
+    /// Faults of a volume's device that have not ended.
+    pub fn faults(&self, volume: &str) -> Outcome<Vec<FaultSet>> {
+        let record = self.find(volume)?;
+        let Some(attached) = held(&self.volumes).get(&record.id).and_then(|files| files.attached.clone()) else { return Ok(Vec::new()) };
+        let mut found: Vec<FaultSet> = attached.faults.faults(self.devices.clock.now()).iter().map(described).collect();
+        if attached.faults.is_off() {
+            found.push(FaultSet { id: "power".into(), kind: "power-cut".into(), from: Nanos::ZERO, until: Nanos::NEVER, seed: None });
+        }
+        Ok(found)
+    }
+
+    /// Ends one fault or all, and every degradation with the last; how many ended.
+    pub fn clear_faults(&self, volume: &str, fault: Option<&str>) -> Outcome<usize> {
+        let record = self.find(volume)?;
+        let attached = held(&self.volumes).get(&record.id).and_then(|files| files.attached.clone());
+        let Some(fault) = fault else {
+            let device = self.device_number(&record)?;
+            for (member, is) in record.members.iter().enumerate() {
+                self.devices.change(&ModelChange::Recover { device, member });
+                self.slow_in_model(device, member, &is.state);
+            }
+            return Ok(attached.map_or(0, |attached| attached.faults.clear(None)));
+        };
+        let known = attached.as_ref().and_then(|attached| attached.faults.faults(self.devices.clock.now()).into_iter().find(|one| fault_name(one.id) == fault));
+        match (attached, known) {
+            (Some(attached), Some(known)) => Ok(attached.faults.clear(Some(known.id))),
+            _ => Err(refused(ErrorKind::NotFound, fault, "is not a fault of this volume's device", "See `headrace volume faults`.")),
+        }
+    }
+
+    /// Loses, slows, restores or replaces a member.
+    pub fn member(self: &Arc<Self>, command: &Command) -> Outcome<VolumeRecord> {
+        let (Command::FailMember { volume, member }
+        | Command::SlowMember { volume, member, .. }
+        | Command::RestoreMember { volume, member }
+        | Command::ReplaceMember { volume, member, .. }) = command
+        else {
+            return Err(could_not("member", "this command is of no member", "Report it."));
+        };
+        let _work = held(&self.work);
+        self.command(command)?;
+        let record = self.find(volume)?;
+        let index = *member as usize;
+        let device = self.device_number(&record)?;
+        self.devices.change(&ModelChange::Recover { device, member: index });
+        let raid = held(&self.volumes).get(&record.id).and_then(|files| files.raid.clone());
+        // A lost member may take a rebuild with it: all are set.
+        for (index, is) in record.members.iter().enumerate() {
+            let state = member_of(&is.state);
+            // The model knows no rebuild: until it is over the member is lost to it.
+            self.devices.change(&ModelChange::Failed { device, member: index, failed: state != MemberData::Good });
+            if let Some(raid) = &raid {
+                raid.set_member(index, state);
+            }
+        }
+        self.slow_in_model(device, index, &record.members[index].state);
+        if matches!(record.members[index].state, MemberState::Rebuilding { .. }) {
+            if let Some(raid) = &raid {
+                raid.empty_member(index).map_err(|error| of_io(format!("emptying {}", record.member_name(index)), &error))?;
+            }
+            self.start_rebuild(&record, index);
+        }
+        Ok(record)
+    }
+
+    pub(crate) fn slow_in_model(&self, device: usize, member: usize, state: &MemberState) {
+        if let MemberState::Slow { caps_per_mille, extra_latency_us } = *state {
+            let event = degradation(Slowness { caps_per_mille, extra_latency_us }, Nanos::ZERO, Nanos::NEVER);
+            self.devices.change(&ModelChange::Degrade { device, member, event });
+        }
+    }
+
+    /// Goes on with what a restart ended: from the beginning, since what was written last may not
+    /// have reached the disk.
+    pub fn resume_rebuilds(self: &Arc<Self>) {
+        for record in self.lab(|lab| lab.volumes.values().cloned().collect::<Vec<_>>()) {
+            for (member, is) in record.members.iter().enumerate() {
+                if matches!(is.state, MemberState::Rebuilding { .. }) {
+                    self.start_rebuild(&record, member);
+                }
+            }
+        }
+    }
+
+    fn start_rebuild(self: &Arc<Self>, record: &VolumeRecord, member: usize) {
+        let (engine, record) = (self.clone(), record.clone());
+        std::thread::spawn(move || match engine.rebuild(&record, member) {
+            Ok(true) => tracing::info!(volume = record.id.as_str(), member, "rebuilt"),
+            Ok(false) => {}
+            Err(problem) => tracing::error!(volume = record.id.as_str(), member, "rebuild: {}: {}", problem.value, problem.rule),
+        });
+    }
+
+    /// Fills a member from the others, as fast as the model lets it; false when it was ended.
+    fn rebuild(&self, record: &VolumeRecord, member: usize) -> Outcome<bool> {
+        let Some((device_number, raid)) = self.files_of(record, |files| Some((files.device_number, files.raid.clone()?)))? else { return Ok(false) };
+        let MemberState::Rebuilding { mib_s, .. } = record.members[member].state else { return Ok(false) };
+        let (begun, mut told) = (Instant::now(), Instant::now());
+        let (id, index) = (record.id.to_string(), member as u32);
+        let mut offset = 0;
+        while offset < raid.member_bytes() {
+            if self.is_stopping() || raid.member(member) != MemberData::Rebuilding {
+                return Ok(false);
+            }
+            let written = raid.rebuild_step(member, offset).map_err(|error| of_io(format!("rebuilding {}", record.member_name(member)), &error))?;
+            if written > 0 {
+                self.charge(device_number, record, member, offset);
+            }
+            offset += u64::from(REBUILD_STEP);
+            if let Some(most) = mib_s.filter(|_| written > 0) {
+                let due = Duration::from_secs_f64(offset as f64 / (most << 20) as f64);
+                std::thread::sleep(due.saturating_sub(begun.elapsed()).min(Duration::from_secs(1)));
+            }
+            if told.elapsed() >= PROGRESS_EVERY {
+                told = Instant::now();
+                self.command(&Command::MemberRebuilding { volume: id.clone(), member: index, done_bytes: offset.min(raid.member_bytes()) })?;
+            }
+        }
+        let _work = held(&self.work);
+        if raid.member(member) != MemberData::Rebuilding {
+            return Ok(false);
+        }
+        self.command(&Command::MemberRebuilt { volume: id, member: index })?;
+        raid.set_member(member, MemberData::Good);
+        self.devices.change(&ModelChange::Failed { device: device_number, member, failed: false });
+        Ok(true)
+    }
+
+    /// What a step costs the members: a read of those it comes from, then a write of the new one,
+    /// one after the other.
+    fn charge(&self, device_number: usize, record: &VolumeRecord, member: usize, offset: u64) {
+        let count = record.members.len();
+        let sources: Vec<usize> = match record.spec.raid {
+            Some(RaidLevel::Raid5) => (0..count).filter(|&other| other != member).collect(),
+            Some(RaidLevel::Raid10) => vec![member ^ 1],
+            // Its first half is also on the next member, its second half comes from the member
+            // before.
+            Some(RaidLevel::Raid10F2) if offset >= (record.spec.members[member].size_gib << 30) / 2 => vec![(member + count - 1) % count],
+            Some(RaidLevel::Raid10F2) => vec![(member + 1) % count],
+            _ => vec![(member + 1) % count],
+        };
+        let wait = |members: &[usize], op: Op| {
+            let io = Io { op, offset, bytes: REBUILD_STEP };
+            let done = members.iter().filter_map(|&member| self.devices.decide_member(device_number, member, io)).map(|(_, decision)| decision.complete).max();
+            let left = done.unwrap_or(Nanos::ZERO).0.saturating_sub(self.devices.clock.now().0);
+            std::thread::sleep(Duration::from_nanos(left));
+        };
+        wait(&sources, Op::Read);
+        wait(&[member], Op::Write);
+    }
+}
+
+fn described(fault: &Fault) -> FaultSet {
+    let kind = match fault.kind {
+        FaultKind::Pause => "pause",
+        FaultKind::Latency(_) => "latency",
+        FaultKind::Error(_) => "error",
+    };
+    FaultSet { id: fault_name(fault.id), kind: kind.into(), from: fault.from, until: fault.until, seed: None }
+}

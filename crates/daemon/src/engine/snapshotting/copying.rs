@@ -1,0 +1,192 @@
+//! Copies of volumes. The instant of the source is taken under the call; a worker brings the bytes
+//! over, and the copy is `creating` until all of them are on disk.
+//!
+//! ```text
+//!  call:   VolumeCreated (journal) -> instant of the source, under the id of the copy -> answer
+//!  worker: data key -> files -> blocks -> flush -> VolumeReady (journal) -> instant ends
+//! ```
+//!
+//! After a restart the instant is found in the files of the source and the worker begins anew;
+//! where it is lost, the copy is in `error` and says so. An instant whose copy is not `creating`
+//! ends when its source is opened, so none is left behind.
+
+use crate::engine::parts::{held, Job};
+use crate::engine::volume_files::{self, DataKey};
+use crate::engine::Engine;
+use crate::problem::{could_not, of_io, Outcome};
+use headrace_control::{Command, CreateRequest, Problem, VolumeId, VolumeRecord};
+use headrace_protocol::snapshots::InitializationView;
+use headrace_store::snapshots::{begin_all, BlockSource, Instant, BLOCK_BYTES};
+use headrace_store::Backing;
+use std::io;
+
+/// Blocks that are skipped at once where the source has nothing: 64 MiB. A guess: far more than one
+/// look costs, far less than one second of copying.
+const LOOK_BLOCKS: u64 = 128;
+
+impl Engine {
+    /// Begins a copy of a volume as it is now.
+    pub(crate) fn copy_volume(&self, mut request: CreateRequest) -> Outcome<VolumeRecord> {
+        let source = self.find(request.source_volume.as_deref().unwrap_or_default())?;
+        if source.encryption.is_none() {
+            self.key_for_new_volume(&mut request)?;
+        }
+        // No volume may come or go between the decision and the instant.
+        let _work = held(&self.work);
+        let events = self.command(&Command::CreateVolume(request))?;
+        let id = events.iter().find_map(|event| event.change.volume().cloned());
+        let id = id.ok_or_else(|| could_not("volume", "was not made", "Try again."))?;
+        match self.begin_copy(&id, &source) {
+            Ok(instant) => drop(held(&self.snapshots.copies).insert(id.clone(), instant)),
+            Err(error) => {
+                let problem = of_io(format!("taking the instant of {}", source.label()), &error);
+                self.command(&Command::VolumeFailed { volume: id.to_string(), reason: problem.rule.clone() })?;
+                return Err(problem);
+            }
+        }
+        self.snapshots.put(id.as_str(), Job::Copy(id.clone()));
+        self.find(id.as_str())
+    }
+
+    fn begin_copy(&self, id: &VolumeId, source: &VolumeRecord) -> io::Result<Instant> {
+        let capture = self.files_of(source, |files| files.capture.clone()).map_err(|problem| as_io(&problem))?;
+        begin_all(&[(capture, id.as_str())])?.pop().ok_or_else(|| io::Error::other("nothing was captured"))
+    }
+
+    /// An instant that an earlier daemon left: of a copy that is under way, or of nothing.
+    pub(super) fn adopt_copy(&self, instant: Instant) {
+        let id: Option<VolumeId> = instant.name().parse().ok();
+        match id.filter(|id| self.lab(|lab| lab.volumes.get(id).is_some_and(VolumeRecord::is_being_copied))) {
+            Some(id) => drop(held(&self.snapshots.copies).insert(id, instant)),
+            None => drop(instant.finish()),
+        }
+    }
+
+    /// Goes on with what a restart ended.
+    pub(super) fn resume_copies(&self) {
+        let copies: Vec<VolumeRecord> = self.lab(|lab| lab.volumes.values().filter(|record| record.is_being_copied()).cloned().collect());
+        for record in copies {
+            let source = self.lab(|lab| record.source_volume.as_ref().and_then(|source| lab.volumes.get(source).cloned()));
+            // Opening the source finds its instants.
+            if let Some(Err(problem)) = source.map(|source| self.device_number(&source)) {
+                tracing::error!(volume = record.id.as_str(), "{}: {}", problem.value, problem.rule);
+            }
+            if held(&self.snapshots.copies).contains_key(&record.id) {
+                self.snapshots.put(record.id.as_str(), Job::Copy(record.id.clone()));
+            } else {
+                self.fail_copy(&record.id, "its instant was lost when the machine or its source ended");
+            }
+        }
+    }
+
+    /// Brings all bytes over, from the first on: what an earlier try brought is made anew.
+    pub(super) fn copy_bytes(&self, id: &VolumeId) -> io::Result<()> {
+        let record = self.lab(|lab| lab.volumes.get(id).cloned()).filter(VolumeRecord::is_being_copied);
+        // Taken out while it is read, put back where that must be tried again.
+        let instant = held(&self.snapshots.copies).remove(id);
+        let (record, instant) = match (record, instant) {
+            (Some(record), Some(instant)) => (record, instant),
+            (_, instant) => return instant.map_or(Ok(()), Instant::finish),
+        };
+        let copied = self.copy_from(&record, &instant);
+        let done = copied.and_then(|()| self.command(&Command::Created { volume: id.to_string() }).map_err(|problem| as_io(&problem)));
+        match done {
+            Ok(_) => {
+                held(&self.snapshots.to_copy).remove(id);
+                // What its files took while they grew.
+                held(&self.resting).remove(id);
+                instant.finish()
+            }
+            Err(error) => {
+                held(&self.snapshots.copies).insert(id.clone(), instant);
+                Err(error)
+            }
+        }
+    }
+
+    fn copy_from(&self, record: &VolumeRecord, instant: &Instant) -> io::Result<()> {
+        // No use to try again.
+        instant.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        let record = self.with_data_key(record).map_err(|problem| as_io(&problem))?;
+        let volumes = self.volumes_folder();
+        volume_files::remove_files(&volumes, &record)?;
+        volume_files::create_files(&volumes, &record)?;
+        let key = match self.data_key_of(&record).map_err(|problem| as_io(&problem))? {
+            Some(cipher) => DataKey::Open(cipher),
+            None => DataKey::None,
+        };
+        let (to, _) = volume_files::bytes_of(&volumes, &record, &key)?;
+        self.copy_blocks(&record.id, instant, &*to)?;
+        to.flush()
+    }
+
+    fn with_data_key(&self, record: &VolumeRecord) -> Outcome<VolumeRecord> {
+        // One that an earlier try made serves as well.
+        if record.encryption.as_ref().is_some_and(|encryption| encryption.wrapped.is_empty()) {
+            self.make_data_key(record)?;
+        }
+        self.find(record.id.as_str())
+    }
+
+    fn copy_blocks(&self, id: &VolumeId, from: &Instant, to: &dyn Backing) -> io::Result<()> {
+        let (block, bytes) = (BLOCK_BYTES as u64, from.bytes().min(to.bytes()));
+        let all = bytes.div_ceil(block);
+        let mut data = vec![0u8; BLOCK_BYTES];
+        let mut index = 0;
+        while index < all {
+            held(&self.snapshots.to_copy).insert(id.clone(), (all, all - index));
+            let next = (index + LOOK_BLOCKS).min(all);
+            for one in (index..next).filter(|_| from.may_hold_data(index, next - index)) {
+                if self.is_stopping() {
+                    return Err(io::Error::other("the lab goes down"));
+                }
+                from.read_block(one, &mut data)?;
+                let part = &data[..(bytes - one * block).min(block) as usize];
+                // The new files are zeros already, and take no space for them.
+                if part.iter().any(|&byte| byte != 0) {
+                    to.write(part, one * block)?;
+                }
+            }
+            index = next;
+        }
+        Ok(())
+    }
+
+    /// Notes that a copy failed, and lets its instant and its files go.
+    pub(super) fn fail_copy(&self, id: &VolumeId, reason: &str) {
+        if let Err(problem) = self.command(&Command::VolumeFailed { volume: id.to_string(), reason: reason.to_string() }) {
+            tracing::error!(volume = id.as_str(), "noting that it failed: {}", problem.rule);
+            return;
+        }
+        held(&self.snapshots.to_copy).remove(id);
+        if let Some(instant) = held(&self.snapshots.copies).remove(id) {
+            drop(instant.finish());
+        }
+        if let Some(record) = self.lab(|lab| lab.volumes.get(id).cloned()) {
+            let _ = volume_files::remove_files(&self.volumes_folder(), &record);
+        }
+    }
+
+    /// How far a copy is.
+    pub(crate) fn copy_progress(&self, record: &VolumeRecord) -> InitializationView {
+        let blocks = record.size_gib() * ((1 << 30) / BLOCK_BYTES as u64);
+        let (all, left) = match record.is_being_copied() {
+            true => held(&self.snapshots.to_copy).get(&record.id).copied().unwrap_or((blocks, blocks)),
+            false => (blocks, 0),
+        };
+        InitializationView {
+            state: if record.is_being_copied() { "initializing" } else { "completed" }.to_string(),
+            r#type: "default".to_string(),
+            // 100 is for completed alone.
+            progress_percent: if record.is_being_copied() { (100.0 * (all - left) as f64 / all.max(1) as f64).min(99.0) } else { 100.0 },
+            blocks_left: left,
+            rate_mib_s: None,
+            remaining_s: None,
+            fast: false,
+        }
+    }
+}
+
+fn as_io(problem: &Problem) -> io::Error {
+    io::Error::other(format!("{}: {}", problem.value, problem.rule))
+}

@@ -1,0 +1,199 @@
+//! A volume's files and its place in the model.
+
+use headrace_catalog::VolumeLimits;
+use headrace_control::{MemberState, VolumeRecord};
+use headrace_device::AttachedVolume;
+use headrace_model::host::layout_of;
+use headrace_model::{Device, ModelOptions, Nanos, SavedDevice, Volume};
+use headrace_store::encrypted::Locked;
+use headrace_store::raid::MemberData;
+use headrace_store::snapshots::{AsideKey, BlockCipher, Capture, Manifest, Restored};
+use headrace_store::{Backing, Encrypted, Objects, PowerCut, Raid, SectorCipher, SparseFile};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// An open volume.
+pub struct VolumeFiles {
+    /// Number of its device in the model.
+    pub device_number: usize,
+    /// An array's data path.
+    pub raid: Option<Arc<Raid>>,
+    /// All its bytes, behind what a power cut does.
+    pub power: Arc<PowerCut>,
+    /// What its snapshots are taken of.
+    pub capture: Arc<Capture>,
+    /// What it was made from, while some of that may not be loaded.
+    pub restored: Option<Arc<Restored>>,
+    /// While attached.
+    pub attached: Option<Arc<AttachedVolume>>,
+    /// When its number was last asked for.
+    pub used: Instant,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
+    /// It is encrypted, and was opened without its key: its bytes cannot be had.
+    pub locked: bool,
+}
+
+/// The data key of a volume.
+pub enum DataKey {
+    /// It is not encrypted.
+    None,
+    /// Ready for use.
+    Open(Arc<SectorCipher>),
+    /// It cannot be had.
+    Missing,
+}
+
+/// The folder of a volume.
+pub fn folder_of(volumes: &Path, record: &VolumeRecord) -> PathBuf {
+    volumes.join(record.id.as_str())
+}
+
+fn files(folder: &Path, record: &VolumeRecord) -> Vec<(PathBuf, u64)> {
+    let name = |index: usize| if record.spec.raid.is_none() { "data".to_string() } else { format!("member-{index}") };
+    record.spec.members.iter().enumerate().map(|(index, member)| (folder.join(name(index)), member.size_gib << 30)).collect()
+}
+
+/// Makes the files of a new volume.
+pub fn create_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
+    let folder = folder_of(volumes, record);
+    std::fs::create_dir(&folder)?;
+    files(&folder, record).into_iter().try_for_each(|(path, bytes)| SparseFile::create(&path, bytes).map(drop))
+}
+
+/// Bytes that a volume's files take on the disk, without opening them. An error where one is
+/// missing or was cut.
+pub fn look(volumes: &Path, record: &VolumeRecord) -> io::Result<u64> {
+    let files = files(&folder_of(volumes, record), record).into_iter();
+    let allocated = files.map(|(path, bytes)| {
+        let found = std::fs::metadata(&path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        match found.len() < bytes {
+            true => Err(SparseFile::cut(&path, found.len(), bytes)),
+            // stat(2) counts blocks of 512 bytes.
+            false => Ok(found.blocks() * 512),
+        }
+    });
+    allocated.sum()
+}
+
+/// Removes the files of a volume.
+pub fn remove_files(volumes: &Path, record: &VolumeRecord) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder_of(volumes, record)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Where the bytes of a volume come from that is made from a snapshot.
+pub struct Origin {
+    /// The snapshot's blocks.
+    pub manifest: Arc<Manifest>,
+    /// Where they lie.
+    pub objects: Objects,
+    /// What opens them; none: they are not encrypted.
+    pub cipher: Option<Arc<dyn BlockCipher>>,
+}
+
+/// All bytes of a volume, and an array's data path.
+type Bytes = (Arc<dyn Backing>, Option<Arc<Raid>>);
+
+/// The bytes of a volume over its files alone.
+pub(super) fn bytes_of(volumes: &Path, record: &VolumeRecord, key: &DataKey) -> io::Result<Bytes> {
+    let mut members: Vec<Arc<dyn Backing>> = Vec::new();
+    for (index, (path, bytes)) in files(&folder_of(volumes, record), record).into_iter().enumerate() {
+        let file = SparseFile::open(&path, bytes).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+        let file: Arc<dyn Backing> = Arc::new(file);
+        members.push(match key {
+            DataKey::None => file,
+            DataKey::Open(cipher) => Arc::new(Encrypted::new(file, cipher.clone(), index as u32)),
+            DataKey::Missing => Arc::new(Locked::new(file)),
+        });
+    }
+    let raid = record.spec.raid.zip(layout_of(&record.spec)).map(|(level, layout)| {
+        let raid = Raid::new(level, layout, members.clone(), record.size_gib() << 30);
+        for (index, member) in record.members.iter().enumerate() {
+            raid.set_member(index, member_of(&member.state));
+        }
+        Arc::new(raid)
+    });
+    let whole: Arc<dyn Backing> = match &raid {
+        Some(raid) => raid.clone(),
+        None => members.swap_remove(0),
+    };
+    Ok((whole, raid))
+}
+
+impl VolumeFiles {
+    /// Opens the files of a volume whose device has `device_number`.
+    pub fn open(volumes: &Path, record: &VolumeRecord, device_number: usize, key: &DataKey, origin: Option<Origin>) -> io::Result<VolumeFiles> {
+        let folder = folder_of(volumes, record);
+        let (mut whole, raid) = bytes_of(volumes, record, key)?;
+        let (encrypted, locked) = (!matches!(key, DataKey::None), matches!(key, DataKey::Missing));
+        let captures = folder.join("captures");
+        let fresh = !captures.exists();
+        let restored = origin.map(|origin| restored(whole.clone(), origin, &folder.join("loaded")).map(Arc::new)).transpose()?;
+        if let Some(restored) = &restored {
+            whole = restored.clone();
+        }
+        let aside = match key {
+            DataKey::None => AsideKey::Plain,
+            DataKey::Open(cipher) => AsideKey::Sealed(cipher.clone()),
+            DataKey::Missing => AsideKey::Locked,
+        };
+        let origin = restored.as_ref().filter(|_| fresh).map(|restored| restored.manifest().name());
+        let capture = Capture::sealed(whole, captures, origin, aside)?;
+        let power = Arc::new(PowerCut::new(capture.clone()));
+        Ok(VolumeFiles { device_number, raid, power, capture, restored, attached: None, used: Instant::now(), encrypted, locked })
+    }
+}
+
+impl VolumeFiles {
+    /// Whether nobody but the lab itself holds its bytes: no request, no instant, no loader.
+    pub(crate) fn is_quiet(&self) -> bool {
+        // The capture is also in the power cut, what was restored also in the capture.
+        Arc::strong_count(&self.power) == 1 && Arc::strong_count(&self.capture) == 2 && self.restored.as_ref().is_none_or(|one| Arc::strong_count(one) == 2)
+    }
+}
+
+fn restored(whole: Arc<dyn Backing>, origin: Origin, marks: &Path) -> io::Result<Restored> {
+    let Origin { manifest, objects, cipher } = origin;
+    let restored = match marks.exists() {
+        true => Restored::open(whole, manifest, objects, cipher, marks)?,
+        false => Restored::create(whole, manifest, objects, cipher, marks)?,
+    };
+    Ok(restored.with_log(|words| tracing::error!("loading from a snapshot: {words}")))
+}
+
+/// A member's state as its bytes' array has it.
+pub(crate) fn member_of(state: &MemberState) -> MemberData {
+    match state {
+        MemberState::Ok | MemberState::Slow { .. } => MemberData::Good,
+        MemberState::Failed => MemberData::Failed,
+        MemberState::Rebuilding { .. } => MemberData::Rebuilding,
+    }
+}
+
+/// The model's device of a volume: where it was left, or new.
+pub fn device_of(record: &VolumeRecord, limits: &[VolumeLimits], options: &ModelOptions, saved: Option<(SavedDevice, Nanos)>) -> SavedDevice {
+    let mut device = Device::new(&record.spec, limits, options, record.seed);
+    let mut now = Nanos::ZERO;
+    if let Some((saved, at)) = saved {
+        now = at;
+        for (member, was) in device.members_mut().iter_mut().zip(&saved.members) {
+            // Tables may have been corrected since, or the instance changed: then only the levels
+            // stay.
+            if was.limits == *member.limits() && was.options == *options || was.modification.is_some() {
+                *member = Volume::from_saved(was, at);
+            } else {
+                member.restore(&was.state);
+            }
+        }
+    }
+    for (member, is) in device.members_mut().iter_mut().zip(&record.members) {
+        member.set_failed(member_of(&is.state) != MemberData::Good);
+    }
+    device.save(&record.spec, now)
+}

@@ -1,0 +1,65 @@
+//! What a line asks besides its call: that it is only tried (`dry_run`), or done once (`token`).
+//!
+//! A call is served by one thread from its line to its answer, so this is kept by thread: every
+//! decision of the call finds it, through whatever part of the engine it comes. Threads that serve
+//! no call have none.
+
+use headrace_control::{ClientToken, ErrorKind, Problem};
+use std::cell::RefCell;
+
+/// What a line asks besides its call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Envelope {
+    /// Done once under this token.
+    pub token: Option<ClientToken>,
+    /// Only decided, not done.
+    pub dry_run: bool,
+}
+
+thread_local! {
+    static ASKED: RefCell<Envelope> = RefCell::default();
+}
+
+/// Does `act` for a call with this envelope.
+pub fn under<R>(envelope: Envelope, act: impl FnOnce() -> R) -> R {
+    struct Cleared;
+    impl Drop for Cleared {
+        fn drop(&mut self) {
+            ASKED.take();
+        }
+    }
+    let _cleared = Cleared;
+    ASKED.replace(envelope);
+    act()
+}
+
+/// The token of this thread's call, until it was written down.
+pub(crate) fn token() -> Option<ClientToken> {
+    ASKED.with_borrow(|asked| asked.token.clone())
+}
+
+/// The token was written down: what follows belongs to the same call.
+pub(crate) fn written_down() {
+    ASKED.with_borrow_mut(|asked| asked.token = None);
+}
+
+/// Takes the token away for a decision that is not what the call asks for, to be put back.
+pub(crate) fn set_aside() -> Option<ClientToken> {
+    ASKED.with_borrow_mut(|asked| asked.token.take())
+}
+
+/// Puts the token back.
+pub(crate) fn put_back(token: Option<ClientToken>) {
+    ASKED.with_borrow_mut(|asked| asked.token = token);
+}
+
+/// Whether this thread's call is only tried.
+pub(crate) fn is_dry_run() -> bool {
+    ASKED.with_borrow(|asked| asked.dry_run)
+}
+
+/// The answer to a call that was only tried and would have been done.
+pub(crate) fn dry_run_passed() -> Problem {
+    let (rule, source) = ("was a dry run: it would have been done", "docs/reference/lab-protocol.md");
+    Problem::new(ErrorKind::DryRun, "dry_run", rule, source, "Call again without dry_run.")
+}

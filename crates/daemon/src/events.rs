@@ -1,0 +1,249 @@
+//! Changes of state as events in EventBridge's shape, and the newest of them.
+//!
+//! Shapes are those of the EBS user guide, "Amazon EventBridge events for Amazon EBS", and of the
+//! CloudWatch user guide, "Alarm events and EventBridge" (both read 2026-08). What the lab tells
+//! and AWS does not (a volume that became unusable, a device that is busy) has the same shape.
+//!
+//! An event is made when its change is written down, from the state before the change. The journal
+//! is the truth: it is compacted, so the events have a log of their own, which a power cut may
+//! leave without the newest.
+
+use crate::line_log::LineLog;
+use chrono::{DateTime, SecondsFormat};
+use headrace_cloudwatch::alarm::State;
+use headrace_control::keys::KeyChange;
+use headrace_control::{AlarmChange, AlarmRecord, Change, Event, FastRestore, FastRestoreState, Lab, SnapshotChange, SnapshotId, SnapshotSource};
+use headrace_control::{VolumeId, VolumeStatus};
+use serde_json::{json, Value};
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+
+/// The lab's account, as everywhere in it.
+pub const ACCOUNT: &str = "000000000000";
+/// Events that are kept in memory: some 6 MB.
+const MOST_EVENTS: usize = 10_000;
+/// Most bytes of an alarm's metrics in an event; longer ones are left out.
+const MOST_METRICS_BYTES: usize = 32 << 10;
+/// Bytes of each of the log's two files.
+const LOG_BYTES: u64 = 4 << 20;
+
+/// The newest events.
+pub struct EventLog {
+    log: LineLog,
+    /// By number.
+    kept: VecDeque<(u64, Value)>,
+    next: u64,
+}
+
+impl EventLog {
+    /// Opens the log of a lab.
+    ///
+    /// # Errors
+    /// Its files cannot be read.
+    pub fn open(folder: &Path) -> io::Result<EventLog> {
+        let (log, lines) = LineLog::open(&folder.join("events"), LOG_BYTES)?;
+        let mut events = EventLog { log, kept: VecDeque::new(), next: 0 };
+        for line in lines {
+            let Ok(mut read) = serde_json::from_str::<Value>(&line) else { continue };
+            let Some(number) = read["number"].as_u64().filter(|number| *number >= events.next) else { continue };
+            events.keep(number, read["event"].take());
+        }
+        Ok(events)
+    }
+
+    fn keep(&mut self, number: u64, event: Value) {
+        self.kept.push_back((number, event));
+        self.next = number + 1;
+        if self.kept.len() > MOST_EVENTS {
+            self.kept.pop_front();
+        }
+    }
+
+    /// Notes what a change says, if it says anything. `lab` is the state before it.
+    pub(crate) fn note(&mut self, lab: &Lab, event: &Event, wall_ms: u64, ids: &mut impl FnMut() -> u64) {
+        let Some(told) = told(lab, event) else { return };
+        let event = shaped(told, &lab.settings.region, wall_ms, [ids(), ids()]);
+        let line = json!({"number": self.next, "event": event}).to_string();
+        if let Err(error) = self.log.append(&line) {
+            tracing::warn!("an event is kept in memory only: {error}");
+        }
+        self.keep(self.next, event);
+    }
+
+    /// At most `most` events from the number `from` on; how many of those asked for are no longer
+    /// kept; the number of the next.
+    pub fn since(&self, from: u64, most: usize) -> (Vec<Value>, u64, u64) {
+        let oldest = self.kept.front().map_or(self.next, |(number, _)| *number);
+        let lost = oldest.saturating_sub(from);
+        let found: Vec<&(u64, Value)> = self.kept.iter().filter(|(number, _)| *number >= from).take(most).collect();
+        let next = found.last().map_or(self.next.max(from.min(self.next)), |(number, _)| number + 1);
+        (found.into_iter().map(|(_, event)| event.clone()).collect(), lost, next)
+    }
+
+    /// The number of the next event.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+}
+
+fn time_of(ms: u64, digits: SecondsFormat) -> String {
+    DateTime::from_timestamp_millis(ms as i64).unwrap_or_default().to_rfc3339_opts(digits, true)
+}
+
+/// What an event tells, before it has an envelope.
+struct Told {
+    source: &'static str,
+    detail_type: &'static str,
+    /// Services and what follows the account in their ARNs.
+    resources: Vec<(&'static str, String)>,
+    detail: Value,
+}
+
+fn shaped(told: Told, region: &str, wall_ms: u64, random: [u64; 2]) -> Value {
+    let [high, low] = random;
+    // A random UUID: version 4, variant 1 (RFC 9562, 5.4).
+    let id =
+        format!("{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}", high >> 32, (high >> 16) & 0xffff, high & 0xfff, 0x8000 | (low >> 48) & 0x3fff, low & 0xffff_ffff_ffff);
+    let resources: Vec<String> = told.resources.iter().map(|(service, name)| format!("arn:aws:{service}:{region}:{ACCOUNT}:{name}")).collect();
+    json!({
+        "version": "0",
+        "id": id,
+        "detail-type": told.detail_type,
+        "source": told.source,
+        "account": ACCOUNT,
+        "time": time_of(wall_ms, SecondsFormat::Secs),
+        "region": region,
+        "resources": resources,
+        "detail": told.detail,
+    })
+}
+
+fn of_volume(volume: &VolumeId, event: &str, result: &str, cause: &str) -> Option<Told> {
+    let detail = json!({"event": event, "result": result, "cause": cause, "request-id": ""});
+    let resources = vec![("ec2", format!("volume/{volume}"))];
+    Some(Told { source: "aws.ec2", detail_type: "EBS Volume Notification", resources, detail })
+}
+
+fn told(lab: &Lab, event: &Event) -> Option<Told> {
+    match &event.change {
+        Change::VolumeReady { volume } => of_volume(volume, "createVolume", "available", ""),
+        Change::VolumeFailed { volume, reason } => match lab.volumes.get(volume)?.status {
+            VolumeStatus::Creating => of_volume(volume, "createVolume", "failed", reason),
+            _ => of_volume(volume, "volumeError", "error", reason),
+        },
+        Change::VolumeDeleted { volume } => of_volume(volume, "deleteVolume", "deleted", ""),
+        Change::Attached { volume, .. } => {
+            // The device is there again after a restart of the daemon.
+            let again = lab.volumes.get(volume)?.attachment.as_ref().is_some_and(|attachment| attachment.attached_ms.is_some());
+            of_volume(volume, if again { "reattachVolume" } else { "attachVolume" }, "attached", "")
+        }
+        Change::AttachmentFailed { volume, reason } => of_volume(volume, "attachVolume", "failed", reason),
+        Change::Detached { volume } => of_volume(volume, "detachVolume", "detached", ""),
+        Change::DetachmentBusy { volume, reason, .. } => of_volume(volume, "detachVolume", "busy", reason),
+        Change::ModificationStarted { volume, .. } => of_volume(volume, "modifyVolume", "modifying", ""),
+        Change::ModificationOptimizing { volume, .. } => of_volume(volume, "modifyVolume", "optimizing", ""),
+        Change::ModificationCompleted { volume, .. } => of_volume(volume, "modifyVolume", "completed", ""),
+        Change::ModificationFailed { volume, reason, .. } => of_volume(volume, "modifyVolume", "failed", reason),
+        Change::Snapshot(SnapshotChange::FastRestoreSet { snapshot, zone, fast }) => of_fast_restore(lab, snapshot, zone, fast.as_ref()),
+        Change::Snapshot(change) => of_snapshot(lab, change, event.at_ms),
+        Change::Key(change) => of_key(change),
+        Change::Alarm(change) => of_alarm(lab, change),
+        _ => None,
+    }
+}
+
+/// Of a snapshot: what it was made from, when it was asked for and when it ended, where that is
+/// known.
+fn of_snapshot(lab: &Lab, change: &SnapshotChange, at_ms: u64) -> Option<Told> {
+    let (snapshot, event, result, cause) = match change {
+        SnapshotChange::Completed { snapshot, .. } => (snapshot, "createSnapshot", "succeeded", ""),
+        SnapshotChange::Failed { snapshot, reason } => (snapshot, "createSnapshot", "failed", reason.as_str()),
+        SnapshotChange::Shared { snapshot, .. } => (snapshot, "shareSnapshot", "succeeded", ""),
+        SnapshotChange::Removed { snapshot } => (snapshot, "deleteSnapshot", "succeeded", ""),
+        _ => return None,
+    };
+    let arn = |name: String| format!("arn:aws:ec2::{}:{name}", lab.settings.region);
+    let mut detail = json!({"event": event, "result": result, "cause": cause, "request-id": "", "snapshot_id": arn(format!("snapshot/{snapshot}"))});
+    if let Some(record) = lab.snapshots.records.get(snapshot).filter(|_| event == "createSnapshot") {
+        detail["startTime"] = json!(time_of(record.started_ms, SecondsFormat::Millis));
+        detail["endTime"] = json!(time_of(at_ms, SecondsFormat::Millis));
+        match (&record.of.source, &record.of.volume) {
+            (SnapshotSource::Copy { snapshot, .. }, _) => {
+                detail["event"] = json!("copySnapshot");
+                detail["source"] = json!(arn(format!("snapshot/{snapshot}")));
+            }
+            (_, Some(volume)) => detail["source"] = json!(arn(format!("volume/{volume}"))),
+            _ => {}
+        }
+    }
+    Some(Told { source: "aws.ec2", detail_type: "EBS Snapshot Notification", resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
+}
+
+/// Of fast snapshot restore in a zone, when its state changes: a credit that is taken changes none.
+fn of_fast_restore(lab: &Lab, snapshot: &SnapshotId, zone: &str, fast: Option<&FastRestore>) -> Option<Told> {
+    let before = lab.snapshots.fast.get(snapshot).and_then(|zones| zones.get(zone)).map(|fast| fast.state);
+    let state = fast.map(|fast| fast.state).filter(|state| Some(*state) != before)?;
+    let by_user = matches!(state, FastRestoreState::Enabling | FastRestoreState::Disabling);
+    let message = if by_user { "Client.UserInitiated" } else { "Client.UserInitiated - Lifecycle state transition" };
+    let detail = json!({"snapshot-id": snapshot, "state": state.as_str(), "zone": zone, "message": message});
+    let detail_type = "EBS Fast Snapshot Restore State-change Notification";
+    Some(Told { source: "aws.ec2", detail_type, resources: vec![("ec2", format!("snapshot/{snapshot}"))], detail })
+}
+
+/// Of a key: the lab's own detail types where KMS tells only that a key was deleted.
+fn of_key(change: &KeyChange) -> Option<Told> {
+    let (key, detail_type, state) = match change {
+        KeyChange::Created { key, .. } => (key, "KMS CMK Creation", None),
+        KeyChange::StateSet { key, state, .. } => (key, "KMS CMK State Change", serde_json::to_value(state).ok()),
+        KeyChange::Deleted { key } => (key, "KMS CMK Deletion", None),
+        _ => return None,
+    };
+    let mut detail = json!({"key-id": key});
+    if let Some(state) = state {
+        detail["state"] = state;
+    }
+    Some(Told { source: "aws.kms", detail_type, resources: vec![("kms", format!("key/{key}"))], detail })
+}
+
+fn of_alarm(lab: &Lab, change: &AlarmChange) -> Option<Told> {
+    let known = lab.alarms.by_name.get(change.name());
+    let resources = vec![("cloudwatch", format!("alarm:{}", change.name()))];
+    match change {
+        AlarmChange::StateSet { wall_ms, state, reason, reason_data, .. } => {
+            let before = known.filter(|before| before.state != *state)?;
+            let detail = alarm_detail(before, *state, reason, reason_data.as_deref(), *wall_ms);
+            Some(Told { source: "aws.cloudwatch", detail_type: "CloudWatch Alarm State Change", resources, detail })
+        }
+        AlarmChange::Put { .. } | AlarmChange::Deleted { .. } => {
+            let operation = match (change, known) {
+                (AlarmChange::Deleted { .. }, _) => "delete",
+                (_, None) => "create",
+                _ => "update",
+            };
+            let detail = json!({"alarmName": change.name(), "operation": operation});
+            Some(Told { source: "aws.cloudwatch", detail_type: "CloudWatch Alarm Configuration Change", resources, detail })
+        }
+        _ => None,
+    }
+}
+
+/// The detail of a change of an alarm's state: also what actions are given.
+pub(crate) fn alarm_detail(before: &AlarmRecord, state: State, reason: &str, reason_data: Option<&str>, wall_ms: u64) -> Value {
+    let shown = |state: State, reason: &str, data: Option<&str>, ms: u64| {
+        let mut shown = json!({"value": state.as_str(), "reason": reason, "timestamp": time_of(ms, SecondsFormat::Millis).replace('Z', "+0000")});
+        if let Some(data) = data {
+            shown["reasonData"] = json!(data);
+        }
+        shown
+    };
+    let metrics = before.spec.queries().ok().and_then(|queries| serde_json::to_value(queries).ok()).unwrap_or_default();
+    // An action is given all of it through a pipe, which takes 64 KiB at once.
+    let metrics = if metrics.to_string().len() > MOST_METRICS_BYTES { json!([]) } else { metrics };
+    json!({
+        "alarmName": before.spec.alarm_name,
+        "state": shown(state, reason, reason_data, wall_ms),
+        "previousState": shown(before.state, &before.reason, before.reason_data.as_deref(), before.state_ms),
+        "configuration": {"description": before.spec.alarm_description, "metrics": metrics},
+    })
+}

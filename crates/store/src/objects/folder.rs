@@ -1,0 +1,200 @@
+//! Objects as files of a folder. A file is written under a temporary name, flushed, renamed, and
+//! the folder flushed: after a power cut an object is there whole, or not at all.
+
+use super::{Bucket, Listed, MOST_OBJECT_BYTES};
+use crate::foreground::PIECE_BYTES;
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where files lie until they are whole.
+const INCOMING: &str = ".incoming";
+/// An incoming file that was not touched for as long is what a crash left. A guess: no put takes a
+/// day.
+const LEFT_BEHIND: Duration = Duration::from_secs(86_400);
+
+/// Times a folder is made that deletes remove again. A guess.
+const TRIES: u32 = 10;
+
+pub(super) struct Folder {
+    root: PathBuf,
+    serial: AtomicU64,
+}
+
+impl Folder {
+    pub(super) fn open(path: &str) -> io::Result<Folder> {
+        let root = PathBuf::from(path);
+        if !root.is_absolute() || path.contains(['?', '#', '%']) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path of a file:// URL begins with / and has no '?', '#' or '%'"));
+        }
+        make_folder(&root.join(INCOMING))?;
+        let folder = Folder { root, serial: AtomicU64::new(0) };
+        folder.drop_left_behind()?;
+        Ok(folder)
+    }
+
+    fn drop_left_behind(&self) -> io::Result<()> {
+        for entry in std::fs::read_dir(self.root.join(INCOMING))? {
+            let entry = entry?;
+            let age = entry.metadata().and_then(|meta| meta.modified()).ok().and_then(|at| at.elapsed().ok());
+            if age.is_some_and(|age| age > LEFT_BEHIND) {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, incoming: &Path, path: &Path, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(incoming)?;
+        match lazily {
+            // Piece by piece, so that never much is to be written at once.
+            Some(rest) => data.chunks(PIECE_BYTES).try_for_each(|piece| {
+                file.write_all(piece)?;
+                begin_writing(&file);
+                rest();
+                io::Result::Ok(())
+            })?,
+            None => {
+                file.write_all(data)?;
+                file.sync_all()?;
+            }
+        }
+        let folder = path.parent().unwrap_or(&self.root);
+        // Again: a delete may remove the folder, found empty, in between.
+        for _ in 0..TRIES {
+            make_folder(folder)?;
+            match std::fs::rename(incoming, path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                done if lazily.is_some() => return done,
+                done => return done.and_then(|()| sync_folder(folder)),
+            }
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, format!("{} is removed again and again", folder.display())))
+    }
+
+    fn put_as(&self, name: &str, data: &[u8], lazily: Option<&dyn Fn()>) -> io::Result<()> {
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let incoming = self.root.join(INCOMING).join(format!("{}-{:x}-{serial}", std::process::id(), std::ptr::from_ref(self) as usize));
+        let done = self.write(&incoming, &self.root.join(name), data, lazily);
+        if done.is_err() {
+            let _ = std::fs::remove_file(&incoming);
+        }
+        done
+    }
+
+    fn walk(&self, folder: &Path, prefix: &str, found: &mut Vec<Listed>) -> io::Result<()> {
+        let entries = match std::fs::read_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if name.starts_with('.') {
+                continue;
+            }
+            let name = format!("{prefix}{name}");
+            match entry.metadata() {
+                Ok(meta) if meta.is_dir() => self.walk(&entry.path(), &format!("{name}/"), found)?,
+                Ok(meta) => found.push(Listed { name, bytes: meta.len() }),
+                // Deleted meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Bucket for Folder {
+    fn put(&self, name: &str, data: &[u8]) -> io::Result<()> {
+        self.put_as(name, data, None)
+    }
+
+    fn put_lazily(&self, name: &str, data: &[u8], rest: &dyn Fn()) -> io::Result<()> {
+        self.put_as(name, data, Some(rest))
+    }
+
+    fn settle(&self, names: &[String], rest: &dyn Fn()) -> io::Result<()> {
+        let mut folders = BTreeSet::new();
+        for path in names.iter().map(|name| self.root.join(name)) {
+            let file = File::open(&path)?;
+            file.sync_all()?;
+            // It is on disk: its place in memory is of more use to the volume.
+            begin_writing(&file);
+            rest();
+            folders.extend(path.parent().map(Path::to_path_buf));
+        }
+        folders.iter().try_for_each(|folder| sync_folder(folder))
+    }
+
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn get(&self, name: &str, range: Option<Range<u64>>) -> io::Result<Vec<u8>> {
+        let mut file = File::open(self.root.join(name))?;
+        let bytes = file.metadata()?.len();
+        let Some(range) = range else {
+            if bytes > MOST_OBJECT_BYTES {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("it has {bytes} bytes; the largest object has {MOST_OBJECT_BYTES}")));
+            }
+            let mut data = Vec::with_capacity(bytes as usize);
+            file.read_to_end(&mut data)?;
+            return Ok(data);
+        };
+        let end = range.end.min(bytes);
+        let mut data = vec![0; end.saturating_sub(range.start).min(MOST_OBJECT_BYTES) as usize];
+        file.read_exact_at(&mut data, range.start)?;
+        Ok(data)
+    }
+
+    fn delete(&self, name: &str) -> io::Result<()> {
+        let path = self.root.join(name);
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // An empty folder is of no use; one that is not empty stays.
+        if let Some(folder) = path.parent().filter(|folder| *folder != self.root) {
+            let _ = std::fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+
+    fn list(&self, prefix: &str) -> io::Result<Vec<Listed>> {
+        let mut found = Vec::new();
+        self.walk(&self.root.join(prefix), prefix, &mut found)?;
+        Ok(found)
+    }
+}
+
+/// Has the kernel write what it holds of a file, without waiting, and give the memory back of what
+/// is written. Only a hint: what it does not do, the flush does.
+fn begin_writing(file: &File) {
+    let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+}
+
+/// Makes a folder and those above it, each on disk when this returns; readable by the owner alone.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent() {
+        make_folder(above)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    path.parent().map_or(Ok(()), sync_folder)
+}
+
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}

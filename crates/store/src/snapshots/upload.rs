@@ -1,0 +1,356 @@
+//! Stores an instant: its blocks go into segments, by several threads that each read one segment
+//! and write it, and at the end the manifest is written. Until then the snapshot does not exist.
+//!
+//! What is not stored: zeros; blocks that did not change since the parent when that is known;
+//! blocks whose digest is the parent's when it is not. An upload that was interrupted finds in the
+//! store what it had written, and goes on.
+
+use super::manifest::{Manifest, Place};
+use super::segment::{self, Segment, SEGMENT_BLOCKS};
+use super::{blocks_of, digest_of, is_zero, BlockCipher, BlockSet, Digest};
+use crate::foreground::{Foreground, Pace};
+use crate::objects::{check_part, Objects};
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Threads of an upload. One reads and hashes while another writes; each holds a segment, so 64 MiB
+/// in all. A guess that suits a local disk; a store far away gains from more.
+const THREADS: usize = 4;
+/// How far the threads of an upload stand back when processors are scarce: a weight of a tenth of
+/// that of the threads that serve the volume.
+const NICENESS: i32 = 10;
+/// Blocks that are looked at together for holes: 2 GiB.
+const HOLE_BLOCKS: u64 = 4_096;
+
+/// Where the blocks of a snapshot come from.
+pub trait BlockSource: Send + Sync {
+    /// Size of the volume.
+    fn bytes(&self) -> u64;
+    /// Fills `into` with a block; zeros behind the end of the volume.
+    fn read_block(&self, index: u64, into: &mut [u8]) -> io::Result<()>;
+    /// Whether any of `count` blocks from `first` on may be other than zeros, or is stored.
+    fn may_hold_data(&self, _first: u64, _count: u64) -> bool {
+        true
+    }
+    /// The capture since which it is known what changed, and what did.
+    fn changes(&self) -> Option<(&str, &BlockSet)> {
+        None
+    }
+    /// Who uses the volume meanwhile, and goes first.
+    fn foreground(&self) -> Option<&Foreground> {
+        None
+    }
+    /// A block is stored and is not asked for again.
+    fn stored(&self, _index: u64) {}
+}
+
+/// How far an upload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Blocks that were looked at or skipped.
+    pub done: u64,
+    /// All blocks of the volume.
+    pub blocks: u64,
+    /// Blocks stored by this snapshot.
+    pub stored: u64,
+}
+
+impl Progress {
+    /// In percent; 100 only when all is done.
+    pub fn percent(&self) -> u64 {
+        (self.done * 100).checked_div(self.blocks).unwrap_or(100)
+    }
+}
+
+/// What became of a block.
+enum Outcome {
+    /// It is as in the parent.
+    Kept,
+    /// It is stored in the segment with this number.
+    New { segment: u32, slot: u32, digest: Digest },
+}
+
+struct Job<'a> {
+    source: &'a dyn BlockSource,
+    objects: &'a Objects,
+    name: &'a str,
+    parent: Option<&'a Manifest>,
+    /// What changed since the parent, when that is known.
+    changed: Option<&'a BlockSet>,
+    cipher: Option<&'a dyn BlockCipher>,
+    /// Stored by an earlier try.
+    had: HashMap<u64, (u32, u32, Digest)>,
+    blocks: u64,
+    next: Mutex<u64>,
+    next_segment: AtomicU64,
+    done: AtomicU64,
+    stored: AtomicU64,
+    stop: AtomicBool,
+    pace: Pace<'a>,
+    cancel: &'a AtomicBool,
+    progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+/// Stores `source` under a name of its own, and returns the manifest once it is in the store.
+///
+/// `parent` is the snapshot before, if any; it must stay until this returns. After an error what
+/// was stored stays, and the same call goes on with it; [`super::forget_upload`] gives it up. When
+/// `cancel` is set, it is given up, and the error is of kind `Interrupted`.
+pub fn upload(
+    source: &dyn BlockSource,
+    objects: &Objects,
+    name: &str,
+    parent: Option<&Manifest>,
+    cipher: Option<&dyn BlockCipher>,
+    progress: &(dyn Fn(Progress) + Sync),
+    cancel: &AtomicBool,
+) -> io::Result<Manifest> {
+    check_part(name)?;
+    // An earlier try may have come to its end, and nobody heard.
+    match Manifest::load(objects, name).and_then(|manifest| manifest.check().map(|()| manifest)) {
+        Ok(manifest) => return Ok(manifest),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {}
+        Err(error) => return Err(error),
+    }
+    let key = cipher.map_or("", BlockCipher::key_id);
+    // Blocks that were sealed with another key are of no use here.
+    let parent = parent.filter(|parent| parent.key() == key);
+    let changed = source.changes().filter(|(since, _)| parent.is_some_and(|parent| parent.name() == *since)).map(|(_, set)| set);
+    let (had, next_segment) = stored_before(objects, name)?;
+    let blocks = blocks_of(source.bytes());
+    let job = Job {
+        source,
+        objects,
+        name,
+        parent,
+        changed,
+        cipher,
+        stored: AtomicU64::new(had.len() as u64),
+        had,
+        blocks,
+        next: Mutex::new(0),
+        next_segment: AtomicU64::new(u64::from(next_segment)),
+        done: AtomicU64::new(0),
+        stop: AtomicBool::new(false),
+        pace: Pace::new(source.foreground()),
+        cancel,
+        progress,
+    };
+    let finished = job.run().and_then(|outcomes| job.finish(key, outcomes));
+    if cancel.load(Ordering::SeqCst) && finished.is_err() {
+        super::forget_upload(objects, name)?;
+        return Err(cancelled(name));
+    }
+    finished
+}
+
+fn cancelled(name: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, format!("the upload of {name} was cancelled"))
+}
+
+/// Where each block lies that an earlier try stored: segment, place, digest.
+type Had = HashMap<u64, (u32, u32, Digest)>;
+
+/// What an earlier try stored, and the first number for a segment that is free. What is damaged is
+/// removed.
+fn stored_before(objects: &Objects, name: &str) -> io::Result<(Had, u32)> {
+    let (mut had, mut next) = (HashMap::new(), 0);
+    for listed in objects.list(&segment::folder_of(name))? {
+        let Some(number) = segment::number_of(&listed.name) else { continue };
+        next = next.max(number + 1);
+        let table = if objects.is_lazy() { segment::table_of_whole } else { segment::table };
+        match table(objects, &listed.name, listed.bytes) {
+            Ok(table) => had.extend(table.into_iter().enumerate().map(|(slot, (index, digest))| (index, (number, slot as u32, digest)))),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => objects.delete(&listed.name)?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((had, next))
+}
+
+impl Job<'_> {
+    fn run(&self) -> io::Result<Vec<(u64, Outcome)>> {
+        let found: Vec<io::Result<Vec<(u64, Outcome)>>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(|| self.work())).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread of the upload ended early")))).collect()
+        });
+        let mut outcomes = Vec::new();
+        for part in found {
+            outcomes.extend(part?);
+        }
+        outcomes.sort_unstable_by_key(|&(index, _)| index);
+        Ok(outcomes)
+    }
+
+    fn work(&self) -> io::Result<Vec<(u64, Outcome)>> {
+        // Of this thread alone. Where it is not allowed, it goes on as it is.
+        let _ = rustix::process::setpriority_process(None, NICENESS);
+        let mut outcomes = Vec::new();
+        let mut segment = Segment::default();
+        let worked = self.batches(&mut segment, &mut outcomes);
+        if worked.is_err() {
+            self.stop.store(true, Ordering::SeqCst);
+        }
+        worked.map(|()| outcomes)
+    }
+
+    fn batches(&self, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
+        while let Some((first, count)) = self.take() {
+            for index in first..first + count {
+                if self.cancel.load(Ordering::Relaxed) {
+                    return Err(cancelled(self.name));
+                }
+                if self.stop.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                self.block(index, segment, outcomes)?;
+                if segment.is_full() {
+                    self.put(segment, outcomes)?;
+                }
+            }
+            self.done.fetch_add(count, Ordering::Relaxed);
+            self.tell();
+        }
+        self.put(segment, outcomes)
+    }
+
+    fn tell(&self) {
+        (self.progress)(Progress { done: self.done.load(Ordering::Relaxed), blocks: self.blocks, stored: self.stored.load(Ordering::Relaxed) });
+    }
+
+    /// The next blocks to look at: at most a segment's, none of them known to need nothing.
+    fn take(&self) -> Option<(u64, u64)> {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        while *next < self.blocks {
+            let first = *next;
+            let hole = HOLE_BLOCKS.min(self.blocks - first);
+            let batch = u64::from(SEGMENT_BLOCKS).min(self.blocks - first);
+            let skipped = if self.nothing(first, hole) {
+                hole
+            } else if self.nothing(first, batch) {
+                batch
+            } else {
+                *next += batch;
+                return Some((first, batch));
+            };
+            *next += skipped;
+            self.done.fetch_add(skipped, Ordering::Relaxed);
+        }
+        None
+    }
+
+    fn nothing(&self, first: u64, count: u64) -> bool {
+        self.changed.is_some_and(|changed| !changed.any(first, count)) || !self.source.may_hold_data(first, count)
+    }
+
+    fn block(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
+        if self.changed.is_some_and(|changed| !changed.contains(index)) {
+            return Ok(());
+        }
+        if let Some(&(segment, slot, digest)) = self.had.get(&index) {
+            self.source.stored(index);
+            outcomes.push((index, Outcome::New { segment, slot, digest }));
+            return Ok(());
+        }
+        if !self.source.may_hold_data(index, 1) {
+            return Ok(());
+        }
+        self.pace.piece(|_| self.fill(index, segment, outcomes))
+    }
+
+    fn fill(&self, index: u64, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
+        let data = segment.room();
+        self.source.read_block(index, data)?;
+        if is_zero(data) {
+            return Ok(());
+        }
+        if let Some(cipher) = self.cipher {
+            cipher.seal(index, data);
+        }
+        let digest = digest_of(data);
+        let before = self.parent.map(|parent| parent.block(index)).transpose()?.flatten();
+        if before.is_some_and(|place| place.digest == digest) {
+            outcomes.push((index, Outcome::Kept));
+            return Ok(());
+        }
+        segment.keep(index, digest);
+        Ok(())
+    }
+
+    fn put(&self, segment: &mut Segment, outcomes: &mut Vec<(u64, Outcome)>) -> io::Result<()> {
+        if segment.is_empty() {
+            return Ok(());
+        }
+        let number =
+            u32::try_from(self.next_segment.fetch_add(1, Ordering::Relaxed)).map_err(|_| io::Error::other("more segments than a snapshot may have"))?;
+        let name = segment::name_of(self.name, number);
+        let blocks = self.pace.piece(|rest| segment.put(self.objects, &name, Some(rest)))?;
+        self.stored.fetch_add(blocks.len() as u64, Ordering::Relaxed);
+        for (slot, (index, digest)) in blocks.into_iter().enumerate() {
+            self.source.stored(index);
+            outcomes.push((index, Outcome::New { segment: number, slot: slot as u32, digest }));
+        }
+        Ok(())
+    }
+
+    /// Makes the manifest, checks that all it refers to is there, and writes it.
+    fn finish(&self, key: &str, outcomes: Vec<(u64, Outcome)>) -> io::Result<Manifest> {
+        let own = self.written(&outcomes)?;
+        let mut owners = self.parent.map_or_else(Vec::new, |parent| parent.owners().to_vec());
+        let own_number = owners.len() as u32;
+        if !own.is_empty() {
+            owners.push(self.name.to_string());
+        }
+        let kept = |index: u64| self.changed.is_some_and(|changed| !changed.contains(index));
+        let within = |old: &io::Result<(u64, Place)>| old.as_ref().map_or(true, |&(index, _)| index < self.blocks);
+        let mut parents = self.parent.into_iter().flat_map(|parent| parent.from(0)).filter(within).peekable();
+        let mut news = outcomes.into_iter().peekable();
+        let merged = std::iter::from_fn(|| loop {
+            let index = match (parents.peek(), news.peek()) {
+                (Some(Err(_)), _) => return parents.next(),
+                (Some(Ok(old)), Some(new)) => old.0.min(new.0),
+                (Some(&Ok((index, _))), None) | (None, Some(&(index, _))) => index,
+                (None, None) => return None,
+            };
+            let old = parents.next_if(|old| old.as_ref().is_ok_and(|&(at, _)| at == index)).and_then(Result::ok);
+            let new = news.next_if(|&(at, _)| at == index);
+            match (new, old) {
+                (Some((_, Outcome::New { segment, slot, digest })), _) => return Some(Ok((index, Place { owner: own_number, segment, slot, digest }))),
+                (Some((_, Outcome::Kept)), Some((_, place))) => return Some(Ok((index, place))),
+                (None, Some((_, place))) if kept(index) => return Some(Ok((index, place))),
+                _ => {}
+            }
+        });
+        self.pace.piece(|rest| self.objects.settle(&own, rest))?;
+        Manifest::write(self.objects, (self.name, self.source.bytes(), key), owners, merged)
+    }
+
+    /// Names of the segments that were written. An error when one of them is not there whole.
+    fn written(&self, outcomes: &[(u64, Outcome)]) -> io::Result<Vec<String>> {
+        let mut slots: HashMap<u32, u32> = HashMap::new();
+        for (_, outcome) in outcomes {
+            if let Outcome::New { segment, slot, .. } = outcome {
+                let most = slots.entry(*segment).or_default();
+                *most = (*most).max(slot + 1);
+            }
+        }
+        let listed: HashMap<String, u64> = self.objects.list(&segment::folder_of(self.name))?.into_iter().map(|listed| (listed.name, listed.bytes)).collect();
+        let mut names = Vec::new();
+        for (number, blocks) in slots {
+            let name = segment::name_of(self.name, number);
+            let bytes = listed.get(&name).copied().unwrap_or(0);
+            // An earlier try may have stored blocks behind the last that is of use now.
+            if bytes < segment::object_bytes(blocks) {
+                let words = format!(
+                    "{}: {name} has {bytes} bytes after it was written: the store lost it. Check the store, and make the snapshot again",
+                    self.objects.url()
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidData, words));
+            }
+            names.push(name);
+        }
+        Ok(names)
+    }
+}

@@ -1,0 +1,273 @@
+"""The key pairs of a lab and the policies of their users: DATA/access, which root alone reads.
+
+    keys.toml        every key pair
+    policies/        the policy documents of users, as they were given
+
+The endpoint's worker cannot read them: the process that starts it hands them over (`as_message`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from headrace.api.access.policies import Policy, read_policy
+from headrace.errors import CouldNotRun, InputError
+
+ACCOUNT = "000000000000"
+ROOT_USER = "root"
+FOLDER, KEYS, POLICIES = "access", "keys.toml", "policies"
+# Begins every access key id of a lab, so that scanners for secrets do not take it for one of AWS.
+KEY_PREFIX = "LABK"
+# Random characters behind it: 20 in all, as long as those of AWS.
+KEY_RANDOM = 16
+# Random bytes of a secret: 40 characters of base64, as long as those of AWS.
+SECRET_BYTES = 30
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+# Names of users as IAM has them; policies for one user: IAM's limit is 10 managed policies
+# (IAM guide, IAM and AWS STS quotas).
+_USER = re.compile(r"[\w+=,.@-]{1,64}", re.ASCII)
+MAX_POLICIES = 10
+# Users of a lab, so that what the worker is handed stays small. A guess.
+MAX_USERS = 100
+SOURCE = "headrace lab init"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A key pair. `policies` is None for the root user, who may do everything."""
+
+    access_key: str
+    secret: str = field(repr=False)
+    user: str = ROOT_USER
+    policies: tuple[Policy, ...] | None = None
+
+
+def folder_of(data_dir: Path) -> Path:
+    """Where a lab keeps its keys."""
+    return data_dir / FOLDER
+
+
+def _private_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.chmod(folder, 0o700)
+
+
+def _write_private(path: Path, data: bytes) -> None:
+    """Whole or not at all, and never readable by others, not even for a moment."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        rule = f"cannot be written: {error.strerror}"
+        raise CouldNotRun(str(path), rule, "", "Is the disk full, or the folder not yours?") from None
+
+
+def raw_text(data_dir: Path) -> tuple[str, dict[str, str]]:
+    """The text of keys.toml ("" where there is none) and of every policy that it may name."""
+    folder = folder_of(data_dir)
+    try:
+        text = (folder / KEYS).read_text()
+        policies = {path.name: path.read_text() for path in sorted((folder / POLICIES).glob("*.json"))}
+    except FileNotFoundError:
+        return "", {}
+    except (OSError, UnicodeDecodeError) as error:
+        rule = f"cannot be read: {getattr(error, 'strerror', '') or 'it is not UTF-8'}"
+        raise CouldNotRun(str(folder), rule, SOURCE, "Run this as root.") from None
+    return text, policies
+
+
+def pairs_of(text: str, policies: Mapping[str, str], name: str = KEYS) -> dict[str, KeyPair]:
+    """Key pairs by access key id. Raises InputError, which names the file and the line."""
+    try:
+        parsed = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        at = re.search(r"line (\d+), column (\d+)", str(error))
+        rows = text.splitlines() or [""]
+        line, column = (at[1], at[2]) if at else (len(rows), len(rows[-1]) + 1)
+        place = f"{name}:{line}:{column}"
+        raise InputError(
+            place, str(error).partition(" (at")[0], "TOML 1.0", "Correct it, or restore the file."
+        ) from None
+    lines = [number for number, line in enumerate(text.splitlines(), 1) if line.strip() == "[[key]]"]
+    entries = parsed.get("key", [])
+    found: dict[str, KeyPair] = {}
+    for unknown in set(parsed) - {"key"}:
+        raise InputError(f"{name}: {unknown[:40]}", "is not a part of this file; it has [[key]] tables", SOURCE, "")
+    for entry, line in zip(entries, lines + [0] * len(entries), strict=False):
+        pair = _pair(entry, f"{name}:{line}:1", policies)
+        if pair.access_key in found:
+            raise InputError(
+                f"{name}:{line}:1", "the access key id is there twice", SOURCE, "Remove one of the tables."
+            )
+        found[pair.access_key] = pair
+    return found
+
+
+def _pair(entry: Any, place: str, policies: Mapping[str, str]) -> KeyPair:
+    fields = {"access_key_id": str, "secret_access_key": str, "user": str, "policies": list}
+    hint = "Make it again: headrace lab init, headrace lab user add."
+    if not isinstance(entry, dict):
+        raise InputError(place, "a key is a [[key]] table", SOURCE, hint)
+    for key, value in entry.items():
+        if key not in fields or not isinstance(value, fields[key]):
+            raise InputError(place, f"{key[:40]!r} is not a field of a key, or not of its type", SOURCE, hint)
+    for key in ("access_key_id", "secret_access_key", "user"):
+        if not entry.get(key):
+            raise InputError(place, f"a key has {key}", SOURCE, hint)
+    named = entry.get("policies")
+    if (named is None) != (entry["user"] == ROOT_USER):
+        raise InputError(place, "every user but root has policies", SOURCE, hint)
+    documents = []
+    for one in named or ():
+        if not isinstance(one, str) or one not in policies:
+            raise InputError(place, f"the policy {str(one)[:60]!r} is not in {FOLDER}/{POLICIES}", SOURCE, hint)
+        documents.append(read_policy(policies[one], f"{POLICIES}/{one}"))
+    return KeyPair(
+        entry["access_key_id"], entry["secret_access_key"], entry["user"], None if named is None else tuple(documents)
+    )
+
+
+def stamp(data_dir: Path) -> list[int]:
+    """Changes when a file of the keys does: each is replaced as a whole."""
+    folder, found = folder_of(data_dir), []
+    for path in (folder / KEYS, folder / POLICIES):
+        try:
+            facts = path.stat()
+            found += [facts.st_mtime_ns, facts.st_ino]
+        except OSError:
+            found += [0, 0]
+    return found
+
+
+def read_pairs(data_dir: Path) -> dict[str, KeyPair]:
+    """The key pairs of a lab. Raises InputError, CouldNotRun."""
+    text, policies = raw_text(data_dir)
+    return pairs_of(text, policies, str(folder_of(data_dir) / KEYS))
+
+
+def as_message(data_dir: Path) -> bytes:
+    """What the worker is handed, checked. Raises InputError, CouldNotRun."""
+    text, policies = raw_text(data_dir)
+    pairs_of(text, policies, str(folder_of(data_dir) / KEYS))
+    return json.dumps([text, policies]).encode()
+
+
+def of_message(message: bytes) -> dict[str, KeyPair]:
+    """What `as_message` wrote."""
+    text, policies = json.loads(message)
+    return pairs_of(text, policies)
+
+
+def _fresh(user: str, policies: tuple[Policy, ...] | None) -> KeyPair:
+    name = KEY_PREFIX + "".join(secrets.choice(_ALPHABET) for _ in range(KEY_RANDOM))
+    return KeyPair(name, secrets.token_urlsafe(SECRET_BYTES), user, policies)
+
+
+def _saved(data_dir: Path, pair: KeyPair, names: Sequence[str] | None) -> None:
+    text, _ = raw_text(data_dir)
+    entries = tomllib.loads(text).get("key", []) if text else []
+    entry: dict[str, Any] = {
+        "user": pair.user,
+        "access_key_id": pair.access_key,
+        "secret_access_key": pair.secret,
+    }
+    if names is not None:
+        entry["policies"] = list(names)
+    head = "# Key pairs of the lab's AWS endpoint (headrace lab init, headrace lab user). Keep it secret.\n\n"
+    body = "\n".join("[[key]]\n" + tomli_w.dumps(one) for one in [*entries, entry])
+    _write_private(folder_of(data_dir) / KEYS, (head + body).encode())
+
+
+def root_pair(data_dir: Path) -> tuple[KeyPair, bool]:
+    """The key pair of the lab's root user, made where there is none; whether it was made. Raises
+    InputError, CouldNotRun.
+    """
+    _prepare(data_dir)
+    for pair in read_pairs(data_dir).values():
+        if pair.user == ROOT_USER:
+            return pair, False
+    made = _fresh(ROOT_USER, None)
+    _saved(data_dir, made, None)
+    return made, True
+
+
+def _prepare(data_dir: Path) -> None:
+    try:
+        _private_folder(folder_of(data_dir))
+        _private_folder(folder_of(data_dir) / POLICIES)
+    except OSError as error:
+        raise CouldNotRun(
+            str(folder_of(data_dir)), f"cannot be made: {error.strerror}", "", "Run this as root (sudo)."
+        ) from None
+
+
+def add_user(data_dir: Path, user: str, documents: Sequence[Path]) -> KeyPair:
+    """A user with a key pair of its own and these policies. Raises InputError, CouldNotRun."""
+    known = read_pairs(data_dir)
+    if not _USER.fullmatch(user) or user == ROOT_USER:
+        rule = "a user's name is 1 to 64 letters, digits and +=,.@_-, and not root"
+        raise InputError(user[:80], rule, "IAM guide, IAM and AWS STS quotas", "For example alice.")
+    if any(pair.user == user for pair in known.values()):
+        raise InputError(
+            user, "this lab has a user of this name", "", f"Remove it first: headrace lab user remove {user}"
+        )
+    if len(known) >= MAX_USERS:
+        raise InputError(user, f"a lab has at most {MAX_USERS} users", "", "Remove one: headrace lab user remove NAME")
+    if not 1 <= len(documents) <= MAX_POLICIES:
+        rule = f"a user has 1 to {MAX_POLICIES} policies"
+        raise InputError(
+            f"{len(documents)} policies", rule, "IAM guide, IAM and AWS STS quotas", "Name them: --policy FILE"
+        )
+    texts = [policy_text(path) for path in documents]
+    policies = tuple(read_policy(text, str(path)) for text, path in zip(texts, documents, strict=True))
+    _prepare(data_dir)
+    names = [f"{user}-{number}.json" for number in range(1, len(texts) + 1)]
+    for name, text in zip(names, texts, strict=True):
+        _write_private(folder_of(data_dir) / POLICIES / name, text.encode())
+    made = _fresh(user, policies)
+    _saved(data_dir, made, names)
+    return made
+
+
+def policy_text(path: Path) -> str:
+    """The text of a policy file. Raises InputError."""
+    try:
+        with open(path, "rb") as file:
+            # Far beyond the limit of a policy, which is in characters.
+            return file.read(1 << 16).decode()
+    except OSError as error:
+        raise InputError(str(path), f"cannot be read: {error.strerror}", "", "Name a policy file.") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: byte {error.start + 1}", "a policy is UTF-8 text", "RFC 8259", "") from None
+
+
+def remove_user(data_dir: Path, user: str) -> None:
+    """Takes away a user, its key pair and its policies. Raises InputError, CouldNotRun."""
+    text, _ = raw_text(data_dir)
+    entries = tomllib.loads(text).get("key", []) if text else []
+    kept = [one for one in entries if one["user"] != user]
+    if len(kept) == len(entries) or user == ROOT_USER:
+        names = ", ".join(one["user"] for one in entries if one["user"] != ROOT_USER) or "none"
+        raise InputError(user[:80], "is not a user of this lab that can be removed", "", f"There are: {names}.")
+    body = "\n".join("[[key]]\n" + tomli_w.dumps(one) for one in kept)
+    _write_private(folder_of(data_dir) / KEYS, body.encode())
+    for one in entries:
+        if one["user"] == user:
+            for name in one.get("policies", ()):
+                (folder_of(data_dir) / POLICIES / name).unlink(missing_ok=True)

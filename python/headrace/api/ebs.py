@@ -1,0 +1,204 @@
+"""The EBS direct API: snapshots block by block."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.errors import AwsError, from_lab
+from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.errors import HeadraceError
+
+# Bytes of a block, of which snapshots are made (EBS direct API reference).
+BLOCK_BYTES = 512 * 1024
+# Blocks of a page (EBS direct API reference: 100 to 10,000) and of one that names no number.
+FEWEST_BLOCKS, MOST_BLOCKS = 100, 10_000
+SHA256 = "SHA256"
+
+
+def _named(request: ApiRequest, *names: str) -> Iterator[Permission]:
+    for name in names:
+        resource = request.arn("snapshot", request.params[name])
+        yield Permission(f"ebs:{request.operation}", resource)
+
+
+def _one(request: ApiRequest) -> Iterator[Permission]:
+    return _named(request, "SnapshotId")
+
+
+def _call(request: ApiRequest, name: str, changes: bool, **args: Any) -> Any:
+    """A call to the daemon; its refusals with the codes of this service."""
+    try:
+        return request.change(name, **args) if changes else request.lab.call(name, **args)
+    except HeadraceError as error:
+        found = from_lab(error, "ebs")
+        if found.status is not None and found.status >= 500:
+            raise
+        codes = {"InvalidSnapshot.NotFound": "ResourceNotFoundException", "IncorrectState": "ConflictException"}
+        known = found.code.endswith("Exception")
+        code = found.code if known else codes.get(found.code, "ValidationException")
+        raise AwsError(code, found.message) from error
+
+
+def _check_algorithm(request: ApiRequest) -> None:
+    algorithm = request.params.get("ChecksumAlgorithm", SHA256)
+    if algorithm != SHA256:
+        raise AwsError("ValidationException", f"The checksum algorithm {algorithm[:50]} is not supported: use SHA256.")
+
+
+def _blocks(request: ApiRequest, snapshot: str, since: str | None) -> tuple[Mapping[str, Any], str | None]:
+    wanted = request.params.get("MaxResults", MOST_BLOCKS)
+    size = min(max(wanted, FEWEST_BLOCKS), MOST_BLOCKS)
+    token = request.params.get("NextToken")
+    start = request.params.get("StartingBlockIndex", 0)
+    if token:
+        start = int(paging.key_of(request.operation, token, "ValidationException"))
+    found = _call(request, "snapshot.blocks", False, snapshot=snapshot, since=since, start=start, limit=size)
+    following = None if found["next"] is None else paging.token_after(request.operation, str(found["next"]))
+    return found, following
+
+
+def _common(found: Mapping[str, Any], following: str | None) -> dict[str, Any]:
+    return {
+        "ExpiryTime": datetime.fromtimestamp(found["tokens_until_s"], UTC),
+        "VolumeSize": found["size_gib"],
+        "BlockSize": BLOCK_BYTES,
+        "NextToken": following,
+    }
+
+
+@serves("ebs", "ListSnapshotBlocks", handled="SnapshotId NextToken MaxResults StartingBlockIndex", needs=_one)
+def list_snapshot_blocks(request: ApiRequest) -> dict[str, Any]:
+    """Every block of a snapshot, with its token."""
+    found, following = _blocks(request, request.params["SnapshotId"], None)
+    blocks = [{"BlockIndex": one["block"], "BlockToken": one["token"]} for one in found["blocks"]]
+    return {"Blocks": blocks, **_common(found, following)}
+
+
+@serves(
+    "ebs",
+    "ListChangedBlocks",
+    handled="FirstSnapshotId SecondSnapshotId NextToken MaxResults StartingBlockIndex",
+    needs=lambda request: _named(request, "SecondSnapshotId"),
+)
+def list_changed_blocks(request: ApiRequest) -> dict[str, Any]:
+    """Blocks that two snapshots do not have in common; without a first one, all of the second."""
+    first, second = request.params.get("FirstSnapshotId"), request.params["SecondSnapshotId"]
+    found, following = _blocks(request, second, first)
+    blocks = [
+        {"BlockIndex": one["block"], "FirstBlockToken": one["since_token"], "SecondBlockToken": one["token"]}
+        for one in found["blocks"]
+    ]
+    return {"ChangedBlocks": blocks, **_common(found, following)}
+
+
+@serves("ebs", "GetSnapshotBlock", handled="SnapshotId BlockIndex BlockToken", needs=_one)
+def get_snapshot_block(request: ApiRequest) -> dict[str, Any]:
+    """The bytes of a block."""
+    params = request.params
+    found = _call(
+        request,
+        "snapshot.get_block",
+        False,
+        snapshot=params["SnapshotId"],
+        block=params["BlockIndex"],
+        block_token=params["BlockToken"],
+    )
+    data = base64.b64decode(found["data"])
+    return {
+        "DataLength": len(data),
+        "BlockData": data,
+        "Checksum": found["checksum"],
+        "ChecksumAlgorithm": SHA256,
+    }
+
+
+@serves(
+    "ebs",
+    "StartSnapshot",
+    handled="VolumeSize ParentSnapshotId Tags Description ClientToken Encrypted KmsKeyArn",
+    without_effect={"Timeout": "the lab waits for blocks without an end"},
+    needs=lambda request: iter([Permission("ebs:StartSnapshot", request.arn("snapshot", "*"))]),
+)
+def start_snapshot(request: ApiRequest) -> dict[str, Any]:
+    """Begins a snapshot whose blocks are put one by one. It waits for them without an end: the
+    timeout is AWS's own to free what was forgotten.
+    """
+    params = request.params
+    if params.get("Encrypted") or params.get("KmsKeyArn"):
+        raise AwsError("ValidationException", "Encrypted snapshots are made of encrypted volumes, or by CopySnapshot.")
+    if not all(one.get("Key") for one in params.get("Tags") or ()):
+        raise AwsError("ValidationException", "A tag has a Key")
+    tags = {one["Key"]: one.get("Value", "") for one in params.get("Tags") or ()}
+    made = _call(
+        request,
+        "snapshot.start",
+        True,
+        size_gib=params["VolumeSize"],
+        parent=params.get("ParentSnapshotId"),
+        description=params.get("Description"),
+        tags=tags or None,
+    )
+    return {
+        "SnapshotId": made["id"],
+        "Description": made["description"],
+        "OwnerId": request.account,
+        "Status": made["state"],
+        "StartTime": datetime.fromisoformat(made["started_at"]),
+        "VolumeSize": made["size_gib"],
+        "BlockSize": BLOCK_BYTES,
+        "Tags": params.get("Tags"),
+        "ParentSnapshotId": params.get("ParentSnapshotId"),
+    }
+
+
+@serves(
+    "ebs",
+    "PutSnapshotBlock",
+    handled="SnapshotId BlockIndex BlockData DataLength Checksum ChecksumAlgorithm",
+    without_effect={"Progress": "AWS does not say what it does with it; the lab counts blocks"},
+    needs=_one,
+)
+def put_snapshot_block(request: ApiRequest) -> dict[str, Any]:
+    """Puts a block of a snapshot that was begun so. Its checksum is that of its bytes."""
+    params = request.params
+    _check_algorithm(request)
+    data = params["BlockData"]
+    if params["DataLength"] != len(data):
+        raise AwsError("ValidationException", f"The data length is {len(data)}, and {params['DataLength']} is named.")
+    _call(
+        request,
+        "snapshot.put_block",
+        False,
+        snapshot=params["SnapshotId"],
+        block=params["BlockIndex"],
+        data=base64.b64encode(data).decode(),
+        checksum=params["Checksum"],
+    )
+    return {"Checksum": params["Checksum"], "ChecksumAlgorithm": SHA256}
+
+
+@serves(
+    "ebs",
+    "CompleteSnapshot",
+    handled="SnapshotId ChangedBlocksCount Checksum ChecksumAlgorithm ChecksumAggregationMethod",
+    needs=_one,
+)
+def complete_snapshot(request: ApiRequest) -> dict[str, Any]:
+    """Completes a snapshot whose blocks are all put."""
+    params = request.params
+    _check_algorithm(request)
+    if params.get("ChecksumAggregationMethod", "LINEAR") != "LINEAR":
+        raise AwsError("ValidationException", "The checksums are aggregated by the method LINEAR alone.")
+    done = _call(
+        request,
+        "snapshot.finish",
+        True,
+        snapshot=params["SnapshotId"],
+        changed_blocks=params["ChangedBlocksCount"],
+        checksum=params.get("Checksum"),
+    )
+    return {"Status": done["state"]}

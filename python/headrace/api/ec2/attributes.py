@@ -1,0 +1,124 @@
+"""Status and attributes of volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.ec2.filters import filtered
+from headrace.api.ec2.permissions import volume_named
+from headrace.api.ec2.shown import MANAGED, volume_id
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, serves
+
+# The page of DescribeVolumeStatus (EC2 API reference: 5 to 1,000).
+PAGE = (5, 1000)
+# Types whose performance EBS checks (EC2 user guide, "EBS volume status checks").
+CHECKED = ("io1", "io2", "gp3")
+
+_FILTERS = {
+    "attachment-status.instance-id": lambda row: [one["InstanceId"] for one in row["AttachmentStatuses"]],
+    "attachment-status.io-performance": lambda row: [one["IoPerformance"] for one in row["AttachmentStatuses"]],
+    "availability-zone": lambda row: row["AvailabilityZone"],
+    "volume-status.details-name": lambda row: [one["Name"] for one in row["VolumeStatus"]["Details"]],
+    "volume-status.details-status": lambda row: [one["Status"] for one in row["VolumeStatus"]["Details"]],
+    "volume-status.status": lambda row: row["VolumeStatus"]["Status"],
+}
+
+
+def _performance(volume: Mapping[str, Any]) -> str:
+    """As EBS names it: members that are slow, or are not there, make a volume so."""
+    if volume["type"] not in CHECKED:
+        return "not-applicable"
+    if volume["attachment"] is None:
+        return "insufficient-data"
+    return "normal" if all(member["state"] == "ok" for member in volume["members"]) else "degraded"
+
+
+def status_of(volume: Mapping[str, Any]) -> dict[str, Any]:
+    """The status of a volume."""
+    broken = volume["state"] == "error" or any(member["state"] == "failed" for member in volume["members"])
+    performance = _performance(volume)
+    init: Mapping[str, Any] = volume.get("initialization") or {}
+    done = init.get("progress_percent", 100)
+    details = [
+        {"Name": "io-enabled", "Status": "failed" if broken else "passed"},
+        {"Name": "io-performance", "Status": performance},
+        {"Name": "initialization-state", "Status": "completed" if done >= 100 else "initializing"},
+    ]
+    attachment = volume["attachment"]
+    row: dict[str, Any] = {
+        "VolumeId": volume["id"],
+        "AvailabilityZone": volume["zone"],
+        "AvailabilityZoneId": volume["zone_id"],
+        "VolumeStatus": {
+            "Status": "impaired" if broken else "warning" if performance == "degraded" else "ok",
+            "Details": details,
+        },
+        "Actions": [],
+        "Events": [],
+        "AttachmentStatuses": []
+        if attachment is None
+        else [{"InstanceId": attachment["instance"], "IoPerformance": performance}],
+    }
+    if init:
+        row["InitializationStatusDetails"] = {
+            "InitializationType": init.get("type", "default"),
+            "Progress": int(done),
+            "EstimatedTimeToCompleteInSeconds": init.get("remaining_s"),
+        }
+    return row
+
+
+@serves(
+    "ec2",
+    "DescribeVolumeStatus",
+    handled="MaxResults NextToken VolumeIds DryRun Filters",
+    without_effect={"IncludeManagedResources": MANAGED},
+)
+def describe_volume_status(request: ApiRequest) -> dict[str, Any]:
+    """Whether volumes work, and how far they are initialized."""
+    ids, size = request.params.get("VolumeIds"), paging.size(request.params, *PAGE)
+    if ids and (size is not None or request.params.get("NextToken")):
+        raise AwsError(
+            "InvalidParameterCombination", "The parameter volumeSet cannot be used with the parameter maxResults"
+        )
+    wanted = [volume_id(one, "volumes") for one in dict.fromkeys(ids)] if ids else None
+    after = limit = None
+    if size is not None and not request.params.get("Filters"):
+        # No more than the page, and one to see whether another follows.
+        token, limit = request.params.get("NextToken"), size + 1
+        after = paging.key_of(request.operation, token) if token else None
+    volumes = sorted(request.lab.volumes(wanted, after=after, limit=limit), key=lambda volume: volume["id"])
+    kept = filtered(request, map(status_of, volumes), _FILTERS)
+    shown, token = paging.page(
+        request.operation, kept, lambda row: row["VolumeId"], size, request.params.get("NextToken")
+    )
+    return {"VolumeStatuses": shown, "NextToken": token}
+
+
+@serves("ec2", "DescribeVolumeAttribute", handled="Attribute VolumeId DryRun", needs=volume_named)
+def describe_volume_attribute(request: ApiRequest) -> dict[str, Any]:
+    """One attribute of a volume."""
+    volume = request.lab.describe(volume_id(request.params["VolumeId"]))
+    if request.params["Attribute"] == "autoEnableIO":
+        return {"VolumeId": volume["id"], "AutoEnableIO": {"Value": volume["auto_enable_io"]}}
+    return {"VolumeId": volume["id"], "ProductCodes": []}
+
+
+@serves("ec2", "ModifyVolumeAttribute", handled="AutoEnableIO VolumeId DryRun", needs=volume_named)
+def modify_volume_attribute(request: ApiRequest) -> dict[str, Any]:
+    """Sets AutoEnableIO."""
+    wanted = (request.params.get("AutoEnableIO") or {}).get("Value")
+    if wanted is None:
+        raise AwsError("MissingParameter", "The request must contain the parameter AutoEnableIO.Value")
+    request.change("volume.attributes", volume=volume_id(request.params["VolumeId"]), auto_enable_io=wanted)
+    return {}
+
+
+@serves("ec2", "EnableVolumeIO", handled="DryRun VolumeId", needs=volume_named)
+def enable_volume_io(request: ApiRequest) -> dict[str, Any]:
+    """Lets I/O go on after a check that failed. The lab never stops it by itself."""
+    request.lab.describe(volume_id(request.params["VolumeId"]))
+    return {}

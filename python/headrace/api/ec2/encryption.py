@@ -1,0 +1,44 @@
+"""Encryption by default, and the key of new encrypted volumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.api.handling import ApiRequest, serves
+
+
+@serves("ec2", "GetEbsEncryptionByDefault", handled="DryRun")
+def get_ebs_encryption_by_default(request: ApiRequest) -> dict[str, Any]:
+    """Whether new volumes are encrypted when they do not say so."""
+    on = request.lab.encryption_defaults()["by_default"]
+    return {"EbsEncryptionByDefault": on, "SseType": "sse-kms" if on else "none"}
+
+
+@serves("ec2", "EnableEbsEncryptionByDefault", handled="DryRun")
+def enable_ebs_encryption_by_default(request: ApiRequest) -> dict[str, Any]:
+    """From now on they are."""
+    return {"EbsEncryptionByDefault": request.change("encryption.set", by_default=True)["by_default"]}
+
+
+@serves("ec2", "DisableEbsEncryptionByDefault", handled="DryRun")
+def disable_ebs_encryption_by_default(request: ApiRequest) -> dict[str, Any]:
+    """From now on they are not."""
+    return {"EbsEncryptionByDefault": request.change("encryption.set", by_default=False)["by_default"]}
+
+
+@serves("ec2", "GetEbsDefaultKmsKeyId", handled="DryRun")
+def get_ebs_default_kms_key_id(request: ApiRequest) -> dict[str, Any]:
+    """The key of new encrypted volumes that name none."""
+    return {"KmsKeyId": request.lab.encryption_defaults()["key"]}
+
+
+@serves("ec2", "ModifyEbsDefaultKmsKeyId", handled="KmsKeyId DryRun")
+def modify_ebs_default_kms_key_id(request: ApiRequest) -> dict[str, Any]:
+    """Another one."""
+    return {"KmsKeyId": request.change("encryption.set", key=request.params["KmsKeyId"])["key"]}
+
+
+@serves("ec2", "ResetEbsDefaultKmsKeyId", handled="DryRun")
+def reset_ebs_default_kms_key_id(request: ApiRequest) -> dict[str, Any]:
+    """The one that EBS makes for itself."""
+    return {"KmsKeyId": request.change("encryption.set", key="")["key"]}

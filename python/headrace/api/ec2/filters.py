@@ -1,0 +1,108 @@
+"""EC2's Filters: each has a name and values, of which one has to match. `*` and `?` are
+wildcards.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest
+from headrace.api.protocol.shapes import service
+from headrace.api.protocol.xml import iso
+from headrace.api.wildcards import compiled
+
+# Values of all filters of a request together (EC2 user guide, "List and filter": 200).
+MAX_VALUES = 200
+# Patterns that are kept compiled. A guess with room.
+PATTERNS = 1024
+
+Item = TypeVar("Item")
+# What a filter looks at: the values that an item has for it.
+Values = Callable[[Any], Any]
+
+
+@lru_cache(maxsize=PATTERNS)
+def _pattern(text: str) -> re.Pattern[str]:
+    """`*` is any text, `?` any character, and a backslash takes their meaning away."""
+    between = [""]
+    for part in re.findall(r"\\[*?\\]|\*+|\?|[^*?\\]+|\\", text):
+        if part[0] == "*":
+            between.append("")
+        elif part == "?":
+            between[-1] += "."
+        else:
+            between[-1] += re.escape(part[1:] if len(part) == 2 and part[0] == "\\" and part[1] in "*?\\" else part)
+    return compiled(between)
+
+
+def _matches(texts: Sequence[str]) -> Callable[[str], bool]:
+    plain = {text for text in texts if not any(sign in text for sign in "*?\\")}
+    patterns = [_pattern(text) for text in texts if text not in plain]
+    return lambda value: value in plain or any(pattern.fullmatch(value) for pattern in patterns)
+
+
+def text_of(value: Any) -> str:
+    """A value as filters write it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return iso(value) if isinstance(value, datetime) else str(value)
+
+
+def _texts(found: Any) -> Iterable[str]:
+    if found is None:
+        return ()
+    if isinstance(found, list | tuple | set):
+        return (text_of(one) for one in found if one is not None)
+    return (text_of(found),)
+
+
+def filtered(
+    request: ApiRequest,
+    items: Iterable[Item],
+    looks_at: Mapping[str, Values],
+    tags: Callable[[Item], Mapping[str, str]] | None = None,
+) -> list[Item]:
+    """The items that all filters of the request match.
+
+    A filter that EC2 has and `looks_at` has not is about something that the lab has not: no item
+    matches it. Raises AwsError for one that EC2 has not either.
+    """
+    kept = list(items)
+    given = request.params.get("Filters") or []
+    if sum(len(one.get("Values") or ()) for one in given) > MAX_VALUES:
+        raise AwsError("FilterLimitExceeded", f"The maximum number of filter values is {MAX_VALUES} for a request.")
+    known = service("ec2").operations[request.operation].filters
+    for one in given:
+        values_of = _values_of(one, known, looks_at, tags)
+        matches = _matches(one["Values"])
+        kept = [item for item in kept if any(map(matches, values_of(item)))]
+    return kept
+
+
+def _values_of(
+    given: Mapping[str, Any],
+    known: frozenset[str],
+    looks_at: Mapping[str, Values],
+    tags: Callable[[Any], Mapping[str, str]] | None,
+) -> Callable[[Any], Iterable[str]]:
+    name = given.get("Name")
+    if not name:
+        raise AwsError("MissingParameter", "The request must contain the parameter Filter.Name")
+    if not given.get("Values"):
+        raise AwsError("InvalidParameterValue", f"The filter '{name[:100]}' must have at least one value")
+    if tags is not None and name == "tag-key":
+        return lambda item: tags(item)
+    if tags is not None and name.startswith("tag:"):
+        key = name[len("tag:") :]
+        return lambda item: [tags(item)[key]] if key in tags(item) else ()
+    if name in looks_at:
+        look = looks_at[name]
+        return lambda item: _texts(look(item))
+    if name in known:
+        return lambda _: ()
+    raise AwsError("InvalidParameterValue", f"The filter '{name[:100]}' is invalid")

@@ -1,0 +1,115 @@
+"""What the catalog knows of instance types, as EC2 shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.ec2.filters import filtered
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, serves
+from headrace.base import core
+
+# The page of DescribeInstanceTypes (EC2 API reference: 5 to 100), and types of one request.
+PAGE = (5, 100)
+
+
+def _ebs(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """EC2 counts MB/s in millions of bytes, and Mbps in millions of bits."""
+    found: dict[str, Any] = {
+        "EbsOptimizedSupport": "default",
+        "EncryptionSupport": "supported",
+        "NvmeSupport": "required" if facts["nitro"] else "unsupported",
+        "MaximumEbsAttachments": facts["max_ebs_attachments"],
+        "AttachmentLimitType": "shared" if facts["attachments_shared"] else "dedicated",
+    }
+    if facts["baseline_bytes_s"] and facts["max_bytes_s"]:
+        found["EbsOptimizedInfo"] = {
+            "BaselineBandwidthInMbps": facts["baseline_bytes_s"] * 8 // 10**6,
+            "BaselineThroughputInMBps": facts["baseline_bytes_s"] / 10**6,
+            "BaselineIops": facts["baseline_iops"],
+            "MaximumBandwidthInMbps": facts["max_bytes_s"] * 8 // 10**6,
+            "MaximumThroughputInMBps": facts["max_bytes_s"] / 10**6,
+            "MaximumIops": facts["max_iops"],
+        }
+    return found
+
+
+def _shown(facts: Mapping[str, Any]) -> dict[str, Any]:
+    stored = facts["instance_store_gb"] or 0
+    return {
+        "InstanceType": facts["instance_type"],
+        "CurrentGeneration": facts["current_generation"],
+        "BareMetal": ".metal" in facts["instance_type"],
+        "Hypervisor": "nitro" if facts["nitro"] else "xen",
+        "ProcessorInfo": {"SupportedArchitectures": [facts["arch"]] if facts["arch"] else []},
+        "VCpuInfo": {"DefaultVCpus": facts["vcpus"]},
+        "MemoryInfo": {"SizeInMiB": facts["memory_mib"]},
+        "InstanceStorageSupported": stored > 0,
+        "InstanceStorageInfo": {"TotalSizeInGB": stored} if stored else None,
+        "EbsInfo": _ebs(facts),
+        "SupportedRootDeviceTypes": ["ebs"],
+        "SupportedVirtualizationTypes": ["hvm"],
+    }
+
+
+@cache
+def _types(as_of: str) -> dict[str, dict[str, Any]]:
+    """All types of a day, by name."""
+    return {facts["instance_type"]: _shown(facts) for facts in core.instances(as_of)}
+
+
+def _ebs_filter(member: str) -> Any:
+    return lambda row: row["EbsInfo"].get("EbsOptimizedInfo", {}).get(member)
+
+
+_FILTERS = {
+    "bare-metal": lambda row: row["BareMetal"],
+    "current-generation": lambda row: row["CurrentGeneration"],
+    "ebs-info.attachment-limit-type": lambda row: row["EbsInfo"]["AttachmentLimitType"],
+    "ebs-info.maximum-ebs-attachments": lambda row: row["EbsInfo"]["MaximumEbsAttachments"],
+    "ebs-info.ebs-optimized-info.baseline-bandwidth-in-mbps": _ebs_filter("BaselineBandwidthInMbps"),
+    "ebs-info.ebs-optimized-info.baseline-iops": _ebs_filter("BaselineIops"),
+    "ebs-info.ebs-optimized-info.baseline-throughput-in-mbps": _ebs_filter("BaselineThroughputInMBps"),
+    "ebs-info.ebs-optimized-info.maximum-bandwidth-in-mbps": _ebs_filter("MaximumBandwidthInMbps"),
+    "ebs-info.ebs-optimized-info.maximum-iops": _ebs_filter("MaximumIops"),
+    "ebs-info.ebs-optimized-info.maximum-throughput-in-mbps": _ebs_filter("MaximumThroughputInMBps"),
+    "ebs-info.ebs-optimized-support": lambda row: row["EbsInfo"]["EbsOptimizedSupport"],
+    "ebs-info.encryption-support": lambda row: row["EbsInfo"]["EncryptionSupport"],
+    "ebs-info.nvme-support": lambda row: row["EbsInfo"]["NvmeSupport"],
+    "hypervisor": lambda row: row["Hypervisor"],
+    "instance-storage-supported": lambda row: row["InstanceStorageSupported"],
+    "instance-type": lambda row: row["InstanceType"],
+    "memory-info.size-in-mib": lambda row: row["MemoryInfo"]["SizeInMiB"],
+    "processor-info.supported-architecture": lambda row: row["ProcessorInfo"]["SupportedArchitectures"],
+    "vcpu-info.default-vcpus": lambda row: row["VCpuInfo"]["DefaultVCpus"],
+}
+
+
+@serves(
+    "ec2",
+    "DescribeInstanceTypes",
+    handled="DryRun InstanceTypes Filters MaxResults NextToken",
+    refused={"IncludeUnsupportedInRegion": "the catalog does not tell regions apart"},
+)
+def describe_instance_types(request: ApiRequest) -> dict[str, Any]:
+    """Instance types on the day whose limits the lab has."""
+    names, size = request.params.get("InstanceTypes"), paging.size(request.params, *PAGE)
+    if names and size is not None:
+        raise AwsError(
+            "InvalidParameterCombination", "The parameter instanceTypes cannot be used with the parameter maxResults"
+        )
+    known = _types(request.lab.status()["as_of"])
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        raise AwsError(
+            "InvalidInstanceType", f"The following supplied instance types do not exist: [{', '.join(unknown)[:500]}]"
+        )
+    rows = [known[name] for name in sorted(set(names) if names else known)]
+    kept = filtered(request, rows, _FILTERS)
+    shown, token = paging.page(
+        request.operation, kept, lambda row: row["InstanceType"], size or PAGE[1], request.params.get("NextToken")
+    )
+    return {"InstanceTypes": shown, "NextToken": token}

@@ -1,0 +1,88 @@
+"""What policies are asked for requests about volumes: actions, resources and condition keys
+(Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.api.handling import ApiRequest, Permission
+from headrace.errors import HeadraceError
+
+# Ids by their beginnings: the kind of resource in an ARN.
+KINDS = {"vol": "volume", "snap": "snapshot", "i": "instance", "key": "key"}
+
+
+def request_tags(tags: Mapping[str, str]) -> dict[str, Any]:
+    """Condition keys of tags that a request sets."""
+    if not tags:
+        return {}
+    return {"aws:TagKeys": list(tags)} | {f"aws:RequestTag/{key}": value for key, value in tags.items()}
+
+
+def resource_tags(tags: Mapping[str, str]) -> dict[str, Any]:
+    """Condition keys of tags that a resource has."""
+    found: dict[str, Any] = {}
+    for key, value in tags.items():
+        found[f"aws:ResourceTag/{key}"] = found[f"ec2:ResourceTag/{key}"] = value
+    return found
+
+
+def truth(value: object) -> str:
+    """`true` or `false`."""
+    return "true" if value else "false"
+
+
+def present(**values: Any) -> dict[str, str]:
+    """Condition keys of EC2 by their names, for those that have a value."""
+    return {f"ec2:{key}": str(value) for key, value in values.items() if value is not None}
+
+
+def volume_context(volume: Mapping[str, Any]) -> dict[str, Any]:
+    """What conditions may ask of a volume that is there."""
+    return {
+        **present(
+            VolumeType=volume["type"],
+            VolumeSize=volume["size_gib"],
+            VolumeIops=volume["iops"],
+            VolumeThroughput=volume["throughput_mib_s"],
+            VolumeID=volume["id"],
+            AvailabilityZone=volume["zone"],
+            ParentSnapshot=volume.get("snapshot") or None,
+        ),
+        "ec2:Encrypted": truth(volume.get("kms_key") or volume.get("encrypted")),
+        **resource_tags(volume["tags"]),
+    }
+
+
+def of_volume(request: ApiRequest, volume: str, action: str, **more: Any) -> Permission:
+    """A permission for a volume. One that is not there has no tags."""
+    try:
+        context = volume_context(request.lab.describe(volume))
+    except HeadraceError:
+        context = {}
+    return Permission(action, request.arn("volume", volume), {**context, **more})
+
+
+def volume_named(request: ApiRequest) -> Iterator[Permission]:
+    """The permission for the one volume that a request names."""
+    yield of_volume(request, request.params["VolumeId"], f"ec2:{request.operation}")
+
+
+def volume_and_instance(request: ApiRequest) -> Iterator[Permission]:
+    """The permissions for attaching and detaching: the volume and the instance."""
+    yield from volume_named(request)
+    status = request.lab.status()
+    instance = request.params.get("InstanceId") or status["instance_id"]
+    context = present(InstanceType=status["instance_type"], InstanceID=instance, AvailabilityZone=status["zone"])
+    yield Permission(f"ec2:{request.operation}", request.arn("instance", instance), context)
+
+
+def tagging(request: ApiRequest, resource: str, tags: Mapping[str, str]) -> Iterator[Permission]:
+    """The permission for tags that are set as something is made: `ec2:CreateTags` with
+    `ec2:CreateAction`.
+    """
+    if tags:
+        context = {**request_tags(tags), "ec2:CreateAction": request.operation}
+        yield Permission("ec2:CreateTags", resource, context)

@@ -1,0 +1,123 @@
+"""What the daemon says of volumes and modifications, as EC2 shows it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from headrace.api.errors import AwsError
+from headrace.api.kept import Facts
+from headrace.api.protocol.xml import Rendered
+
+MANAGED = "the lab has no resources that other services of AWS manage"
+# Types whose IOPS and MiB/s EC2 shows (EC2 API reference, Volume: Iops, Throughput).
+WITH_IOPS = ("gp2", "gp3", "io1", "io2")
+WITH_THROUGHPUT = ("gp3",)
+# Times that are kept parsed. A guess: those of some thousand volumes.
+TIMES = 16_384
+_VOLUME = re.compile(r"vol-.*", re.DOTALL)
+
+
+@lru_cache(maxsize=TIMES)
+def moment(text: str | None) -> datetime | None:
+    """A time of the daemon. EC2 shows seconds: `.000Z`."""
+    return None if text is None else datetime.fromisoformat(text).replace(microsecond=0)
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]] | None:
+    """Tags as EC2 lists them: it says nothing of tags where there are none."""
+    return [{"Key": key, "Value": value} for key, value in tags.items()] or None
+
+
+def device_name(attachment: Mapping[str, Any]) -> str:
+    """`/dev/sdf`: the attach name as EC2 has it."""
+    name = attachment["name"]
+    return name if name.startswith("/dev/") else f"/dev/{name}"
+
+
+def attachment_of(volume: Mapping[str, Any], attachment: Mapping[str, Any]) -> dict[str, Any]:
+    """An attachment."""
+    return {
+        "VolumeId": volume["id"],
+        "InstanceId": attachment["instance"],
+        "Device": device_name(attachment),
+        "State": attachment["state"],
+        "AttachTime": moment(attachment["attached_at"]),
+        "DeleteOnTermination": attachment["delete_on_termination"],
+    }
+
+
+def shown_once(row: Mapping[str, Any], show: Callable[[Mapping[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """A row as EC2 shows it. One that is kept is made and written once, and has one `show` only."""
+    if not isinstance(row, Facts):
+        return show(row)
+    try:
+        return row.shown
+    except AttributeError:
+        row.shown = Rendered(show(row))
+        return row.shown
+
+
+def volume_of(volume: Mapping[str, Any]) -> dict[str, Any]:
+    """A volume. What a lab does not know of volumes yet is left out."""
+    kind, attachment = volume["type"], volume["attachment"]
+    key = volume.get("kms_key")
+    return {
+        "VolumeId": volume["id"],
+        "Size": volume["size_gib"],
+        "VolumeType": kind,
+        "Iops": volume["iops"] if kind in WITH_IOPS else None,
+        "Throughput": volume["throughput_mib_s"] if kind in WITH_THROUGHPUT else None,
+        "State": volume["state"],
+        "CreateTime": moment(volume["created_at"]),
+        "AvailabilityZone": volume["zone"],
+        "AvailabilityZoneId": volume["zone_id"],
+        "SnapshotId": volume.get("snapshot") or "",
+        "SourceVolumeId": volume.get("source_volume"),
+        "Encrypted": key is not None or bool(volume.get("encrypted")),
+        "KmsKeyId": key,
+        "MultiAttachEnabled": False,
+        "FastRestored": volume.get("fast_restored"),
+        "VolumeInitializationRate": volume.get("initialization_rate_mib_s"),
+        "Attachments": [] if attachment is None else [attachment_of(volume, attachment)],
+        "Tags": tag_list(volume["tags"]),
+    }
+
+
+def modification_of(modification: Mapping[str, Any]) -> dict[str, Any]:
+    """A modification."""
+    found: dict[str, Any] = {
+        "VolumeId": modification["volume"],
+        "ModificationState": modification["state"],
+        "StatusMessage": modification["reason"],
+        "Progress": modification["progress_percent"],
+        "StartTime": moment(modification["start"]),
+        "EndTime": moment(modification["end"]),
+    }
+    for name, shape in (("Target", modification["target"]), ("Original", modification["original"])):
+        kind = shape["type"]
+        found |= {
+            f"{name}Size": shape["size_gib"],
+            f"{name}VolumeType": kind,
+            f"{name}Iops": shape["iops"] if kind in WITH_IOPS else None,
+            f"{name}Throughput": shape["throughput_mib_s"] if kind in WITH_THROUGHPUT else None,
+            f"{name}MultiAttachEnabled": False,
+        }
+    return found
+
+
+def volume_id(text: str, parameter: str = "volumeId") -> str:
+    """A volume's id. The lab also knows volumes by their names, EC2 does not: raises AwsError."""
+    if not _VOLUME.fullmatch(text):
+        raise AwsError(
+            "InvalidParameterValue", f"Value ({text[:100]}) for parameter {parameter} is invalid. Expected: 'vol-...'."
+        )
+    return text
+
+
+def since(status: Mapping[str, Any]) -> datetime:
+    """When the lab was started, by its own clock."""
+    return datetime.fromisoformat(status["lab_time"]).astimezone(UTC) - timedelta(seconds=status["uptime_s"])

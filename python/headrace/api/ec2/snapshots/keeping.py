@@ -1,0 +1,211 @@
+"""Locks, the recycle bin, fast snapshot restore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.ec2.filters import filtered
+from headrace.api.ec2.shown import moment
+from headrace.api.ec2.snapshots.describing import (
+    NO_VOLUME,
+    PAGE,
+    every,
+    of_snapshot,
+    progress,
+    snapshot_id,
+    snapshot_named,
+)
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, Permission, serves
+
+
+def _lock(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    lock = snapshot["lock"]
+    return {
+        "SnapshotId": snapshot["id"],
+        "LockState": lock["state"],
+        "LockDuration": lock["duration_days"],
+        "CoolOffPeriod": lock["cool_off_hours"],
+        "CoolOffPeriodExpiresOn": moment(lock["cool_off_until"]),
+        "LockCreatedOn": moment(lock["created_at"]),
+        "LockDurationStartTime": moment(lock["created_at"]),
+        "LockExpiresOn": moment(lock["expires_at"]),
+    }
+
+
+@serves(
+    "ec2",
+    "LockSnapshot",
+    handled="SnapshotId DryRun LockMode CoolOffPeriod LockDuration ExpirationDate",
+    needs=snapshot_named,
+)
+def lock_snapshot(request: ApiRequest) -> dict[str, Any]:
+    """Locks a snapshot against deletion, or changes its lock."""
+    params = request.params
+    expires = params.get("ExpirationDate")
+    locked = request.change(
+        "snapshot.lock",
+        snapshot=snapshot_id(params["SnapshotId"]),
+        mode=params["LockMode"],
+        duration_days=params.get("LockDuration"),
+        expires_at=expires.astimezone(UTC).isoformat() if expires is not None else None,
+        cool_off_hours=params.get("CoolOffPeriod"),
+    )
+    return _lock(locked)
+
+
+@serves("ec2", "UnlockSnapshot", handled="SnapshotId DryRun", needs=snapshot_named)
+def unlock_snapshot(request: ApiRequest) -> dict[str, Any]:
+    """Takes a lock away."""
+    unlocked = request.change("snapshot.unlock", snapshot=snapshot_id(request.params["SnapshotId"]))
+    return {"SnapshotId": unlocked["id"]}
+
+
+@serves("ec2", "DescribeLockedSnapshots", handled="Filters MaxResults NextToken SnapshotIds DryRun")
+def describe_locked_snapshots(request: ApiRequest) -> dict[str, Any]:
+    """Snapshots that are locked, or were."""
+    ids = request.params.get("SnapshotIds")
+    if ids:
+        found = request.lab.call("snapshot.list", snapshots=[snapshot_id(one) for one in ids])["snapshots"]
+    else:
+        found = every(request)
+    rows = [{**_lock(one), "OwnerId": request.account} for one in found if one["lock"] is not None]
+    kept = filtered(request, rows, {"lock-state": lambda row: row["LockState"]})
+    shown, token = _page(request, kept, lambda row: row["SnapshotId"])
+    return {"Snapshots": shown, "NextToken": token}
+
+
+def _page(request: ApiRequest, rows: list[dict[str, Any]], key: Any) -> tuple[list[dict[str, Any]], str | None]:
+    size = paging.size(request.params, *PAGE)
+    return paging.page(request.operation, sorted(rows, key=key), key, size, request.params.get("NextToken"))
+
+
+@serves("ec2", "ListSnapshotsInRecycleBin", handled="MaxResults NextToken SnapshotIds DryRun")
+def list_snapshots_in_recycle_bin(request: ApiRequest) -> dict[str, Any]:
+    """Deleted snapshots that a retention rule keeps."""
+    ids = request.params.get("SnapshotIds")
+    wanted = {snapshot_id(one) for one in ids} if ids else None
+    rows = [
+        {
+            "SnapshotId": one["id"],
+            "RecycleBinEnterTime": moment(one["bin"]["entered_at"]),
+            "RecycleBinExitTime": moment(one["bin"]["exit_at"]),
+            "Description": one["description"],
+            "VolumeId": one["volume"] or NO_VOLUME,
+        }
+        for one in every(request, bin=True)
+        if wanted is None or one["id"] in wanted
+    ]
+    shown, token = _page(request, rows, lambda row: row["SnapshotId"])
+    return {"Snapshots": shown, "NextToken": token}
+
+
+@serves("ec2", "RestoreSnapshotFromRecycleBin", handled="SnapshotId DryRun", needs=snapshot_named)
+def restore_snapshot_from_recycle_bin(request: ApiRequest) -> dict[str, Any]:
+    """Takes a snapshot out of the recycle bin."""
+    one = request.change("snapshot.recover", snapshot=snapshot_id(request.params["SnapshotId"]))
+    return {
+        "SnapshotId": one["id"],
+        "Description": one["description"],
+        "Encrypted": one["encrypted"],
+        "OwnerId": request.account,
+        "Progress": progress(one),
+        "StartTime": moment(one["started_at"]),
+        "State": one["state"],
+        "VolumeId": one["volume"] or NO_VOLUME,
+        "VolumeSize": one["size_gib"],
+    }
+
+
+def _fast(request: ApiRequest, one: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "SnapshotId": one["snapshot"],
+        "AvailabilityZone": one["zone"],
+        "AvailabilityZoneId": request.lab.status()["zone_id"],
+        "State": one["state"],
+        # EC2's words for the two reasons that a lab has.
+        "StateTransitionReason": "Client.UserInitiated"
+        if one["state"] in ("enabling", "disabling", "disabled")
+        else "Client.UserInitiated - Lifecycle state transition",
+        "OwnerId": request.account,
+        "EnablingTime": moment(one["enabling_at"]),
+        "OptimizingTime": moment(one["optimizing_at"]),
+        "EnabledTime": moment(one["enabled_at"]),
+        "DisablingTime": moment(one["disabling_at"]),
+        "DisabledTime": moment(one["disabled_at"]),
+    }
+
+
+def _sources(request: ApiRequest) -> Iterator[Permission]:
+    for one in request.params["SourceSnapshotIds"]:
+        yield of_snapshot(request, one)
+
+
+def _zones(request: ApiRequest) -> list[str]:
+    """The zones that a request names. By id only the lab's is known: another is refused there."""
+    zones, ids = request.params.get("AvailabilityZones"), request.params.get("AvailabilityZoneIds")
+    if zones and ids:
+        raise AwsError(
+            "InvalidParameterCombination",
+            "The parameter AvailabilityZones cannot be used with the parameter AvailabilityZoneIds",
+        )
+    if not zones and not ids:
+        raise AwsError("MissingParameter", "The request must contain the parameter AvailabilityZones")
+    own = request.lab.status()["zone_id"]
+    return list(zones or [request.zone if one == own else one for one in ids or ()])
+
+
+def _switch(request: ApiRequest, enable: bool) -> dict[str, Any]:
+    snapshots = [snapshot_id(one) for one in request.params["SourceSnapshotIds"]]
+    answer = request.change("snapshot.set_fast_restore", snapshots=snapshots, zones=_zones(request), enable=enable)
+    failed: dict[str, list[dict[str, Any]]] = {}
+    for one in answer["failures"]:
+        error = {"Code": one["code"], "Message": one["message"]}
+        failed.setdefault(one["snapshot"], []).append({"AvailabilityZone": one["zone"], "Error": error})
+    return {
+        "Successful": [_fast(request, one) for one in answer["fast_restores"]],
+        "Unsuccessful": [
+            {"SnapshotId": snapshot, "FastSnapshotRestoreStateErrors": errors} for snapshot, errors in failed.items()
+        ],
+    }
+
+
+@serves(
+    "ec2",
+    "EnableFastSnapshotRestores",
+    handled="AvailabilityZones AvailabilityZoneIds SourceSnapshotIds DryRun",
+    needs=_sources,
+)
+def enable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
+    """Lets volumes be made of snapshots without first touch. What fails is in the answer."""
+    return _switch(request, True)
+
+
+@serves(
+    "ec2",
+    "DisableFastSnapshotRestores",
+    handled="AvailabilityZones AvailabilityZoneIds SourceSnapshotIds DryRun",
+    needs=_sources,
+)
+def disable_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
+    """Ends fast snapshot restore. What fails is in the answer."""
+    return _switch(request, False)
+
+
+@serves("ec2", "DescribeFastSnapshotRestores", handled="Filters MaxResults NextToken DryRun")
+def describe_fast_snapshot_restores(request: ApiRequest) -> dict[str, Any]:
+    """Fast snapshot restores that are on, or were."""
+    rows = [_fast(request, one) for one in request.lab.call("snapshot.fast_restores")["fast_restores"]]
+    looks_at = {
+        "availability-zone": lambda row: row["AvailabilityZone"],
+        "availability-zone-id": lambda row: row["AvailabilityZoneId"],
+        "owner-id": lambda row: row["OwnerId"],
+        "snapshot-id": lambda row: row["SnapshotId"],
+        "state": lambda row: row["State"],
+    }
+    kept = filtered(request, rows, looks_at)
+    shown, token = _page(request, kept, lambda row: f"{row['SnapshotId']}\n{row['AvailabilityZone']}")
+    return {"FastSnapshotRestores": shown, "NextToken": token}

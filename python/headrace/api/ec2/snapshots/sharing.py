@@ -1,0 +1,132 @@
+"""Who may make volumes from snapshots; storage tiers, of which a lab has one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.ec2.filters import filtered
+from headrace.api.ec2.shown import tag_list
+from headrace.api.ec2.snapshots.describing import NO_VOLUME, PAGE, every, snapshot_id, snapshot_named
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, serves
+
+ARCHIVE = "the lab has one storage tier, standard"
+PERMISSION = "createVolumePermission"
+
+
+def _attribute(request: ApiRequest) -> str:
+    attribute = request.params.get("Attribute", PERMISSION)
+    if attribute not in (PERMISSION, "productCodes"):
+        raise AwsError("InvalidParameterValue", f"Value ({attribute}) for parameter attribute is invalid.")
+    return attribute
+
+
+@serves("ec2", "DescribeSnapshotAttribute", handled="Attribute SnapshotId DryRun", needs=snapshot_named)
+def describe_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
+    """Which accounts may make volumes from a snapshot. A lab has no product codes."""
+    snapshot = request.lab.call("snapshot.describe", snapshot=snapshot_id(request.params["SnapshotId"]))
+    if _attribute(request) == "productCodes":
+        return {"SnapshotId": snapshot["id"], "ProductCodes": []}
+    return {
+        "SnapshotId": snapshot["id"],
+        "CreateVolumePermissions": [{"UserId": one} for one in snapshot["shared_with"]],
+    }
+
+
+def _users(given: list[dict[str, str]] | None) -> list[str]:
+    """Accounts of a list of permissions. Raises AwsError for a group: everybody."""
+    found = []
+    for one in given or ():
+        if one.get("Group"):
+            raise AwsError("UnsupportedOperation", "A snapshot of the lab cannot be public: the lab has one account.")
+        found.append(one.get("UserId", ""))
+    return found
+
+
+@serves(
+    "ec2",
+    "ModifySnapshotAttribute",
+    handled="Attribute CreateVolumePermission CreateVolumePermission.Add CreateVolumePermission.Add.UserId "
+    "CreateVolumePermission.Add.Group CreateVolumePermission.Remove CreateVolumePermission.Remove.UserId "
+    "CreateVolumePermission.Remove.Group OperationType SnapshotId UserIds DryRun",
+    refused={"GroupNames": "a snapshot of the lab cannot be public: the lab has one account"},
+    needs=snapshot_named,
+)
+def modify_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
+    """Adds and removes accounts that may make volumes from a snapshot."""
+    params = request.params
+    if _attribute(request) != PERMISSION:
+        raise AwsError("InvalidParameterValue", "The attribute productCodes cannot be modified.")
+    permission = params.get("CreateVolumePermission") or {}
+    add, remove = _users(permission.get("Add")), _users(permission.get("Remove"))
+    if params.get("UserIds"):
+        operation = params.get("OperationType")
+        if operation not in ("add", "remove"):
+            raise AwsError("MissingParameter", "The request must contain the parameter operationType: add or remove")
+        (add if operation == "add" else remove).extend(params["UserIds"])
+    if not add and not remove:
+        raise AwsError("MissingParameter", "The request must contain the parameter createVolumePermission or userId")
+    request.change("snapshot.share", snapshot=snapshot_id(params["SnapshotId"]), add=add, remove=remove)
+    return {}
+
+
+@serves("ec2", "ResetSnapshotAttribute", handled="Attribute SnapshotId DryRun", needs=snapshot_named)
+def reset_snapshot_attribute(request: ApiRequest) -> dict[str, Any]:
+    """Leaves a snapshot to its own account again."""
+    if _attribute(request) != PERMISSION:
+        raise AwsError("InvalidParameterValue", "The attribute productCodes cannot be reset.")
+    named = snapshot_id(request.params["SnapshotId"])
+    shared = request.lab.call("snapshot.describe", snapshot=named)["shared_with"]
+    request.change("snapshot.share", snapshot=named, remove=shared)
+    return {}
+
+
+@serves("ec2", "DescribeSnapshotTierStatus", handled="Filters DryRun NextToken MaxResults")
+def describe_snapshot_tier_status(request: ApiRequest) -> dict[str, Any]:
+    """The tier of every snapshot: standard."""
+    rows = [
+        {
+            "SnapshotId": one["id"],
+            "VolumeId": one["volume"] or NO_VOLUME,
+            "Status": one["state"],
+            "OwnerId": request.account,
+            "Tags": tag_list(one["tags"]),
+            "StorageTier": "standard",
+        }
+        for one in every(request)
+    ]
+    looks_at = {
+        "snapshot-id": lambda row: row["SnapshotId"],
+        "volume-id": lambda row: row["VolumeId"],
+    }
+    kept = filtered(request, rows, looks_at)
+    size = paging.size(request.params, *PAGE)
+    shown, token = paging.page(
+        "DescribeSnapshotTierStatus", kept, lambda row: row["SnapshotId"], size, request.params.get("NextToken")
+    )
+    return {"SnapshotTierStatuses": shown, "NextToken": token}
+
+
+@serves("ec2", "ModifySnapshotTier", handled="SnapshotId StorageTier DryRun", needs=snapshot_named)
+def modify_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
+    """Refuses: a lab has no archive."""
+    request.lab.call("snapshot.describe", snapshot=snapshot_id(request.params["SnapshotId"]))
+    raise AwsError("UnsupportedOperation", f"Snapshots cannot be archived: {ARCHIVE}.")
+
+
+@serves(
+    "ec2",
+    "RestoreSnapshotTier",
+    handled="SnapshotId DryRun",
+    without_effect={
+        "TemporaryRestoreDays": "no snapshot is in an archive: the call is always refused",
+        "PermanentRestore": "no snapshot is in an archive: the call is always refused",
+    },
+    needs=snapshot_named,
+)
+def restore_snapshot_tier(request: ApiRequest) -> dict[str, Any]:
+    """Refuses: no snapshot is in an archive."""
+    named = snapshot_id(request.params["SnapshotId"])
+    request.lab.call("snapshot.describe", snapshot=named)
+    raise AwsError("UnsupportedOperation", f"Snapshot {named} is not archived: {ARCHIVE}.")

@@ -1,0 +1,134 @@
+"""Tags of any resource, and the TagSpecifications of calls that make one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.ec2.filters import filtered
+from headrace.api.ec2.permissions import KINDS, request_tags, resource_tags
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.errors import HeadraceError
+
+# Resources of one CreateTags or DeleteTags (EC2 API reference: up to 1,000).
+MAX_RESOURCES = 1000
+# The page of DescribeTags (EC2 API reference: 5 to 1,000).
+PAGE = (5, 1000)
+
+
+def tags_of(specifications: Sequence[Mapping[str, Any]] | None, kind: str) -> dict[str, str]:
+    """The tags that a request gives to what it makes. Raises AwsError."""
+    found: dict[str, str] = {}
+    for one in specifications or ():
+        named = one.get("ResourceType")
+        if named != kind:
+            raise AwsError(
+                "InvalidParameterValue", f"'{named}' is not a valid taggable resource type for this operation."
+            )
+        found |= _pairs(one.get("Tags"), found)
+    return found
+
+
+def _pairs(tags: Sequence[Mapping[str, str]] | None, before: Mapping[str, str] | None = None) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for tag in tags or ():
+        key = tag.get("Key")
+        if not key:
+            raise AwsError("InvalidParameterValue", "Tag keys cannot be empty")
+        if key in found or key in (before or {}):
+            raise AwsError("InvalidParameterValue", f"Duplicate tag key '{key[:200]}' specified.")
+        found[key] = tag.get("Value", "")
+    return found
+
+
+def _resources(request: ApiRequest) -> list[str]:
+    ids = request.params["Resources"]
+    if not ids:
+        raise AwsError("MissingParameter", "The request must contain the parameter resourceIdSet")
+    if len(ids) > MAX_RESOURCES:
+        raise AwsError("InvalidParameterValue", f"A request has at most {MAX_RESOURCES} resources.")
+    for one in ids:
+        if one.partition("-")[0] not in KINDS or "-" not in one:
+            raise AwsError("InvalidID", f"The ID '{one[:100]}' is not valid")
+    return list(dict.fromkeys(ids))
+
+
+def everything(request: ApiRequest) -> Iterator[tuple[str, str, Mapping[str, str]]]:
+    """Every resource that has tags: (id, kind, tags)."""
+    for volume in request.known.volumes.now(request.lab).rows.values():
+        yield volume["id"], "volume", volume["tags"]
+    for snapshot in request.known.snapshots.now(request.lab).rows.values():
+        if snapshot["bin"] is None:
+            yield snapshot["id"], "snapshot", snapshot["tags"]
+    status: Mapping[str, Any] = request.lab.status()
+    yield status["instance_id"], "instance", status.get("instance_tags") or {}
+
+
+def _permissions(request: ApiRequest) -> Iterator[Permission]:
+    given = request.params.get("Tags") or ()
+    wanted = request_tags({tag["Key"]: tag.get("Value", "") for tag in given if tag.get("Key")})
+    try:
+        has = {name: tags for name, _, tags in everything(request)}
+    except HeadraceError:
+        has = {}
+    for one in request.params["Resources"]:
+        kind = KINDS.get(one.partition("-")[0], "*")
+        context = {**wanted, **resource_tags(has.get(one, {}))}
+        yield Permission(f"ec2:{request.operation}", request.arn(kind, one), context)
+
+
+@serves("ec2", "CreateTags", handled="Resources Tags DryRun", needs=_permissions)
+def create_tags(request: ApiRequest) -> dict[str, Any]:
+    """Adds or overwrites tags: of all resources, or of none."""
+    tags = _pairs(request.params["Tags"])
+    if not tags:
+        raise AwsError("MissingParameter", "The request must contain the parameter Tag")
+    request.change("resource.tag", resources=_resources(request), set=tags)
+    return {}
+
+
+@serves("ec2", "DeleteTags", handled="Resources Tags DryRun", needs=_permissions)
+def delete_tags(request: ApiRequest) -> dict[str, Any]:
+    """Removes tags: by key; by key and value; all of them where none is named."""
+    ids, tags = _resources(request), request.params.get("Tags")
+    _pairs(tags)
+    if tags:
+        keys = [tag["Key"] for tag in tags if "Value" not in tag]
+        request.change(
+            "resource.tag",
+            resources=ids,
+            remove=keys,
+            remove_equal={tag["Key"]: tag["Value"] for tag in tags if "Value" in tag},
+        )
+        return {}
+    has = {name: tags for name, _, tags in everything(request) if name in ids}
+    request.change("resource.tag", resources=ids, remove=sorted({key for tags in has.values() for key in tags}))
+    return {}
+
+
+@serves("ec2", "DescribeTags", handled="Filters MaxResults NextToken DryRun")
+def describe_tags(request: ApiRequest) -> dict[str, Any]:
+    """Every tag of every resource."""
+    rows = [
+        {"ResourceId": name, "ResourceType": kind, "Key": key, "Value": value}
+        for name, kind, tags in everything(request)
+        for key, value in tags.items()
+    ]
+    looks_at = {
+        "key": lambda row: row["Key"],
+        "value": lambda row: row["Value"],
+        "resource-id": lambda row: row["ResourceId"],
+        "resource-type": lambda row: row["ResourceType"],
+    }
+    kept = filtered(request, rows, looks_at, lambda row: {row["Key"]: row["Value"]})
+    kept.sort(key=_order)
+    shown, token = paging.page(
+        "DescribeTags", kept, _order, paging.size(request.params, *PAGE), request.params.get("NextToken")
+    )
+    return {"Tags": shown, "NextToken": token}
+
+
+def _order(row: Mapping[str, str]) -> str:
+    return f"{row['ResourceId']}\n{row['Key']}"

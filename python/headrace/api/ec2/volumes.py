@@ -1,0 +1,262 @@
+"""Volumes: create, delete, attach, detach, describe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.ec2.filters import filtered
+from headrace.api.ec2.permissions import (
+    of_volume,
+    present,
+    request_tags,
+    resource_tags,
+    tagging,
+    truth,
+    volume_and_instance,
+    volume_named,
+)
+from headrace.api.ec2.shown import MANAGED, attachment_of, device_name, moment, shown_once, volume_id, volume_of
+from headrace.api.ec2.tags import tags_of
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, Permission, serves
+from headrace.errors import HeadraceError
+from headrace.lab.calls import LONG_CALL_S
+
+# The page of DescribeVolumes (EC2 API reference: 5 to 1,000).
+PAGE = (5, 1000)
+OUTPOST = "the lab has no Outposts"
+
+_FILTERS = {
+    "attachment.attach-time": lambda volume: _attached(volume, lambda found: moment(found["attached_at"])),
+    "attachment.delete-on-termination": lambda volume: _attached(volume, lambda found: found["delete_on_termination"]),
+    "attachment.device": lambda volume: _attached(volume, device_name),
+    "attachment.instance-id": lambda volume: _attached(volume, lambda found: found["instance"]),
+    "attachment.status": lambda volume: _attached(volume, lambda found: found["state"]),
+    "availability-zone": lambda volume: volume["zone"],
+    "availability-zone-id": lambda volume: volume["zone_id"],
+    "create-time": lambda volume: moment(volume["created_at"]),
+    "encrypted": lambda volume: bool(volume.get("kms_key") or volume.get("encrypted")),
+    "fast-restored": lambda volume: volume.get("fast_restored"),
+    "multi-attach-enabled": lambda volume: False,
+    "operator.managed": lambda volume: False,
+    "size": lambda volume: volume["size_gib"],
+    "snapshot-id": lambda volume: volume.get("snapshot") or "",
+    "source-volume-id": lambda volume: volume.get("source_volume"),
+    "status": lambda volume: volume["state"],
+    "volume-id": lambda volume: volume["id"],
+    "volume-type": lambda volume: volume["type"],
+}  # fmt: skip
+
+
+def _attached(volume: Mapping[str, Any], look: Any) -> Any:
+    found = volume["attachment"]
+    return None if found is None else look(found)
+
+
+def _named(request: ApiRequest, wanted: Sequence[str] | None) -> Sequence[Mapping[str, Any]]:
+    """These volumes, or all."""
+    if wanted is None or request.known.volumes.is_filled:
+        rows = request.known.volumes.now(request.lab).rows
+        if wanted is None:
+            return list(rows.values())
+        if all(one in rows for one in wanted):
+            return [rows[one] for one in wanted]
+    # The daemon says in EC2's words which is not there.
+    return request.lab.volumes(list(wanted or ()))
+
+
+def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[Any], str | None]:
+    """The volumes that VolumeIds, Filters, MaxResults and NextToken of a request mean, by id, and
+    the token of the next page. Raises AwsError.
+    """
+    ids, size = request.params.get("VolumeIds"), paging.size(request.params, *sized)
+    if ids and (size is not None or request.params.get("NextToken")):
+        raise AwsError(
+            "InvalidParameterCombination", "The parameter volumeSet cannot be used with the parameter maxResults"
+        )
+    wanted = [volume_id(one, "volumes") for one in dict.fromkeys(ids)] if ids else None
+    if wanted is None and not request.params.get("Filters"):
+        every = request.known.volumes.now(request.lab)
+        return paging.page_of_table(request.operation, every, size, request.params.get("NextToken"))
+    volumes = _named(request, wanted)
+    kept = filtered(request, volumes, _FILTERS, lambda volume: volume["tags"])
+    kept.sort(key=lambda volume: volume["id"])
+    return paging.page(request.operation, kept, lambda volume: volume["id"], size, request.params.get("NextToken"))
+
+
+@serves(
+    "ec2",
+    "DescribeVolumes",
+    handled="VolumeIds Filters MaxResults NextToken DryRun",
+    without_effect={"IncludeManagedResources": MANAGED},
+)
+def describe_volumes(request: ApiRequest) -> dict[str, Any]:
+    """All volumes, those named, or those that filters match."""
+    volumes, token = selected(request)
+    return {"Volumes": [shown_once(volume, volume_of) for volume in volumes], "NextToken": token}
+
+
+def _creating(request: ApiRequest) -> Iterator[Permission]:
+    params = request.params
+    tags = tags_of(params.get("TagSpecifications"), "volume")
+    resource, parent = request.arn("volume", "*"), _parent(request)
+    encrypted = params.get("Encrypted") or parent.get("encrypted") or _encrypts(request)
+    context = {
+        **present(
+            VolumeType=params.get("VolumeType", "gp2"),
+            VolumeSize=params.get("Size") or parent.get("size_gib"),
+            VolumeIops=params.get("Iops"),
+            VolumeThroughput=params.get("Throughput"),
+            AvailabilityZone=params.get("AvailabilityZone"),
+            KmsKeyId=params.get("KmsKeyId"),
+            ParentSnapshot=request.arn("snapshot", params["SnapshotId"]) if params.get("SnapshotId") else None,
+        ),
+        "ec2:Encrypted": truth(encrypted),
+        **request_tags(tags),
+    }
+    yield Permission("ec2:CreateVolume", resource, context)
+    if params.get("SnapshotId"):
+        about = {"ec2:Encrypted": truth(parent.get("encrypted")), **resource_tags(parent.get("tags") or {})}
+        yield Permission("ec2:CreateVolume", request.arn("snapshot", params["SnapshotId"]), about)
+    yield from tagging(request, resource, tags)
+
+
+def _parent(request: ApiRequest) -> Mapping[str, Any]:
+    """The snapshot that a new volume is made from; nothing where it is not there."""
+    if not request.params.get("SnapshotId"):
+        return {}
+    try:
+        return request.lab.call("snapshot.describe", snapshot=request.params["SnapshotId"])
+    except HeadraceError:
+        return {}
+
+
+def _encrypts(request: ApiRequest) -> bool:
+    """Whether the lab encrypts new volumes that do not ask for it."""
+    return request.lab.call("encryption.defaults")["by_default"]
+
+
+def creation(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request says of a new volume, for the daemon."""
+    return {
+        "volume_type": params.get("VolumeType"),
+        "size_gib": params.get("Size"),
+        "iops": params.get("Iops"),
+        "throughput_mib_s": params.get("Throughput"),
+        "multi_attach": params.get("MultiAttachEnabled"),
+        "tags": tags_of(params.get("TagSpecifications"), "volume") or None,
+        "encrypted": params.get("Encrypted") or None,
+        "kms_key": params.get("KmsKeyId"),
+    }
+
+
+@serves(
+    "ec2",
+    "CreateVolume",
+    handled="AvailabilityZone AvailabilityZoneId Encrypted Iops KmsKeyId Size SnapshotId VolumeType DryRun "
+    "TagSpecifications MultiAttachEnabled Throughput ClientToken VolumeInitializationRate",
+    refused={"OutpostArn": OUTPOST, "Operator": MANAGED},
+    needs=_creating,
+)
+def create_volume(request: ApiRequest) -> dict[str, Any]:
+    """Makes a volume, empty or of a snapshot."""
+    params = request.params
+    if not params.get("AvailabilityZone") and not params.get("AvailabilityZoneId"):
+        raise AwsError(
+            "MissingParameter", "The request must contain the parameter AvailabilityZone or AvailabilityZoneId"
+        )
+    made = request.change(
+        "volume.create",
+        **creation(params),
+        zone=params.get("AvailabilityZone"),
+        zone_id=params.get("AvailabilityZoneId"),
+        snapshot=params.get("SnapshotId"),
+        initialization_rate_mib_s=params.get("VolumeInitializationRate"),
+    )
+    return volume_of(made)
+
+
+def _copying(request: ApiRequest) -> Iterator[Permission]:
+    params = request.params
+    tags = tags_of(params.get("TagSpecifications"), "volume")
+    resource, source = request.arn("volume", "*"), of_volume(request, params["SourceVolumeId"], "ec2:CopyVolumes")
+    encrypted = params.get("Encrypted") or source.context.get("ec2:Encrypted") == "true" or _encrypts(request)
+    context = {
+        **present(
+            VolumeType=params.get("VolumeType", "gp2"),
+            VolumeSize=params.get("Size") or source.context.get("ec2:VolumeSize"),
+            VolumeIops=params.get("Iops"),
+            VolumeThroughput=params.get("Throughput"),
+            KmsKeyId=params.get("KmsKeyId"),
+        ),
+        "ec2:Encrypted": truth(encrypted),
+        **request_tags(tags),
+    }
+    yield source
+    yield Permission("ec2:CopyVolumes", resource, context)
+    yield from tagging(request, resource, tags)
+
+
+@serves(
+    "ec2",
+    "CopyVolumes",
+    handled="SourceVolumeId Encrypted Iops KmsKeyId Size VolumeType DryRun TagSpecifications MultiAttachEnabled "
+    "Throughput ClientToken",
+    needs=_copying,
+)
+def copy_volumes(request: ApiRequest) -> dict[str, Any]:
+    """Makes a copy of a volume as it is now."""
+    source = volume_id(request.params["SourceVolumeId"], "sourceVolumeId")
+    return {"Volumes": [volume_of(request.change("volume.copy", volume=source, **creation(request.params)))]}
+
+
+@serves("ec2", "DeleteVolume", handled="VolumeId DryRun", needs=volume_named)
+def delete_volume(request: ApiRequest) -> dict[str, Any]:
+    """Deletes an available volume."""
+    request.change("volume.delete", LONG_CALL_S, volume=volume_id(request.params["VolumeId"]))
+    return {}
+
+
+@serves(
+    "ec2",
+    "AttachVolume",
+    handled="Device InstanceId VolumeId DryRun EbsCardIndex",
+    needs=volume_and_instance,
+)
+def attach_volume(request: ApiRequest) -> dict[str, Any]:
+    """Makes a block device of a volume."""
+    params = request.params
+    if params.get("EbsCardIndex"):
+        raise AwsError("InvalidParameterValue", "The EBS card index is 0: this lab's instance has one card.")
+    volume = request.change(
+        "volume.attach",
+        LONG_CALL_S,
+        volume=volume_id(params["VolumeId"]),
+        device_name=params["Device"],
+        instance=params["InstanceId"],
+    )
+    return attachment_of(volume, volume["attachment"])
+
+
+@serves("ec2", "DetachVolume", handled="Device Force InstanceId VolumeId DryRun", needs=volume_and_instance)
+def detach_volume(request: ApiRequest) -> dict[str, Any]:
+    """Takes the device away; `busy` while it is mounted."""
+    params = request.params
+    wanted = volume_id(params["VolumeId"])
+    before = request.lab.describe(wanted)["attachment"]
+    volume = request.change(
+        "volume.detach",
+        LONG_CALL_S,
+        volume=wanted,
+        force=params.get("Force"),
+        instance=params.get("InstanceId"),
+        name=params.get("Device"),
+        waits=True,
+    )
+    now = volume["attachment"]
+    if now is not None:
+        return attachment_of(volume, now)
+    # It is gone already, and was detaching when EC2 would have answered.
+    return {} if before is None else {**attachment_of(volume, before), "State": "detaching"}

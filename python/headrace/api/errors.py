@@ -1,0 +1,81 @@
+"""AWS's errors, and the lab's refusals as AWS shapes them."""
+
+from __future__ import annotations
+
+from headrace.errors import HeadraceError
+from headrace.lab.wire import LabRefused
+
+# EC2's code for each kind of refusal (docs/reference/lab-protocol.md, Errors), where the refusal
+# does not name one.
+CODES = {
+    "invalid-parameter": "InvalidParameterValue",
+    "not-found": "InvalidVolume.NotFound",
+    "incorrect-state": "IncorrectState",
+    "incorrect-modification-state": "IncorrectModificationState",
+    "in-use": "VolumeInUse",
+    "limit-exceeded": "VolumeLimitExceeded",
+    "rate-exceeded": "VolumeModificationRateExceeded",
+    "unsupported": "UnsupportedOperation",
+    "insufficient-permission": "UnauthorizedOperation",
+    "unavailable": "InsufficientVolumeCapacity",
+    "dry-run": "DryRunOperation",
+    "idempotent-parameter-mismatch": "IdempotentParameterMismatch",
+}
+# HTTP status of codes that are not 400 (EC2's "Error codes for the Amazon EC2 API").
+STATUS = {
+    "AuthFailure": 401,
+    "DryRunOperation": 412,
+    "UnauthorizedOperation": 403,
+    "AccessDenied": 403,
+    "AccessDeniedException": 400,
+    "MissingAuthenticationToken": 403,
+    "InvalidClientTokenId": 403,
+    "SignatureDoesNotMatch": 403,
+    "RequestExpired": 400,
+    "ServiceUnavailable": 503,
+    "InternalError": 500,
+}
+DRY_RUN = "Request would have succeeded, but DryRun flag is set."
+
+
+class AwsError(Exception):
+    """An error as AWS answers it.
+
+    `code` and `message` as AWS has them; `status` is the HTTP status (None: the model's for this
+    code, else 400); `members` are further members of the error's shape.
+    """
+
+    def __init__(self, code: str, message: str, status: int | None = None, **members: object) -> None:
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+        self.status = status
+        self.members = members
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.message}"
+
+
+def dry_run(service: str) -> AwsError:
+    """What a request with DryRun is answered that would have succeeded. `service`: "ec2", "kms"."""
+    return AwsError("DryRunOperationException" if service == "kms" else "DryRunOperation", DRY_RUN, 412)
+
+
+def from_lab(error: HeadraceError, service: str) -> AwsError:
+    """A refusal of the lab as this service shapes it.
+
+    A daemon that is down or did not answer is the one answer with a status of 5xx: the SDKs then
+    try again.
+    """
+    kind = error.kind
+    code = getattr(error, "code", "") or CODES.get(kind, "")
+    message = getattr(error, "message", "") or _sentence(error)
+    if kind == "dry-run":
+        return dry_run(service)
+    if not isinstance(error, LabRefused) and not kind:
+        return AwsError("ServiceUnavailable", f"The lab does not answer: {message}", 503)
+    return AwsError(code or "InvalidParameterValue", message, STATUS.get(code))
+
+
+def _sentence(error: HeadraceError) -> str:
+    return f"{error.value}: {error.rule}." + (f" {error.hint}" if error.hint else "")

@@ -1,0 +1,202 @@
+"""What a handler is given, and how it says which parameters it handles.
+
+    @serves("ec2", "DeleteVolume", handled="VolumeId DryRun")
+    def delete_volume(request: ApiRequest) -> dict:
+        request.change("volume.delete", volume=request.params["VolumeId"])
+        return {}
+
+`request.params` is checked by the model; what is returned is named as the model's output. AwsError
+is an error as AWS shapes it; a refusal of the lab becomes one (`errors.from_lab`). A handler that
+returns although the request has DryRun is answered DryRunOperation: it changes things by
+`request.change` alone, which hands DryRun on to the daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import Any
+
+from headrace.api.errors import AwsError
+from headrace.api.kept import Known
+from headrace.api.protocol.shapes import ModelShape, Operation, ServiceModel, service
+from headrace.lab.client import Lab
+
+# Modules whose import registers handlers; of a package, each of its modules.
+ROOMS = ("ec2", "cloudwatch", "kms", "sts", "ebs")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who asks, by the signature. `user`: its name; "root" for the key of the lab."""
+
+    access_key: str
+    account: str
+    user: str = "root"
+
+    @property
+    def arn(self) -> str:
+        """Its Amazon Resource Name."""
+        return f"arn:aws:iam::{self.account}:" + ("root" if self.user == "root" else f"user/{self.user}")
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """A permission that a request needs: an action on a resource, and what conditions are held
+    against. Values of `context` are texts, or lists of texts for keys with several values.
+    """
+
+    action: str
+    resource: str
+    context: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ApiRequest:
+    """A request whose signature and parameters are good."""
+
+    service: str
+    operation: str
+    params: dict[str, Any]
+    lab: Lab
+    caller: Caller
+    region: str
+    request_id: str = ""
+    # What was told before of the lab's volumes and snapshots.
+    known: Known = field(default_factory=Known)
+
+    @property
+    def account(self) -> str:
+        """The account of the lab."""
+        return self.caller.account
+
+    @property
+    def zone(self) -> str:
+        """The one zone of the lab."""
+        return f"{self.region}a"
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether it is only to be checked."""
+        return bool(self.params.get("DryRun"))
+
+    @property
+    def token(self) -> str | None:
+        """The client's token for this request, which makes it idempotent."""
+        return self.params.get("ClientToken")
+
+    def change(self, call: str, timeout_s: float | None = None, /, **args: Any) -> Any:
+        """Makes a call that changes something, with the request's token and DryRun. `timeout_s`:
+        the longest wait for it, where that is not the usual one.
+        """
+        return self.lab.call(call, timeout_s, token=self.token or None, dry_run=self.dry_run, **args)
+
+    def arn(self, kind: str, name: str, of: str = "ec2") -> str:
+        """The Amazon Resource Name of something in this lab: arn("volume", "vol-...")."""
+        return f"arn:aws:{of}:{self.region}:{self.account}:{kind}/{name}"
+
+
+Handler = Callable[[ApiRequest], dict[str, Any]]
+Needs = Callable[[ApiRequest], Iterable[Permission]]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A handler and what it says of its parameters. `handled` and `refused` are paths of members:
+    `TagSpecifications`, `Placement.HostId` (an element of a list has the list's path).
+    """
+
+    service: ServiceModel
+    operation: Operation
+    handler: Handler
+    handled: frozenset[str]
+    refused: Mapping[str, str]
+    without_effect: Mapping[str, str]
+    needs: Needs | None
+
+    def refuse(self, params: Mapping[str, Any]) -> None:
+        """Raises AwsError for a parameter that is refused and has a value."""
+        if self.refused:
+            for path, why in self.refused.items():
+                if _has(params, path.split(".")):
+                    code = "UnsupportedOperation" if self.service.name == "ec2" else "InvalidParameterValue"
+                    code = "ValidationException" if self.service.name in ("kms", "ebs") else code
+                    raise AwsError(code, f"The parameter {path} is not supported: {why}")
+
+
+def _has(value: Any, steps: list[str]) -> bool:
+    if isinstance(value, list):
+        return any(_has(item, steps) for item in value)
+    if not steps:
+        # Not to want what the lab has not is fine.
+        return value is not False
+    return isinstance(value, Mapping) and steps[0] in value and _has(value[steps[0]], steps[1:])
+
+
+SERVED: dict[tuple[str, str], Served] = {}
+
+
+def serves(
+    of: str,
+    operation: str,
+    *,
+    handled: str = "",
+    refused: Mapping[str, str] | None = None,
+    without_effect: Mapping[str, str] | None = None,
+    needs: Needs | None = None,
+) -> Callable[[Handler], Handler]:
+    """Makes a function the handler of an operation.
+
+    `handled`: its parameters, separated by spaces. `refused`: parameters that the lab cannot
+    honour, each with the reason; a request with one is refused. `without_effect`: parameters that
+    change nothing in a lab, each with the reason. `needs`: the permissions that it needs, asked
+    only for callers with a policy; without it, the action on every resource.
+    """
+
+    def register(handler: Handler) -> Handler:
+        known = service(of)
+        SERVED[of, operation] = Served(
+            known,
+            known.operations[operation],
+            handler,
+            frozenset(handled.split()),
+            dict(refused or {}),
+            dict(without_effect or {}),
+            needs,
+        )
+        return handler
+
+    return register
+
+
+def load() -> dict[tuple[str, str], Served]:
+    """Every handler, by service and operation."""
+    for room in ROOMS:
+        if find_spec(f"headrace.api.{room}") is not None:
+            module = import_module(f"headrace.api.{room}")
+            for part in iter_modules(getattr(module, "__path__", [])):
+                import_module(f"{module.__name__}.{part.name}")
+    return SERVED
+
+
+def unnamed(served: Served) -> set[str]:
+    """Members of the input that a handler does not name, and names that are not of the model: empty
+    for a handler that is complete.
+    """
+    named = served.handled | set(served.refused) | set(served.without_effect)
+    top = set(served.operation.input.members)
+    return {name for name in top if name not in named} | {path for path in named if not _known(path, served)}
+
+
+def _known(path: str, served: Served) -> bool:
+    shape: ModelShape = served.operation.input
+    for step in path.split("."):
+        while shape.kind == "list":
+            shape = shape.item.shape
+        if shape.kind != "structure" or step not in shape.members:
+            return False
+        shape = shape.members[step].shape
+    return True

@@ -1,0 +1,441 @@
+"""KMS: keys, aliases, grants, and what is encrypted under keys.
+
+Every decision, and all key material, is the daemon's.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from headrace.api import paging
+from headrace.api.errors import AwsError
+from headrace.api.handling import ApiRequest, serves
+
+# The default and the most of a page (KMS API: ListKeys, ListAliases, ListGrants).
+PAGE, MOST_ON_PAGE = 100, 1000
+# Bytes of a data key, by its KeySpec (KMS API, GenerateDataKey).
+KEY_SPECS = {"AES_256": 32, "AES_128": 16}
+ALGORITHM = "SYMMETRIC_DEFAULT"
+# KMS's policy of a key that was made without one: the account may do everything.
+POLICY_NAME = "default"
+NO_NITRO = "the lab has no Nitro enclaves"
+NO_STORES = "the lab has no custom key stores"
+SERVICES = "the lab has no services of AWS as principals"
+NOT_USED = "keys of the lab are symmetric and of one region"
+RECORDED = "a dry run has no modifiers here"
+# Parameters that KMS needs and a lab does not.
+IDLE_TOKENS = {"GrantTokens": "a grant of the lab holds at once"}
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _encoded(blob: bytes) -> str:
+    return base64.b64encode(blob).decode("ascii")
+
+
+def _metadata(request: ApiRequest, key: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "AWSAccountId": request.account,
+        "KeyId": key["id"],
+        "Arn": key["arn"],
+        "CreationDate": _moment(key["created_at"]),
+        "Enabled": key["state"] == "Enabled",
+        "Description": key["description"],
+        "KeyUsage": "ENCRYPT_DECRYPT",
+        "KeyState": key["state"],
+        "DeletionDate": _moment(key["deletion_at"]),
+        "Origin": "EXTERNAL_KEY_STORE" if key["elsewhere"] else "AWS_KMS",
+        "KeyManager": "AWS" if key["managed"] else "CUSTOMER",
+        "CustomerMasterKeySpec": ALGORITHM,
+        "KeySpec": ALGORITHM,
+        "EncryptionAlgorithms": [ALGORITHM],
+        "MultiRegion": False,
+    }
+
+
+def _page(request: ApiRequest, items: Sequence[Mapping[str, Any]], key: str, name: str) -> dict[str, Any]:
+    size = request.params.get("Limit") or PAGE
+    if not 1 <= size <= MOST_ON_PAGE:
+        raise AwsError("ValidationException", f"Limit must be between 1 and {MOST_ON_PAGE}.")
+    ordered = sorted(items, key=lambda item: item[key])
+    found, after = paging.page(
+        request.operation, ordered, lambda item: item[key], size, request.params.get("Marker"), "InvalidMarkerException"
+    )
+    return {name: found, "NextMarker": after, "Truncated": after is not None}
+
+
+def _checked_algorithm(request: ApiRequest, *names: str) -> None:
+    for name in names:
+        given = request.params.get(name) or ALGORITHM
+        if given != ALGORITHM:
+            raise AwsError("InvalidKeyUsageException", f"{name} {given} is not that of a symmetric key.")
+
+
+@serves(
+    "kms",
+    "CreateKey",
+    handled="Policy Description KeyUsage CustomerMasterKeySpec KeySpec Origin Tags",
+    without_effect={"BypassPolicyLockoutSafetyCheck": "policies of keys are kept and not enforced"},
+    refused={"CustomKeyStoreId": NO_STORES, "MultiRegion": NOT_USED, "XksKeyId": NO_STORES},
+)
+def create_key(request: ApiRequest) -> dict[str, Any]:
+    """A symmetric key."""
+    params = request.params
+    wanted = {
+        "KeyUsage": "ENCRYPT_DECRYPT",
+        "CustomerMasterKeySpec": ALGORITHM,
+        "KeySpec": ALGORITHM,
+        "Origin": "AWS_KMS",
+    }
+    for name, only in wanted.items():
+        if (params.get(name) or only) != only:
+            raise AwsError("UnsupportedOperationException", f"{name} {params[name]} is not supported: {NOT_USED}.")
+    tags = {tag["TagKey"]: tag["TagValue"] for tag in params.get("Tags") or ()}
+    made = request.change(
+        "key.create", description=params.get("Description"), policy=params.get("Policy"), tags=tags or None
+    )
+    return {"KeyMetadata": _metadata(request, made)}
+
+
+@serves("kms", "DescribeKey", handled="KeyId", without_effect=IDLE_TOKENS)
+def describe_key(request: ApiRequest) -> dict[str, Any]:
+    """One key."""
+    return {"KeyMetadata": _metadata(request, request.lab.describe_key(request.params["KeyId"]))}
+
+
+@serves("kms", "ListKeys", handled="Limit Marker", without_effect={"ResourceOwners": "all keys are the account's own"})
+def list_keys(request: ApiRequest) -> dict[str, Any]:
+    """All keys, by id. All are the account's own."""
+    keys = [{"KeyId": key["id"], "KeyArn": key["arn"]} for key in request.lab.keys()["keys"]]
+    return _page(request, keys, "KeyId", "Keys")
+
+
+@serves("kms", "EnableKey", handled="KeyId")
+def enable_key(request: ApiRequest) -> dict[str, Any]:
+    """Lets a key be used again."""
+    request.change("key.enable", key=request.params["KeyId"])
+    return {}
+
+
+@serves("kms", "DisableKey", handled="KeyId")
+def disable_key(request: ApiRequest) -> dict[str, Any]:
+    """Lets a key be used no more."""
+    request.change("key.disable", key=request.params["KeyId"])
+    return {}
+
+
+@serves("kms", "ScheduleKeyDeletion", handled="KeyId PendingWindowInDays")
+def schedule_key_deletion(request: ApiRequest) -> dict[str, Any]:
+    """Deletes a key after some days of lab time."""
+    days = request.params.get("PendingWindowInDays")
+    key = request.change("key.schedule_deletion", key=request.params["KeyId"], days=days)
+    found = {"KeyId": key["arn"], "DeletionDate": _moment(key["deletion_at"]), "KeyState": key["state"]}
+    # KMS's own default is 30 days.
+    return {**found, "PendingWindowInDays": 30 if days is None else days}
+
+
+@serves("kms", "CancelKeyDeletion", handled="KeyId")
+def cancel_key_deletion(request: ApiRequest) -> dict[str, Any]:
+    """Keeps a key."""
+    return {"KeyId": request.change("key.cancel_deletion", key=request.params["KeyId"])["arn"]}
+
+
+@serves("kms", "UpdateKeyDescription", handled="KeyId Description")
+def update_key_description(request: ApiRequest) -> dict[str, Any]:
+    """Another description."""
+    request.change("key.update", key=request.params["KeyId"], description=request.params["Description"])
+    return {}
+
+
+@serves("kms", "TagResource", handled="KeyId Tags")
+def tag_resource(request: ApiRequest) -> dict[str, Any]:
+    """Sets tags."""
+    tags = {tag["TagKey"]: tag["TagValue"] for tag in request.params["Tags"]}
+    request.change("key.update", key=request.params["KeyId"], set=tags)
+    return {}
+
+
+@serves("kms", "UntagResource", handled="KeyId TagKeys")
+def untag_resource(request: ApiRequest) -> dict[str, Any]:
+    """Removes tags."""
+    request.change("key.update", key=request.params["KeyId"], remove=list(request.params["TagKeys"]))
+    return {}
+
+
+@serves("kms", "ListResourceTags", handled="KeyId Limit Marker")
+def list_resource_tags(request: ApiRequest) -> dict[str, Any]:
+    """Tags of a key, by name."""
+    tags = request.lab.describe_key(request.params["KeyId"])["tags"]
+    return _page(request, [{"TagKey": name, "TagValue": value} for name, value in tags.items()], "TagKey", "Tags")
+
+
+@serves("kms", "CreateAlias", handled="AliasName TargetKeyId")
+def create_alias(request: ApiRequest) -> dict[str, Any]:
+    """Gives a key a name."""
+    request.change("key.set_alias", alias=request.params["AliasName"], key=request.params["TargetKeyId"])
+    return {}
+
+
+@serves("kms", "UpdateAlias", handled="AliasName TargetKeyId")
+def update_alias(request: ApiRequest) -> dict[str, Any]:
+    """Lets a name lead to another key."""
+    request.change("key.set_alias", alias=request.params["AliasName"], key=request.params["TargetKeyId"], exists=True)
+    return {}
+
+
+@serves("kms", "DeleteAlias", handled="AliasName")
+def delete_alias(request: ApiRequest) -> dict[str, Any]:
+    """Takes a name away."""
+    request.change("key.delete_alias", alias=request.params["AliasName"])
+    return {}
+
+
+@serves("kms", "ListAliases", handled="KeyId Limit Marker")
+def list_aliases(request: ApiRequest) -> dict[str, Any]:
+    """All aliases, or those of a key, by name."""
+    named = request.params.get("KeyId")
+    only = request.lab.describe_key(named)["id"] if named else None
+    aliases = [
+        {
+            "AliasName": alias["alias"],
+            "AliasArn": alias["arn"],
+            "TargetKeyId": alias["key"],
+            "CreationDate": _moment(alias["created_at"]),
+            "LastUpdatedDate": _moment(alias["updated_at"]),
+        }
+        for alias in request.lab.keys()["aliases"]
+        if only in (None, alias["key"])
+    ]
+    return _page(request, aliases, "AliasName", "Aliases")
+
+
+@serves("kms", "GetKeyPolicy", handled="KeyId PolicyName")
+def get_key_policy(request: ApiRequest) -> dict[str, Any]:
+    """The policy document of a key."""
+    if (request.params.get("PolicyName") or POLICY_NAME) != POLICY_NAME:
+        raise AwsError("NotFoundException", "No such policy exists.")
+    policy = request.lab.describe_key(request.params["KeyId"])["policy"]
+    return {"Policy": policy or _default_policy(request), "PolicyName": POLICY_NAME}
+
+
+def _default_policy(request: ApiRequest) -> str:
+    statement = {
+        "Sid": "Enable IAM User Permissions",
+        "Effect": "Allow",
+        "Principal": {"AWS": f"arn:aws:iam::{request.account}:root"},
+        "Action": "kms:*",
+        "Resource": "*",
+    }
+    return json.dumps({"Version": "2012-10-17", "Id": "key-default-1", "Statement": [statement]})
+
+
+@serves("kms", "ListKeyPolicies", handled="KeyId Limit Marker")
+def list_key_policies(request: ApiRequest) -> dict[str, Any]:
+    """The names of a key's policies: one."""
+    request.lab.describe_key(request.params["KeyId"])
+    shown = _page(request, [{"name": POLICY_NAME}], "name", "PolicyNames")
+    return shown | {"PolicyNames": [one["name"] for one in shown["PolicyNames"]]}
+
+
+@serves("kms", "GetKeyRotationStatus", handled="KeyId")
+def get_key_rotation_status(request: ApiRequest) -> dict[str, Any]:
+    """Whether a key is rotated: keys of the lab are not."""
+    return {"KeyRotationEnabled": False, "KeyId": request.lab.describe_key(request.params["KeyId"])["arn"]}
+
+
+@serves(
+    "kms",
+    "CreateGrant",
+    handled="KeyId GranteePrincipal RetiringPrincipal Operations Constraints Name DryRun",
+    without_effect=IDLE_TOKENS,
+    refused={"GranteeServicePrincipal": SERVICES, "RetiringServicePrincipal": SERVICES},
+)
+def create_grant(request: ApiRequest) -> dict[str, Any]:
+    """Notes who may use a key."""
+    params = request.params
+    if not params.get("GranteePrincipal"):
+        raise AwsError("ValidationException", "GranteePrincipal is required.")
+    made = request.change(
+        "key.grant",
+        key=params["KeyId"],
+        grantee=params["GranteePrincipal"],
+        operations=list(params["Operations"]),
+        retiring=params.get("RetiringPrincipal"),
+        name=params.get("Name"),
+        constraints=params.get("Constraints"),
+    )
+    return {"GrantId": made["id"], "GrantToken": _encoded(made["id"].encode())}
+
+
+@serves(
+    "kms",
+    "ListGrants",
+    handled="Limit Marker KeyId GrantId GranteePrincipal",
+    refused={"GranteeServicePrincipal": SERVICES},
+)
+def list_grants(request: ApiRequest) -> dict[str, Any]:
+    """The grants of a key, by id."""
+    params, key = request.params, request.lab.describe_key(request.params["KeyId"])
+    grants = [
+        {
+            "KeyId": key["arn"],
+            "GrantId": grant["id"],
+            "Name": grant["name"],
+            "CreationDate": _moment(grant["created_at"]),
+            "GranteePrincipal": grant["grantee"],
+            "RetiringPrincipal": grant["retiring"],
+            "IssuingAccount": f"arn:aws:iam::{request.account}:root",
+            "Operations": grant["operations"],
+            "Constraints": json.loads(grant["constraints"]) if grant["constraints"] else None,
+        }
+        for grant in key["grants"]
+        if params.get("GrantId") in (None, grant["id"]) and params.get("GranteePrincipal") in (None, grant["grantee"])
+    ]
+    return _page(request, grants, "GrantId", "Grants")
+
+
+@serves("kms", "RevokeGrant", handled="KeyId GrantId DryRun")
+def revoke_grant(request: ApiRequest) -> dict[str, Any]:
+    """Takes a grant away."""
+    request.change("key.end_grant", key=request.params["KeyId"], grant=request.params["GrantId"])
+    return {}
+
+
+@serves("kms", "RetireGrant", handled="GrantToken KeyId GrantId DryRun")
+def retire_grant(request: ApiRequest) -> dict[str, Any]:
+    """Takes a grant away, named by its token or by key and id."""
+    params = request.params
+    token, key, grant = params.get("GrantToken"), params.get("KeyId"), params.get("GrantId")
+    if token:
+        try:
+            grant = base64.b64decode(token, validate=True).decode("ascii")
+        except ValueError:
+            raise AwsError("InvalidGrantTokenException", "The grant token is not valid.") from None
+        holders = (one for one in request.lab.keys()["keys"] if any(grant == each["id"] for each in one["grants"]))
+        key = next((one["id"] for one in holders), None)
+        if key is None:
+            raise AwsError("InvalidGrantTokenException", "The grant token is not valid.")
+    if not key or not grant:
+        raise AwsError("ValidationException", "GrantToken, or KeyId and GrantId, are required.")
+    request.change("key.end_grant", key=key, grant=grant)
+    return {}
+
+
+@serves(
+    "kms", "Encrypt", handled="KeyId Plaintext EncryptionContext EncryptionAlgorithm DryRun", without_effect=IDLE_TOKENS
+)
+def encrypt(request: ApiRequest) -> dict[str, Any]:
+    """Encrypts up to 4 KiB."""
+    _checked_algorithm(request, "EncryptionAlgorithm")
+    params = request.params
+    done = request.change(
+        "key.encrypt",
+        key=params["KeyId"],
+        plaintext=_encoded(params["Plaintext"]),
+        context=params.get("EncryptionContext"),
+    )
+    blob = base64.b64decode(done["ciphertext"])
+    return {"CiphertextBlob": blob, "KeyId": done["key"], "EncryptionAlgorithm": ALGORITHM}
+
+
+@serves(
+    "kms",
+    "Decrypt",
+    handled="CiphertextBlob EncryptionContext KeyId EncryptionAlgorithm DryRun",
+    without_effect=IDLE_TOKENS,
+    refused={"Recipient": NO_NITRO, "DryRunModifiers": RECORDED},
+)
+def decrypt(request: ApiRequest) -> dict[str, Any]:
+    """Decrypts."""
+    _checked_algorithm(request, "EncryptionAlgorithm")
+    params = request.params
+    if not params.get("CiphertextBlob"):
+        raise AwsError("ValidationException", "CiphertextBlob is required.")
+    done = request.change(
+        "key.decrypt",
+        ciphertext=_encoded(params["CiphertextBlob"]),
+        context=params.get("EncryptionContext"),
+        key=params.get("KeyId"),
+    )
+    return {"KeyId": done["key"], "Plaintext": base64.b64decode(done["plaintext"]), "EncryptionAlgorithm": ALGORITHM}
+
+
+@serves(
+    "kms",
+    "ReEncrypt",
+    handled="CiphertextBlob SourceEncryptionContext SourceKeyId DestinationKeyId DestinationEncryptionContext "
+    "SourceEncryptionAlgorithm DestinationEncryptionAlgorithm DryRun",
+    without_effect=IDLE_TOKENS,
+    refused={"DryRunModifiers": RECORDED},
+)
+def re_encrypt(request: ApiRequest) -> dict[str, Any]:
+    """Decrypts, and encrypts under another key or context."""
+    _checked_algorithm(request, "SourceEncryptionAlgorithm", "DestinationEncryptionAlgorithm")
+    params = request.params
+    if not params.get("CiphertextBlob"):
+        raise AwsError("ValidationException", "CiphertextBlob is required.")
+    done = request.change(
+        "key.re_encrypt",
+        ciphertext=_encoded(params["CiphertextBlob"]),
+        key=params["DestinationKeyId"],
+        source_context=params.get("SourceEncryptionContext"),
+        source_key=params.get("SourceKeyId"),
+        context=params.get("DestinationEncryptionContext"),
+    )
+    return {
+        "CiphertextBlob": base64.b64decode(done["ciphertext"]),
+        "SourceKeyId": done["source_key"],
+        "KeyId": done["key"],
+        "SourceEncryptionAlgorithm": ALGORITHM,
+        "DestinationEncryptionAlgorithm": ALGORITHM,
+    }
+
+
+def _data_key(request: ApiRequest, plaintext: bool) -> dict[str, Any]:
+    params = request.params
+    spec, size = params.get("KeySpec"), params.get("NumberOfBytes")
+    if (spec is None) == (size is None):
+        raise AwsError("ValidationException", "Please specify either number of bytes or key spec.")
+    if spec is not None:
+        size = KEY_SPECS.get(spec)
+        if size is None:
+            raise AwsError("ValidationException", f"KeySpec {spec} is not AES_256 or AES_128.")
+    return request.change(
+        "key.generate_data_key",
+        key=params["KeyId"],
+        bytes=size,
+        context=params.get("EncryptionContext"),
+        plaintext=plaintext,
+    )
+
+
+@serves(
+    "kms",
+    "GenerateDataKey",
+    handled="KeyId EncryptionContext NumberOfBytes KeySpec DryRun",
+    without_effect=IDLE_TOKENS,
+    refused={"Recipient": NO_NITRO},
+)
+def generate_data_key(request: ApiRequest) -> dict[str, Any]:
+    """A data key, in the clear and wrapped."""
+    made = _data_key(request, True)
+    blobs = {"CiphertextBlob": made["ciphertext"], "Plaintext": made["plaintext"]}
+    return {name: base64.b64decode(text) for name, text in blobs.items()} | {"KeyId": made["key"]}
+
+
+@serves(
+    "kms",
+    "GenerateDataKeyWithoutPlaintext",
+    handled="KeyId EncryptionContext KeySpec NumberOfBytes DryRun",
+    without_effect=IDLE_TOKENS,
+)
+def generate_data_key_without_plaintext(request: ApiRequest) -> dict[str, Any]:
+    """A data key, wrapped alone."""
+    made = _data_key(request, False)
+    return {"CiphertextBlob": base64.b64decode(made["ciphertext"]), "KeyId": made["key"]}

@@ -1,0 +1,89 @@
+"""Paging that survives deletes: a token says after which id the next page begins."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from headrace.api.errors import AwsError
+from headrace.api.kept import Facts, KeptTable
+
+# Begins every token, so that one of another call or release is told from a good one.
+MARK = b"headrace1:"
+# An id, name or ARN; the longest are ARNs of 1,600 characters (CloudWatch's model).
+MAX_TOKEN = 4096
+
+Item = TypeVar("Item")
+
+
+def token_after(call: str, key: str) -> str:
+    """A token for the page of `call` that begins after this key."""
+    return base64.urlsafe_b64encode(MARK + f"{call}:{key}".encode()).decode("ascii")
+
+
+def key_of(call: str, token: str, code: str = "InvalidParameterValue") -> str:
+    """The key that a token of `call` names. Raises AwsError."""
+    wrong = AwsError(code, "The token for the next page is not valid. Use the NextToken of this call's last answer.")
+    if len(token) > MAX_TOKEN:
+        raise wrong
+    try:
+        text = base64.b64decode(token.encode("ascii"), altchars=b"-_", validate=True).decode()
+    except (binascii.Error, ValueError):
+        raise wrong from None
+    start = f"{MARK.decode()}{call}:"
+    if not text.startswith(start):
+        raise wrong
+    return text[len(start) :]
+
+
+def page(
+    call: str,
+    items: Sequence[Item],
+    key: Callable[[Item], str],
+    size: int | None,
+    token: str | None,
+    code: str = "InvalidParameterValue",
+) -> tuple[list[Item], str | None]:
+    """A page of items, which are sorted by their keys, and the token of the next page.
+
+    `size`: how many at most, None for all. The token survives that its item is deleted: it names a
+    key and not a number.
+    """
+    rest = list(items)
+    if token:
+        after = key_of(call, token, code)
+        rest = [item for item in rest if key(item) > after]
+    if size is None or len(rest) <= size:
+        return rest, None
+    return rest[:size], token_after(call, key(rest[size - 1]))
+
+
+def page_of_table(
+    call: str, table: KeptTable, size: int | None, token: str | None, shown: Callable[[Facts], bool] | None = None
+) -> tuple[list[Facts], str | None]:
+    """A page of all rows that are `shown`, as `page` makes it, without a look at the others."""
+    names = table.after(key_of(call, token)) if token else table.order
+    rows = (table.rows[name] for name in names)
+    kept = rows if shown is None else filter(shown, rows)
+    if size is None:
+        return list(kept), None
+    found = list(islice(kept, size + 1))
+    return found[:size], token_after(call, found[size - 1]["id"]) if len(found) > size else None
+
+
+def size(params: Mapping[str, Any], least: int, most: int) -> int | None:
+    """How many a page has by MaxResults: at least `least`, and never more than `most`. Raises
+    AwsError.
+    """
+    wanted = params.get("MaxResults")
+    if wanted is None:
+        return None
+    if wanted < least:
+        raise AwsError(
+            "InvalidParameterValue",
+            f"Value ( {wanted} ) for parameter maxResults is invalid. Expecting a value greater than {least}.",
+        )
+    return min(wanted, most)

@@ -1,0 +1,228 @@
+"""Requests and answers that are one document: awsJson, the bodies of rest-json, and CBOR."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from datetime import datetime
+from functools import cache
+from typing import Any, NoReturn
+
+import cbor2
+import msgspec
+
+from headrace.api.errors import AwsError
+from headrace.api.protocol import reading
+from headrace.api.protocol.reading import Where, check_of
+from headrace.api.protocol.shapes import ModelShape
+
+# Nesting of a CBOR document: the deepest of the served models has 8 levels. A guess with room.
+MAX_DEPTH = 32
+# Tags of CBOR that cbor2 would make objects of (bignums, regular expressions, shared references and
+# the like): a request has times (tag 1) and no others. From cbor2's list of semantic decoders.
+_OBJECT_TAGS = (
+    *range(2, 6), 25, *range(28, 31), *range(35, 38), 52, 54, 100, 256, 258, 260, 261, 1004, 43000, 55799,
+)  # fmt: skip
+
+Read = Callable[[Any, Where], Any]
+
+
+def _no_objects(*_: object) -> NoReturn:
+    raise ValueError("a tag other than that of times")
+
+
+_TAGS = {0: _no_objects} | dict.fromkeys(_OBJECT_TAGS, _no_objects)
+
+
+def json_of(body: bytes) -> dict[str, Any]:
+    """The object of a JSON body; nothing is an empty one. Raises AwsError."""
+    return _object(body, msgspec.json.decode)
+
+
+def cbor_of(body: bytes) -> dict[str, Any]:
+    """The map of a CBOR body; nothing is an empty one. Raises AwsError."""
+    return _object(body, _decoded)
+
+
+def _decoded(body: bytes) -> Any:
+    return cbor2.loads(body, tag_hook=_no_objects, semantic_decoders=_TAGS, max_depth=MAX_DEPTH)
+
+
+def _object(body: bytes, decode: Callable[[bytes], Any]) -> dict[str, Any]:
+    if not body:
+        return {}
+    try:
+        found = decode(body)
+    except (ValueError, TypeError, RecursionError, OverflowError, cbor2.CBORError, msgspec.DecodeError):
+        raise AwsError("SerializationException", "The body of the request is not a document of this protocol") from None
+    if not isinstance(found, dict):
+        raise AwsError("SerializationException", "The body of the request is not an object")
+    return found
+
+
+@cache
+def reader(shape: ModelShape, service: str, binary: bool) -> Read:
+    """Reads a value of this shape out of JSON, or out of CBOR (`binary`)."""
+    if shape.kind == "structure":
+        return _structure(shape, service, binary)
+    if shape.kind == "list":
+        return _list(shape, service, binary)
+    if shape.kind == "map":
+        return _map(shape, service, binary)
+    return _scalar(shape, service, binary)
+
+
+def _structure(shape: ModelShape, service: str, binary: bool) -> Read:
+    union = bool(shape.facts.get("union"))
+    by_name = {member.wire_name: member for member in shape.members.values()}
+
+    def read(node: Any, place: Where) -> dict[str, Any]:
+        if not isinstance(node, dict):
+            raise place.malformed(node, "an object")
+        found: dict[str, Any] = {}
+        for key, below in node.items():
+            member = by_name.get(key) if isinstance(key, str) else None
+            if member is None:
+                raise (place / key).unknown()
+            if below is not None:
+                found[member.name] = reader(member.shape, service, binary)(below, place / key)
+        for name in shape.required:
+            if name not in found and not shape.members[name].location:
+                raise (place / shape.members[name].wire_name).missing()
+        if union and len(found) != 1:
+            raise place.malformed(", ".join(found), "exactly one of its members")
+        return found
+
+    return read
+
+
+def _list(shape: ModelShape, service: str, binary: bool) -> Read:
+    check = check_of(shape, service)
+
+    def read(node: Any, place: Where) -> list[Any]:
+        if not isinstance(node, list):
+            raise place.malformed(node, "a list")
+        one = reader(shape.item.shape, service, binary)
+        found = [one(below, place / index) for index, below in enumerate(node, 1)]
+        if check is not None:
+            check(found, place)
+        return found
+
+    return read
+
+
+def _map(shape: ModelShape, service: str, binary: bool) -> Read:
+    check = check_of(shape, service)
+
+    def read(node: Any, place: Where) -> dict[str, Any]:
+        if not isinstance(node, dict):
+            raise place.malformed(node, "an object")
+        key_of, value_of = reader(shape.key.shape, service, binary), reader(shape.value.shape, service, binary)
+        found = {key_of(key, place / "key"): value_of(value, place / key) for key, value in node.items()}
+        if check is not None:
+            check(found, place)
+        return found
+
+    return read
+
+
+def _text(node: Any, place: Where) -> str:
+    if not isinstance(node, str):
+        raise place.malformed(node, "text")
+    return reading.text(node, place)
+
+
+def _truth(node: Any, place: Where) -> bool:
+    if not isinstance(node, bool):
+        raise place.malformed(node, "true or false")
+    return node
+
+
+def _number(node: Any, place: Where) -> float:
+    if isinstance(node, bool) or not isinstance(node, int | float):
+        raise place.malformed(node, "a number")
+    try:
+        found = float(node)
+    except OverflowError:
+        raise place.malformed("a large number", "a finite number") from None
+    if found != found or found in (float("inf"), float("-inf")):
+        raise place.malformed(node, "a finite number")
+    return found
+
+
+def _blob_of_json(node: Any, place: Where) -> bytes:
+    if not isinstance(node, str):
+        raise place.malformed(node, "base64")
+    try:
+        return base64.b64decode(node, validate=True)
+    except (binascii.Error, ValueError):
+        raise place.malformed("a text", "base64") from None
+
+
+def _blob_of_cbor(node: Any, place: Where) -> bytes:
+    if not isinstance(node, bytes):
+        raise place.malformed(node, "bytes")
+    return node
+
+
+def _scalar(shape: ModelShape, service: str, binary: bool) -> Read:
+    kind, check = shape.kind, check_of(shape, service)
+    convert: Read = {
+        "string": _text,
+        "boolean": _truth,
+        "integer": lambda node, place: reading.whole(node, "integer", place),
+        "long": lambda node, place: reading.whole(node, "long", place),
+        "float": _number,
+        "double": _number,
+        "timestamp": reading.moment,
+        "blob": _blob_of_cbor if binary else _blob_of_json,
+    }[kind]
+    if check is None:
+        return convert
+    checked = check
+
+    def read(node: Any, place: Where) -> Any:
+        value = convert(node, place)
+        checked(value, place)
+        return value
+
+    return read
+
+
+def written(shape: ModelShape, value: Any, binary: bool) -> Any:
+    """A value of this shape as JSON or CBOR has it, by the wire's names."""
+    kind = shape.kind
+    if kind == "structure":
+        members = shape.members
+        return {
+            members[name].wire_name: written(members[name].shape, below, binary)
+            for name, below in value.items()
+            if below is not None
+        }
+    if kind == "list":
+        item = shape.item.shape
+        return [written(item, below, binary) for below in value]
+    if kind == "map":
+        return {key: written(shape.value.shape, below, binary) for key, below in value.items()}
+    if kind == "timestamp":
+        return value if binary else _seconds(value)
+    if kind == "blob":
+        return value if binary else base64.b64encode(value).decode("ascii")
+    return float(value) if kind in ("double", "float") else value
+
+
+def _seconds(moment: datetime) -> float | int:
+    """Seconds since 1970, to the millisecond."""
+    found = round(moment.timestamp(), 3)
+    return int(found) if found == int(found) else found
+
+
+def json_bytes(shape: ModelShape, value: dict[str, Any]) -> bytes:
+    """A JSON answer."""
+    return msgspec.json.encode(written(shape, value, False))
+
+
+def cbor_bytes(shape: ModelShape, value: dict[str, Any]) -> bytes:
+    """A CBOR answer; times are tag 1."""
+    return cbor2.dumps(written(shape, value, True), datetime_as_timestamp=True)

@@ -1,0 +1,190 @@
+"""Requests of the protocols ec2 and query: `Filter.1.Name=size&Filter.1.Value.1=500`."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl
+
+from headrace.api.errors import AwsError
+from headrace.api.protocol import reading
+from headrace.api.protocol.reading import Where, check_of
+from headrace.api.protocol.shapes import ModelShape, ShapeMember
+
+# Parameters of a request. CSI drivers ask for up to 500 volumes by id, and a PutMetricData has at
+# most 1,000 metrics of some ten parameters and 150 values each; a body of 1 MiB ends before this.
+MAX_PARAMETERS = 200_000
+# Parts of a name: the deepest of the served models (alarms over metrics with dimensions) has 12.
+MAX_DEPTH = 20
+# The last of a list, so that `Filter.999999999.Name` is not taken for one.
+MAX_INDEX_DIGITS = 6
+
+Tree = dict[str, Any]
+Read = Callable[[Any, Where], Any]
+
+
+def tree_of(text: bytes) -> Tree:
+    """The parameters of a form, nested by the dots of their names. Raises AwsError."""
+    if not text:
+        return {}
+    try:
+        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except (UnicodeDecodeError, ValueError):
+        raise AwsError("MalformedQueryString", "The query string is malformed.") from None
+    root: Tree = {}
+    for name, value in pairs:
+        node, steps = root, name.split(".")
+        if len(steps) > MAX_DEPTH:
+            raise AwsError("UnknownParameter", f"The parameter {name[: reading.SHOWN]} is not recognized")
+        for step in steps[:-1]:
+            below = node.setdefault(step, {})
+            # `Filter=` is how query writes an empty list; with elements after it, it is not one.
+            if not isinstance(below, dict):
+                raise AwsError("MalformedQueryString", f"{name[: reading.SHOWN]} is below a value.")
+            node = below
+        if steps[-1] in node:
+            raise AwsError("MalformedQueryString", f"{name[: reading.SHOWN]} is there twice.")
+        node[steps[-1]] = value
+    return root
+
+
+def capitalised(name: str) -> str:
+    """`volumeId` as ec2 names it in requests."""
+    return name[:1].upper() + name[1:]
+
+
+def request_name(member: ShapeMember, ec2: bool) -> str:
+    """What a member is called in a request."""
+    facts = member.facts
+    if ec2:
+        return facts.get("queryName") or capitalised(facts.get("locationName", "")) or member.name
+    return facts.get("locationName", member.name)
+
+
+@cache
+def reader(shape: ModelShape, service: str) -> Read:
+    """Reads a value of this shape. Shapes may contain themselves, so parts are made when met."""
+    if shape.kind == "structure":
+        return _structure(shape, service)
+    if shape.kind == "list":
+        return _list(shape, service)
+    if shape.kind == "map":
+        return _map(shape, service)
+    return _scalar(shape, service)
+
+
+def _structure(shape: ModelShape, service: str) -> Read:
+    ec2 = service == "ec2"
+    by_name = {request_name(member, ec2): member for member in shape.members.values()}
+    union = bool(shape.facts.get("union"))
+    required = [(name, request_name(shape.members[name], ec2)) for name in shape.required]
+
+    def read(node: Any, place: Where) -> dict[str, Any]:
+        if not isinstance(node, dict):
+            # `TagSpecification.1=` names nothing in it.
+            raise place.malformed(node, "a structure")
+        found: dict[str, Any] = {}
+        for key, below in node.items():
+            member = by_name.get(key)
+            if member is None:
+                raise (place / key).unknown()
+            found[member.name] = reader(member.shape, service)(below, place / key)
+        for name, called in required:
+            if name not in found:
+                raise (place / called).missing()
+        if union and len(found) != 1:
+            raise place.malformed(", ".join(found), "exactly one of its members")
+        return found
+
+    return read
+
+
+def _indexed(node: Any, place: Where) -> list[tuple[str, Any]]:
+    """The elements of a list in the order of their numbers."""
+    if node == "":
+        return []
+    if not isinstance(node, dict):
+        raise place.malformed(node, "a list: a number follows its name")
+    for key in node:
+        if not (key.isascii() and key.isdigit() and len(key) <= MAX_INDEX_DIGITS):
+            raise (place / key).unknown()
+    found = sorted(node.items(), key=lambda pair: int(pair[0]))
+    if len({int(key) for key in node}) < len(node):
+        raise place.malformed("", "a list whose numbers differ")
+    return found
+
+
+def _list(shape: ModelShape, service: str) -> Read:
+    item = shape.item
+    inner = "" if service == "ec2" or shape.facts.get("flattened") else item.facts.get("locationName", "member")
+    check = check_of(shape, service)
+
+    def read(node: Any, place: Where) -> list[Any]:
+        if inner and isinstance(node, dict):
+            for key in node:
+                if key != inner:
+                    raise (place / key).unknown()
+            node, place = node[inner], place / inner
+        one = reader(item.shape, service)
+        found = [one(below, place / key) for key, below in _indexed(node, place)]
+        if check is not None:
+            check(found, place)
+        return found
+
+    return read
+
+
+def _map(shape: ModelShape, service: str) -> Read:
+    inner = "" if shape.facts.get("flattened") else "entry"
+    key_name, value_name = shape.key.facts.get("locationName", "key"), shape.value.facts.get("locationName", "value")
+
+    def read(node: Any, place: Where) -> dict[str, Any]:
+        if inner and isinstance(node, dict):
+            for key in node:
+                if key != inner:
+                    raise (place / key).unknown()
+            node, place = node[inner], place / inner
+        found: dict[str, Any] = {}
+        for index, pair in _indexed(node, place):
+            here = place / index
+            if not isinstance(pair, dict) or set(pair) != {key_name, value_name}:
+                raise here.malformed(pair, f"an entry with {key_name} and {value_name}")
+            key = reader(shape.key.shape, service)(pair[key_name], here / key_name)
+            found[key] = reader(shape.value.shape, service)(pair[value_name], here / value_name)
+        return found
+
+    return read
+
+
+def _blob(value: str, place: Where) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise place.malformed(value, "base64") from None
+
+
+def _scalar(shape: ModelShape, service: str) -> Read:
+    kind, check = shape.kind, check_of(shape, service)
+    convert: Callable[[str, Where], Any] = {
+        "string": reading.text,
+        "boolean": reading.truth_of_text,
+        "integer": lambda value, place: reading.whole_of_text(value, "integer", place),
+        "long": lambda value, place: reading.whole_of_text(value, "long", place),
+        "float": reading.number_of_text,
+        "double": reading.number_of_text,
+        "timestamp": reading.moment,
+        "blob": _blob,
+    }[kind]
+
+    def read(node: Any, place: Where) -> Any:
+        if not isinstance(node, str):
+            raise place.malformed(next(iter(node)), f"a value and not a structure: {kind}")
+        value = convert(node, place)
+        if check is not None:
+            check(value, place)
+        return value
+
+    return read

@@ -1,0 +1,130 @@
+"""rest-json: which operation a method and a path mean, and members in the path, the query, headers
+and the body.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+from headrace.api.errors import AwsError
+from headrace.api.protocol import documents, query
+from headrace.api.protocol.reading import Where
+from headrace.api.protocol.shapes import ModelShape, Operation, ServiceModel, ShapeMember
+
+# Parameters of a rest-json request's query: the served operations have five. A guess with room.
+MAX_PARAMETERS = 50
+
+
+@dataclass(frozen=True)
+class Route:
+    """An operation by its method and path."""
+
+    operation: Operation
+    pattern: re.Pattern[str]
+
+
+@cache
+def routes(service: ServiceModel) -> tuple[Route, ...]:
+    """The served operations of a rest-json service."""
+    found = []
+    for operation in service.operations.values():
+        parts = re.split(r"\{(\w+)\}", operation.path)
+        text = "".join(f"(?P<{part}>[^/]+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
+        found.append(Route(operation, re.compile(text)))
+    return tuple(found)
+
+
+def route(service: ServiceModel, method: str, path: str) -> tuple[Operation, dict[str, str]] | None:
+    """The operation, and what stands in the path for its labels."""
+    for candidate in routes(service):
+        if candidate.operation.method == method and (match := candidate.pattern.fullmatch(path)):
+            return candidate.operation, match.groupdict()
+    return None
+
+
+def read(
+    service: ServiceModel,
+    operation: Operation,
+    labels: dict[str, str],
+    query_text: str,
+    headers: dict[str, str],
+    body: bytes,
+) -> dict[str, Any]:
+    """The parameters of a request. Raises AwsError."""
+    shape, root = operation.input, Where(service.name)
+    arguments = _arguments(query_text)
+    found: dict[str, Any] = {}
+    for member in shape.members.values():
+        given = None
+        if member.location == "uri":
+            given = unquote(labels[member.wire_name])
+        elif member.location == "querystring":
+            given = arguments.pop(member.wire_name, None)
+        elif member.location == "header":
+            given = headers.get(member.wire_name.lower())
+        if given is not None:
+            found[member.name] = query.reader(member.shape, service.name)(given, root / member.wire_name)
+    for name in arguments:
+        raise (root / name).unknown()
+    payload = shape.facts.get("payload")
+    if payload:
+        found[payload] = body
+    elif any(not member.location for member in shape.members.values()):
+        found |= documents.reader(_body_part(shape), service.name, False)(documents.json_of(body), root)
+    elif body:
+        raise AwsError("ValidationException", f"{operation.name} has no body")
+    for name in shape.required:
+        if name not in found:
+            raise (root / shape.members[name].wire_name).missing()
+    return found
+
+
+@cache
+def _body_part(shape: ModelShape) -> ModelShape:
+    """The structure of the members that stand in the body."""
+    facts = dict(shape.facts)
+    facts["members"] = {name: facts["members"][name] for name, member in shape.members.items() if not member.location}
+    facts["required"] = [name for name in shape.required if name in facts["members"]]
+    return ModelShape(shape._service, f"{shape.name}Body", facts)
+
+
+def _arguments(text: str) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except (UnicodeDecodeError, ValueError):
+        raise AwsError("ValidationException", "The query string is malformed") from None
+    # What a presigned request says of its signature is not a parameter.
+    pairs = [pair for pair in pairs if not pair[0].startswith("X-Amz-")]
+    if len({name for name, _ in pairs}) < len(pairs):
+        raise AwsError("ValidationException", "A parameter is there twice")
+    return dict(pairs)
+
+
+def answer(operation: Operation, result: dict[str, Any]) -> tuple[list[tuple[str, str]], bytes]:
+    """Headers and body of a success."""
+    shape = operation.output
+    headers, rest = [], {}
+    payload = shape.facts.get("payload")
+    for name, value in result.items():
+        member = shape.members[name]
+        if value is None:
+            continue
+        if member.location == "header":
+            headers.append((member.wire_name, _header(member, value)))
+        elif name != payload:
+            rest[name] = value
+    if payload:
+        headers.append(("Content-Type", "application/octet-stream"))
+        return headers, bytes(result.get(payload, b""))
+    headers.append(("Content-Type", "application/json"))
+    return headers, documents.json_bytes(shape, rest)
+
+
+def _header(member: ShapeMember, value: Any) -> str:
+    if member.shape.kind == "boolean":
+        return "true" if value else "false"
+    return str(value)

@@ -1,0 +1,159 @@
+"""A service's operations and shapes, from its pruned model."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+SERVICES = ("ec2", "cloudwatch", "kms", "sts", "ebs")
+MODELS = files("headrace.api") / "models"
+
+
+@dataclass(frozen=True)
+class ShapeMember:
+    """A member of a structure: its name, its shape, and what the model says of its place."""
+
+    name: str
+    shape: ModelShape
+    facts: Mapping[str, Any]
+
+    @property
+    def location(self) -> str:
+        """`uri`, `querystring`, `header`, or "" for the body."""
+        return self.facts.get("location", "")
+
+    @property
+    def wire_name(self) -> str:
+        """What it is called outside of ec2's requests."""
+        return self.facts.get("locationName", self.name)
+
+
+class ModelShape:
+    """A shape of the model. What it is made of is looked up when it is first asked for: shapes may
+    contain themselves.
+    """
+
+    def __init__(self, service: ServiceModel, name: str, facts: Mapping[str, Any]) -> None:
+        self._service = service
+        self.name = name
+        self.facts = facts
+        self.kind: str = facts["type"]
+        self.required: tuple[str, ...] = tuple(facts.get("required", ()))
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}>"
+
+    @cached_property
+    def members(self) -> dict[str, ShapeMember]:
+        """Of a structure."""
+        given = self.facts.get("members", {})
+        return {name: ShapeMember(name, self._service.shape(facts["shape"]), facts) for name, facts in given.items()}
+
+    def _part(self, key: str) -> ShapeMember:
+        facts = self.facts[key]
+        return ShapeMember(key, self._service.shape(facts["shape"]), facts)
+
+    @cached_property
+    def item(self) -> ShapeMember:
+        """What a list holds."""
+        return self._part("member")
+
+    @cached_property
+    def key(self) -> ShapeMember:
+        """The keys of a map."""
+        return self._part("key")
+
+    @cached_property
+    def value(self) -> ShapeMember:
+        """The values of a map."""
+        return self._part("value")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A served operation. `input` and `output` are structures without members where the model has
+    none.
+    """
+
+    name: str
+    input: ModelShape
+    output: ModelShape
+    method: str
+    path: str
+    status: int
+    # The signature does not cover the body (Signature Version 4, UNSIGNED-PAYLOAD).
+    unsigned_body: bool
+    # Names that its parameter Filters takes, but for those of tags.
+    filters: frozenset[str]
+    # Names of the errors that the model has for it.
+    errors: tuple[str, ...]
+
+
+class ServiceModel:
+    """A service by its pruned model."""
+
+    def __init__(self, name: str, model: Mapping[str, Any]) -> None:
+        facts = model["metadata"]
+        self.name = name
+        self.signing_name: str = facts["endpointPrefix"]
+        self.version: str = facts["apiVersion"]
+        self.namespace: str = facts.get("xmlNamespace", "")
+        self.target_prefix: str = facts.get("targetPrefix", "")
+        self.json_version: str = facts.get("jsonVersion", "1.0")
+        self.protocols: tuple[str, ...] = tuple(facts["protocols"])
+        self.query_compatible = "awsQueryCompatible" in facts
+        self.others: frozenset[str] = frozenset(model["others"])
+        self._given = model["shapes"]
+        self._shapes: dict[str, ModelShape] = {}
+        self.operations = {key: self._operation(key, facts) for key, facts in model["operations"].items()}
+        self.errors: dict[str, ModelShape] = {}
+        for shape_name, shape in self._given.items():
+            if shape.get("exception"):
+                # By its name and by the code that query answers have for it.
+                for code in (shape_name, shape.get("error", {}).get("code", shape_name)):
+                    self.errors[code] = self.shape(shape_name)
+
+    def shape(self, name: str) -> ModelShape:
+        """A shape by its name."""
+        if name not in self._shapes:
+            self._shapes[name] = ModelShape(self, name, self._given[name])
+        return self._shapes[name]
+
+    def _operation(self, name: str, facts: Mapping[str, Any]) -> Operation:
+        http = facts["http"]
+
+        def structure(which: str) -> ModelShape:
+            if which in facts:
+                return self.shape(facts[which]["shape"])
+            return ModelShape(self, f"{name}{which.title()}", {"type": "structure", "members": {}})
+
+        return Operation(
+            name,
+            structure("input"),
+            structure("output"),
+            http["method"],
+            http["requestUri"],
+            http.get("responseCode", 200),
+            facts.get("authtype") == "v4-unsigned-body",
+            frozenset(facts.get("filters", ())),
+            tuple(error["shape"] for error in facts.get("errors", ())),
+        )
+
+
+@cache
+def service(name: str) -> ServiceModel:
+    """A served service by botocore's name for it."""
+    return ServiceModel(name, msgspec.json.decode((MODELS / f"{name}.json").read_bytes()))
+
+
+@cache
+def refused_operations() -> dict[tuple[str, str], str]:
+    """Operations that are refused with a reason of their own: (service, operation) -> why."""
+    rows = csv.DictReader((MODELS / "operations.csv").read_text().splitlines())
+    return {(row["service"], row["operation"]): row["why"] for row in rows if row["answer"] == "refused"}

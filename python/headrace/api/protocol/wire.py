@@ -1,0 +1,299 @@
+"""Which service, operation and protocol a request is in; answers and errors in that protocol."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+import cbor2
+import msgspec
+
+from headrace.api.errors import STATUS, AwsError
+from headrace.api.protocol import documents, query, rest, xml
+from headrace.api.protocol.reading import Where
+from headrace.api.protocol.shapes import SERVICES, Operation, ServiceModel, refused_operations, service
+
+FORM = "application/x-www-form-urlencoded"
+CBOR_PATH = re.compile(r"/service/([A-Za-z0-9]+)/operation/([A-Za-z0-9]+)")
+# What a request says of its signature in its query (Signature Version 4, presigned).
+SIGNATURE_PREFIX = "X-Amz-"
+# Names of services in signatures that are kept. A guess: clients sign for five.
+SIGNING_NAMES = 64
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A request of HTTP as it came. `path` and `query` are raw; names of headers are lower case and
+    a header that came several times is joined by commas.
+    """
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: bytes
+
+    def head(self) -> Incoming:
+        """The request without its body."""
+        return Incoming(self.method, self.path, self.query, self.headers, b"")
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer of HTTP."""
+
+    status: int
+    body: bytes
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Format(ABC):
+    """A request in a protocol: what it asks for, and how it is answered."""
+
+    protocol: str
+
+    def __init__(self, of: ServiceModel, action: str) -> None:
+        self.service = of
+        self.action = action
+
+    @property
+    def no_action(self) -> str:
+        """The code for an operation that does not exist."""
+        return "UnknownOperationException"
+
+    def operation(self) -> Operation:
+        """The operation that is asked for. Raises AwsError."""
+        found = self.service.operations.get(self.action)
+        if found is None:
+            raise self._not_served()
+        return found
+
+    def _not_served(self) -> AwsError:
+        """A call that AWS has and the lab has not is UnsupportedOperation. Never a status of 5xx:
+        clients would try again.
+        """
+        if self.action in self.service.others:
+            why = refused_operations().get((self.service.name, self.action), "the lab does not serve it")
+            code = "UnsupportedOperationException" if self.service.name == "kms" else "UnsupportedOperation"
+            return AwsError(code, f"The operation {self.action} is not supported: {why}.")
+        return AwsError(
+            self.no_action, f"The action {self.action[:100] or '(none)'} is not valid for this web service."
+        )
+
+    @abstractmethod
+    def read(self, operation: Operation) -> dict[str, Any]:
+        """Its parameters by the model's names. Raises AwsError."""
+
+    @abstractmethod
+    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+        """A success."""
+
+    def error(self, error: AwsError, request_id: str) -> Answer:
+        """A refusal."""
+        shape = self.service.errors.get(error.code)
+        given = {} if shape is None else shape.facts.get("error", {})
+        status = error.status or STATUS.get(error.code) or given.get("httpStatusCode", 400)
+        name = error.code if shape is None else shape.name
+        said = [key for key in (shape.members if shape else {}) if key.lower() == "message"]
+        body = {"__type": name, (said[0] if said else "message"): error.message}
+        if shape is not None:
+            extra = {key: value for key, value in error.members.items() if key in shape.members}
+            body |= documents.written(shape, extra, isinstance(self, CborFormat))
+        return self._refusal(error, status, name, given.get("code", error.code), body, request_id)
+
+    @abstractmethod
+    def _refusal(
+        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+    ) -> Answer: ...
+
+    def _query_error(self, query_code: str, status: int) -> list[tuple[str, str]]:
+        """The header by which newer clients find the code that query answers have."""
+        if not self.service.query_compatible:
+            return []
+        return [("x-amzn-query-error", f"{query_code};{'Sender' if status < 500 else 'Receiver'}")]
+
+
+class QueryFormat(Format):
+    """ec2 and query: parameters of a form."""
+
+    protocol = "query"
+
+    def __init__(self, of: ServiceModel, tree: query.Tree) -> None:
+        action = tree.pop("Action", "")
+        super().__init__(of, action if isinstance(action, str) else "")
+        self._version = tree.pop("Version", "")
+        self._tree = tree
+
+    @property
+    def no_action(self) -> str:
+        """EC2's and query's code for an operation that does not exist."""
+        return "InvalidAction"
+
+    def operation(self) -> Operation:
+        """The operation, of the one version of the service that is known."""
+        if self._version != self.service.version:
+            raise AwsError(
+                "NoSuchVersion",
+                f"The requested version ({str(self._version)[:40]}) of service {self.service.name} does not exist; "
+                f"the version is {self.service.version}",
+            )
+        return super().operation()
+
+    def read(self, operation: Operation) -> dict[str, Any]:
+        """Its parameters."""
+        return query.reader(operation.input, self.service.name)(self._tree, Where(self.service.name))
+
+    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+        """XML."""
+        body = xml.answer(self.service, operation, result, request_id)
+        return Answer(200, body, [("Content-Type", "text/xml;charset=UTF-8")])
+
+    def _refusal(
+        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+    ) -> Answer:
+        text = xml.error(self.service, query_code, error.message, status < 500, request_id)
+        return Answer(status, text, [("Content-Type", "text/xml;charset=UTF-8")])
+
+
+class JsonFormat(Format):
+    """awsJson 1.0 and 1.1."""
+
+    protocol = "json"
+
+    def __init__(self, of: ServiceModel, action: str, body: bytes, content_type: str) -> None:
+        super().__init__(of, action)
+        self._body, self._type = body, content_type
+
+    def read(self, operation: Operation) -> dict[str, Any]:
+        """Its parameters."""
+        read = documents.reader(operation.input, self.service.name, False)
+        return read(documents.json_of(self._body), Where(self.service.name))
+
+    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+        """JSON."""
+        return Answer(200, documents.json_bytes(operation.output, result), [("Content-Type", self._type)])
+
+    def _refusal(
+        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+    ) -> Answer:
+        headers = [("Content-Type", self._type), *self._query_error(query_code, status)]
+        return Answer(status, msgspec.json.encode(body), headers)
+
+
+class CborFormat(Format):
+    """Smithy's rpc-v2-cbor."""
+
+    protocol = "cbor"
+
+    def __init__(self, of: ServiceModel, action: str, body: bytes) -> None:
+        super().__init__(of, action)
+        self._body = body
+
+    def read(self, operation: Operation) -> dict[str, Any]:
+        """Its parameters."""
+        read = documents.reader(operation.input, self.service.name, True)
+        return read(documents.cbor_of(self._body), Where(self.service.name))
+
+    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+        """CBOR."""
+        return Answer(200, documents.cbor_bytes(operation.output, result), self._headers())
+
+    def _headers(self) -> list[tuple[str, str]]:
+        return [("Content-Type", "application/cbor"), ("smithy-protocol", "rpc-v2-cbor")]
+
+    def _refusal(
+        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+    ) -> Answer:
+        headers = [*self._headers(), *self._query_error(query_code, status)]
+        return Answer(status, cbor2.dumps(body, datetime_as_timestamp=True), headers)
+
+
+class RestFormat(Format):
+    """rest-json."""
+
+    protocol = "rest-json"
+
+    def __init__(self, of: ServiceModel, incoming: Incoming) -> None:
+        found = rest.route(of, incoming.method, incoming.path)
+        super().__init__(of, found[0].name if found else f"{incoming.method} {incoming.path}")
+        self._labels = found[1] if found else {}
+        self._incoming = incoming
+
+    def read(self, operation: Operation) -> dict[str, Any]:
+        """Its parameters."""
+        came = self._incoming
+        return rest.read(self.service, operation, self._labels, came.query, came.headers, came.body)
+
+    def answer(self, operation: Operation, result: dict[str, Any], request_id: str) -> Answer:
+        """JSON, or the bytes themselves, with members in headers."""
+        headers, body = rest.answer(operation, result)
+        return Answer(operation.status, body, headers)
+
+    def _refusal(
+        self, error: AwsError, status: int, name: str, query_code: str, body: dict[str, Any], request_id: str
+    ) -> Answer:
+        headers = [("Content-Type", "application/json"), ("x-amzn-ErrorType", name)]
+        return Answer(status, msgspec.json.encode(body), headers)
+
+
+def identify(incoming: Incoming, signing_name: str) -> Format:
+    """The protocol, service and operation of a request. `signing_name`: the service that its
+    signature names, "" for none. Raises AwsError where it is in none of the protocols.
+    """
+    content_type = incoming.headers.get("content-type", "").partition(";")[0].strip().lower()
+    target = incoming.headers.get("x-amz-target", "")
+    if content_type.startswith("application/x-amz-json-1."):
+        prefix, _, action = target.partition(".")
+        of = next((one for one in _all() if one.target_prefix and one.target_prefix == prefix), None)
+        return JsonFormat(
+            of or service(_named(signing_name) or "kms"), action if of else target, incoming.body, content_type
+        )
+    if match := CBOR_PATH.fullmatch(incoming.path):
+        of = next((one for one in _all() if one.target_prefix == match[1] and one.query_compatible), None)
+        if of is None or incoming.headers.get("smithy-protocol") != "rpc-v2-cbor":
+            return CborFormat(service("cloudwatch"), f"{match[1]}.{match[2]}", b"")
+        return CborFormat(of, match[2], incoming.body)
+    named = _named(signing_name)
+    if named == "ebs" or (not named and incoming.path.startswith("/snapshots")):
+        return RestFormat(service("ebs"), incoming)
+    return _form(incoming, named, content_type)
+
+
+def _form(incoming: Incoming, named: str | None, content_type: str) -> Format:
+    text = incoming.query.encode("ascii", "replace")
+    if incoming.method == "POST" and content_type == FORM:
+        text = b"&".join(part for part in (text, incoming.body) if part)
+    try:
+        tree = query.tree_of(text)
+    except AwsError as error:
+        return _Unreadable(service(named or "ec2"), error)
+    for name in [name for name in tree if name.startswith(SIGNATURE_PREFIX)]:
+        del tree[name]
+    if named is None:
+        version = tree.get("Version")
+        named = next((one.name for one in _all() if one.version == version), "ec2")
+    return QueryFormat(service(named), tree)
+
+
+class _Unreadable(QueryFormat):
+    """A form that is not one: refused once the signature is known to be good."""
+
+    def __init__(self, of: ServiceModel, error: AwsError) -> None:
+        super().__init__(of, {})
+        self._wrong = error
+
+    def operation(self) -> Operation:
+        raise self._wrong
+
+
+@cache
+def _all() -> tuple[ServiceModel, ...]:
+    return tuple(service(name) for name in SERVICES)
+
+
+@lru_cache(maxsize=SIGNING_NAMES)
+def _named(signing_name: str) -> str | None:
+    return next((one.name for one in _all() if one.signing_name == signing_name), None)

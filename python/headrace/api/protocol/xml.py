@@ -1,0 +1,198 @@
+"""Answers of the protocols ec2 and query."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache, lru_cache
+from typing import Any
+
+from headrace.api.protocol.shapes import ModelShape, Operation, ServiceModel
+
+DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>\n'
+# Texts and times that are kept as they are written: the same zones, types and owners come in every
+# answer. A guess: those of some thousand volumes.
+REMEMBERED = 8192
+# Times that are kept written: those of some thousand volumes and snapshots. A guess.
+TIMES = 16_384
+Put = Callable[[str], None]
+Write = Callable[[Any, Put], None]
+
+_SPECIAL = re.compile("[&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+_ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
+
+
+@lru_cache(maxsize=REMEMBERED)
+def escaped(text: str) -> str:
+    """Text between tags. What XML 1.0 cannot carry is shown as U+FFFD."""
+    if _SPECIAL.search(text) is None:
+        return text
+    return _SPECIAL.sub(lambda found: _ESCAPED.get(found[0], "\ufffd"), text)
+
+
+@lru_cache(maxsize=REMEMBERED)
+@lru_cache(maxsize=TIMES)
+def iso(moment: datetime) -> str:
+    """A time as EC2 and CloudWatch write it: UTC with milliseconds."""
+    moment = moment.astimezone(UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+# Most numbers of an answer are small and come again: sizes, IOPS, MiB/s.
+@lru_cache(maxsize=REMEMBERED)
+def _whole(value: int) -> str:
+    return str(int(value))
+
+
+def _number(value: float) -> str:
+    return repr(float(value)) if isinstance(value, float) else str(int(value))
+
+
+SCALARS: dict[str, Callable[[Any], str]] = {
+    "string": escaped,
+    "boolean": lambda value: "true" if value else "false",
+    "integer": _whole,
+    "long": _whole,
+    "float": _number,
+    "double": _number,
+    "timestamp": iso,
+    "blob": lambda value: base64.b64encode(value).decode("ascii"),
+}
+
+
+class Rendered(dict[str, Any]):
+    """A structure that stands in the same list of many answers: its text is kept once it was
+    written. Nobody changes it.
+    """
+
+    __slots__ = ("text",)
+
+
+class _Structure:
+    """Writes the members that are there; how each is written is found out once."""
+
+    def __init__(self, shape: ModelShape, ec2: bool) -> None:
+        self._shape, self._ec2 = shape, ec2
+        self._table: dict[str, tuple[str, str, Callable[[Any], str] | None, Write | None]] = {}
+
+    def _learn(self, name: str) -> tuple[str, str, Callable[[Any], str] | None, Write | None]:
+        member = self._shape.members[name]
+        tag, shape = member.wire_name, member.shape
+        scalar = SCALARS.get(shape.kind)
+        write = None if scalar is not None else writer(shape, self._ec2)
+        if shape.kind in ("list", "map") and shape.facts.get("flattened"):
+            # Its elements carry the member's name themselves.
+            write = _flattened(shape, tag, self._ec2)
+            found = ("", "", None, write)
+        else:
+            found = (f"<{tag}>", f"</{tag}>", scalar, write)
+        self._table[name] = found
+        return found
+
+    def __call__(self, value: dict[str, Any], put: Put) -> None:
+        table = self._table
+        for name, below in value.items():
+            if below is None:
+                continue
+            start, end, scalar, write = table.get(name) or self._learn(name)
+            if scalar is not None:
+                put(f"{start}{scalar(below)}{end}")
+            elif write is not None:
+                put(start)
+                write(below, put)
+                put(end)
+
+
+def _list(shape: ModelShape, ec2: bool, tag: str) -> Write:
+    item = shape.item.shape
+    start, end = f"<{tag}>", f"</{tag}>"
+    scalar = SCALARS.get(item.kind)
+
+    def write(values: list[Any], put: Put) -> None:
+        if scalar is not None:
+            for value in values:
+                put(f"{start}{scalar(value)}{end}")
+            return
+        one = writer(item, ec2)
+        for value in values:
+            if type(value) is Rendered:
+                put(rendered(value))
+                continue
+            put(start)
+            one(value, put)
+            put(end)
+
+    def rendered(value: Rendered) -> str:
+        try:
+            return value.text
+        except AttributeError:
+            parts: list[str] = []
+            writer(item, ec2)(value, parts.append)
+            value.text = f"{start}{''.join(parts)}{end}"
+            return value.text
+
+    return write
+
+
+def _map(shape: ModelShape, ec2: bool, tag: str) -> Write:
+    key_tag, value_tag = shape.key.facts.get("locationName", "key"), shape.value.facts.get("locationName", "value")
+
+    def write(values: dict[Any, Any], put: Put) -> None:
+        for key, value in values.items():
+            put(f"<{tag}><{key_tag}>{SCALARS[shape.key.shape.kind](key)}</{key_tag}><{value_tag}>")
+            writer(shape.value.shape, ec2)(value, put)
+            put(f"</{value_tag}></{tag}>")
+
+    return write
+
+
+def _flattened(shape: ModelShape, tag: str, ec2: bool) -> Write:
+    return _list(shape, ec2, tag) if shape.kind == "list" else _map(shape, ec2, tag)
+
+
+@cache
+def writer(shape: ModelShape, ec2: bool) -> Write:
+    """Writes a value of this shape."""
+    if shape.kind == "structure":
+        return _Structure(shape, ec2)
+    if shape.kind == "list":
+        return _list(shape, ec2, shape.item.facts.get("locationName", "item" if ec2 else "member"))
+    if shape.kind == "map":
+        return _map(shape, ec2, "entry")
+    scalar = SCALARS[shape.kind]
+    return lambda value, put: put(scalar(value))
+
+
+def answer(service: ServiceModel, operation: Operation, result: dict[str, Any], request_id: str) -> bytes:
+    """A success in ec2 or query."""
+    parts: list[str] = [DECLARATION]
+    put, name, ec2 = parts.append, operation.name, service.name == "ec2"
+    namespace = service.namespace if not ec2 else f"{service.namespace}/"
+    put(f'<{name}Response xmlns="{namespace}">')
+    if ec2:
+        put(f"<requestId>{request_id}</requestId>")
+        writer(operation.output, True)(result, put)
+    else:
+        put(f"<{name}Result>")
+        writer(operation.output, False)(result, put)
+        put(f"</{name}Result><ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata>")
+    put(f"</{name}Response>")
+    return "".join(parts).encode()
+
+
+def error(service: ServiceModel, code: str, message: str, sender: bool, request_id: str) -> bytes:
+    """A refusal in ec2 or query."""
+    code, message = escaped(code), escaped(message)
+    if service.name == "ec2":
+        text = (
+            f"<Response><Errors><Error><Code>{code}</Code><Message>{message}</Message></Error></Errors>"
+            f"<RequestID>{request_id}</RequestID></Response>"
+        )
+    else:
+        text = (
+            f'<ErrorResponse xmlns="{service.namespace}"><Error><Type>{"Sender" if sender else "Receiver"}</Type>'
+            f"<Code>{code}</Code><Message>{message}</Message></Error><RequestId>{request_id}</RequestId></ErrorResponse>"
+        )
+    return (DECLARATION + text).encode()

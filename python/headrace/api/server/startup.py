@@ -1,0 +1,77 @@
+"""What `headrace lab` needs to know of the endpoint: where it is, and whether it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.api.access import keys
+
+FILE = "api.json"
+# For a connection on the loopback.
+ANSWERS_S = 1.0
+# For keys that changed to reach the endpoint: it looks at them twice a second.
+KEYS_S = 5.0
+
+
+def endpoint_file(data_dir: Path) -> Path:
+    """Says where the endpoint of the lab is, while it runs."""
+    return data_dir / FILE
+
+
+@dataclass(frozen=True)
+class EndpointAddress:
+    """Where an endpoint is. `answers`: whether something listens there."""
+
+    url: str
+    region: str
+    pid: int
+    answers: bool
+
+
+def find(data_dir: Path) -> EndpointAddress | None:
+    """The endpoint of the lab in this directory; None: it has none."""
+    try:
+        said = json.loads(endpoint_file(data_dir).read_text())
+        url, region, pid = str(said["url"]), str(said["region"]), int(said["pid"])
+        port = int(url.rpartition(":")[2])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return EndpointAddress(url, region, pid, _alive(pid) and _listens(port))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=ANSWERS_S):
+            return True
+    except OSError:
+        return False
+
+
+def wait_for_keys(data_dir: Path) -> None:
+    """Returns when the endpoint knows the key pairs as they are now, or there is none that runs: a
+    key that was just made works with the next command, and one that was removed does not.
+    """
+    deadline = time.monotonic() + KEYS_S
+    while time.monotonic() < deadline:
+        try:
+            said = json.loads(endpoint_file(data_dir).read_text())
+            if said["keys"] == keys.stamp(data_dir) or not _alive(int(said["pid"])):
+                return
+        except (OSError, ValueError, KeyError, TypeError):
+            return
+        time.sleep(0.02)

@@ -1,0 +1,174 @@
+"""The supervisor of the endpoint: the part that has rights and reads nothing from the network.
+
+    python -m headrace.api.server.supervisor SOCKET DATA_DIR DESCRIPTOR [detach]
+
+It starts the worker, hands it the key pairs when they change and connections to the daemon when it
+asks for one, starts it again when it dies, and ends with the daemon. DESCRIPTOR is a socket that
+listens. `detach`: the daemon answers already; returns at once and leaves the endpoint behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+from headrace.api.access import keys
+from headrace.api.server import worker
+from headrace.api.server.startup import endpoint_file
+from headrace.errors import HeadraceError
+from headrace.lab.client import Lab
+from headrace.lab.exporter import connected
+from headrace.lab.place import READY_S, Place
+
+# How often the files of the keys are looked at.
+LOOK_S = 0.5
+# The wait before a worker that died is started again grows from the first to the second of these.
+RESTART_S = (0.1, 5.0)
+# A worker that lived for this long died of something new.
+STEADY_S = 60.0
+# For a connection to the daemon, which accepts at once.
+CONNECT_S = 5.0
+
+
+class Supervisor:
+    """The endpoint of one lab."""
+
+    def __init__(self, place: Place, listener: socket.socket, lab: Lab, daemon: int) -> None:
+        self._place, self._listener, self._daemon = place, listener, daemon
+        self._folder = place.data_dir or Path(lab.status()["data_dir"])
+        self._region = lab.status()["region"]
+        self._keys = keys.as_message(self._folder)
+        self._seen = keys.stamp(self._folder)
+
+    def run(self) -> None:
+        """Until the daemon ends."""
+        wait = RESTART_S[0]
+        with self._announced():
+            while True:
+                begun = time.monotonic()
+                if not self._with_worker():
+                    return
+                if time.monotonic() - begun > STEADY_S:
+                    wait = RESTART_S[0]
+                print(f"api: its worker ended and is started again in {wait:g} s", file=sys.stderr, flush=True)
+                if select.select([self._daemon], [], [], wait)[0]:
+                    return
+                wait = min(wait * 2, RESTART_S[1])
+
+    @contextlib.contextmanager
+    def _announced(self):
+        """The file by which `headrace lab status` finds the endpoint."""
+        self._announce()
+        try:
+            yield
+        finally:
+            endpoint_file(self._folder).unlink(missing_ok=True)
+
+    def _announce(self) -> None:
+        path = endpoint_file(self._folder)
+        port = self._listener.getsockname()[1]
+        said = {"pid": os.getpid(), "url": f"http://127.0.0.1:{port}", "region": self._region, "keys": self._seen}
+        draft = path.with_suffix(".new")
+        draft.write_text(json.dumps(said) + "\n")
+        os.chmod(draft, 0o644)
+        os.replace(draft, path)
+
+    def _with_worker(self) -> bool:
+        """Serves with a worker until it or the daemon ends; whether the daemon is still there."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                ours.close()
+                os.close(self._daemon)
+                worker.run(self._listener, theirs, self._place, self._region, self._keys)
+            except BaseException as error:
+                print(f"api: {error!r}", file=sys.stderr)
+                worker.end(1)
+            worker.end(0)
+        theirs.close()
+        watched = os.pidfd_open(child)
+        try:
+            return self._watch(ours, watched)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(watched, signal.SIGKILL)
+            os.waitpid(child, 0)
+            os.close(watched)
+            ours.close()
+
+    def _watch(self, channel: socket.socket, watched: int) -> bool:
+        while True:
+            ready = select.select([self._daemon, watched, channel], [], [], LOOK_S)[0]
+            if self._daemon in ready:
+                return False
+            if watched in ready:
+                return True
+            if channel in ready:
+                if not channel.recv(16):
+                    return True
+                self._hand_connection(channel)
+            self._hand_keys(channel)
+
+    def _hand_connection(self, channel: socket.socket) -> None:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        with made:
+            try:
+                made.settimeout(CONNECT_S)
+                made.connect(str(self._place.socket))
+                made.settimeout(None)
+            except OSError as error:
+                channel.send(worker.FAILED + f"no lab answers: {error.strerror or error}".encode()[:200])
+                return
+            socket.send_fds(channel, [worker.CONNECTION], [made.fileno()])
+
+    def _hand_keys(self, channel: socket.socket) -> None:
+        stamp = keys.stamp(self._folder)
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            self._keys = keys.as_message(self._folder)
+            descriptor = os.memfd_create("headrace-keys", os.MFD_CLOEXEC)
+            with open(descriptor, "wb") as file:
+                file.write(self._keys)
+                file.flush()
+                socket.send_fds(channel, [worker.KEYS], [file.fileno()])
+        except HeadraceError as error:
+            print(f"api: keys stay as they were: {error}", file=sys.stderr, flush=True)
+        # Commands that changed them wait for this.
+        self._announce()
+
+
+def main() -> int:
+    """Serves until the daemon ends."""
+    path, folder, descriptor, detach = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:] == ["detach"]
+    listener = socket.socket(fileno=descriptor)
+    os.chdir("/")
+    worker.prepare()
+    try:
+        lab, daemon = connected(path, 0.0 if detach else READY_S)
+        supervisor = Supervisor(Place(folder, Path(path)), listener, lab, daemon)
+    except HeadraceError as error:
+        print(f"api: {error}", file=sys.stderr)
+        return error.exit_code
+    lab.close()
+    if detach and os.fork():
+        os._exit(0)
+    # `lab down` ends the daemon, and this with it; a signal ends it in order too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    supervisor.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,15 @@
+"""STS: who one is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.api.handling import ApiRequest, serves
+
+
+@serves("sts", "GetCallerIdentity")
+def get_caller_identity(request: ApiRequest) -> dict[str, Any]:
+    """Account, name and id of the caller. Needs no permission, as on AWS."""
+    caller = request.caller
+    user_id = caller.account if caller.user == "root" else caller.access_key
+    return {"UserId": user_id, "Account": caller.account, "Arn": caller.arn}

@@ -1,0 +1,217 @@
+"""`headrace lab key`: the keys under which volumes and snapshots are encrypted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.lab.common import tags
+from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, flag, lab_of, option
+from headrace.cli.output import pairs, print_answer, say, table
+from headrace.errors import HeadraceError, InputError
+
+EPILOG = """\b
+Examples:
+  headrace lab key create --alias mysql
+  headrace volume create gp3:100 --name db --encrypted --kms-key alias/mysql
+  headrace lab key default alias/mysql --encrypt-all     new volumes are encrypted, whether they ask for it or not
+  headrace lab key disable alias/mysql                   volumes that are attached go on; others cannot be attached
+  headrace lab key schedule-deletion alias/mysql --days 7
+  headrace lab key create --alias aws --kms-endpoint https://kms.eu-west-1.amazonaws.com --kms-key arn:aws:kms:...
+
+A key is named by its id, its ARN or an alias. What a deleted key encrypted is lost. Keys lie in the folder `keys` of
+the lab, readable by root alone and not encrypted themselves; one in KMS elsewhere stays there. Credentials for that
+are the daemon's: AWS_ACCESS_KEY_ID and so on at `headrace lab up`, or --kms-profile."""
+
+commands = CommandGroup("Make, disable and delete the keys of encrypted volumes.", EPILOG)
+
+# What begins the name of every alias (KMS API, CreateAlias).
+ALIAS = "alias/"
+COLUMNS = ("id", "arn", "state", "managed", "elsewhere", "aliases", "description", "created_at", "deletion_at")
+
+
+def _complete(context: typer.Context, incomplete: str) -> list[str]:
+    """Aliases, and ids of keys without one; none when no lab answers."""
+    try:
+        with lab_of(context) as lab:
+            found = [name for key in lab.keys()["keys"] for name in key["aliases"] or [key["id"]]]
+    except (HeadraceError, OSError, KeyError):
+        return []
+    return [name for name in found if name.startswith(incomplete)]
+
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="Id, ARN or alias.", autocompletion=_complete)]
+
+
+def _alias(text: str) -> str:
+    return text if text.startswith(ALIAS) else f"{ALIAS}{text}"
+
+
+def _row(key: Mapping[str, Any]) -> dict[str, Any]:
+    row = {name: key[name] for name in COLUMNS}
+    return row | {"aliases": " ".join(key["aliases"])}
+
+
+def _facts(key: Mapping[str, Any]) -> list[tuple[str, object]]:
+    return [
+        ("key", key["id"]),
+        ("ARN", key["arn"]),
+        ("aliases", ", ".join(key["aliases"])),
+        ("is", key["elsewhere"]),
+        ("state", key["state"]),
+        ("deleted at", key["deletion_at"]),
+        ("made by", "EBS" if key["managed"] else "a user"),
+        ("created", key["created_at"]),
+        ("tags", ", ".join(f"{name}={value}" for name, value in (key["tags"] or {}).items())),
+        ("description", key["description"]),
+    ]
+
+
+def _print(key: Any, output: str) -> None:
+    print_answer(key, output, [_row(key)], COLUMNS, lambda: (pairs(_facts(key)),))
+
+
+@commands.command()
+def create(
+    place: LabPlace,
+    alias: Annotated[str | None, option("NAME", "Name it alias/NAME.")] = None,
+    description: Annotated[str | None, option("TEXT", "What it is for.")] = None,
+    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    kms_endpoint: Annotated[
+        str | None, option("URL", "It is in KMS elsewhere: https://HOST, or http:// to this machine.")
+    ] = None,
+    kms_key: Annotated[str | None, option("KEY", "Id, ARN or alias of the key there.")] = None,
+    kms_region: Annotated[str | None, option("REGION", "Region of that key. Default: that of its ARN.")] = None,
+    kms_profile: Annotated[
+        str | None, option("NAME", "Profile in the credentials file that the daemon finds. Default: its environment.")
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Make a key, or name one that is in KMS elsewhere."""
+    wanted = tags(tag)
+    there = {"kms_key": kms_key, "kms_region": kms_region, "kms_profile": kms_profile}
+    if kms_endpoint is None and any(value is not None for value in there.values()):
+        raise InputError(str(kms_key or kms_profile or kms_region), "is of a key elsewhere", "", "Name --kms-endpoint.")
+    with place.open() as lab:
+        name = None if alias is None else _alias(alias)
+        # Nothing half-made: a name that is taken is refused before there is a key.
+        if name is not None and any(name == one["alias"] for one in lab.keys()["aliases"]):
+            raise InputError(name, "is the alias of another key", "", "See `headrace lab key list`.")
+        made = lab.create_key(description, tags=wanted or None, kms_endpoint=kms_endpoint, **there)
+        if name is not None:
+            try:
+                made = lab.set_key_alias(name, made["id"])
+            except HeadraceError:
+                say(f"{made['id']}: made, but without an alias")
+                raise
+    _print(made, output)
+
+
+@commands.command("list")
+def list_keys(place: LabPlace, output: OutputOption = "table") -> None:
+    """List the keys and their aliases."""
+    with place.open() as lab:
+        found = [dict(key) for key in lab.keys()["keys"]]
+    rows = [_row(key) for key in found]
+    cells = [
+        (
+            row["id"],
+            row["aliases"],
+            row["state"] if row["deletion_at"] is None else f"{row['state']} until {row['deletion_at']}",
+            row["created_at"],
+            row["description"],
+        )
+        for row in rows
+    ]
+    columns = ("key", "aliases", "state", "created", "description")
+    print_answer(found, output, rows, COLUMNS, lambda: (table(columns, cells),))
+
+
+@commands.command()
+def show(key: Key, place: LabPlace, output: OutputOption = "table") -> None:
+    """Show a key; never its material."""
+    with place.open() as lab:
+        found = lab.describe_key(key)
+    _print(found, output)
+
+
+@commands.command()
+def enable(key: Key, place: LabPlace) -> None:
+    """Let a disabled key be used again."""
+    with place.open() as lab:
+        found = lab.enable_key(key)
+    say(f"{found['id']}: {found['state']}")
+
+
+@commands.command()
+def disable(key: Key, place: LabPlace) -> None:
+    """Let a key be used no more. Volumes that are attached go on until they are detached."""
+    with place.open() as lab:
+        found = lab.disable_key(key)
+    say(f"{found['id']}: {found['state']}")
+
+
+@commands.command("schedule-deletion")
+def schedule_deletion(
+    key: Key,
+    place: LabPlace,
+    days: Annotated[int, option("DAYS", "Lab time until then.", min=7, max=30)] = 30,
+    yes: YesOption = False,
+) -> None:
+    """Delete a key after some days of lab time. What it encrypted is lost then."""
+    with place.open() as lab:
+        found = lab.describe_key(key)
+        if not yes and not sys.stdin.isatty():
+            raise InputError(key, "will be deleted, and nobody can be asked here", "", "Say --yes.")
+        if not yes and not typer.confirm(f"Delete {found['id']} ({found['description'] or key})?", err=True):
+            say("nothing was changed")
+            raise typer.Exit(1)
+        found = lab.schedule_key_deletion(key, days)
+    say(f"{found['id']}: {found['state']}, deleted at {found['deletion_at']}")
+
+
+@commands.command("cancel-deletion")
+def cancel_deletion(key: Key, place: LabPlace) -> None:
+    """Keep a key that was to be deleted; it is disabled then."""
+    with place.open() as lab:
+        found = lab.cancel_key_deletion(key)
+    say(f"{found['id']}: {found['state']}")
+
+
+@commands.command()
+def alias(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the alias.")],
+    place: LabPlace,
+    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Id or ARN of the key.")] = None,
+    remove: Annotated[bool, flag("--remove", "Take the alias away.")] = False,
+) -> None:
+    """Name a key, or let its name lead to another key."""
+    if remove == (key is not None):
+        raise InputError(name, "an alias has a key, or goes with --remove", "", "Give one of the two.")
+    wanted = _alias(name)
+    with place.open() as lab:
+        if key is None:
+            lab.delete_key_alias(wanted)
+        else:
+            exists = any(wanted == one["alias"] for one in lab.keys()["aliases"])
+            lab.set_key_alias(wanted, key, exists)
+    say(f"{wanted}: {'removed' if key is None else key}")
+
+
+@commands.command()
+def default(
+    place: LabPlace,
+    key: Annotated[str | None, typer.Argument(metavar="[KEY]", help="Id, ARN or alias.")] = None,
+    encrypt_all: Annotated[
+        bool | None, typer.Option("--encrypt-all/--encrypt-asked", help="Encrypt all new volumes, or those that ask.")
+    ] = None,
+) -> None:
+    """Show or set the default key, and what is encrypted."""
+    with place.open() as lab:
+        change = key is not None or encrypt_all is not None
+        found = lab.set_encryption(encrypt_all, key) if change else lab.encryption_defaults()
+    say(f"new volumes: {'all encrypted' if found['by_default'] else 'encrypted where they ask for it'}")
+    say(f"their key: {found['key']}")

@@ -1,0 +1,326 @@
+"""`headrace snapshot`: snapshots of volumes, their copies, locks, schedules and the recycle bin."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.lab.common import number, tags
+from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, complete_volume, flag, option
+from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.errors import InputError
+
+EPILOG = """\b
+Examples:
+  headrace snapshot create db --wait
+  headrace snapshot create data log                 both of one instant
+  headrace volume create gp3:100 --snapshot snap-0123456789abcdef0 --name copy
+  headrace snapshot schedule daily --tag backup=daily --every 1d --keep 7
+  headrace snapshot rule kept --days 7              deleted snapshots stay in the recycle bin
+
+The lab must be up: headrace lab up."""
+
+app = CommandGroup("Take, copy, lock, schedule and delete snapshots of lab volumes.", EPILOG)
+COLUMNS = ("id", "volume", "size_gib", "state", "progress_percent", "started_at", "completed_at", "stored_bytes", "full_bytes", "encrypted", "description")  # fmt: skip
+Snapshot = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id.")]
+# Seconds of the units in which an interval is written.
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def _seconds(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,9})([smhd]?)", text.strip())
+    if match is None:
+        raise InputError(f"--every {text[:40]}", "is a number of seconds, or one with s, m, h or d", "", "Such as 12h.")
+    return int(match[1]) * UNITS[match[2] or "s"]
+
+
+def _all(lab: Any, **args: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    after = None
+    while True:
+        page = lab.snapshots(after=after, **args)
+        found += page["snapshots"]
+        after = page["next"]
+        if after is None:
+            return found
+
+
+def _mib(count: int) -> str:
+    return f"{number(count / 2**20)} MiB"
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    cells = [
+        (
+            one["id"],
+            one["volume"] or one["source"],
+            number(one["size_gib"]),
+            one["state"] if one["state"] != "pending" else f"pending {one['progress_percent']} %",
+            one["started_at"],
+            _mib(one["stored_bytes"]),
+            _mib(one["full_bytes"]),
+            one["description"],
+        )
+        for one in rows
+    ]
+    columns = ("snapshot", "of", "GiB", "state", "instant", "stored", "in all", "description")
+    return table(columns, cells, right=("GiB", "stored", "in all"))
+
+
+def _print(rows: list[dict[str, Any]], output: str) -> None:
+    print_answer(rows, output, rows, COLUMNS, lambda: (_table(rows),))
+
+
+@app.command()
+def create(
+    volumes: Annotated[
+        list[str], typer.Argument(metavar="VOL...", help="Ids or names.", autocompletion=complete_volume)
+    ],
+    place: LabPlace,
+    description: Annotated[str | None, option("TEXT", "At most 255 characters.")] = None,
+    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    copy_tags: Annotated[bool, flag("--copy-tags", "Also the tags of the volumes.")] = False,
+    wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Take a snapshot of volumes as they are now: all of one instant."""
+    wanted = tags(tag)
+    with place.open() as lab:
+        made = lab.create_snapshots(volumes, description, wanted or None, copy_tags)
+        if wait:
+            made = [_completed(lab, one["id"]) for one in made]
+    _print([dict(one) for one in made], output)
+
+
+def _completed(lab: Any, snapshot: str) -> Any:
+    from headrace.lab.watching import stored
+
+    with progress(f"storing {snapshot}") as tick:
+        return stored(lab, snapshot, tick)
+
+
+@app.command("list")
+def list_snapshots(
+    place: LabPlace,
+    volume: Annotated[str | None, option("VOL", "Of this volume alone.", autocompletion=complete_volume)] = None,
+    output: OutputOption = "table",
+) -> None:
+    """List the snapshots of the lab."""
+    with place.open() as lab:
+        rows = _all(lab, volume=volume)
+    _print(sorted(rows, key=lambda one: one["started_at"]), output)
+
+
+@app.command("bin")
+def list_bin(place: LabPlace, output: OutputOption = "table") -> None:
+    """List the recycle bin."""
+    with place.open() as lab:
+        rows = [one | one["bin"] for one in _all(lab, bin=True)]
+    columns = ("id", "volume", "entered_at", "exit_at", "rule", "description")
+    cells = [[one[name] for name in columns] for one in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+
+
+@app.command()
+def show(snapshot: Snapshot, place: LabPlace, output: OutputOption = "table") -> None:
+    """Show a snapshot."""
+    with place.open() as lab:
+        found = lab.describe_snapshot(snapshot)
+    print_answer(found, output, [dict(found)], COLUMNS, lambda: (pairs(_facts(found)),))
+
+
+def _facts(one: Mapping[str, Any]) -> list[tuple[str, object]]:
+    lock = one["lock"]
+    return [
+        ("snapshot", one["id"]),
+        ("of", one["volume"] or one["copy_of"] or one["source"]),
+        ("size", f"{number(one['size_gib'])} GiB"),
+        ("state", one["state"]),
+        ("why", one["error"]),
+        ("instant", one["started_at"]),
+        ("completed", one["completed_at"]),
+        ("stored", f"{_mib(one['stored_bytes'])} of {_mib(one['full_bytes'])}"),
+        ("uses blocks of", one["parent"]),
+        ("key", one["kms_key"]),
+        ("lock", lock and f"{lock['state']} until {lock['expires_at']}"),
+        ("schedule", one["schedule"]),
+        ("tags", ", ".join(f"{key}={value}" for key, value in (one["tags"] or {}).items())),
+        ("description", one["description"]),
+    ]
+
+
+@app.command()
+def delete(snapshot: Snapshot, place: LabPlace, yes: YesOption = False) -> None:
+    """Delete a snapshot, or move it to the recycle bin. Others keep the blocks they need."""
+    with place.open() as lab:
+        found = lab.describe_snapshot(snapshot)
+        if not yes and not sys.stdin.isatty():
+            raise InputError(snapshot, "is deleted, and nobody can be asked here", "", "Say --yes.")
+        if not yes and not typer.confirm(f"Delete {snapshot} of {found['started_at']}?", err=True):
+            say("nothing was deleted")
+            raise typer.Exit(1)
+        lab.delete_snapshot(snapshot)
+    say(f"{snapshot}: deleted")
+
+
+@app.command()
+def copy(
+    snapshot: Snapshot,
+    place: LabPlace,
+    lab_dir: Annotated[
+        Path | None, option("DIR", "Data directory of another lab of this machine that has it.", "--lab")
+    ] = None,
+    store: Annotated[str | None, option("URL", "Object store of another lab that has it.")] = None,
+    region: Annotated[str | None, option("REGION", "Region that has it: see `headrace snapshot region`.")] = None,
+    description: Annotated[str | None, option("TEXT", "Default: that of the source.")] = None,
+    encrypted: Annotated[bool, flag("--encrypted", "Encrypt the copy.")] = False,
+    kms_key: Annotated[str | None, option("KEY", "Id, ARN or alias of the key.")] = None,
+    wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Copy a snapshot of this lab or of another one.
+
+    Of an encrypted snapshot of another lab, that lab has the key: name the lab, not its store.
+    """
+    if lab_dir is not None:
+        if store is not None or region is not None:
+            raise InputError(str(lab_dir), "is one place, and another one is named too", "", "Give one of them.")
+        store = f"lab://{lab_dir.absolute()}"
+    with place.open() as lab:
+        made = lab.copy_snapshot(
+            snapshot, store=store, region=region, encrypted=encrypted or None, kms_key=kms_key, description=description
+        )
+        made = _completed(lab, made["id"]) if wait else made
+    _print([dict(made)], output)
+
+
+@app.command()
+def lock(
+    snapshot: Snapshot,
+    place: LabPlace,
+    days: Annotated[int, option("DAYS", "How long.", min=1, max=36_500)],
+    mode: Annotated[Literal["governance", "compliance"], choice("Governance can be unlocked.")] = "governance",
+    cool_off: Annotated[int | None, option("HOURS", "Of compliance: can be unlocked until then.", min=1)] = None,
+) -> None:
+    """Lock a snapshot against deletion."""
+    with place.open() as lab:
+        found = lab.lock_snapshot(snapshot, mode, duration_days=days, cool_off_hours=cool_off)["lock"]
+    say(f"{snapshot}: {found['state']} until {found['expires_at']}" if found else snapshot)
+
+
+@app.command()
+def unlock(snapshot: Snapshot, place: LabPlace) -> None:
+    """Take a lock away."""
+    with place.open() as lab:
+        lab.unlock_snapshot(snapshot)
+    say(f"{snapshot}: unlocked")
+
+
+@app.command("fast-restore")
+def fast_restore(
+    snapshot: Snapshot,
+    place: LabPlace,
+    disable: Annotated[bool, flag("--disable", "Switch it off.")] = False,
+) -> None:
+    """Let volumes be made from a snapshot without first touch, as credits allow."""
+    with place.open() as lab:
+        answer = lab.set_fast_restore([snapshot], not disable)
+    for failure in answer["failures"]:
+        raise InputError(snapshot, failure["message"])
+    for one in answer["fast_restores"]:
+        say(f"{snapshot}: {one['state']} in {one['zone']}, {one['credits']:.1f} of {one['credits_max']} credits")
+
+
+@app.command()
+def recover(snapshot: Snapshot, place: LabPlace) -> None:
+    """Take a snapshot out of the recycle bin."""
+    with place.open() as lab:
+        lab.recover_snapshot(snapshot)
+    say(f"{snapshot}: recovered")
+
+
+@app.command()
+def rule(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the rule.")],
+    place: LabPlace,
+    days: Annotated[int | None, option("DAYS", "How long deleted snapshots stay.", min=1, max=365)] = None,
+    tag: Annotated[list[str] | None, option("K=V", "Only snapshots with one of these tags. Repeatable.")] = None,
+    remove: Annotated[bool, flag("--remove", "Take the rule away.")] = False,
+) -> None:
+    """Add, change or remove a rule of the recycle bin."""
+    if remove == (days is not None):
+        raise InputError(name, "a rule has --days, or goes with --remove", "", "Give one of the two.")
+    with place.open() as lab:
+        if remove:
+            lab.delete_retention_rule(name)
+        else:
+            lab.set_retention_rule(name, days or 0, tags(tag) or None)
+    say(f"{name}: {'removed' if remove else f'keeps deleted snapshots for {days} days'}")
+
+
+@app.command()
+def rules(place: LabPlace, output: OutputOption = "table") -> None:
+    """List the rules of the recycle bin."""
+    with place.open() as lab:
+        found = lab.retention_rules()
+    cells = [(one["name"], one["days"], ", ".join(f"{k}={v}" for k, v in (one["tags"] or {}).items())) for one in found]
+    rows = [dict(one) for one in found]
+    print_answer(rows, output, rows, ("name", "days"), lambda: (table(("rule", "days", "tags"), cells),))
+
+
+@app.command()
+def schedule(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the schedule.")],
+    place: LabPlace,
+    tag: Annotated[list[str] | None, option("K=V", "Volumes with one of these tags. Repeatable.")] = None,
+    every: Annotated[str | None, option("TIME", "Lab time between two runs: 60s, 12h, 1d.")] = None,
+    keep: Annotated[int | None, option("N", "Snapshots of each volume that are kept.", min=1)] = None,
+    keep_days: Annotated[int | None, option("DAYS", "Days that snapshots are kept.", min=1)] = None,
+    copy_tags: Annotated[bool, flag("--copy-tags", "Snapshots get the tags of their volumes.")] = False,
+    remove: Annotated[bool, flag("--remove", "Take the schedule away; its snapshots stay.")] = False,
+) -> None:
+    """Add, change or remove a schedule."""
+    if remove == (every is not None):
+        raise InputError(name, "a schedule has --every, or goes with --remove", "", "Give one of the two.")
+    with place.open() as lab:
+        if remove:
+            lab.delete_schedule(name)
+        else:
+            lab.set_schedule(
+                name,
+                _seconds(every or ""),
+                target_tags=tags(tag),
+                keep=keep,
+                keep_days=keep_days,
+                copy_tags=copy_tags,
+            )
+    say(f"{name}: {'removed' if remove else 'set'}")
+
+
+@app.command()
+def schedules(place: LabPlace, output: OutputOption = "table") -> None:
+    """List the schedules."""
+    with place.open() as lab:
+        found = [dict(one) for one in lab.schedules()]
+    columns = ("name", "interval_s", "keep", "keep_days", "enabled", "next_at", "last_at")
+    cells = [[one[name] for name in columns] for one in found]
+    print_answer(found, output, found, columns, lambda: (table(columns, cells),))
+
+
+@app.command()
+def region(
+    name: Annotated[str, typer.Argument(metavar="REGION", help="Name of the other region.")],
+    place: LabPlace,
+    url: Annotated[
+        str | None, typer.Argument(metavar="[URL]", help="file:///FOLDER, s3://BUCKET/PREFIX or lab:///DATA-DIRECTORY.")
+    ] = None,
+) -> None:
+    """Name another region: another lab, or its object store. Without a URL, forget it."""
+    with place.open() as lab:
+        lab.set_region(name, url)
+    say(f"{name}: {url or 'forgotten'}")

@@ -1,0 +1,149 @@
+"""First touch: a database on a volume that was made from a snapshot, cold and initialized."""
+
+from __future__ import annotations
+
+import statistics
+
+import polars as pl
+
+from headrace.base.units import GIB
+from headrace.bench import SysbenchOltp
+from headrace.experiment.cell import SERVER_CELL_S, Cell, DataSet, OnServer, seconds_each
+from headrace.experiment.run import MeasuredCell
+from headrace.experiment.simulate import SimulatedCell
+from headrace.studies import base
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, Verdict, agree, figures, held, study
+from headrace.studies.measured import tables
+from headrace.studies.measured.session import LabOptions, Session
+
+STUDY = study("restored_volume")
+PAPER = STUDY.sources[0]
+# The newest limits: the question is of today's volumes.
+DAY = None
+ENGINES = ("innodb",)
+FILES_ONLY = False
+
+STORAGE = "gp3:100"
+ROWS, AUTO_SCALE = 40_000_000, 1 / 20  # guesses: 10 GB, and what loads within a run
+POOL_MIB = 32  # a guess: next to nothing fits
+THREADS = 8  # a guess
+SECONDS = (20, 120)  # guesses: blocks load at up to 100 MiB/s, so half a GiB is there in some 10 s
+FIRST_S = 3  # the seconds in which nearly every read is a first touch (a guess)
+LAST_SHARE = 1 / 3  # of the run, in which everything is there
+CLEAR = 1.5  # a guess: a ratio nobody takes for scatter
+ALIKE = 0.15  # a guess: what single seconds scatter by
+SETTINGS = {"innodb_flush_method": "O_DIRECT", "innodb_buffer_pool_load_at_startup": "OFF"}
+KINDS = ("cold", "initialized")
+
+
+def rows_of(options: LabOptions) -> int:
+    """Rows of the one table."""
+    return max(20_000, round(ROWS * options.scale_or(AUTO_SCALE)))
+
+
+def data_gib(options: LabOptions) -> float:
+    """Of the table, GiB."""
+    return rows_of(options) * 250 / GIB
+
+
+def cells(options: LabOptions) -> list[Cell]:
+    """The same load on a volume that is cold, and on one whose blocks were all loaded."""
+    rows = rows_of(options)
+    load = SysbenchOltp("oltp_read_only", tables=1, rows=rows, distribution="uniform")
+    data = DataSet("sbtest", load, data_gib(options))
+    settings = SETTINGS | {"innodb_buffer_pool_size": f"{POOL_MIB}M"}
+    fixed_s = 40.0 + 60.0 * data_gib(options)
+    seconds = seconds_each(options.time_s, fixed_s, len(KINDS), 2 * SERVER_CELL_S, *SECONDS)
+    return [
+        Cell(
+            (kind,),
+            f"{kind} volume",
+            OnServer(data, STORAGE, settings, restored=kind),
+            load,
+            THREADS,
+            0,
+            seconds,
+            options.seed,
+        )
+        for kind in KINDS
+    ]
+
+
+def first_and_last(rows: pl.DataFrame) -> tuple[float, float]:
+    """Mean tps of the first seconds, and of the last third."""
+    tps = [value or 0.0 for value in rows["tps"].to_list()]
+    last = tps[-max(1, round(len(tps) * LAST_SHARE)) :]
+    return statistics.fmean(tps[:FIRST_S]), statistics.fmean(last)
+
+
+def result(session: Session, found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> StudyResult:
+    """How far throughput falls at first, and that it comes back."""
+    measured = {kind: first_and_last(found[kind,].measured()) for kind in KINDS}
+    ours = {kind: first_and_last(simulated[kind,].rows) for kind in KINDS}
+    rows = rows_of(session.options)
+    scale = tables.scale(
+        "restored_volume",
+        rows=rows,
+        gib=data_gib(session.options),
+        scale=rows / ROWS,
+        pool=f"{POOL_MIB} MiB",
+        storage=STORAGE,
+        threads=THREADS,
+    )
+    shown = [scale, tables.runs(found, simulated)]
+    charts = [_chart(found, simulated)]
+    return session.result(STUDY, _verdicts(measured, ours), shown, charts, [*base.texts("restored_volume")], found)
+
+
+def _verdicts(measured: dict[str, tuple[float, float]], ours: dict[str, tuple[float, float]]) -> list[Verdict]:
+    slower, simulated = (_ratio(of["initialized"][0], of["cold"][0]) for of in (measured, ours))
+    back, back_simulated = (_ratio(of["cold"][1], of["initialized"][1]) for of in (measured, ours))
+    touch = figures("restored_volume")["first_touch_ms"]
+    return [
+        agree(
+            "the database answers before its volume has been loaded",
+            "it can be used right away",
+            f"{measured['cold'][0]:.1f} tps in the first {FIRST_S} s",
+            PAPER,
+            measured["cold"][0] > 0.0,
+        ),
+        held(
+            f"throughput of the initialized volume over the cold one, first {FIRST_S} s",
+            "higher",
+            slower,
+            "times",
+            slower > CLEAR,
+            PAPER,
+            f"a first touch takes some {touch.value:g} ms ({touch.source}), a later read less than 1 ms",
+            simulated,
+        ),
+        held(
+            "cold over initialized, last third of the run",
+            1.0,
+            back,
+            "times",
+            back > 1.0 - ALIKE,
+            PAPER,
+            "by then every block was touched",
+            back_simulated,
+        ),
+    ]
+
+
+def _ratio(one: float, other: float) -> float:
+    return one / max(other, 1e-9)
+
+
+def _chart(found: dict[tuple, MeasuredCell], simulated: dict[tuple, SimulatedCell]) -> ChartData:
+    def panel(title: str, unit: str, column: str) -> ChartData:
+        lines = []
+        for kind in KINDS:
+            rows, theirs = found[kind,].measured(), simulated[kind,].rows
+            lines.append(ChartSeries(f"{kind}, simulated", "simulated", tuple(theirs["t_s"]), tuple(theirs[column])))
+            lines.append(
+                ChartSeries(f"{kind}, measured", "measured", tuple(rows["t_s"] - rows["t_s"][0]), tuple(rows[column]))
+            )
+        return ChartData(title, "line", "", unit, tuple(lines))
+
+    panels = (panel("Throughput", "tps", "tps"), panel("Latency: 95 % of transactions", "ms", "p95_ms"))
+    return ChartData(f"{STORAGE} restored from a snapshot", "panels", "time since the start (s)", "", (), panels)

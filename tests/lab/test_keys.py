@@ -1,0 +1,229 @@
+"""Keys by `headrace lab key`, copies of encrypted snapshots between two labs, and the events of keys
+and snapshots as `headrace lab events` prints them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from lab_folders import Command
+
+from headrace.errors import HeadraceError
+from headrace.lab import Lab, LabRefused
+from headrace.lab import down as lab_down
+
+MARK = b"headrace wrote this before the copy."
+SECTOR = MARK.ljust(4096, b".")
+PATIENCE_S = 60.0
+
+
+def until(look: Callable[[], Any]) -> Any:
+    end = time.monotonic() + PATIENCE_S
+    while not (found := look()):
+        assert time.monotonic() < end, "it never became so"
+        time.sleep(0.02)
+    return found
+
+
+def ended(lab: Lab, snapshot: str) -> dict[str, Any]:
+    until(lambda: lab.describe_snapshot(snapshot)["state"] != "pending")
+    return dict(lab.describe_snapshot(snapshot))
+
+
+def device_of(lab: Lab, volume: str) -> str:
+    attached = lab.attach(volume, probe=False, unpaced=True)["attachment"]
+    assert attached is not None and attached["device"] is not None
+    return attached["device"]
+
+
+def write(device: str) -> None:
+    with open(device, "r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), SECTOR, 1 << 20)
+        os.fsync(file.fileno())
+
+
+def read(device: str) -> bytes:
+    with open(device, "rb", buffering=0) as file:
+        return os.pread(file.fileno(), len(SECTOR), 1 << 20)
+
+
+def printed(headrace: Command, *words: str) -> Any:
+    return json.loads(headrace(*words, "--output", "json").stdout)
+
+
+def test_keys_on_the_command_line(lab, headrace):
+    made = printed(headrace, "lab", "key", "create", "--alias", "mysql", "--description", "of the database")
+    assert made["state"] == "Enabled" and made["aliases"] == ["alias/mysql"]
+    headrace("volume", "create", "gp3:1", "--name", "db", "--encrypted", "--kms-key", "alias/mysql")
+    assert lab.describe("db")["kms_key"] == made["arn"]
+    assert made["arn"] in headrace("volume", "show", "db").stdout
+    # Nothing is left of a key whose name is taken.
+    assert "alias/mysql" in headrace("lab", "key", "create", "--alias", "mysql", code=2).stderr
+    [one] = printed(headrace, "lab", "key", "list")
+    assert one["id"] == made["id"]
+    assert "alias/mysql" in headrace("lab", "key", "list").stdout
+
+    headrace("lab", "key", "disable", "alias/mysql")
+    refused = headrace("volume", "attach", "db", code=2).stderr
+    assert made["id"] in refused and "disabled" in refused
+    headrace("lab", "key", "enable", made["id"])
+    headrace("volume", "attach", "db")
+
+    asked = headrace("lab", "key", "schedule-deletion", "alias/mysql", code=2).stderr
+    assert "--yes" in asked and lab.describe_key(made["id"])["state"] == "Enabled"
+    headrace("lab", "key", "schedule-deletion", made["arn"], "--days", "6", "--yes", code=2)
+    # At this lab's scale 30 days pass in three seconds.
+    said = headrace("lab", "key", "schedule-deletion", made["arn"], "--days", "30", "--yes").stderr
+    assert "PendingDeletion" in said
+    until(lambda: lab.keys()["keys"] == [])
+    assert "lab key list" in headrace("lab", "key", "enable", made["id"], code=2).stderr
+
+
+def test_a_key_is_kept_and_becomes_the_default(labs):
+    with labs.up() as lab:
+        headrace = Command(lab.place.data_dir)
+        first, second = (printed(headrace, "lab", "key", "create")["id"] for _ in range(2))
+        headrace("lab", "key", "alias", "main", first)
+        headrace("lab", "key", "alias", "main", second)
+        assert lab.describe_key("alias/main")["id"] == second
+        headrace("lab", "key", "schedule-deletion", "alias/main", "--yes")
+        headrace("lab", "key", "cancel-deletion", "alias/main")
+        assert lab.describe_key(second)["state"] == "Disabled"
+        headrace("lab", "key", "enable", "alias/main")
+        headrace("lab", "key", "default", "alias/main", "--encrypt-all")
+        headrace("volume", "create", "gp3:1", "--name", "db")
+        assert lab.describe("db")["kms_key"] == lab.describe_key(second)["arn"]
+        headrace("lab", "key", "default", "--encrypt-asked")
+        assert lab.describe_key(second)["arn"] in headrace("lab", "key", "default").stderr
+        assert not lab.create("gp3:1", name="plain")["encrypted"]
+        headrace("lab", "key", "alias", "main", "--remove")
+        assert lab.describe_key(second)["aliases"] == []
+
+
+@pytest.fixture
+def source(labs):
+    """A lab with an encrypted volume and a snapshot of it: lab, key, snapshot."""
+    with labs.up() as lab:
+        key = lab.create_key(description="of the first lab")
+        lab.create("gp3:1", name="db", encrypted=True, kms_key=key["id"])
+        write(device_of(lab, "db"))
+        snapshot = lab.create_snapshot("db")["id"]
+        assert ended(lab, snapshot)["state"] == "completed"
+        yield lab, key, snapshot
+
+
+def test_an_encrypted_snapshot_is_copied_to_another_lab(labs, source):
+    first, _, snapshot = source
+    folder = first.place.data_dir
+    with labs.up() as second:
+        headrace = Command(second.place.data_dir)
+        mine = second.create_key(description="of the second lab")
+        headrace("snapshot", "copy", snapshot, "--lab", str(folder), "--kms-key", mine["id"], "--encrypted", "--wait")
+        [copy] = second.call("snapshot.list")["snapshots"]
+        assert copy["encrypted"] and copy["kms_key"] == mine["arn"] and copy["state"] == "completed"
+        headrace("snapshot", "region", "eu-west-1", f"lab://{folder}")
+        other = second.copy_snapshot(snapshot, region="eu-west-1")["id"]
+        assert ended(second, other)["state"] == "completed", "under the key that EBS makes for itself"
+        # Neither the first lab nor its store is needed any more.
+        lab_down(first, force=True)
+        shutil.rmtree(folder)
+        for number, made in enumerate((copy["id"], other)):
+            second.create(volume_type="gp3", size_gib=1, name=f"back{number}", snapshot=made)
+            assert read(device_of(second, f"back{number}")) == SECTOR
+        store = second.place.data_dir / "snapshots"
+        assert not any(MARK in path.read_bytes() for path in store.rglob("*") if path.is_file())
+
+
+def test_a_copy_whose_key_cannot_be_used_fails_as_at_aws(labs, source):
+    first, key, snapshot = source
+    folder = first.place.data_dir
+    with labs.up() as second:
+
+        def failed(store: str) -> str:
+            copy = ended(second, second.copy_snapshot(snapshot, store=store)["id"])
+            assert copy["state"] == "error"
+            return copy["error"]
+
+        words = "Given key ID is not accessible: "
+        # The store alone has no keys.
+        assert failed(f"file://{folder}/snapshots").startswith(f"{words}{snapshot}")
+        first.disable_key(key["id"])
+        assert failed(f"lab://{folder}") == f"{words}{key['id']}: is a key that is disabled"
+        with pytest.raises(LabRefused) as refused:
+            second.copy_snapshot("snap-0123456789abcdef0", store=f"lab://{folder}")
+        assert refused.value.code == "InvalidSnapshot.NotFound"
+        before = len(second.call("snapshot.list")["snapshots"])
+        with pytest.raises(HeadraceError, match="/nowhere: is the directory of a lab that does not answer"):
+            second.copy_snapshot(snapshot, store="lab:///nowhere")
+        assert len(second.call("snapshot.list")["snapshots"]) == before, "nothing half-made"
+        first.enable_key(key["id"])
+        made = second.copy_snapshot(snapshot, store=f"lab://{folder}")["id"]
+        assert ended(second, made)["state"] == "completed"
+    # In one lab, too.
+    first.disable_key(key["id"])
+    copy = ended(first, first.copy_snapshot(snapshot)["id"])
+    assert copy["state"] == "error" and copy["error"].startswith("Given key ID is not accessible: ")
+
+
+def test_events_of_snapshots_and_keys(lab, headrace):
+    """Shapes: EBS user guide, "Amazon EventBridge events for Amazon EBS"; KMS developer guide,
+    "Monitor KMS keys with Amazon EventBridge".
+    """
+    key = lab.create_key(description="short-lived")
+    volume = lab.create("gp3:1", name="db", encrypted=True, kms_key=key["id"])["id"]
+    taken = lab.create_snapshot("db")["id"]
+    ended(lab, taken)
+    copy = lab.copy_snapshot(taken)["id"]
+    ended(lab, copy)
+    zone = lab.set_fast_restore([copy], True)["fast_restores"][0]["zone"]
+    until(lambda: lab.fast_restores()[0]["state"] == "enabled")
+    lab.disable_key(key["id"])
+    broken = lab.copy_snapshot(taken)["id"]
+    ended(lab, broken)
+    lab.schedule_key_deletion(key["id"], 7)
+    until(lambda: lab.keys()["keys"] == [])
+    lines = headrace("lab", "events", "--json").stdout.splitlines()
+    events = [json.loads(line) for line in lines]
+    region = events[0]["region"]
+
+    def told(kind: str) -> list[dict[str, Any]]:
+        return [event for event in events if event["detail-type"] == kind]
+
+    def arn(name: str) -> str:
+        return f"arn:aws:ec2::{region}:{name}"
+
+    made, copied, failed = told("EBS Snapshot Notification")
+    for event, snapshot in ((made, taken), (copied, copy), (failed, broken)):
+        assert event["source"] == "aws.ec2" and event["version"] == "0" and event["account"] == "000000000000"
+        assert event["resources"][0].endswith(f"snapshot/{snapshot}")
+        assert event["detail"]["snapshot_id"] == arn(f"snapshot/{snapshot}")
+        assert event["detail"]["startTime"] <= event["detail"]["endTime"]
+    assert {name: made["detail"][name] for name in ("event", "result", "source", "cause")} == {
+        "event": "createSnapshot",
+        "result": "succeeded",
+        "source": arn(f"volume/{volume}"),
+        "cause": "",
+    }
+    assert copied["detail"]["event"] == failed["detail"]["event"] == "copySnapshot"
+    assert copied["detail"]["source"] == failed["detail"]["source"] == arn(f"snapshot/{taken}")
+    assert (copied["detail"]["result"], failed["detail"]["result"]) == ("succeeded", "failed")
+    assert failed["detail"]["cause"].startswith("Given key ID is not accessible: ")
+
+    fast = told("EBS Fast Snapshot Restore State-change Notification")
+    assert [event["detail"]["state"] for event in fast] == ["enabling", "optimizing", "enabled"]
+    assert all(event["detail"]["snapshot-id"] == copy and event["detail"]["zone"] == zone for event in fast)
+    assert fast[0]["detail"]["message"] == "Client.UserInitiated"
+
+    [gone] = told("KMS CMK Deletion")
+    assert gone["source"] == "aws.kms" and gone["detail"] == {"key-id": key["id"]}
+    assert gone["resources"] == [key["arn"]]
+    shown = headrace("lab", "events").stdout
+    for words in (f"{copy}  copySnapshot succeeded", f"{broken}  copySnapshot failed", f"{copy}  enabled {zone}"):
+        assert words in shown
+    assert f"{key['id']}  PendingDeletion" in shown.replace("key/", "")

@@ -199,7 +199,15 @@ def test_csi_volume_is_used_and_grows(aws_lab, tmp_path):
 def fio(target: Path, seconds: float, *more: str) -> subprocess.Popen:
     """Mixed reads and writes that fail at the first error."""
     words = ["fio", "--name=load", f"--directory={target}", "--size=64m", "--rw=randrw", "--bs=16k", "--iodepth=8"]
-    words += ["--ioengine=libaio", "--direct=1", "--time_based", f"--runtime={seconds}", "--verify=crc32c", *more]
+    words += [
+        "--ioengine=libaio",
+        "--direct=1",
+        "--time_based",
+        f"--runtime={seconds}",
+        "--verify=crc32c",
+        "--verify_state_save=0",
+        *more,
+    ]
     return subprocess.Popen([*words, "--output-format=json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

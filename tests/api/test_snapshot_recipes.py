@@ -7,11 +7,13 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
 
-from aws_labs import PACE, AwsLab, mounted, until
+import pytest
+from aws_labs import PACE, AwsLab, free_port, mounted, until
 from csi_calls import Driver, Node
 from terraform_calls import Snapshot, Volume
 
@@ -274,3 +276,34 @@ def test_any_member_of_a_chain_can_be_deleted(aws_lab):
         ec2.delete_snapshot(SnapshotId=chain[victim])
     for number in (1, 3):
         assert digest(restored(aws_lab, chain[number], f"/dev/sd{'ghij'[number]}"), 8 * MIB) == wanted[number]
+
+
+S3RVER = Path(__file__).parents[2] / ".venv/clients/node_modules/.bin/s3rver"
+
+
+def test_snapshots_lie_in_a_bucket_of_another_server(labs, tmp_path, monkeypatch):
+    """s3rver, an S3-compatible server from npm, which checks signatures."""
+    if not S3RVER.exists() or shutil.which("node") is None:
+        pytest.skip("s3rver: needs Node.js and npm ci in .venv/clients")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "S3RVER")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "S3RVER")
+    port = free_port()
+    words = [str(S3RVER), "-d", str(tmp_path), "-a", "127.0.0.1", "-p", str(port), "-s", "--configure-bucket", "lab"]
+    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: answers(port), bool, "s3rver")
+        aws = AwsLab(labs, store=f"s3://lab/x?endpoint=http://127.0.0.1:{port}")
+        volume = filled(aws)
+        wanted = digest(aws.device(volume), 8 * MIB)
+        first = taken(aws, volume)
+        assert any(path.is_file() for path in (tmp_path / "lab").rglob("*")), "nothing is in the bucket"
+        assert digest(restored(aws, first), 8 * MIB) == wanted
+        aws.down()
+    finally:
+        server.kill()
+        server.wait(30)
+
+
+def answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

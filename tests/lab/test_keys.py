@@ -5,21 +5,18 @@ and snapshots as `headrace lab events` prints them.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lab_folders import Command
+from lab_folders import MARK, SECTOR, Command, device_of, read_mark, write_mark
 
 from headrace.errors import HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab import down as lab_down
 
-MARK = b"headrace wrote this before the copy."
-SECTOR = MARK.ljust(4096, b".")
 PATIENCE_S = 60.0
 
 
@@ -34,23 +31,6 @@ def until(look: Callable[[], Any]) -> Any:
 def ended(lab: Lab, snapshot: str) -> dict[str, Any]:
     until(lambda: lab.describe_snapshot(snapshot)["state"] != "pending")
     return dict(lab.describe_snapshot(snapshot))
-
-
-def device_of(lab: Lab, volume: str) -> str:
-    attached = lab.attach(volume, probe=False, unpaced=True)["attachment"]
-    assert attached is not None and attached["device"] is not None
-    return attached["device"]
-
-
-def write(device: str) -> None:
-    with open(device, "r+b", buffering=0) as file:
-        os.pwrite(file.fileno(), SECTOR, 1 << 20)
-        os.fsync(file.fileno())
-
-
-def read(device: str) -> bytes:
-    with open(device, "rb", buffering=0) as file:
-        return os.pread(file.fileno(), len(SECTOR), 1 << 20)
 
 
 def printed(headrace: Command, *words: str) -> Any:
@@ -112,7 +92,7 @@ def source(labs):
     with labs.up() as lab:
         key = lab.create_key(description="of the first lab")
         lab.create("gp3:1", name="db", encrypted=True, kms_key=key["id"])
-        write(device_of(lab, "db"))
+        write_mark(device_of(lab, "db"))
         snapshot = lab.create_snapshot("db")["id"]
         assert ended(lab, snapshot)["state"] == "completed"
         yield lab, key, snapshot
@@ -135,7 +115,7 @@ def test_an_encrypted_snapshot_is_copied_to_another_lab(labs, source):
         shutil.rmtree(folder)
         for number, made in enumerate((copy["id"], other)):
             second.create(volume_type="gp3", size_gib=1, name=f"back{number}", snapshot=made)
-            assert read(device_of(second, f"back{number}")) == SECTOR
+            assert read_mark(device_of(second, f"back{number}")) == SECTOR
         store = second.place.data_dir / "snapshots"
         assert not any(MARK in path.read_bytes() for path in store.rglob("*") if path.is_file())
 

@@ -5,7 +5,6 @@ installed.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,29 +13,9 @@ from typing import Any
 import boto3
 import pytest
 from aws_labs import ONCE, PROFILE, AwsLab, free_port, until
-from lab_folders import kill
+from lab_folders import SECTOR, device_of, kill, read_mark, write_mark
 
-from headrace.lab import Lab, LabRefused
-
-MARK = b"only a key elsewhere opens this.".ljust(4096, b".")
-
-
-def device_of(lab: Lab, volume: str) -> str:
-    attached = lab.attach(volume, probe=False, unpaced=True)["attachment"]
-    assert attached is not None and attached["device"] is not None
-    return attached["device"]
-
-
-def write(device: str) -> None:
-    with open(device, "r+b", buffering=0) as file:
-        os.pwrite(file.fileno(), MARK, 1 << 20)
-        os.fsync(file.fileno())
-
-
-def read(device: str) -> bytes:
-    with open(device, "rb", buffering=0) as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-        return os.pread(file.fileno(), len(MARK), 1 << 20)
+from headrace.lab import LabRefused
 
 
 def made(aws_lab: AwsLab, endpoint: str, key: str, **more: str) -> dict[str, Any]:
@@ -65,7 +44,7 @@ def test_keys_of_another_labs_kms(labs, elsewhere):
     lab, ec2 = mine.lab, mine.client("ec2")
     volume = ec2.create_volume(AvailabilityZone=mine.zone, Size=1, Encrypted=True, KmsKeyId="alias/there")
     assert volume["KmsKeyId"] == key["arn"]
-    write(device_of(lab, volume["VolumeId"]))
+    write_mark(device_of(lab, volume["VolumeId"]))
     snapshot = lab.create_snapshot(volume["VolumeId"])["id"]
     until(lambda: lab.describe_snapshot(snapshot)["state"], lambda state: state == "completed")
 
@@ -83,9 +62,9 @@ def test_keys_of_another_labs_kms(labs, elsewhere):
     kill(mine.folder)
     until(lambda: (mine.folder / "api.json").exists(), lambda there: not there, "the endpoint's end")
     lab = mine.up()
-    assert read(device_of(lab, volume["VolumeId"])) == MARK
+    assert read_mark(device_of(lab, volume["VolumeId"])) == SECTOR
     lab.create(volume_type="gp3", size_gib=1, name="again", snapshot=snapshot)
-    assert read(device_of(lab, "again")) == MARK
+    assert read_mark(device_of(lab, "again")) == SECTOR
     # Neither the keys nor the credentials of the other one are in this lab's folder.
     secret = elsewhere._profile("AWS_SHARED_CREDENTIALS_FILE")[PROFILE]["aws_secret_access_key"].encode()
     for path in (mine.folder / "keys" / key["id"], mine.folder / "headraced.log"):
@@ -134,9 +113,9 @@ def test_keys_of_moto(labs, tmp_path, monkeypatch):
         with labs.up() as lab:
             mine = lab.create_key("of moto", kms_endpoint=endpoint, kms_key=there)
             lab.create("gp3:1", name="db", encrypted=True, kms_key=mine["id"])
-            write(device_of(lab, "db"))
+            write_mark(device_of(lab, "db"))
             lab.detach("db")
-            assert read(device_of(lab, "db")) == MARK
+            assert read_mark(device_of(lab, "db")) == SECTOR
     finally:
         process.terminate()
         process.wait(30)

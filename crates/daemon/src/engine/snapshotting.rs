@@ -12,10 +12,9 @@ use crate::other_lab::{unknown_key, OtherLab};
 use crate::problem::{could_not, of_control, of_io, refused, Outcome};
 use headrace_control::keys::key_arn;
 use headrace_control::{
-    Change, Command, CopyRequest, ErrorKind, Event, Problem, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest,
-    SnapshotSource, SnapshotState,
+    Change, Command, CopyRequest, ErrorKind, Event, Lab, Problem, SnapshotChange, SnapshotCommand, SnapshotId, SnapshotKey, SnapshotRecord, SnapshotRequest,
+    SnapshotSource, SnapshotState, VolumeId, VolumeRecord, VolumeStatus,
 };
-use headrace_control::{Lab, VolumeId, VolumeRecord, VolumeStatus};
 use headrace_protocol::snapshots::SnapshotOffer;
 use headrace_store::snapshots::{
     begin_all, delete_snapshot, unreferenced, upload, BlockCipher, BlockSet, BlockSource, Capture, Foreground, Instant, Manifest, Progress, Stored,

@@ -76,6 +76,15 @@ class Keeper:
         """Whether a look costs only what changed."""
         return self._table is not None
 
+    def named(self, lab: Lab, names: Sequence[str]) -> list[Facts] | None:
+        """These, where they are kept and all there; None: the daemon is to be asked, and says in EC2's
+        words which is not there.
+        """
+        if not self.is_filled:
+            return None
+        rows = self.now(lab).rows
+        return [rows[name] for name in names] if all(name in rows for name in names) else None
+
     def now(self, lab: Lab) -> KeptTable:
         """All of them as they are now. Raises what `lab` raises, AwsError."""
         table = self._table

@@ -57,14 +57,10 @@ def _attached(volume: Mapping[str, Any], look: Any) -> Any:
 
 def _named(request: ApiRequest, wanted: Sequence[str] | None) -> Sequence[Mapping[str, Any]]:
     """These volumes, or all."""
-    if wanted is None or request.known.volumes.is_filled:
-        rows = request.known.volumes.now(request.lab).rows
-        if wanted is None:
-            return list(rows.values())
-        if all(one in rows for one in wanted):
-            return [rows[one] for one in wanted]
-    # The daemon says in EC2's words which is not there.
-    return request.lab.volumes(list(wanted or ()))
+    if wanted is None:
+        return list(request.known.volumes.now(request.lab).rows.values())
+    found = request.known.volumes.named(request.lab, wanted)
+    return request.lab.volumes(list(wanted)) if found is None else found
 
 
 def selected(request: ApiRequest, sized: tuple[int, int] = PAGE) -> tuple[list[Any], str | None]:

@@ -160,11 +160,9 @@ def _kept(snapshot: Mapping[str, Any]) -> bool:
 
 
 def _named(request: ApiRequest, wanted: list[str]) -> Sequence[Mapping[str, Any]]:
-    if request.known.snapshots.is_filled:
-        rows = request.known.snapshots.now(request.lab).rows
-        if all(one in rows and _kept(rows[one]) for one in wanted):
-            return [rows[one] for one in wanted]
-    # The daemon says in EC2's words which is not there.
+    found = request.known.snapshots.named(request.lab, wanted)
+    if found is not None and all(map(_kept, found)):
+        return found
     return request.lab.call("snapshot.list", snapshots=wanted)["snapshots"]
 
 

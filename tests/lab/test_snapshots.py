@@ -257,6 +257,17 @@ def wait_for_room(lab: Lab) -> None:
     until(lambda: len(lab.call("snapshot.list", state="pending")["snapshots"]) < 5)
 
 
+def scribbled(db, chance: random.Random, contents: list[int], number: int) -> int:
+    """Writes the next numbers to random slots for up to 0.1 s, and notes them; the last number."""
+    end = time.monotonic() + chance.random() * 0.1
+    while time.monotonic() < end:
+        number += 1
+        slot = chance.randrange(len(contents))
+        db.write(slot * SECTOR, numbered(number))
+        contents[slot] = number
+    return number
+
+
 def test_kill_9_loses_no_snapshot(labs):
     slots = 2_048
     folder = labs.folder()
@@ -281,12 +292,7 @@ def test_kill_9_loses_no_snapshot(labs):
             snapshot = lab.create_snapshot("db")["id"]
             taken.append((snapshot, list(contents)))
             # Writes after the instant, until the daemon is gone.
-            end = time.monotonic() + chance.random() * 0.1
-            while time.monotonic() < end:
-                number += 1
-                slot = chance.randrange(slots)
-                db.write(slot * SECTOR, numbered(number))
-                contents[slot] = number
+            number = scribbled(db, chance, contents, number)
             lab.close()
             kill(folder)
         lab = labs.up(folder, time_scale=1_000_000)
@@ -513,12 +519,7 @@ def test_copies_survive_kills(labs):
             name = f"copy{round_}"
             lab.copy("db", name)
             expected[name] = list(contents)
-            end = time.monotonic() + chance.random() * 0.1
-            while time.monotonic() < end:
-                number += 1
-                slot = chance.randrange(slots)
-                db.write(slot * SECTOR, numbered(number))
-                contents[slot] = number
+            number = scribbled(db, chance, contents, number)
             lab.close()
             kill(folder)
         lab = labs.up(folder)

@@ -77,8 +77,8 @@ class Keeper:
         return self._table is not None
 
     def named(self, lab: Lab, names: Sequence[str]) -> list[Facts] | None:
-        """These, where they are kept and all there; None: the daemon is to be asked, and says in EC2's
-        words which is not there.
+        """These, where they are kept and all there; None: the daemon is to be asked, and says in
+        EC2's words which is not there.
         """
         if not self.is_filled:
             return None

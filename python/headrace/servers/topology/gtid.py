@@ -4,7 +4,7 @@
     MariaDB   0-1-100, 1-2-5              a position: in each domain all up to a sequence number,
                                           with the server that wrote the last of them
 
-What is missing between two MariaDB positions is no position; it is written as `0:51-100`.
+What is missing between two MariaDB positions is not a position; it is written as `0:51-100`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class GtidSet:
         return next((ranges[-1][1] for one, ranges in self.ranges if one == key), 0)
 
     def __str__(self) -> str:
-        """As the server writes it; what is no MariaDB position as `0:51-100`."""
+        """As the server writes it; what is not a MariaDB position as `0:51-100`."""
         if self.flavor == "mariadb" and self.is_position:
             writers = dict(self.writers)
             return ",".join(f"{key}-{writers.get(key, 0)}-{ranges[0][1]}" for key, ranges in self.ranges)
@@ -168,7 +168,7 @@ def _parse_mysql(text: str) -> GtidSet:
             first = int(match[1]) if match else 0
             last = int(match[2] or first) if match else 0
             if not 1 <= first <= last <= MOST_MYSQL:
-                raise InputError(part[:60], f"{word[:40]!r} is no interval FIRST-LAST", MYSQL_SOURCE, "")
+                raise InputError(part[:60], f"{word[:40]!r} is not an interval FIRST-LAST", MYSQL_SOURCE, "")
             found.setdefault(key, []).append((first, last))
     return _made("mysql", {key: _merged(ranges) for key, ranges in found.items()}, {})
 

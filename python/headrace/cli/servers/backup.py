@@ -91,7 +91,7 @@ def run(
 ) -> None:
     """Take a backup of a server; print its id and position."""
     from headrace.servers.backup import copying
-    from headrace.servers.backup.targets.target import open_target
+    from headrace.servers.backup.targets.opening import open_target
 
     target, key = open_target(to), _key(key_file)
     server = _source(place, password, source)
@@ -107,7 +107,7 @@ def run(
 def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
     """Show backups with their age, and which were never restored; exit code 1 when one is damaged."""
     from headrace.servers.backup.manifest import backups
-    from headrace.servers.backup.targets.target import open_target
+    from headrace.servers.backup.targets.opening import open_target
 
     found, problems = backups(open_target(to), _key(key_file))
     _print_backups(found, output)
@@ -242,7 +242,7 @@ def restore(
 ) -> None:
     """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
     from headrace.servers.backup import restore as restoring
-    from headrace.servers.backup.targets.target import open_target
+    from headrace.servers.backup.targets.opening import open_target
 
     target, key = open_target(to), _key(key_file)
     with place.open() as lab, progress("restoring") as tick:
@@ -301,7 +301,7 @@ def verify(
     from headrace.servers.backup import checking
     from headrace.servers.backup.history import archive
     from headrace.servers.backup.manifest import backups
-    from headrace.servers.backup.targets.target import open_target
+    from headrace.servers.backup.targets.opening import open_target
 
     target, key = open_target(to), _key(key_file)
     problems: list[str] = []

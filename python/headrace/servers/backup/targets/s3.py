@@ -244,7 +244,7 @@ def _client(region: str | None, endpoint: str | None) -> Any:
         response_checksum_validation="when_required",
     )
     try:
-        session = boto3.session.Session()
+        session = boto3.Session()
         return session.client(
             "s3", region_name=region or session.region_name or "us-east-1", endpoint_url=endpoint, config=settings
         )

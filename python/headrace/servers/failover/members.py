@@ -2,8 +2,8 @@
 
     Seen      one server as it was looked at, or the fact that it did not answer
     Proof     the last moment at which semi-sync was seen to work
-    Wish      what the user (or the watcher) asks for, and what the journal knows already
-    Step      one thing to be done to one server; Plan: all of them, or a refusal
+    FailoverWish      what the user (or the watcher) asks for, and what the journal knows already
+    FailoverStep      one thing to be done to one server; FailoverPlan: all of them, or a refusal
     Guarantee what holds now
 
 All are plain values: a plan can be made, tested and printed without a server.
@@ -33,7 +33,7 @@ START_JITTER_S = 3.0
 
 
 @dataclass(frozen=True)
-class Run:
+class ThreadRun:
     """What tells whether a replica's relay log can have been thrown away since.
 
     `start_s`: when the server started, on the watcher's monotonic clock. `receiver`, `applier`:
@@ -44,7 +44,7 @@ class Run:
     receiver: int = 0
     applier: int = 0
 
-    def unbroken(self, since: Run, keeps_relay_log: bool) -> bool:
+    def unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
         """Whether all that was received at `since` is there still.
 
         A MariaDB with GTID loses its relay log when one of its threads is started while none runs:
@@ -74,7 +74,7 @@ class Seen:
     state: ServerState | None = None
     error: str = ""
     write: Write = "untried"
-    run: Run = Run()
+    run: ThreadRun = ThreadRun()
     wrote: Mapping[tuple[int, int], int] = field(default_factory=dict)
     fence: Fence = "none"
     volume: bool = False
@@ -106,7 +106,7 @@ class Proof:
     wait_count: int
     ackers: frozenset[str]
     clients: int
-    runs: Mapping[str, Run]
+    runs: Mapping[str, ThreadRun]
 
     @property
     def needed(self) -> int:
@@ -116,7 +116,7 @@ class Proof:
 
 
 @dataclass(frozen=True)
-class Wish:
+class FailoverWish:
     """What is asked for, and what the journal knows.
 
     `fenced_s`: when the old source was fenced (`None`: not), `now_s`: the same clock. `by_hand`:
@@ -161,7 +161,7 @@ Action = Literal[
 
 
 @dataclass(frozen=True)
-class Step:
+class FailoverStep:
     """One thing to do to one server. Every step may be repeated: it asks for a state, not for a
     change.
 
@@ -204,7 +204,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class Plan:
+class FailoverPlan:
     """What to do, or why not.
 
     `kept`: no acknowledged commit can be missing on the one that is promoted. `uncertain`: why
@@ -212,7 +212,7 @@ class Plan:
     servers that do not follow, each with the reason. `refusal`: rule and hint.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[FailoverStep, ...] = ()
     elected: str | None = None
     kept: bool = False
     uncertain: tuple[str, ...] = ()
@@ -224,7 +224,7 @@ class Plan:
     guarantee: Guarantee = Guarantee("none")
 
     @property
-    def stage(self) -> tuple[Step, ...]:
+    def stage(self) -> tuple[FailoverStep, ...]:
         """The steps to do before the servers are looked at again."""
         return tuple(step for step in self.steps if step.stage == self.steps[0].stage)
 

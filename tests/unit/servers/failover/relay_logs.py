@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from headrace.servers.failover.guarantee import carried, proof_of
-from headrace.servers.failover.members import NEVER_S, Proof, Run, Seen, Step
+from headrace.servers.failover.members import NEVER_S, FailoverStep, Proof, Seen, ThreadRun
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import Channel, SemiSync, ServerState
 
@@ -275,7 +275,7 @@ class Cluster:
                 if self.flavor == "mariadb":
                     for writer, number in one.binlog:
                         wrote[0, writer + 1] = max(number, wrote.get((0, writer + 1), 0))
-                run = Run(one.start, one.receiver, one.applier)
+                run = ThreadRun(one.start, one.receiver, one.applier)
                 base = replace(base, state=self.state(one), run=run, wrote=wrote)
             else:
                 base = replace(base, error="no answer")
@@ -304,7 +304,7 @@ class Cluster:
 
     # --- what the executor does -------------------------------------------------------------------
 
-    def do(self, step: Step) -> bool:
+    def do(self, step: FailoverStep) -> bool:
         """One step of a plan. False: it could not be done now."""
         index = int(step.server[1:])
         one = self.servers[index]

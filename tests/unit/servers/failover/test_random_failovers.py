@@ -15,7 +15,7 @@ from collections import Counter
 import pytest
 from relay_logs import Cluster
 
-from headrace.servers.failover.members import Plan, Wish
+from headrace.servers.failover.members import FailoverPlan, FailoverWish
 from headrace.servers.failover.planner import plan
 
 SEEDS = int(os.environ.get("FAILOVER_SEEDS", "400"))
@@ -76,7 +76,7 @@ def strike(cluster: Cluster, chance: random.Random) -> None:
         cluster.cut |= {(0, one.index) for one in cluster.servers[1:] if chance.random() < 0.7}
 
 
-def run(seed: int) -> tuple[Cluster, Plan, Plan | None, int | None]:
+def run(seed: int) -> tuple[Cluster, FailoverPlan, FailoverPlan | None, int | None]:
     """One history: the cluster, the last plan, the plan by which one was promoted, and how many
     were acknowledged by the old source at that moment."""
     chance = random.Random(seed)
@@ -87,11 +87,11 @@ def run(seed: int) -> tuple[Cluster, Plan, Plan | None, int | None]:
             cluster.look()
     strike(cluster, chance)
     accept = chance.random() < 0.3
-    elected, opened, acknowledged, made_plan = None, None, None, Plan()
+    elected, opened, acknowledged, made_plan = None, None, None, FailoverPlan()
     for _ in range(MOST_ROUNDS):
         for _ in range(chance.randint(0, 3)):
             happens(cluster, chance, faults=chance.random() < 0.3)
-        wish = Wish("s0", proof=cluster.proof, now_s=cluster.now, fenced_s=cluster.fenced_s,
+        wish = FailoverWish("s0", proof=cluster.proof, now_s=cluster.now, fenced_s=cluster.fenced_s,
                     accept_loss=accept, elected=elected)  # fmt: skip
         made_plan = plan(cluster.look(), wish)
         if not made_plan.steps:
@@ -117,7 +117,7 @@ def test_nothing_acknowledged_is_missing_where_the_plan_says_so(block):
             assert last.refusal or last.steps, f"seed {seed}: neither promoted nor refused"
             ends["refused" if last.refusal else "unfinished"] += 1
             continue
-        new = cluster.servers[int(opened.elected[1:])]
+        new = cluster.servers[int((opened.elected or "s0")[1:])]
         lost = [entry for entry, _ in cluster.acknowledged[:acknowledged] if entry not in new.binlog]
         assert not (opened.kept and lost), f"seed {seed}: said to be kept, and lost {lost}"
         late = cluster.acknowledged[acknowledged:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.servers.failover.election import followers, keeps_relay_log, required, unfit
-from headrace.servers.failover.members import NEVER_S, Guarantee, Members, Proof, Seen
+from headrace.servers.failover.members import NEVER_S, AckProof, Guarantee, Members, Seen
 
 
 def guarantee_now(members: Members, source: Seen) -> Guarantee:
@@ -65,7 +65,7 @@ def acking(members: Members, source: Seen) -> list[Seen]:
     ]
 
 
-def proof_of(before: Members, after: Seen, began_s: float) -> Proof | None:
+def proof_of(before: Members, after: Seen, began_s: float) -> AckProof | None:
     """The proof that an acknowledged write gives; None where semi-sync does not work.
 
     `before`: the servers as they were looked at before the write began, at `began_s`; `after`: the
@@ -86,7 +86,7 @@ def proof_of(before: Members, after: Seen, began_s: float) -> Proof | None:
     ackers = acking(before, source)
     if not works or guarantee_now(before, source).level != "kept" or not ackers:
         return None
-    return Proof(
+    return AckProof(
         source=source.name,
         at_s=began_s,
         timeout_s=min(source.state.semi_sync.timeout_ms, semi.timeout_ms) / 1000,
@@ -97,7 +97,7 @@ def proof_of(before: Members, after: Seen, began_s: float) -> Proof | None:
     )
 
 
-def carried(proof: Proof, members: Members) -> Proof:
+def carried(proof: AckProof, members: Members) -> AckProof:
     """The proof with the runs of those that have kept their relay logs since."""
     runs = dict(proof.runs)
     for name in proof.ackers:
@@ -106,7 +106,7 @@ def carried(proof: Proof, members: Members) -> Proof:
     return replace(proof, runs=runs)
 
 
-def is_intact(proof: Proof, seen: Seen | None) -> bool:
+def is_intact(proof: AckProof, seen: Seen | None) -> bool:
     """Whether a replica answers and has all it acknowledged by the proof and since."""
     if seen is None or seen.state is None or seen.name not in proof.runs:
         return False

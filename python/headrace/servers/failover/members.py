@@ -1,7 +1,7 @@
 """The values that failover is planned with: what was seen, what is wished for, what is to be done.
 
     Seen      one server as it was looked at, or the fact that it did not answer
-    Proof     the last moment at which semi-sync was seen to work
+    AckProof     the last moment at which semi-sync was seen to work
     FailoverWish      what the user (or the watcher) asks for, and what the journal knows already
     FailoverStep      one thing to be done to one server; FailoverPlan: all of them, or a refusal
     Guarantee what holds now
@@ -90,7 +90,7 @@ Members = Mapping[str, Seen]
 
 
 @dataclass(frozen=True)
-class Proof:
+class AckProof:
     """The last moment at which the source's semi-sync was seen to work.
 
     A write that began at `at_s` (a monotonic clock) was acknowledged while the status was ON. So
@@ -129,7 +129,7 @@ class FailoverWish:
     source: str
     kind: Literal["failover", "switchover"] = "failover"
     target: str | None = None
-    proof: Proof | None = None
+    proof: AckProof | None = None
     now_s: float = 0.0
     fenced_s: float | None = None
     by_hand: bool = False
@@ -154,6 +154,7 @@ Action = Literal[
     "semi-sync-replica-off",
     "semi-sync-source-off",
     "semi-sync-source-on",
+    "semi-sync-replica-on",
     "writable",
     "clients",
     "repoint",

@@ -18,7 +18,7 @@ from dataclasses import replace
 from headrace.servers.failover import election, switchover
 from headrace.servers.failover.election import extra, follows, has, required, unfit, usable
 from headrace.servers.failover.guarantee import guarantee_now, is_intact
-from headrace.servers.failover.members import NEVER_S, FailoverPlan, FailoverStep, FailoverWish, Members, Proof, Seen
+from headrace.servers.failover.members import NEVER_S, AckProof, FailoverPlan, FailoverStep, FailoverWish, Members, Seen
 
 
 def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
@@ -153,7 +153,7 @@ def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverS
     return tuple(steps)
 
 
-def _quorum(replicas: list[Seen], proof: Proof | None) -> tuple[bool, int, int]:
+def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, int]:
     """Whether enough acknowledging replicas are here, how many are, and how many it takes."""
     if proof is None:
         return False, 0, 0

@@ -121,5 +121,7 @@ def rest(
         if one.state.semi_sync.source_enabled:
             why = "a replica with the source's role waits for acknowledgements of what it applies"
             steps.append(FailoverStep(stage, "semi-sync-source-off", name, why=why))
+        if old and required(elected).semi_sync.source_enabled and not one.state.semi_sync.replica_enabled:
+            steps.append(FailoverStep(stage, "semi-sync-replica-on", name, why="it acknowledges now"))
         steps.append(FailoverStep(stage, "repoint", name, to=elected.name))
     return tuple(steps), left_out

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from headrace.servers.failover.guarantee import carried, proof_of
-from headrace.servers.failover.members import NEVER_S, FailoverStep, Proof, Seen, ThreadRun
+from headrace.servers.failover.members import NEVER_S, FailoverStep, AckProof, Seen, ThreadRun
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import Channel, SemiSync, ServerState
 
@@ -67,7 +67,7 @@ class Cluster:
         self.waiting: list[tuple[Transaction, float]] = []
         self.acknowledged: list[tuple[Transaction, float]] = []
         self.fenced_s: float | None = None
-        self.proof: Proof | None = None
+        self.proof: AckProof | None = None
         self.numbers = 0
         for one in self.servers[1:]:
             one.follows = 0

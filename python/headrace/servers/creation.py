@@ -27,15 +27,19 @@ from headrace.servers.record import Record, ServerPaths, save
 class CreateRequest:
     """The server to be made, checked as far as that goes without changing anything.
 
-    `seed`: a folder of saved data, or the id of a snapshot.
+    `seed`: a folder of saved data, or the id of a snapshot of the data volume; `log_seed`: that of
+    the log volume, of the same moment.
     """
 
     record: Record
     program: ServerProgram
     seed: Path | str | None
+    log_seed: str | None = None
 
 
-def checked_request(program: ServerProgram, wanted: Record, seed: Path | str | None) -> CreateRequest:
+def checked_request(
+    program: ServerProgram, wanted: Record, seed: Path | str | None, log_seed: str | None = None
+) -> CreateRequest:
     """The request with the options of its kind of configuration.
 
     Raises InputError for what no server can have, CouldNotRun for what this machine lacks.
@@ -56,14 +60,14 @@ def checked_request(program: ServerProgram, wanted: Record, seed: Path | str | N
     required("mkfs.xfs", "xfsprogs")
     if isinstance(seed, Path):
         datadir.read_saved(seed, program, engine)
-    elif seed is not None and wanted.log_storage is not None:
+    elif seed is not None and wanted.log_storage is not None and log_seed is None:
         raise InputError(
             f"--log-storage {wanted.log_storage}",
             f"a server from snapshot {seed} has its logs on the volume of its data",
             GUIDE,
-            "Leave out --log-storage.",
+            "Leave out --log-storage. A set of both volumes: headrace snapshot restore.",
         )
-    return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed)
+    return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed, log_seed)
 
 
 def create(lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float) -> Record:
@@ -105,13 +109,16 @@ def _create(
     record = record.with_(data_volume=volumes.create(lab, record, "data", record.storage, snapshot))
     save(where, record)
     if record.log_storage is not None:
-        record = record.with_(log_volume=volumes.create(lab, record, "log", record.log_storage))
+        log = volumes.create(lab, record, "log", record.log_storage, wanted.log_seed)
+        record = record.with_(log_volume=log)
         save(where, record)
     if snapshot is None:
         _fill(lab, where, record, wanted, progress)
     progress(0.6, "attaching the volumes with their limits")
     for volume, place in volumes.mounts_of(where, record):
         volumes.mount(volumes.attach_fresh(lab, volume, record.unpaced), place)
+    if snapshot is not None:
+        datadir.adopt(where, record.log_storage is not None)
     progress(0.8, "starting the server")
     with access.init_file(where, record.flavor, user) as init_file:
         record = running.launch(where, record, program, init_file, progress, timeout_s)

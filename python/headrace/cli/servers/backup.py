@@ -320,3 +320,87 @@ def verify(
         say(f"problem: {problem}")
     if problems or any(one.problems for one in checks):
         raise typer.Exit(1)
+
+
+@app.command()
+def stream(
+    source: SourceArgument,
+    to: TargetOption,
+    place: LabPlace,
+    password: PasswordOptions,
+    key_file: KeyOption = None,
+    every_s: Annotated[
+        float, option("S", "Store what came this often, at least. Each time is a request of S3.", min=0.02, max=3600.0)
+    ] = 0.25,
+    begin: Annotated[
+        str | None, option("FILE", "Begin a new archive with this binary log. Default: the oldest.", "--from")
+    ] = None,
+    for_s: Annotated[float | None, option("S", "End after so long. Default: with Ctrl-C or SIGTERM.", min=0.0)] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Copy a server's binary log as it is written, testing that nothing is missing, until Ctrl-C."""
+    import signal
+    import threading
+
+    from headrace.servers.backup.history.stream import Stream
+    from headrace.servers.backup.targets.opening import open_target
+
+    server = _source(place, password, source)
+    streaming = Stream(server, open_target(to), _key(key_file), every_s, note=lambda text: say(f"note: {text}"))
+
+    def end(*_: object) -> None:
+        streaming.stop.set()
+
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, end)
+    timer = threading.Timer(for_s, end) if for_s is not None else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    state = streaming.run(begin)
+    from headrace.servers.backup.history.moments import shown
+
+    answer = {
+        "timeline": state.timeline,
+        "file": state.file,
+        "stored_to": state.stored_to,
+        "pieces": state.pieces,
+        "transactions": state.transactions,
+        "stored_bytes": state.stored_bytes,
+        "last_gtid": state.last_gtid,
+        "last_time": shown(state.last_us) if state.last_us else "",
+    }
+    print_answer(
+        answer,
+        output,
+        [answer],
+        tuple(answer),
+        lambda: (table(("streamed", ""), [list(one) for one in answer.items()]),),
+    )
+
+
+@app.command()
+def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
+    """Show the binary logs in a target by timeline, from where to where; exit code 1 for a gap."""
+    from headrace.servers.backup.history import archive
+    from headrace.servers.backup.history.moments import shown
+    from headrace.servers.backup.targets.opening import open_target
+
+    names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
+    rows: list[dict[str, object]] = []
+    for one in archive.timelines(open_target(to), _key(key_file)):
+        entries = [entry for file in one.files for entry in file.entries if entry.transactions]
+        told = (
+            one.id,
+            len(one.files),
+            sum(file.ends for file in one.files),
+            str(one.begins) if one.files else "",
+            str(one.ends) if one.files else "",
+            shown(entries[0].first_us) if entries else "",
+            shown(entries[-1].last_us) if entries else "",
+            "; ".join(one.problems),
+        )
+        rows.append(dict(zip(names, told, strict=True)))
+    print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
+    if any(one["problems"] for one in rows):
+        raise typer.Exit(1)

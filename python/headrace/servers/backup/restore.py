@@ -357,30 +357,30 @@ def _placed(connection, source: BackupSource, replay: ReplayPlan) -> str:
     """Puts the relay logs where the server looks for its own; the name of the first."""
     server, user = source.server, service_user()
     assert server is not None
-    # Where they are called what is the server's to say: it makes them, and is asked again.
+    # Where they are called what is the server's to say: its option, else what it makes by itself.
     rows(connection, _change(source))
-    found = sorted(server.datadir.glob("*relay-bin.index"))
+    index = rows(connection, "SELECT @@GLOBAL.relay_log_index")[0][0]
+    found = [Path(index)] if index else sorted(server.datadir.glob("*relay-bin.index"))
     if len(found) != 1:
         raise CouldNotRun(str(server.datadir), "has no one index of relay logs", DOC, "")
-    base = found[0].name.removesuffix(".index")
+    base = found[0].with_suffix("")
     _forget(connection, source)
-    room = os.statvfs(server.datadir)
+    room = os.statvfs(base.parent)
     size = sum(one.stat().st_size for one in replay.logs)
     if size > room.f_bavail * room.f_frsize:
         rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
         raise CouldNotRun(server.name, rule, DOC, "Restore onto a larger volume: --storage.")
     names = []
     for number, log in enumerate(replay.logs, start=1):
-        place = server.datadir / f"{base}.{number:06d}"
+        place = base.with_name(f"{base.name}.{number:06d}")
         shutil.copyfile(log, place)
         os.chmod(place, 0o640)
         os.chown(place, user.uid, user.gid)
-        names.append(f"./{place.name}")
-    index = server.datadir / f"{base}.index"
-    index.write_text("".join(f"{name}\n" for name in names))
-    os.chmod(index, 0o640)
-    os.chown(index, user.uid, user.gid)
-    return f"{base}.000001"
+        names.append(str(place))
+    found[0].write_text("".join(f"{name}\n" for name in names))
+    os.chmod(found[0], 0o640)
+    os.chown(found[0], user.uid, user.gid)
+    return f"{base.name}.000001"  # the server puts its folder in front
 
 
 def _start(connection, source: BackupSource, first: str) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -99,7 +99,7 @@ class ArchivedFile:
     @property
     def later(self) -> GtidSet:
         """All GTIDs of the source up to its end."""
-        return self.earlier.union(self.own)
+        return as_position(self.earlier.union(self.own))
 
     @property
     def ended(self) -> str:
@@ -135,6 +135,43 @@ class Timeline:
     def ends(self) -> GtidSet:
         """What has been executed at its end."""
         return self.files[-1].later
+
+
+def as_position(gtids: GtidSet) -> GtidSet:
+    """MariaDB's as it counts them: in a domain all up to the last one, whether it was used or not."""
+    if gtids.flavor != "mariadb":
+        return gtids
+    return GtidSet(gtids.flavor, tuple((key, ((1, parts[-1][1]),)) for key, parts in gtids.ranges), gtids.writers)
+
+
+def set_of(gtids: Iterable[str], flavor: str) -> GtidSet:
+    """The set of these single GTIDs, in the order of the log."""
+    numbers: dict[str, list[int]] = {}
+    writers: dict[str, int] = {}
+    for gtid in filter(None, gtids):
+        key, number, writer = parts_of(gtid, flavor)
+        numbers.setdefault(key, []).append(number)
+        writers[key] = writer
+    ranges = tuple((key, tuple(_ranges(found))) for key, found in sorted(numbers.items()))
+    return GtidSet(flavor, ranges, tuple(sorted(writers.items())) if flavor == "mariadb" else ())
+
+
+def parts_of(gtid: str, flavor: str) -> tuple[str, int, int]:
+    """Server (and tag) or domain, number, and MariaDB's server."""
+    if flavor == "mariadb":
+        domain, server, number = gtid.split("-")
+        return domain, int(number), int(server)
+    key, _, number = gtid.rpartition(":")
+    return key, int(number), 0
+
+
+def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    found = sorted(numbers)
+    first = 0
+    for index, number in enumerate(found):
+        if index + 1 == len(found) or found[index + 1] > number + 1:
+            yield found[first], number
+            first = index + 1
 
 
 def set_json(gtids: GtidSet) -> list[Any]:

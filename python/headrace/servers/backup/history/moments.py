@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from headrace.errors import InputError
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.history.archive import ArchivedFile, Timeline, piece_bytes
+from headrace.servers.backup.history.archive import ArchivedFile, Timeline, as_position, parts_of, piece_bytes, set_of
 from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.topology.gtid import GtidSet
@@ -186,8 +186,7 @@ class _Reach:
         self.servers: set[int] = set()
         self.doubtful: list[str] = []
         self.first_us = 0
-        self._numbers: dict[str, list[int]] = {}
-        self._writers: dict[str, int] = {}
+        self._taken: list[str] = []
         self.left: dict[str, int] = {}
         self._left_set: GtidSet | None = None
         if goal.gtid is not None:
@@ -215,14 +214,13 @@ class _Reach:
     @property
     def executed(self) -> GtidSet:
         """What has been executed when everything taken so far is replayed."""
-        ranges = tuple((key, tuple(_ranges(numbers))) for key, numbers in self._numbers.items())
-        return self.base.union(GtidSet(self.flavor, tuple(sorted(ranges)), tuple(sorted(self._writers.items()))))
+        return as_position(self.base.union(set_of(self._taken, self.flavor)))
 
     def take(self, one: binlog.Transaction, server_id: int) -> bool:
         """Whether the next transaction is replayed; `done` once none is any more."""
         if not one.gtid:
             raise InputError(f"offset {one.starts:,}", "a transaction has no GTID, so it cannot be followed", DOC, "")
-        key, number, writer = _parts(one.gtid, self.flavor)
+        key, number, writer = parts_of(one.gtid, self.flavor)
         if self._in_base(key, number):
             return False
         if self.goal.moment_us is not None and not self._in_time(one):
@@ -236,8 +234,7 @@ class _Reach:
                     DOC,
                     "",
                 )
-        self._numbers.setdefault(key, []).append(number)
-        self._writers[key] = writer
+        self._taken.append(one.gtid)
         self.servers.add(server_id)
         self.count, self.last_gtid, self.last_us = self.count + 1, one.gtid, one.time_us
         if self._left_set is not None:
@@ -290,28 +287,6 @@ class _Reach:
         raise InputError(value, rule, DOC, "Let the stream catch up, or leave --to out to take all there is.")
 
 
-def _ranges(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    first = last = None
-    for number in sorted(numbers):
-        if last is not None and number == last + 1:
-            last = number
-            continue
-        if first is not None and last is not None:
-            yield first, last
-        first = last = number
-    if first is not None and last is not None:
-        yield first, last
-
-
-def _parts(gtid: str, flavor: str) -> tuple[str, int, int]:
-    """Server (and tag) or domain, number, and MariaDB's server."""
-    if flavor == "mariadb":
-        domain, server, number = gtid.split("-")
-        return domain, int(number), int(server)
-    key, _, number = gtid.rpartition(":")
-    return key, int(number), 0
-
-
 def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None) -> Iterator[int]:
     """Writes the transactions of a file that are replayed; the bytes read."""
     reader, following = binlog.Reader(f"{target.label}: {file.name}"), binlog.Transactions(file.name)
@@ -324,6 +299,8 @@ def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO
                     head = bytes(raw[event.offset - at : event.end - at])
                     out.write(binlog.relay_head(head, file.name, event.server_id, bool(reader.checksums)))
                     begun = True
+                elif event.kind == binlog.PREVIOUS_GTIDS:  # MySQL wants it in every relay log
+                    out.write(raw[event.offset - at : event.end - at])
                 ended = following.see(event)
                 if ended is not None and reach.take(ended, event.server_id):
                     out.write(raw[ended.starts - at : ended.ends - at])

@@ -194,7 +194,7 @@ def run(
 
 @app.command("list")
 def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
-    """Show backups with their age, and which were never restored; exit code 1 when one is damaged."""
+    """Show backups, their age, and which were never restored; exit code 1 when one is damaged."""
     from headrace.servers.backup.manifest import backups
     from headrace.servers.backup.targets.opening import open_target
 
@@ -284,7 +284,9 @@ class RestoreOptions:
     )
     latest: Annotated[bool, flag("--latest", "ReplayPlan all there is.")] = False
     timeline: Annotated[str | None, option("ID", "Which history, where several go on from the backup.")] = None
-    workers: Annotated[int | None, option("N", "Of the replay. Default: twice the processors.", min=0, max=1024)] = None
+    workers: Annotated[
+        int | None, option("N", "Workers of the replay. Default: twice the processors.", min=0, max=1024)
+    ] = None
     work: Annotated[Path | None, option("FOLDER", "Where the copy is unpacked. Default: the system's.")] = None
     read_only: Annotated[bool, flag("--read-only", "Leave it read-only.")] = False
 
@@ -397,7 +399,9 @@ def verify(
     if backup is None:
         found, problems = backups(target, key)
         checks = [checking.check_backup(target, one.id, key) for one in found]
-        checks += [checking.check_timeline(target, one, key) for one in archive.timelines(target, key)]
+        histories = archive.timelines(target, key)
+        checks += [checking.check_timeline(target, one, key) for one in histories]
+        problems += checking.broken_chains(found, histories)
     else:
         checks = [checking.check_backup(target, _named(target, backup, key), key)]
     rows: list[dict[str, object]] = [
@@ -427,7 +431,7 @@ def stream(
     for_s: Annotated[float | None, option("S", "End after so long. Default: with Ctrl-C or SIGTERM.", min=0.0)] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Copy a server's binary log as it is written, testing that nothing is missing, until Ctrl-C."""
+    """Copy a server's binary log as it is written, and test that nothing is missing."""
     import signal
     import threading
 
@@ -510,7 +514,7 @@ def prove(
     key_file: KeyOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Restore a backup onto a volume of the lab, replay the binary logs, compare, remove it again."""
+    """Restore a backup onto a volume of the lab, replay, compare, and remove it again."""
     from headrace.servers.backup import proving
     from headrace.servers.backup.targets.opening import open_target
 

@@ -5,8 +5,8 @@ one size with their checksums, and last of all the manifest.
     physical   mariabackup (MariaDB), CLONE (MySQL): files; a server of the lab
     snapshot   the volumes of a server of the lab, at one instant under a lock
 
-A copy that is interrupted leaves files without a manifest, which are no backup; the next run
-removes them.
+A copy that is interrupted leaves files without a manifest, which nobody takes for a backup; the
+next run removes them.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from headrace.servers.backup.targets.target import DOC, BackupTarget, TargetWrit
 from headrace.servers.running import Progress, quiet
 from headrace.servers.server import Server
 
-# A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that is
-# sent again after an error is small, and lists stay short).
+# A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that
+# is sent again after an error is small, and lists stay short).
 PART_BYTES, MOST_PARTS = 64 * MIB, 1_000
 # How much of a dump is searched for its position: it stands before the first table.
 HEAD_BYTES = 4 * MIB
@@ -113,7 +113,7 @@ def _forget(target: BackupTarget, backup: str) -> None:
         for one in target.list(folder_of(backup) + "/"):
             target.remove(one.name)
     except (CouldNotRun, InputError, OSError):
-        return  # without a manifest it is no backup; the next run removes it
+        return  # without a manifest it is not a backup; the next run removes it
 
 
 def clear_unfinished(target: BackupTarget, older_s: float = SWEEP_S) -> list[str]:
@@ -224,9 +224,17 @@ def _stream(target: BackupTarget, backup: str, flow: Flow, expected: int, wanted
 
 
 def _made(
-    source: BackupSource, wanted: Wanted, backup: str, began: float, position: BinlogPosition, form: str, pack: str,
-    size: int, parts: list[Part], **more: object,
-) -> Manifest:  # fmt: skip
+    source: BackupSource,
+    wanted: Wanted,
+    backup: str,
+    began: float,
+    position: BinlogPosition,
+    form: str,
+    pack: str,
+    size: int,
+    parts: list[Part],
+    **more: object,
+) -> Manifest:
     return Manifest(
         id=backup,
         method=wanted.method,
@@ -415,7 +423,7 @@ def _snapshot(source: BackupSource, wanted: Wanted, backup: str) -> Manifest:
 
 
 def _completed(server: Server, snapshots: list[str]) -> None:
-    """Waits until the snapshots are in the store: a pending one is no backup yet."""
+    """Waits until the snapshots are in the store: a pending one is not a backup yet."""
     waiting = set(snapshots)
     while waiting:
         for one in sorted(waiting):
@@ -423,5 +431,5 @@ def _completed(server: Server, snapshots: list[str]) -> None:
             if state == "completed":
                 waiting.discard(one)
             elif state != "pending":
-                raise CouldNotRun(one, f"is {state}: it is no backup", DOC, "See headrace snapshot show.")
+                raise CouldNotRun(one, f"is {state}: it is not a backup", DOC, "See headrace snapshot show.")
         time.sleep(LOOK_EVERY_S)

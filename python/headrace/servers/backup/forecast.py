@@ -44,7 +44,7 @@ class CopyForecast:
 def volume_seconds(
     storage: str, size: int, write: bool, start_percent: float | None, taken_mib_s: float = 0.0
 ) -> float:
-    """How long a volume takes for so many bytes in a row, s, with its credits at `start_percent`
+    """How long a volume takes for `size` bytes in a row, s, with its credits at `start_percent`
     and its load taking `taken_mib_s`."""
     n = max(1.0, size / MIB)
     offered = n / OFFERED_MIB_S

@@ -1,5 +1,5 @@
-"""How fast a copy may go: a share of the volume's cap, never below a floor of credits, and no faster
-than the load's latency and a replica's lag allow.
+"""How fast a copy may go: a share of the volume's cap, never below a floor of credits, and no
+faster than the load's latency and a replica's lag allow.
 
 What is paced is the reading of the source, before anything is packed. While the server is held up
 for the copy (mariabackup's last lock), nothing is paced.
@@ -21,8 +21,8 @@ from headrace.servers.backup.source import BackupSource
 from headrace.servers.backup.targets.target import DOC
 from headrace.servers.topology.state import observe
 
-# How often credits, lag and latency are looked at, s. A gp2 volume of 100 GiB at its full burst loses
-# 0.05 % of its credits in a second (5.4 million I/Os, 3,000 a second), so half a second is early.
+# How often credits, lag and latency are looked at, s. A gp2 volume of 100 GiB at its full burst
+# loses 0.05 % of its credits in a second (5.4 million I/Os, 3,000 a second): this is early.
 LOOK_S = 0.5
 # Above the floor the pace is reduced in proportion within this many percent: a guess. The last
 # percent before it is kept free, because what was started is still charged.
@@ -40,9 +40,9 @@ FEWEST_ROWS = 5
 
 @dataclass(frozen=True)
 class PaceLimits:
-    """`share`: of the volume's throughput, 0 to 1. `credit_floor_percent`: of every balance that the
-    copy draws on. `lag_s`: of the server as a replica. `latency_ratio`: of the I/O p99, against that
-    before the copy. None: no such limit."""
+    """`share`: of the volume's throughput, 0 to 1. `credit_floor_percent`: of every balance that
+    the copy draws on. `lag_s`: of the server as a replica. `latency_ratio`: of the I/O p99, against
+    that before the copy. None: no such limit."""
 
     share: float | None = None
     mib_s: float | None = None

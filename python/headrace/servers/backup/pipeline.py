@@ -169,9 +169,16 @@ class Flow:
         environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), "LC_ALL": "C"}
         try:
             return subprocess.Popen[bytes](
-                words, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, cwd=stage.folder, env=environment,
-                start_new_session=True, pass_fds=passed, **account,
-            )  # fmt: skip
+                words,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                cwd=stage.folder,
+                env=environment,
+                start_new_session=True,
+                pass_fds=passed,
+                **account,
+            )
         except OSError as error:
             rule = f"could not be started: {error.strerror}"
             raise CouldNotRun(stage.what, rule, stage.words[0], "Is it installed, and may it be run?") from None

@@ -125,9 +125,13 @@ def compared(truth: TableSums | None, found: TableSums) -> str:
 
 
 def _goal(
-    target: BackupTarget, flavor: str, source_id: str, histories: list[archive.Timeline], truth: TableSums | None,
+    target: BackupTarget,
+    flavor: str,
+    source_id: str,
+    histories: list[archive.Timeline],
+    truth: TableSums | None,
     key: bytes | None,
-) -> RestoreGoal | None:  # fmt: skip
+) -> RestoreGoal | None:
     """Up to the moment of comparison, once the archive has it; else all there is, or nothing."""
     mine = [one for one in histories if one.flavor == flavor and one.source_id == source_id and one.files]
     if not mine:

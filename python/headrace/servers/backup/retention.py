@@ -15,7 +15,7 @@ from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of
 from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.topology.gtid import GtidSet
 
-DAY_S = 86_400.0
+DAY_S = 86_400.0  # seconds of a day
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ def plan(
 
 
 def guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Backup | None:
-    """The backup that must stay: the newest proved one whose chain is whole; else the newest proved;
-    else the newest with a whole chain; else the newest."""
+    """The backup that must stay: the newest proved one whose chain is whole; else the newest
+    proved; else the newest with a whole chain; else the newest."""
     newest = sorted(mine, key=lambda one: one.id, reverse=True)
     proved = [one for one in newest if one.proof is not None and one.proof.ok]
     whole = [one for one in newest if chain_whole(one, histories)]

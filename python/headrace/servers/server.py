@@ -69,6 +69,7 @@ class Server:
     log: Path
     client_file: Path
     clean: bool
+    host: str = "127.0.0.1"
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     lab: Lab = field(compare=False, repr=False, kw_only=True)
@@ -80,7 +81,7 @@ class Server:
         """
         if tcp and self.port is None:
             raise InputError(self.name, "has no port", GUIDE, "Make it with --port.")
-        return access.address(self.paths, self.port if tcp else None, database)
+        return access.address(self.paths, self.port if tcp else None, database, self.host)
 
     @property
     def paths(self) -> ServerPaths:

@@ -35,7 +35,8 @@ MAY = {
     "servers": GROUND | {"lab", "connect", "advice"},
     "planner": GROUND | {"workload", "simulation", "catalog"},
     "bench": GROUND | {"workload", "lab", "connect", "observe", "simulation"},
-    "experiment": GROUND | {"workload", "lab", "simulation", "calibration", "servers", "bench"},
+    "experiment": GROUND
+    | {"workload", "lab", "connect", "observe", "simulation", "calibration", "servers", "bench"},
     "studies": GROUND | {"workload", "simulation", "calibration", "servers", "bench", "experiment", "advice"},
     "report": GROUND | {"workload", "planner"},
     "cli": GROUND
@@ -44,7 +45,7 @@ MAY = {
     "__main__": {"cli"},
 }
 # The drawing stays readable: more arrows between rooms than this are too many.
-MOST_ARROWS = 89
+MOST_ARROWS = 91
 MOST_MODULES = 12  # of a folder; more cannot be held in mind
 
 

@@ -1,0 +1,133 @@
+"""Parameters of a replica: calibrated values beside defaults that the core derives from the
+source's own run, each with how far it may be off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from headrace.base import core
+from headrace.base.checks import check_choice, check_number, shown
+from headrace.base.core import core_errors
+from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.workload.transactions import TransactionWorkload
+
+DOC = "docs/reference/workload-file.md"
+
+
+@dataclass(frozen=True)
+class ReplicaParameters:
+    """What was identified on a replica, by name; the rest is derived from the source.
+
+    `values`: the parameters. `written`: per class of pages, the share of touches that writing
+    statements make; None where it is not known. `spread`: relative standard deviation of a value,
+    by name; a value without one is as certain as it is given. `origin`: what it was identified
+    from.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    written: tuple[float, ...] | None = None
+    spread: Mapping[str, float] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = _spreads()
+        for name, value in self.values.items():
+            check_choice("replica parameter", name, tuple(known))
+            check_number(f"replica.{name}", value, known[name]["least"], known[name]["most"])
+        for name, value in self.spread.items():
+            check_choice("replica.spread", name, tuple(self.values))
+            check_number(f"replica.spread.{name}", value, 0.0, 10.0)
+        for name in self.origin:
+            check_choice("replica.from", name, tuple(self.values))
+
+    def to_document(self) -> dict[str, Any]:
+        """The table of a workload file."""
+        table: dict[str, Any] = {name: float(value) for name, value in self.values.items()}
+        table |= {"written": list(self.written)} if self.written is not None else {}
+        table |= {"spread": dict(self.spread)} if self.spread else {}
+        return table | ({"from": dict(self.origin)} if self.origin else {})
+
+    @staticmethod
+    def from_document(table: object) -> ReplicaParameters | None:
+        """The parameters in a parsed file. Raises InputError."""
+        if table is None:
+            return None
+        if not isinstance(table, dict):
+            raise InputError(f"replica = {shown(table)}", "must be a table", DOC)
+        values = dict(table)
+        written, spread, origin = (values.pop(name, None) for name in ("written", "spread", "from"))
+        for name, value, kind in (("written", written, list), ("spread", spread, dict), ("from", origin, dict)):
+            if value is not None and not isinstance(value, kind):
+                rule = "must be a list of shares" if kind is list else "must be a table by parameter"
+                raise InputError(f"replica.{name} = {shown(value)}", rule, DOC)
+        for share in written or []:
+            check_number("replica.written", share, 0.0, 1.0)
+        return ReplicaParameters(
+            {name: check_number(f"replica.{name}", value, 0.0, 1e9) for name, value in values.items()},
+            None if written is None else tuple(float(share) for share in written),
+            spread or {},
+            {name: str(text) for name, text in (origin or {}).items()},
+        )
+
+
+@cache
+def _spreads() -> dict[str, dict[str, Any]]:
+    """The core's table of parameters by name: `words`, `relative_sd`, `least`, `most`."""
+    database = core.mysql_tpcc("innodb", 1.0)
+    return {row["parameter"]: row for row in core.replica_applier(database)["spreads"]}
+
+
+def replica_names() -> tuple[str, ...]:
+    """The names a calibration may give."""
+    return tuple(_spreads())
+
+
+def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """The core's table of an applier: what was identified, and defaults of the source for the rest.
+
+    `deltas` multiply parameters by exp(delta), within what the core takes. Raises InputError.
+    """
+    given = workload.replica or ReplicaParameters()
+    with core_errors():
+        written = None if given.written is None else list(given.written)
+        applier: dict[str, Any] = dict(core.replica_applier(workload.database, written)["applier"])
+    applier |= dict(given.values)
+    for name, delta in (deltas or {}).items():
+        known = _spreads()[name]
+        if delta and applier[name] is not None:
+            applier[name] = max(known["least"], min(known["most"], applier[name] * math.exp(delta)))
+    return applier
+
+
+def replica_spread(workload: TransactionWorkload) -> dict[str, float]:
+    """How far each parameter may be off, relative standard deviation: as identified, else the
+    core's."""
+    given = workload.replica or ReplicaParameters()
+    unknown = {name: float(row["relative_sd"]) for name, row in _spreads().items()}
+    return unknown | {name: float(given.spread.get(name, 0.0)) for name in given.values}
+
+
+def measured_replica(
+    workload: TransactionWorkload,
+    values: Mapping[str, float],
+    *,
+    spread: Mapping[str, float] | None = None,
+    origin: str = "a replica's run",
+    written: tuple[float, ...] | None = None,
+) -> TransactionWorkload:
+    """The workload with what a replica's run identified, beside what was known. Raises
+    InputError."""
+    before = workload.replica or ReplicaParameters()
+    made = ReplicaParameters(
+        dict(before.values) | dict(values),
+        before.written if written is None else written,
+        dict(before.spread) | dict(spread or {}),
+        dict(before.origin) | dict.fromkeys(values, origin),
+    )
+    return replace(workload, replica=made)

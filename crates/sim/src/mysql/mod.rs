@@ -12,6 +12,7 @@
 //! | `standard` | sysbench-tpcc with no run measured |
 //! | `sysbench` | the OLTP scripts of sysbench with no run measured |
 //! | `interval` | second by second: the tightest of caps, clients and processors decides |
+//! | `services` | the same on RDS and Aurora: standby, log-only storage, readers, billed I/O |
 //! | `search` | many storages and instances at once: the planner's inner loop |
 //! | `clients` | the per-I/O form: every client, page read and log write, for short runs and latency |
 
@@ -22,6 +23,7 @@ pub mod demand;
 pub mod interval;
 pub mod popularity;
 pub mod search;
+pub mod services;
 pub mod settings;
 pub mod standard;
 pub mod sysbench;

@@ -54,6 +54,7 @@ COMMANDS = {
     "volume": ("lab.volume", "Create, attach, modify, watch and fail lab volumes."),
     "snapshot": ("lab.snapshot", "Take, copy, lock, schedule and delete snapshots."),
     "mysql": ("servers.mysql", "Run real servers on volumes of the lab: MariaDB and MySQL."),
+    "replica": ("servers.replica", "Make replicas; see their state and their lag."),
     "advise": ("servers.advise", "Advise settings of a server for its storage."),
     "bench": ("bench.bench", "Run standard benchmarks; keep, compare, export results."),
     "prove": ("model.prove", "Predict a plan, build it on the lab, measure it, compare."),

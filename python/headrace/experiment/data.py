@@ -155,6 +155,10 @@ class ExperimentLab:
             with undisturbed():
                 servers.destroy(server)
 
+    def saved(self, data: DataSet) -> Path:
+        """The folder with the files of a loaded data set."""
+        return self._saved[repr(data)]
+
     def data_gib(self, data: DataSet) -> float:
         """What the files of a loaded data set take, GiB."""
         entries = [entry for entry in self._saved[repr(data)].rglob("*") if entry.is_file()]

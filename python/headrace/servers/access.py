@@ -55,14 +55,14 @@ def create_account(where: ServerPaths) -> None:
     write_client_file(Address(ACCOUNT, socket=str(where.socket), password=password), where.client)
 
 
-def address(where: ServerPaths, port: int | None, database: str | None = None) -> Address:
+def address(where: ServerPaths, port: int | None, database: str | None = None, host: str = "127.0.0.1") -> Address:
     """How to reach the server: by its socket, or at `port` over TLS."""
     password = Secret(read_client(where.client).get("password", ""))
     if port is None:
         found = Address(ACCOUNT, socket=str(where.socket), password=password)
     else:
         authority = str(where.tls / "ca.pem")
-        found = Address(ACCOUNT, "127.0.0.1", port, password=password, ssl_mode="VERIFY_CA", ssl_ca=authority)
+        found = Address(ACCOUNT, host, port, password=password, ssl_mode="VERIFY_CA", ssl_ca=authority)
     return found if database is None else found.with_database(database)
 
 
@@ -113,22 +113,22 @@ OPENSSL_S = 60.0
 # Ten years, longer than a lab lives; RFC 5280 sets no limit.
 DAYS = "3650"
 CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-EXTENSIONS = """subjectAltName=IP:127.0.0.1,DNS:localhost
+EXTENSIONS = """subjectAltName=IP:127.0.0.1,DNS:localhost{more}
 basicConstraints=CA:FALSE
 extendedKeyUsage=serverAuth
 """
 FILES = ("ca.pem", "server-cert.pem", "server-key.pem")
 
 
-def create_certificates(where: ServerPaths, name: str) -> None:
-    """Makes authority, certificate and key in the server's private folder.
+def create_certificates(where: ServerPaths, name: str, host: str = "127.0.0.1") -> None:
+    """Makes authority, certificate and key for 127.0.0.1 and `host`, in the private folder.
 
     The authority's key is thrown away when it has signed.
     """
     where.tls.mkdir(mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=where.state) as folder:
         at = Path(folder)
-        (at / "extensions").write_text(EXTENSIONS)
+        (at / "extensions").write_text(EXTENSIONS.format(more="" if host == "127.0.0.1" else f",IP:{host}"))
         signer = ("-addext", "keyUsage=critical,keyCertSign,cRLSign", "-subj", f"/CN=Headrace CA of {name}")
         _openssl(at, f"req -x509 {CURVE} -keyout ca-key.pem -out ca.pem -days {DAYS}", *signer)
         _openssl(at, f"req {CURVE} -keyout server-key.pem -out request.pem", "-subj", f"/CN=Headrace server {name}")
@@ -154,5 +154,10 @@ def place_certificates(where: ServerPaths, user: User) -> None:
             shutil.copyfile(where.tls / name, where.keys / name)
             os.chown(where.keys / name, 0, user.gid)
             os.chmod(where.keys / name, 0o640)
+        # The authorities of the servers that it follows.
+        for authority in where.tls.glob("source-*.pem"):
+            shutil.copyfile(authority, where.keys / authority.name)
+            os.chown(where.keys / authority.name, 0, user.gid)
+            os.chmod(where.keys / authority.name, 0o640)
     except OSError as error:
         raise CouldNotRun(str(where.keys), f"cannot be written: {error.strerror}", "", "Make it again.") from None

@@ -269,9 +269,16 @@ def binlog_on(program: ServerProgram, asked: Options) -> bool:
 
 def _binlog(program: ServerProgram, log: Path, asked: Options) -> Options:
     if not binlog_on(program, asked):
-        return {"skip-log-bin": None} if program.flavor == "mysql" else {}
-    found: Options = {"log-bin": str(log / "binlog")}
+        off: Options = {"skip-log-bin": None} if program.flavor == "mysql" else {}
+        return off | (relay_log(log) if "server-id" in asked else {})
+    found: Options = {"log-bin": str(log / "binlog")} | relay_log(log)
     return found if "server-id" in asked else found | {"server-id": "1"}
+
+
+def relay_log(log: Path) -> Options:
+    """Where a replica keeps what it received. As shipped the name is that of the host, in the data
+    directory: another one after a copy."""
+    return {"relay-log": str(log / "relay"), "relay-log-index": str(log / "relay.index")}
 
 
 def whole(
@@ -282,10 +289,20 @@ def whole(
     return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
 
 
+# Options that may stand many times, each with one name: their values here are lists with commas.
+REPEATED = re.compile(r"(?:[\w]+\.)?(?:replicate|binlog)-(?:wild-)?(?:do|ignore)-(?:db|table)")
+
+
+def _lines(name: str, value: str | None) -> list[str]:
+    if value is None:
+        return [name]
+    return [f"{name}={written(one)}" for one in (value.split(",") if REPEATED.fullmatch(name) else [value])]
+
+
 def rendered(options: Options, of: str) -> str:
     """An option file."""
     lines = [f"# {of}: written by headrace at every start. Change it with `headrace mysql up --set`.", "[mysqld]"]
-    lines += [name if value is None else f"{name}={written(value)}" for name, value in options.items()]
+    lines += [line for name, value in options.items() for line in _lines(name, value)]
     return "\n".join(lines) + "\n"
 
 

@@ -9,8 +9,10 @@ import contextlib
 import os
 import shutil
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from headrace.base import processes
 from headrace.base.machine import required
@@ -23,19 +25,40 @@ from headrace.servers.flavors import ENGINES, GUIDE, NAMES, ServerProgram
 from headrace.servers.record import Record, ServerPaths, save
 
 
+class Seeding(Protocol):
+    """How a new server gets the data of another one. Its steps come in this order; when one fails,
+    everything is removed again."""
+
+    def snapshots(self, lab: Lab) -> Mapping[str, str]:
+        """Snapshots to make the volumes from, by role (data, log); none: the volumes are empty."""
+        ...
+
+    def fill(self, where: ServerPaths, record: Record, program: ServerProgram) -> None:
+        """Puts data on mounted volumes, or makes those from snapshots fit this server."""
+        ...
+
+    def finish(self, lab: Lab, where: ServerPaths, record: Record) -> Record:
+        """Ends the work on the server, which runs."""
+        ...
+
+
 @dataclass(frozen=True)
 class CreateRequest:
     """The server to be made, checked as far as that goes without changing anything.
 
-    `seed`: a folder of saved data, or the id of a snapshot.
+    `seed`: a folder of saved data, the id of a snapshot of the data volume, or another server's
+    data as a `Seeding`; `log_seed`: a snapshot of the log volume, of the same moment.
     """
 
     record: Record
     program: ServerProgram
-    seed: Path | str | None
+    seed: Path | str | Seeding | None
+    log_seed: str | None = None
 
 
-def checked_request(program: ServerProgram, wanted: Record, seed: Path | str | None) -> CreateRequest:
+def checked_request(
+    program: ServerProgram, wanted: Record, seed: Path | str | Seeding | None, log_seed: str | None = None
+) -> CreateRequest:
     """The request with the options of its kind of configuration.
 
     Raises InputError for what no server can have, CouldNotRun for what this machine lacks.
@@ -56,14 +79,14 @@ def checked_request(program: ServerProgram, wanted: Record, seed: Path | str | N
     required("mkfs.xfs", "xfsprogs")
     if isinstance(seed, Path):
         datadir.read_saved(seed, program, engine)
-    elif seed is not None and wanted.log_storage is not None:
+    elif isinstance(seed, str) and wanted.log_storage is not None and log_seed is None:
         raise InputError(
             f"--log-storage {wanted.log_storage}",
             f"a server from snapshot {seed} has its logs on the volume of its data",
             GUIDE,
-            "Leave out --log-storage.",
+            "Leave out --log-storage. A set of both volumes: headrace snapshot restore.",
         )
-    return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed)
+    return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed, log_seed)
 
 
 def create(lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float) -> Record:
@@ -96,28 +119,49 @@ def _create(
     save(where, record)
     access.create_account(where)
     if record.port is not None:
-        access.create_certificates(where, record.name)
+        access.create_certificates(where, record.name, record.host)
     running.write_config(where, record, program, user)
     adjusted = config.check(program, where.config, record.config if record.config not in config.KINDS else "settings")
     record = record.with_(notes=[*record.notes, *adjusted])
     progress(0.05, "creating the volumes")
-    snapshot = wanted.seed if isinstance(wanted.seed, str) else None
-    record = record.with_(data_volume=volumes.create(lab, record, "data", record.storage, snapshot))
+    seeding = None if wanted.seed is None or isinstance(wanted.seed, Path | str) else wanted.seed
+    snapshots = _snapshots(lab, wanted, seeding)
+    record = record.with_(data_volume=volumes.create(lab, record, "data", record.storage, snapshots.get("data")))
     save(where, record)
     if record.log_storage is not None:
-        record = record.with_(log_volume=volumes.create(lab, record, "log", record.log_storage))
+        record = record.with_(log_volume=volumes.create(lab, record, "log", record.log_storage, snapshots.get("log")))
         save(where, record)
-    if snapshot is None:
+    if not snapshots and seeding is None:
         _fill(lab, where, record, wanted, progress)
     progress(0.6, "attaching the volumes with their limits")
     for volume, place in volumes.mounts_of(where, record):
-        volumes.mount(volumes.attach_fresh(lab, volume, record.unpaced), place)
+        device = volumes.attach_fresh(lab, volume, record.unpaced)
+        if seeding is not None and not snapshots:
+            volumes.make_filesystem(device)
+        volumes.mount(device, place)
+    if isinstance(wanted.seed, str):
+        datadir.adopt(where, record.log_storage is not None)
+    if seeding is not None:
+        progress(0.65, "copying the source's data")
+        seeding.fill(where, record, program)
     progress(0.8, "starting the server")
     with access.init_file(where, record.flavor, user) as init_file:
-        record = running.launch(where, record, program, init_file, progress, timeout_s)
+        # A copy knows the source's own source, and would follow it at once.
+        skip = () if seeding is None else running.not_following(program)
+        record = running.launch(where, record, program, init_file, progress, timeout_s, skip)
+    if seeding is not None:
+        progress(0.95, "following the source")
+        record = seeding.finish(lab, where, record)
     record = record.with_(made=True)
     save(where, record)
     return record
+
+
+def _snapshots(lab: Lab, wanted: CreateRequest, seeding: Seeding | None) -> Mapping[str, str]:
+    """Snapshots its volumes are made from, by the role of the volume."""
+    if isinstance(wanted.seed, str):
+        return {"data": wanted.seed} | ({"log": wanted.log_seed} if wanted.log_seed else {})
+    return seeding.snapshots(lab) if seeding is not None else {}
 
 
 def _fill(lab: Lab, where: ServerPaths, record: Record, wanted: CreateRequest, progress: running.Progress) -> None:
@@ -151,6 +195,7 @@ def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
     try:
         for volume in volumes.left_by(lab, name):
             volumes.remove(lab, volume)
+        volumes.drop_seeds(lab, name)
     except (HeadraceError, OSError) as error:
         kept.append(running.described(error))
     if not kept:

@@ -103,7 +103,8 @@ class Record:
     `made`: it got ready once. `wanted`: it should run. `clean`: it was shut down at its last end.
     `unpaced`: its volumes have no limits. `encrypted`: its volumes are. `options`: of its [mysqld],
     without those that Headrace sets. `settings`: those that were asked for one by one. `log_begun`:
-    where in its error log, in bytes, its present run begins.
+    where in its error log, in bytes, its present run begins. `host`: where it listens, if it has a
+    port; other than 127.0.0.1 it is in a network namespace of its own (topology/links).
     """
 
     name: str
@@ -127,6 +128,7 @@ class Record:
     clean: bool = False
     process: Process | None = None
     log_begun: int = 0
+    host: str = "127.0.0.1"
     notes: list[str] = field(default_factory=list)
 
     def with_(self, **changes) -> Record:

@@ -80,8 +80,12 @@ def launch(
     init_file: Path | None,
     progress: Progress,
     timeout_s: float,
+    more: tuple[str, ...] = (),
 ) -> Record:
-    """Starts the process on mounted volumes, waits until it answers, and kills it on an error."""
+    """Starts the process on mounted volumes, waits until it answers, and kills it on an error.
+
+    `more`: options for this start alone.
+    """
     user = service_user()
     # A killed server leaves these. MySQL would believe the lock when another process has its id
     # now.
@@ -90,6 +94,7 @@ def launch(
     _set_log_aside(where.log)
     begun = where.log.stat().st_size if where.log.exists() else 0
     words = [*program.command, f"--defaults-file={where.config}"] + ([f"--init-file={init_file}"] if init_file else [])
+    words += more
     started = processes.start(Command(tuple(words), user=user), where.log)
     try:
         record = record.with_(process=started, wanted=True, clean=False, log_begun=begun)
@@ -99,6 +104,11 @@ def launch(
         processes.end_process(started, signal.SIGKILL, KILL_S)
         raise
     return record
+
+
+def not_following(program: ServerProgram) -> tuple[str, ...]:
+    """The option of a start after which no channel receives or applies."""
+    return ("--skip-slave-start" if program.flavor == "mariadb" else "--skip-replica-start",)
 
 
 def _set_log_aside(log: Path) -> None:

@@ -69,6 +69,7 @@ class Server:
     log: Path
     client_file: Path
     clean: bool
+    host: str = "127.0.0.1"
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     lab: Lab = field(compare=False, repr=False, kw_only=True)
@@ -80,7 +81,7 @@ class Server:
         """
         if tcp and self.port is None:
             raise InputError(self.name, "has no port", GUIDE, "Make it with --port.")
-        return access.address(self.paths, self.port if tcp else None, database)
+        return access.address(self.paths, self.port if tcp else None, database, self.host)
 
     @property
     def paths(self) -> ServerPaths:
@@ -113,6 +114,7 @@ def up(
     unpaced: bool = False,
     encrypted: bool = False,
     seed_from: str | os.PathLike | None = None,
+    log_seed_from: str | None = None,
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> Server:
@@ -126,6 +128,7 @@ def up(
     decides. `unpaced`: its volumes have no limits until the next start, to load data. `encrypted`:
     its volumes are. `seed_from`: a folder of `save_data`, or a snapshot (`snap-...`) of the data
     volume of a server that had no log volume; its blocks are loaded when they are first used.
+    `log_seed_from`: with a snapshot, that of the log volume of the same moment.
     `progress`: told a share (0 to 1) and what is done. `timeout_s`:
     longest wait for the server to answer.
 
@@ -145,6 +148,7 @@ def up(
         "server_path": None if server_path is None else os.path.abspath(server_path),
         "port": port,
         "seed_from": seed_from,
+        "log_seed_from": log_seed_from,
         "encrypted": encrypted or None,
     }
     with records.locked(where), ends_as_interrupts():
@@ -171,7 +175,7 @@ def up(
             unpaced=unpaced,
             encrypted=encrypted,
         )
-        request = creation.checked_request(program, wanted, _seed(seed_from))
+        request = creation.checked_request(program, wanted, _seed(seed_from), log_seed_from)
         if where.state.exists():
             creation.destroy(lab, where, name)  # left by an `up` that was killed
         return _view(lab, where, creation.create(lab, where, request, progress, timeout_s))

@@ -18,6 +18,8 @@ from headrace.servers.record import Record, ServerPaths
 
 TAG = "headrace:server"
 ROLE_TAG = "headrace:role"
+# Of a snapshot: the new server that it is to seed.
+SEED_TAG = "headrace:seed-of"
 # With less a server cannot extend its files (a guess): InnoDB grows a tablespace by 4 MiB at a time
 # (MySQL manual, "File Space Management"), rotates binary logs, writes temporary files.
 FULL_BYTES = 16 << 20
@@ -34,6 +36,19 @@ def create(lab: Lab, record: Record, role: str, spec: str, snapshot: str | None 
 def left_by(lab: Lab, name: str) -> list[str]:
     """Ids of all volumes tagged as this server's."""
     return [volume["id"] for volume in lab.volumes() if (volume.get("tags") or {}).get(TAG) == name]
+
+
+def drop_seeds(lab: Lab, name: str) -> None:
+    """Deletes the snapshots that were taken to make this server, if its making was cut short."""
+    after = None
+    while True:
+        page = lab.snapshots(after=after)["snapshots"]
+        for one in page:
+            if (one.get("tags") or {}).get(SEED_TAG) == name:
+                lab.delete_snapshot(one["id"])
+        if len(page) < 1_000:  # the most of one answer
+            return
+        after = page[-1]["id"]
 
 
 def mounts_of(where: ServerPaths, record: Record) -> list[tuple[str, Path]]:

@@ -1,0 +1,248 @@
+"""`headrace replica`: servers that follow each other."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.options import CommandGroup, LabPlace, OutputOption, choice, flag, option, storage_option
+from headrace.cli.output import print_answer, progress, say, table
+from headrace.cli.servers.mysql import complete_server
+from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.servers.topology.topology import Following, TopologyMember
+
+EPILOG = """\b
+Examples:
+  sudo headrace mysql up db --storage gp3:20 --memory-gib 1
+  sudo headrace replica up r1 --of db --prepare-source          restarts db once: it gets a port, a binary log, GTIDs
+  sudo headrace replica up r2 --of r1 --workers 4               a chain
+  sudo headrace replica up late --of db --delay 3600            an hour behind on purpose
+  sudo headrace replica up shop --of db --filter replicate-do-db=shop
+  sudo headrace replica status                                  who follows whom, and what is wrong; exit code 1 if so
+  sudo headrace replica down r1
+
+docs/guide/replicas.md says which seed copies what, and what each setting costs and can lose."""
+
+app = CommandGroup("Make replicas of servers of the lab, and see how far they are behind.", EPILOG)
+
+Seed = Literal["copy", "snapshot", "clone", "mariabackup", "binlog"]
+FILE_POSITION = re.compile(r"(?P<file>[A-Za-z0-9_./-]+):(?P<offset>[0-9]{1,12})", re.ASCII)
+ReplicaArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The replica's name.", autocompletion=complete_server)
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowOptions:
+    """How a replica follows its source."""
+
+    seed: Annotated[
+        Seed | None, choice("How it gets the data. Default: MariaDB mariabackup, MySQL clone; binlog copies nothing.")
+    ] = None
+    position: Annotated[
+        str, option("gtid|file|FILE:OFFSET", "By GTID, or by file position: that of the seed, or one you name.")
+    ] = "gtid"
+    channel: Annotated[str, option("NAME", "One source more for a replica that is there: name its channel.")] = ""
+    delay: Annotated[int, option("S", "Apply this many seconds late, on purpose.", min=0)] = 0
+    filter: Annotated[
+        list[str] | None, option("KIND=NAME", "replicate-do-db=shop and others of its kind. Repeatable.", "--filter")
+    ] = None
+    workers: Annotated[int | None, option("N", "Applier threads. Default: the server's.", min=0)] = None
+    parallel_mode: Annotated[
+        str | None, option("MODE", "MariaDB: minimal, conservative, optimistic, aggressive. MySQL: LOGICAL_CLOCK.")
+    ] = None
+    preserve_order: Annotated[
+        bool | None,
+        flag("--preserve-order/--no-preserve-order", "Commit in the source's order. Default: the server's."),
+    ] = None
+    semi_sync: Annotated[
+        bool, flag("--semi-sync", "The source waits for its answer before it acknowledges a commit.")
+    ] = False
+    prepare_source: Annotated[
+        bool, flag("--prepare-source", "Restart the source with the port, binary log and GTIDs that it lacks.")
+    ] = False
+
+    def following(self) -> Following:
+        """As the library takes it. Raises InputError."""
+        from headrace.servers.topology.topology import Following
+
+        match = FILE_POSITION.fullmatch(self.position)
+        if self.position not in ("gtid", "file") and match is None:
+            raise InputError(
+                f"--position {self.position[:60]}", "is gtid, file, or FILE:OFFSET", "", "As binlog.000004:157."
+            )
+        position = (match["file"], int(match["offset"])) if match else self.position
+        filters: dict[str, tuple[str, ...]] = {}
+        for text in self.filter or ():
+            kind, equals, name = text.partition("=")
+            if not equals:
+                raise InputError(f"--filter {text[:60]}", "is KIND=NAME", "", "As replicate-do-db=shop.")
+            filters[kind] = (*filters.get(kind, ()), name)
+        return Following(
+            seed=self.seed,
+            position=position,
+            channel=self.channel,
+            delay_s=self.delay,
+            filters=filters,
+            workers=self.workers,
+            parallel_mode=self.parallel_mode,
+            preserve_order=self.preserve_order,
+            semi_sync=self.semi_sync,
+            prepare_source=self.prepare_source,
+        )
+
+
+@app.command()
+def up(
+    place: LabPlace,
+    follow: FollowOptions,
+    name: ReplicaArgument,
+    of: Annotated[str, option("SOURCE", "The server to follow.", "--of", autocompletion=complete_server)],
+    storage: Annotated[str | None, storage_option("Its data volumes. Default: as the source's.")] = None,
+    log_storage: Annotated[str | None, storage_option("A volume for redo, binary and relay logs.")] = None,
+    memory_gib: Annotated[float | None, option("GIB", "Its memory. Default: as the source's.")] = None,
+    port: Annotated[int | None, option("PORT", "Where it listens at 127.0.0.1. Default: a free one.")] = None,
+    setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
+    unpaced: Annotated[
+        bool, flag("--unpaced", "Leave its volumes without their limits until its next start, to seed quickly.")
+    ] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Make a replica; start one that exists; let it follow one source more (--channel)."""
+    from headrace import servers
+    from headrace.servers.topology.topology import replica_up
+
+    wanted: Any = servers.settings_of(setting)
+    following = follow.following()
+    with place.open() as lab, progress("seeding") as tick:
+        made = replica_up(
+            lab,
+            name,
+            of,
+            following,
+            storage=storage,
+            log_storage=log_storage,
+            memory_gib=memory_gib,
+            settings=wanted,
+            port=port,
+            unpaced=unpaced,
+            progress=tick,
+        )
+    _print([made], output)
+    _notes([made])
+
+
+@app.command()
+def down(
+    place: LabPlace,
+    name: ReplicaArgument,
+    channel: Annotated[
+        str | None, option("NAME", "Stay up and end this channel for good ('' is the unnamed one).")
+    ] = None,
+    kill: Annotated[bool, flag("--kill", "End it at once, as a crash would.")] = False,
+) -> None:
+    """Shut a replica down; it follows on at its next start."""
+    from headrace.servers.topology.topology import replica_down
+
+    with place.open() as lab, progress("ending") as tick:
+        replica_down(lab, name, channel, kill, progress=tick)
+    say(f"{name}: ended" if channel is None else f"{name}: follows channel {channel or chr(39) * 2} no longer")
+
+
+@app.command()
+def status(
+    place: LabPlace,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Which server. Default: all.", autocompletion=complete_server)
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show who follows whom, and what is wrong; exit code 1 when something is."""
+    from headrace.servers.topology import topology
+
+    with place.open() as lab:
+        found = topology.status(lab, name)
+    _print(found, output)
+    _notes(found)
+    if any(one.problems for one in found):
+        raise typer.Exit(1)
+
+
+COLUMNS = ("server", "follows", "receive", "apply", "behind s", "executed", "read-only", "workers", "semi-sync")
+CSV = (
+    "name", "channel", "source_host", "source_port", "receive", "apply", "seconds_behind", "executed", "received", "read_only", "workers",
+    "delay_s", "filters", "semi_sync", "problems",
+)  # fmt: skip
+
+
+def _rows(member: TopologyMember) -> list[dict[str, Any]]:
+    """A row for each channel; one for a server without any."""
+    state = member.state
+    common: dict[str, Any] = {"name": member.server.name, "problems": "; ".join(member.problems)}
+    if state is None:
+        return [common | {"receive": member.server.state}]
+    sync = state.semi_sync
+    side = "source" if sync.source_status else "replica" if sync.replica_status else ""
+    enabled = sync.source_enabled or sync.replica_enabled
+    common |= {
+        "executed": str(state.executed),
+        "read_only": state.read_only,
+        "semi_sync": side or ("OFF now" if enabled else ""),
+    }
+    rows = [
+        {
+            "channel": one.name,
+            "source_host": one.source_host,
+            "source_port": one.source_port,
+            "receive": one.receive,
+            "apply": one.apply,
+            "seconds_behind": one.seconds_behind,
+            "received": str(one.received),
+            "workers": one.workers,
+            "delay_s": one.delay_s,
+            "filters": " ".join(f"{kind}={value}" for kind, value in one.filters),
+        }
+        for one in state.channels
+    ]
+    return [common | row for row in rows] or [common]
+
+
+def _print(members: list[TopologyMember], output: str) -> None:
+    rows = [row for one in members for row in _rows(one)]
+    names = {(one.server.host, one.server.port): one.server.name for one in members}
+    print_answer([one.as_dict() for one in members], output, rows, CSV, lambda: (table(COLUMNS, _cells(rows, names)),))
+
+
+def _cells(rows: list[dict[str, Any]], names: dict[tuple[str, int | None], str]) -> list[list[object]]:
+    found = []
+    for row in rows:
+        host, port = row.get("source_host"), row.get("source_port")
+        follows = names.get((str(host), port)) or (f"{host}:{port}" if host else "-")
+        follows += f" ({row['channel']})" if row.get("channel") else ""
+        executed = str(row.get("executed", ""))
+        short = executed if len(executed) <= 44 else f"{executed[:8]}...{executed[-32:]}"
+        yes = {True: "yes", False: "no", None: "-"}[row.get("read_only")]
+        rest = [row.get("workers"), row.get("semi_sync")]
+        cells = [
+            row["name"],
+            follows,
+            row.get("receive"),
+            row.get("apply"),
+            row.get("seconds_behind"),
+            short,
+            yes,
+            *rest,
+        ]
+        found.append(["-" if cell in (None, "") else cell for cell in cells])
+    return found
+
+
+def _notes(members: list[TopologyMember]) -> None:
+    for one in members:
+        for problem in one.problems:
+            say(f"problem: {one.server.name}: {problem}")

@@ -1,0 +1,1 @@
+"""Replicas measured on the lab."""

@@ -1,0 +1,219 @@
+"""Replicas measured: one source that wrote its load and rests, then replica after replica."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from headrace import servers
+from headrace.base.processes import undisturbed
+from headrace.bench import Target, run, server_target
+from headrace.bench.drivers.benchmark import Say, silent
+from headrace.errors import CouldNotRun
+from headrace.experiment.data import DATABASE, ExperimentLab, scan
+from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, source_settings
+from headrace.experiment.replication.counters import PerTransaction, between, count
+from headrace.experiment.replication.statements import Statements
+
+# Of a source without limits: the volume only has to be large enough.
+SOURCE_STORAGE = "io2:{size_gib}:20000"
+SOURCE_GIB = 50
+# Longest wait for the load to be received; a guess, minutes on a slow volume.
+RECEIVE_S = 300.0
+LOOK_S = 0.25
+# The last of a backlog is not counted: workers run dry.
+LEFT_SHARE = 0.05
+# Fewer transactions say nothing about a rate: 100 of them are known to 10 % by chance alone.
+LEAST_TRANSACTIONS = 200
+
+
+@dataclass(frozen=True)
+class Source:
+    """A server that wrote its load and rests. `transactions`: in its binary log."""
+
+    load: ReplicaLoad
+    server: servers.Server
+    port: int
+    password: str
+    transactions: int
+    seconds: float
+
+    @property
+    def tps(self) -> float:
+        return self.transactions / self.seconds
+
+
+@dataclass(frozen=True)
+class Drained:
+    """A replica's measured rate. `samples`: (s since it began to apply, transactions applied).
+
+    `per`: per transaction in the part that counts. `received_s`: how long receiving took, for
+    `received` transactions. `load_average`: of the machine, before and after.
+    """
+
+    cell: ReplicaCell
+    per: PerTransaction
+    samples: tuple[tuple[float, int], ...]
+    received: int
+    received_s: float
+    load_average: tuple[float, float]
+    source_group: float | None = None
+
+    @property
+    def tps(self) -> float:
+        """Transactions applied a second."""
+        return self.per.tps
+
+
+@dataclass
+class ReplicationLab:
+    """`with ExperimentLab(...) as lab: cells = ReplicationLab(lab)`. Sources stay until `close`."""
+
+    lab: ExperimentLab
+    say: Say = silent
+    _sources: dict[str, Source] = field(default_factory=dict)
+
+    def source(self, load: ReplicaLoad) -> Source:
+        """The source of a load, made and written once. Raises as servers.up and bench.run."""
+        if load.name not in self._sources:
+            self._sources[load.name] = self._written(load)
+        return self._sources[load.name]
+
+    def _written(self, load: ReplicaLoad) -> Source:
+        self.lab.load(load.data)
+        port = free_port()
+        size = max(SOURCE_GIB, round(4 * load.data.gib))
+        server = servers.up(
+            self.lab.lab,
+            name=f"source-{len(self._sources)}",
+            flavor=load.flavor,
+            storage=SOURCE_STORAGE.format(size_gib=size),
+            settings=source_settings(load),
+            port=port,
+            unpaced=True,
+            seed_from=self.lab.saved(load.data),
+        )
+        try:
+            with Statements(server) as sql:
+                password = sql.create_account()
+                before = sql.written()
+                target = target_of(server)
+                scan(target)
+                began = time.monotonic()
+                self.write(load, target, load.seconds)
+                seconds = time.monotonic() - began
+                written = sql.written()
+        except BaseException:
+            with undisturbed():
+                servers.destroy(server)
+            raise
+        found = Source(load, server, port, password, written, seconds)
+        self.say(f"{load.name}: {written - before:,} transactions in {seconds:.0f} s ({found.tps:,.0f} tps)")
+        return found
+
+    def write(self, load: ReplicaLoad, target: Target, seconds: int) -> None:
+        """The load itself."""
+        with tempfile.TemporaryDirectory() as unwanted:
+            run(load.benchmark, target, seconds=seconds, threads=load.clients, seed=load.seed, store=unwanted)
+
+    def close(self) -> None:
+        """Removes the sources."""
+        with undisturbed():
+            for source in self._sources.values():
+                servers.destroy(source.server)
+            self._sources.clear()
+
+    @contextmanager
+    def replica(self, cell: ReplicaCell, source: Source) -> Iterator[tuple[servers.Server, Statements]]:
+        """A replica with the source's first data, pointed at it; nothing is received yet."""
+        server = servers.up(
+            self.lab.lab,
+            name="replica",
+            flavor=cell.load.flavor,
+            storage=cell.storage,
+            log_storage=cell.log_storage,
+            settings=cell.server_settings,
+            seed_from=self.lab.saved(cell.load.data),
+        )
+        try:
+            with Statements(server) as sql:
+                if not sql.mariadb:
+                    with contextlib.suppress(CouldNotRun):
+                        sql.rows("INSTALL COMPONENT 'file://component_replication_applier_metrics'")
+                sql.follow(source.port, source.password)
+                yield server, sql
+        finally:
+            with undisturbed():
+                servers.destroy(server)
+
+    def drain(self, cell: ReplicaCell) -> Drained:
+        """Receives all of the load, then applies it for as long as the cell says. Raises
+        CouldNotRun where too little was applied to say a rate."""
+        source = self.source(cell.load)
+        with self.replica(cell, source) as (server, sql):
+            sql.receive()
+            received_s = wait_received(sql, source.transactions)
+            scan(target_of(server))
+            if cell.balance_percent is not None and server.data_volume is not None:
+                self.lab.lab.set_balance(server.data_volume, cell.balance_percent)
+            load_before = os.getloadavg()[0]
+            per, samples = applied(sql, cell, source.transactions)
+            loads = (load_before, os.getloadavg()[0])
+        found = Drained(cell, per, samples, source.transactions, received_s, loads)
+        self.say(f"{cell.words}: {found.tps:,.1f} tps, load average {loads[0]:.1f} to {loads[1]:.1f}")
+        return found
+
+
+def applied(sql: Statements, cell: ReplicaCell, transactions: int) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
+    """Applies until the cell's time is over or the backlog nearly gone."""
+    began = time.monotonic()
+    start = sql.applied()
+    end_at = transactions - LEFT_SHARE * (transactions - start)
+    sql.apply()
+    samples: list[tuple[float, int]] = [(0.0, start)]
+    first = None
+    while True:
+        time.sleep(LOOK_S)
+        now = sql.applied()
+        gone = time.monotonic() - began
+        samples.append((gone, now))
+        if first is None and gone >= cell.warmup_s:
+            first = count(sql)
+        if now >= end_at or (first is not None and time.monotonic() - first.at >= cell.seconds):
+            break
+        sql.status()
+    if first is None or samples[-1][1] - first.applied < LEAST_TRANSACTIONS:
+        n = 0 if first is None else samples[-1][1] - first.applied
+        rule = f"applied {n} transactions in {samples[-1][0]:.0f} s, of which {cell.warmup_s:g} s do not count"
+        raise CouldNotRun(cell.words, rule, "", "Let the source write more, or measure longer.")
+    return between(first, count(sql)), tuple(samples)
+
+
+def wait_received(sql: Statements, transactions: int) -> float:
+    """Waits until the relay log has all; seconds it took. Raises CouldNotRun."""
+    began = time.monotonic()
+    while sql.received() < transactions:
+        if time.monotonic() - began > RECEIVE_S:
+            raise CouldNotRun(sql.server.name, f"did not receive the load within {RECEIVE_S:g} s", "")
+        time.sleep(LOOK_S / 5)
+    return time.monotonic() - began
+
+
+def target_of(server: servers.Server) -> Target:
+    """A server of a replication experiment as the target of a benchmark."""
+    return server_target(
+        server.address(DATABASE), storage=server.storage, devices=server.devices, lab=server.lab.place, engine="innodb"
+    )
+
+
+def free_port() -> int:
+    """A TCP port of this machine that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,117 @@
+"""How servers of a lab reach each other for replication: an account of its own on each server, its
+password in a file that only root may read, and each other's certificate authorities.
+
+The account may read the binary log over TLS and nothing else. It is not replicated: each server has
+its own, so a replica can become a source without a word to anyone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from headrace.connect import connect
+from headrace.connect.address import Address, Secret, write_client_file
+from headrace.connect.option_files import read_client
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers import access
+from headrace.servers.record import ServerPaths
+from headrace.servers.topology.dialect import GUIDE, Dialect, SourceOf
+
+if TYPE_CHECKING:
+    import pymysql
+
+    from headrace.servers.server import Server
+
+ACCOUNT = "headrace_repl"
+FILE = "replication.cnf"
+ASK_S = 30.0  # a guess: a statement that takes longer meets a volume that is paused, or a lock
+
+
+def run(connection: pymysql.Connection, statements: tuple[str, ...]) -> None:
+    """Runs statements whose text may hold a password: an error repeats none of it."""
+    with connection.cursor() as cursor:
+        for statement in statements:
+            words = " ".join(statement.split()[:3])
+            try:
+                cursor.execute(statement)
+            except Exception as error:
+                raise _refused(words, error) from None
+
+
+def _refused(words: str, error: Exception) -> CouldNotRun:
+    number = error.args[0] if error.args else ""
+    said = str(error.args[-1] if error.args else error)
+    if " near '" in said:  # a syntax error repeats the statement, perhaps with its password
+        said = "the server does not take this statement"
+    return CouldNotRun(words, said[:300], f"error {number} of the server", "")
+
+
+def one_row(connection: pymysql.Connection, statement: str) -> tuple[Any, ...]:
+    """The first row of an answer, empty where there is none."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return tuple(cursor.fetchone() or ())
+
+
+def create_account(where: ServerPaths, connection: pymysql.Connection, dialect: Dialect, host: str) -> None:
+    """Makes the account for replicas of this server, with a password that is kept. `host`: the
+    server's own address; replicas are on the same machine or in the same network of the lab."""
+    path = where.state / FILE
+    if path.exists():
+        password = Secret(read_client(path).get("password", ""))
+    else:
+        password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
+        write_client_file(Address(ACCOUNT, host, 1, password=password), path)
+    run(connection, dialect.replication_account(ACCOUNT, _from(host), password))
+
+
+def _from(host: str) -> str:
+    """Hosts that replicas come from, as an account names them."""
+    address = ipaddress.ip_address(host)
+    return host if address.is_loopback else str(ipaddress.ip_network(f"{host}/24", strict=False)[0])[:-1] + "%"
+
+
+def remove_account(where: ServerPaths) -> None:
+    """Forgets the password; the account goes with its server."""
+    with contextlib.suppress(FileNotFoundError):
+        (where.state / FILE).unlink()
+
+
+def follow(
+    replica: ServerPaths, source: Server, position: str | tuple[str, int] = "gtid", channel: str = "", delay_s: int = 0
+) -> SourceOf:
+    """How a server follows another one of the lab; the source's authority is placed where the
+    replica's server reads it. Raises InputError for a source without a port or account."""
+    if source.port is None:
+        hint = f"headrace replica up ... --of {source.name} --prepare-source gives it one, with a restart."
+        raise InputError(source.name, "has no port, so no replica can reach it", GUIDE, hint)
+    file = source.paths.state / FILE
+    if not file.exists():
+        rule = "has no account for replicas yet"
+        raise InputError(source.name, rule, GUIDE, f"headrace replica up ... --of {source.name} makes it.")
+    authority = replica.tls / f"source-{source.name}.pem"
+    try:
+        replica.tls.mkdir(mode=0o700, exist_ok=True)
+        shutil.copyfile(source.paths.tls / "ca.pem", authority)
+        user = access.service_user()
+        placed = replica.keys / authority.name
+        if replica.keys.is_dir():
+            shutil.copyfile(authority, placed)
+            os.chown(placed, 0, user.gid)
+            os.chmod(placed, 0o640)
+    except OSError as error:
+        raise CouldNotRun(str(authority), f"cannot be written: {error.strerror}", GUIDE, "Is there room?") from None
+    password = Secret(read_client(file).get("password", ""))
+    return SourceOf(
+        source.host, source.port, ACCOUNT, password, str(replica.keys / authority.name), position, channel, delay_s
+    )
+
+
+def connected(server: Server, timeout_s: float = ASK_S) -> pymysql.Connection:
+    """A connection by the server's socket, which needs no network."""
+    return connect(server.address(), timeout_s)

@@ -1,0 +1,318 @@
+"""The statements of replication, by flavor and version.
+
+    MariaDB 10.5 and later    CHANGE MASTER, SHOW ALL SLAVES STATUS; names of channels are literals
+    MySQL 8.0.22 and later    CHANGE REPLICATION SOURCE, SHOW REPLICA STATUS; SHOW MASTER STATUS and
+                              RESET MASTER got other names in 8.2 and 8.4
+
+Everything here is pure: text in, text out. Statements with a password are for one connection's eyes
+and are not to be logged; servers replace the password in their own logs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from headrace.connect.address import Secret
+from headrace.errors import InputError
+from headrace.servers.topology.gtid import GtidSet
+
+GUIDE = "docs/guide/replicas.md"
+CHANNEL = re.compile(r"[A-Za-z0-9_]{0,64}", re.ASCII)  # both flavors take more; nobody needs it
+FILTER_VALUE = re.compile(r"[^\s,`'\"\\()]{1,129}")
+LOG_NAME = re.compile(r"[A-Za-z0-9_./-]{1,512}", re.ASCII)
+# Kinds of filters and whether they name databases (else tables, as db.table).
+FILTERS = {
+    "replicate-do-db": True,
+    "replicate-ignore-db": True,
+    "replicate-do-table": False,
+    "replicate-ignore-table": False,
+    "replicate-wild-do-table": False,
+    "replicate-wild-ignore-table": False,
+}
+# s. How often a source without writes shows that it lives, and after how long without a sign the
+# replica gives the connection up: 60 s as shipped (slave_net_timeout), too long to watch lag by.
+HEARTBEAT_S = 1.0
+NET_TIMEOUT_S = 4
+CONNECT_RETRY_S = 1
+# MySQL gives up after 10 tries since 8.4.0 (SOURCE_RETRY_COUNT); a network may be away for a day.
+RETRIES = 86_400
+
+
+@dataclass(frozen=True)
+class SourceOf:
+    """Whom a channel follows. `position`: "gtid", or binary log file and offset. `ssl_ca`: a PEM
+    file that the replica's server can read; None: TLS without a check of who answers."""
+
+    host: str
+    port: int
+    user: str
+    password: Secret = field(repr=False)
+    ssl_ca: str | None = None
+    position: str | tuple[str, int] = "gtid"
+    channel: str = ""
+    delay_s: int = 0
+
+
+def literal(text: str) -> str:
+    """A string literal, for sessions without NO_BACKSLASH_ESCAPES. Raises InputError for control
+    characters."""
+    if not text.isprintable():
+        raise InputError(repr(text[:60]), "must be printable characters", GUIDE, "")
+    return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+
+def checked_channel(channel: str) -> str:
+    """A channel's name, "" for the default one. Raises InputError."""
+    if not CHANNEL.fullmatch(channel):
+        rule = "a channel's name has at most 64 of A-Z, a-z, 0-9 and _"
+        raise InputError(channel[:70], rule, GUIDE, "For example --channel orders.")
+    return channel
+
+
+def checked_filters(filters: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Filters as FILTERS names them. Raises InputError for what no filter can hold."""
+    for kind, values in filters.items():
+        if kind not in FILTERS:
+            raise InputError(kind[:60], f"a filter is one of {', '.join(FILTERS)}", GUIDE, "")
+        for value in values:
+            if not FILTER_VALUE.fullmatch(value) or ("." in value) == FILTERS[kind]:
+                rule = "names a database" if FILTERS[kind] else "names a table as DATABASE.TABLE"
+                raise InputError(f"{kind}={value[:70]!r}", f"{rule}, without spaces, commas and quotes", GUIDE, "")
+    return filters
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """What one server takes. `version` as (10, 11, 19)."""
+
+    flavor: str
+    version: tuple[int, ...]
+
+    @property
+    def is_mariadb(self) -> bool:
+        return self.flavor == "mariadb"
+
+    # --- channels ---------------------------------------------------------------------------------
+
+    def _replica(self, verb: str, threads: str, channel: str) -> str:
+        checked_channel(channel)
+        if self.is_mariadb:
+            return f"{verb} SLAVE {literal(channel)}{' ' + threads if threads else ''}"
+        return f"{verb} REPLICA{' ' + threads if threads else ''} FOR CHANNEL {literal(channel)}"
+
+    def start(self, channel: str = "") -> tuple[str, ...]:
+        """Receives and applies."""
+        return (self._replica("START", "", channel),)
+
+    def stop(self, channel: str = "") -> tuple[str, ...]:
+        """Ends both. MariaDB with GTID throws its relay log away at the next start (MDEV-4698):
+        never on a candidate for promotion that has not applied all it received."""
+        return (self._replica("STOP", "", channel),)
+
+    def start_receive(self, channel: str = "") -> tuple[str, ...]:
+        return (self._replica("START", "IO_THREAD", channel),)
+
+    def stop_receive(self, channel: str = "") -> tuple[str, ...]:
+        return (self._replica("STOP", "IO_THREAD", channel),)
+
+    def start_apply(self, channel: str = "") -> tuple[str, ...]:
+        return (self._replica("START", "SQL_THREAD", channel),)
+
+    def stop_apply(self, channel: str = "") -> tuple[str, ...]:
+        return (self._replica("STOP", "SQL_THREAD", channel),)
+
+    def point_at(self, source: SourceOf) -> tuple[str, ...]:
+        """Makes or changes a channel that is stopped: over TLS, at once or `delay_s` late.
+
+        The session must not have NO_BACKSLASH_ESCAPES: `session` sees to it.
+        """
+        old = "MASTER" if self.is_mariadb else "SOURCE"
+        values: dict[str, str | int | float] = {
+            f"{old}_HOST": literal(source.host),
+            f"{old}_PORT": int(source.port),
+            f"{old}_USER": literal(source.user),
+            f"{old}_PASSWORD": literal(source.password.reveal()),
+            f"{old}_SSL": 1,
+            f"{old}_CONNECT_RETRY": CONNECT_RETRY_S,
+            f"{old}_HEARTBEAT_PERIOD": HEARTBEAT_S,
+            f"{old}_DELAY": int(source.delay_s),
+        }
+        if source.ssl_ca is not None:
+            values[f"{old}_SSL_CA"] = literal(source.ssl_ca)
+        if self.is_mariadb or source.ssl_ca is not None:
+            # MariaDB checks the name when this is 1; certificates of the lab name 127.0.0.1 alone,
+            # and 0 still checks the authority when there is one.
+            values[f"{old}_SSL_VERIFY_SERVER_CERT"] = 0
+        if not self.is_mariadb:
+            values["SOURCE_RETRY_COUNT"] = RETRIES
+        values |= self._position(source.position, old)
+        text = ", ".join(f"{name} = {value}" for name, value in values.items())
+        name = literal(checked_channel(source.channel))
+        if self.is_mariadb:
+            return (*self.session(), f"CHANGE MASTER {name} TO {text}")
+        return (*self.session(), f"CHANGE REPLICATION SOURCE TO {text} FOR CHANNEL {name}")
+
+    def _position(self, position: str | tuple[str, int], old: str) -> dict[str, str | int]:
+        if position == "gtid":
+            return {"MASTER_USE_GTID": "slave_pos"} if self.is_mariadb else {"SOURCE_AUTO_POSITION": 1}
+        file, offset = position
+        if not isinstance(offset, int) or offset < 4 or not LOG_NAME.fullmatch(file):
+            raise InputError(f"{file[:60]}:{offset}", "is FILE:OFFSET of a binary log, from offset 4", GUIDE, "")
+        off = {"MASTER_USE_GTID": "no"} if self.is_mariadb else {"SOURCE_AUTO_POSITION": 0}
+        return {f"{old}_LOG_FILE": literal(file), f"{old}_LOG_POS": offset, **off}
+
+    def session(self) -> tuple[str, ...]:
+        """For a connection of ours: literals are read as this module writes them."""
+        return ("SET SESSION sql_mode = REPLACE(@@SESSION.sql_mode, 'NO_BACKSLASH_ESCAPES', '')",)
+
+    def delay(self, seconds: int, channel: str = "") -> tuple[str, ...]:
+        """For a channel that does not apply."""
+        name = literal(checked_channel(channel))
+        if self.is_mariadb:
+            return (f"CHANGE MASTER {name} TO MASTER_DELAY = {int(seconds)}",)
+        return (f"CHANGE REPLICATION SOURCE TO SOURCE_DELAY = {int(seconds)} FOR CHANNEL {name}",)
+
+    def forget(self, channel: str = "") -> tuple[str, ...]:
+        """Ends following: the channel and its relay log are removed."""
+        if self.is_mariadb:
+            return (f"RESET SLAVE {literal(checked_channel(channel))} ALL",)
+        return (f"RESET REPLICA ALL FOR CHANNEL {literal(checked_channel(channel))}",)
+
+    def filters(self, filters: dict[str, tuple[str, ...]], channel: str = "") -> tuple[str, ...]:
+        """Until the server's next start; the option file has them for later ones."""
+        found = []
+        for kind, values in checked_filters(filters).items():
+            name = kind.replace("-", "_")
+            if self.is_mariadb:
+                found += [f"SET SESSION default_master_connection = {literal(checked_channel(channel))}"]
+                found += [f"SET GLOBAL {name} = {literal(','.join(values))}"]
+            else:
+                quoted = [literal(value) if "wild" in kind else _identifier(value) for value in values]
+                where = f" FOR CHANNEL {literal(checked_channel(channel))}"
+                found += [f"CHANGE REPLICATION FILTER {name.upper()} = ({', '.join(quoted)}){where}"]
+        return tuple(found)
+
+    def replica_status(self) -> str:
+        """A row for each channel."""
+        return "SHOW ALL SLAVES STATUS" if self.is_mariadb else "SHOW REPLICA STATUS"
+
+    def replica_hosts(self) -> str:
+        """A row for each replica that is connected."""
+        return "SHOW SLAVE HOSTS" if self.is_mariadb else "SHOW REPLICAS"
+
+    # --- GTIDs and the binary log -----------------------------------------------------------------
+
+    def executed(self) -> str:
+        """One row. MariaDB: positions of what was applied and of the own binary log."""
+        return (
+            "SELECT @@GLOBAL.gtid_slave_pos, @@GLOBAL.gtid_binlog_pos"
+            if self.is_mariadb
+            else "SELECT @@GLOBAL.gtid_executed"
+        )
+
+    def begin_at(self, gtids: GtidSet) -> tuple[str, ...]:
+        """For a new replica whose data are those of this set: empties its binary log."""
+        if self.is_mariadb:
+            if not gtids.is_position:
+                raise InputError(str(gtids)[:60], "is not a position, so MariaDB cannot begin there", GUIDE, "")
+            return ("RESET MASTER", f"SET GLOBAL gtid_slave_pos = {literal(str(gtids))}")
+        return (*self.reset_binary_log(), f"SET GLOBAL gtid_purged = {literal(str(gtids))}")
+
+    def wait_for(self, gtids: GtidSet, timeout_s: float) -> str:
+        """A query that ends when the set is applied, or at the time-out: see `waited`."""
+        if self.is_mariadb:
+            return f"SELECT MASTER_GTID_WAIT({literal(str(gtids))}, {timeout_s:.3f})"
+        return f"SELECT WAIT_FOR_EXECUTED_GTID_SET({literal(str(gtids))}, {timeout_s:.3f})"
+
+    def waited(self, answer: object) -> bool:
+        """Whether `wait_for` ended because the set is applied: both answer 0 then."""
+        return answer == 0
+
+    def binary_log_position(self) -> str:
+        """File and offset in the first two columns; no row without a binary log."""
+        renamed = not self.is_mariadb and self.version >= (8, 2)
+        return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
+
+    def binary_logs(self) -> str:
+        return "SHOW BINARY LOGS"
+
+    def rotate(self) -> tuple[str, ...]:
+        return ("FLUSH BINARY LOGS",)
+
+    def purge_to(self, file: str) -> tuple[str, ...]:
+        """Removes the files before this one."""
+        return (f"PURGE BINARY LOGS TO {literal(file)}",)
+
+    def reset_binary_log(self) -> tuple[str, ...]:
+        """Deletes all files, and MySQL's memory of what was executed."""
+        renamed = not self.is_mariadb and self.version >= (8, 2)
+        return ("RESET BINARY LOGS AND GTIDS" if renamed else "RESET MASTER",)
+
+    # --- read-only --------------------------------------------------------------------------------
+
+    def read_only(self, on: bool) -> tuple[str, ...]:
+        """MySQL's keeps out everyone; MariaDB's 10.11 lets READ ONLY ADMIN and SUPER write."""
+        if self.is_mariadb:
+            return (f"SET GLOBAL read_only = {int(on)}",)
+        if on:
+            return ("SET GLOBAL super_read_only = 1",)
+        return ("SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 0")
+
+    # --- semi-synchronous replication -------------------------------------------------------------
+
+    def semi_sync_variable(self, side: str, name: str) -> str:
+        """`side`: source or replica; `name` as enabled, timeout, wait_point."""
+        if self.is_mariadb or self.version < (8, 0, 26):
+            side = {"source": "master", "replica": "slave"}[side]
+        if name == "wait_count":
+            name = f"wait_for_{'replica' if side == 'source' else 'slave'}_count"
+        return f"rpl_semi_sync_{side}_{name}"
+
+    def semi_sync(
+        self, side: str, on: bool, timeout_ms: int | None = None, count: int | None = None
+    ) -> tuple[str, ...]:
+        """Switches one side. On a replica, the receive thread must be started anew to take part.
+
+        Before 8.0.26 and on MariaDB there is no count.
+        """
+        found = [f"SET GLOBAL {self.semi_sync_variable(side, 'enabled')} = {int(on)}"]
+        if side == "source" and on:
+            found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_point')} = 'AFTER_SYNC'")
+            if timeout_ms is not None:
+                found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'timeout')} = {int(timeout_ms)}")
+            if count is not None and not self.is_mariadb:
+                found.insert(0, f"SET GLOBAL {self.semi_sync_variable(side, 'wait_count')} = {int(count)}")
+        return tuple(found)
+
+    def semi_sync_plugins(self) -> tuple[str, ...]:
+        """Files that must be loaded first (plugin-load-add); MariaDB has them built in."""
+        if self.is_mariadb:
+            return ()
+        return (
+            ("semisync_source.so", "semisync_replica.so")
+            if self.version >= (8, 0, 26)
+            else ("semisync_master.so", "semisync_slave.so")
+        )
+
+    # --- accounts ---------------------------------------------------------------------------------
+
+    def replication_account(self, user: str, host: str, password: Secret) -> tuple[str, ...]:
+        """An account that may read the binary log over TLS and do nothing else. It can be repeated.
+
+        It is kept out of the binary log: each source has its own.
+        """
+        account = f"{literal(user)}@{literal(host)}"
+        with_ = f"IDENTIFIED BY {literal(password.reveal())} REQUIRE SSL"
+        return (
+            *self.session(),
+            "SET SESSION sql_log_bin = 0",
+            f"CREATE USER IF NOT EXISTS {account} {with_}",
+            f"ALTER USER {account} {with_}",
+            f"GRANT REPLICATION SLAVE ON *.* TO {account}",
+            "SET SESSION sql_log_bin = 1",
+        )
+
+
+def _identifier(name: str) -> str:
+    return ".".join(f"`{part}`" for part in name.split(".", 1))

@@ -1,0 +1,206 @@
+"""Sets of global transaction identifiers (GTIDs).
+
+    MySQL     uuid[:tag]:1-5:7, uuid...   any set of numbers for each server (and tag)
+    MariaDB   0-1-100, 1-2-5              a position: in each domain all up to a sequence number,
+                                          with the server that wrote the last of them
+
+What is missing between two MariaDB positions is not a position; it is written as `0:51-100`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.errors import InputError
+
+MYSQL_SOURCE = "MySQL manual, GTID Sets"
+MARIADB_SOURCE = "MariaDB documentation, Global Transaction ID"
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.ASCII)
+TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}", re.ASCII)  # MySQL 8.3 and later
+INTERVAL = re.compile(r"(\d{1,20})(?:-(\d{1,20}))?", re.ASCII)
+POSITION = re.compile(r"(\d{1,10})-(\d{1,10})-(\d{1,20})", re.ASCII)
+MOST_MYSQL = 2**63 - 2  # the largest GNO of MySQL (rpl_gtid.h, GNO_END - 1)
+MOST_MARIADB = 2**64 - 1  # sequence numbers of MariaDB have 64 bits, domains and servers 32
+MOST_ID = 2**32 - 1
+# A guess, far above any real set: some hundred servers with some thousand gaps take a megabyte.
+MAX_TEXT = 16 << 20
+
+Ranges = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class GtidSet:
+    """A set of transactions. `ranges`: by server (`uuid` or `uuid:tag`) or MariaDB's domain, sorted
+    and apart from each other; `writers`: by MariaDB's domain, who wrote the last transaction."""
+
+    flavor: str
+    ranges: tuple[tuple[str, Ranges], ...] = ()
+    writers: tuple[tuple[str, int], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str, flavor: str) -> GtidSet:
+        """A set as servers write it. Raises InputError."""
+        if len(text) > MAX_TEXT:
+            raise InputError(text[:60], f"a GTID set has at most {MAX_TEXT:,} characters", _source(flavor), "")
+        compact = "".join(text.split())
+        return _parse_mariadb(compact) if flavor == "mariadb" else _parse_mysql(compact)
+
+    def contains(self, other: GtidSet) -> bool:
+        """Whether every transaction of the other is in this one."""
+        return other.minus(self).is_empty
+
+    def union(self, other: GtidSet) -> GtidSet:
+        """What is in one of them. Where two MariaDB positions end at the same number of different
+        servers, this one's writer is kept: `diverged` tells of it."""
+        self._check(other)
+        mine, theirs = dict(self.ranges), dict(other.ranges)
+        joined = {key: _merged([*mine.get(key, ()), *theirs.get(key, ())]) for key in mine | theirs}
+        writers = dict(self.writers)
+        for key, writer in other.writers:
+            if key not in writers or theirs[key][-1][1] > mine[key][-1][1]:
+                writers[key] = writer
+        return _made(self.flavor, joined, writers)
+
+    def minus(self, other: GtidSet) -> GtidSet:
+        """What is in this one and not in the other.
+
+        A MariaDB transaction with the same number from another server is another transaction.
+        """
+        self._check(other)
+        theirs = dict(other.ranges)
+        left = {key: _without(ranges, theirs.get(key, ())) for key, ranges in self.ranges}
+        for key in self.diverged(other):
+            last = dict(self.ranges)[key][-1][1]
+            left[key] = _merged([*left[key], (last, last)])
+        return _made(self.flavor, left, dict(self.writers))
+
+    def diverged(self, other: GtidSet) -> list[str]:
+        """MariaDB's domains where both end at the same number, written by different servers."""
+        self._check(other)
+        theirs, writers = dict(other.ranges), dict(other.writers)
+        return [
+            key
+            for key, ranges in self.ranges
+            if key in writers and ranges[-1][1] == theirs[key][-1][1] and writers[key] != dict(self.writers).get(key)
+        ]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.ranges
+
+    @property
+    def is_position(self) -> bool:
+        """Whether MariaDB can begin to replicate here."""
+        return all(len(ranges) == 1 and ranges[0][0] == 1 for _, ranges in self.ranges)
+
+    def count(self) -> int:
+        """Number of transactions."""
+        return sum(last - first + 1 for _, ranges in self.ranges for first, last in ranges)
+
+    def transactions(self) -> Iterator[str]:
+        """Each transaction's GTID, in order. MariaDB's without its server: a position knows one."""
+        for key, ranges in self.ranges:
+            for first, last in ranges:
+                for number in range(first, last + 1):
+                    yield f"{key}:{number}"
+
+    def only(self, key: str) -> GtidSet:
+        """The part of one server (`uuid` or `uuid:tag`) or domain."""
+        return _made(self.flavor, {one: ranges for one, ranges in self.ranges if one == key}, dict(self.writers))
+
+    def last(self, key: str) -> int:
+        """The highest number of a server or domain, 0 where there is none."""
+        return next((ranges[-1][1] for one, ranges in self.ranges if one == key), 0)
+
+    def __str__(self) -> str:
+        """As the server writes it; what is not a MariaDB position as `0:51-100`."""
+        if self.flavor == "mariadb" and self.is_position:
+            writers = dict(self.writers)
+            return ",".join(f"{key}-{writers.get(key, 0)}-{ranges[0][1]}" for key, ranges in self.ranges)
+        return ",".join(f"{key}:{_written(ranges)}" for key, ranges in self.ranges)
+
+    def _check(self, other: GtidSet) -> None:
+        if self.flavor != other.flavor:
+            rule = "GTIDs of MariaDB and of MySQL have nothing in common"
+            raise InputError(f"{str(self)[:40]} and {str(other)[:40]}", rule, _source(self.flavor), "")
+
+
+def _source(flavor: str) -> str:
+    return MARIADB_SOURCE if flavor == "mariadb" else MYSQL_SOURCE
+
+
+def _made(flavor: str, ranges: dict[str, Ranges], writers: dict[str, int]) -> GtidSet:
+    order = (lambda key: (int(key), key)) if flavor == "mariadb" else (lambda key: (0, key))
+    kept = tuple((key, ranges[key]) for key in sorted(ranges, key=order) if ranges[key])
+    return GtidSet(flavor, kept, tuple((key, writers[key]) for key, _ in kept if key in writers))
+
+
+def _parse_mariadb(text: str) -> GtidSet:
+    found: dict[str, Ranges] = {}
+    writers: dict[str, int] = {}
+    for part in filter(None, text.split(",")):
+        match = POSITION.fullmatch(part)
+        numbers = [int(word) for word in match.groups()] if match else []
+        if not numbers or max(numbers[:2]) > MOST_ID or numbers[2] > MOST_MARIADB:
+            raise InputError(part[:60], "a GTID of MariaDB is DOMAIN-SERVER-NUMBER", MARIADB_SOURCE, "As 0-1-100.")
+        domain, server, number = numbers
+        if str(domain) in found:
+            raise InputError(part[:60], f"domain {domain} stands twice in one position", MARIADB_SOURCE, "")
+        if number:
+            found[str(domain)], writers[str(domain)] = ((1, number),), server
+    return _made("mariadb", found, writers)
+
+
+def _parse_mysql(text: str) -> GtidSet:
+    found: dict[str, list[tuple[int, int]]] = {}
+    for part in filter(None, text.lower().split(",")):
+        uuid, *words = part.split(":")
+        if not UUID.fullmatch(uuid) or not words:
+            raise InputError(part[:60], "a GTID set is UUID:FIRST-LAST, ...", MYSQL_SOURCE, "")
+        key = uuid
+        for word in words:
+            if TAG.fullmatch(word):
+                key = f"{uuid}:{word}"
+                continue
+            match = INTERVAL.fullmatch(word)
+            first = int(match[1]) if match else 0
+            last = int(match[2] or first) if match else 0
+            if not 1 <= first <= last <= MOST_MYSQL:
+                raise InputError(part[:60], f"{word[:40]!r} is not an interval FIRST-LAST", MYSQL_SOURCE, "")
+            found.setdefault(key, []).append((first, last))
+    return _made("mysql", {key: _merged(ranges) for key, ranges in found.items()}, {})
+
+
+def _written(ranges: Ranges) -> str:
+    return ":".join(f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def _merged(ranges: list[tuple[int, int]]) -> Ranges:
+    """Sorted, with neighbors joined."""
+    out: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if out and first <= out[-1][1] + 1:
+            out[-1] = (out[-1][0], max(out[-1][1], last))
+        else:
+            out.append((first, last))
+    return tuple(out)
+
+
+def _without(ranges: Ranges, others: Ranges) -> Ranges:
+    """Both sorted and apart: one pass."""
+    out: list[tuple[int, int]] = []
+    index = 0
+    for first, last in ranges:
+        while index < len(others) and others[index][1] < first:
+            index += 1
+        at = index
+        while at < len(others) and others[at][0] <= last:
+            if others[at][0] > first:
+                out.append((first, others[at][0] - 1))
+            first = others[at][1] + 1
+            at += 1
+        if first <= last:
+            out.append((first, last))
+    return tuple(out)

@@ -1,0 +1,324 @@
+"""What a server says of itself: position, settings that decide what can be lost, semi-sync, and its
+channels. The failover planner, lag and `replica status` read this and nothing else."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers.topology.dialect import FILTERS, GUIDE, Dialect
+from headrace.servers.topology.gtid import GtidSet
+
+if TYPE_CHECKING:
+    import pymysql
+
+VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)", re.ASCII)
+# MySQL manual and MariaDB documentation: what SHOW REPLICA STATUS and SHOW SLAVE STATUS and the
+# variables need. REPLICATION CLIENT is BINLOG MONITOR in MariaDB from 10.5 on.
+GRANTS = {"mysql": "REPLICATION CLIENT", "mariadb": "REPLICA MONITOR, BINLOG MONITOR"}
+OLDEST = {"mysql": (8, 0, 22), "mariadb": (10, 5, 2)}
+
+
+@dataclass(frozen=True)
+class SemiSync:
+    """Semi-synchronous replication of a server. `*_enabled` is the setting, `*_status` whether it
+    works now: only the second counts. `no_tx`: commits that were acknowledged without a replica."""
+
+    source_enabled: bool = False
+    source_status: bool = False
+    clients: int = 0
+    wait_count: int = 1
+    wait_point: str = ""
+    timeout_ms: int = 0
+    no_tx: int = 0
+    yes_tx: int = 0
+    replica_enabled: bool = False
+    replica_status: bool = False
+
+
+@dataclass(frozen=True)
+class Channel:
+    """One source a server follows.
+
+    `receive`: on, connecting or off; `apply`: on or off. `received`: what it has of the source,
+    received or executed; of MariaDB the relay log holds it only until its threads are started anew.
+    `executed`: what is applied. `seconds_behind`: as the server says it, None when it says nothing.
+    """
+
+    name: str
+    source_host: str
+    source_port: int
+    source_server_id: int
+    receive: str
+    apply: str
+    received: GtidSet
+    executed: GtidSet
+    read_file: str
+    read_pos: int
+    applied_file: str
+    applied_pos: int
+    seconds_behind: int | None
+    receive_error: str
+    apply_error: str
+    delay_s: int
+    filters: tuple[tuple[str, str], ...]
+    workers: int
+    source_uuid: str = ""
+    uses_gtid: bool = True
+    user: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it does not do all of its work."""
+        return self.receive != "on" or self.apply != "on"
+
+
+@dataclass(frozen=True)
+class ServerState:
+    """A server, as it was when it was asked. `executed`: what is in its data, whether it was
+    applied or written here. `uuid`: MySQL's, "" on MariaDB. `binlog_file`: "" without a binary log.
+    `binlog`: what MariaDB's own binary log ends with; the same as `executed` on MySQL."""
+
+    name: str
+    flavor: str
+    version: tuple[int, ...]
+    server_id: int
+    uuid: str
+    read_only: bool
+    super_read_only: bool
+    executed: GtidSet
+    binlog_file: str
+    binlog_position: int
+    log_bin: bool
+    log_replica_updates: bool
+    gtid_on: bool
+    gtid_strict: bool
+    sync_binlog: int
+    flush_log: int
+    sync_relay_log: int
+    semi_sync: SemiSync
+    channels: tuple[Channel, ...]
+    binlog: GtidSet
+    binlog_format: str = ""
+    relay_log_recovery: bool = False
+    info_repository: str = "TABLE"
+    parallel_mode: str = ""
+    preserve_order: bool = True
+    uptime_s: int = 0
+    binlog_row_image: str = ""
+    group: str = ""
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.flavor, self.version)
+
+    @property
+    def is_replica(self) -> bool:
+        return bool(self.channels)
+
+    def channel(self, name: str = "") -> Channel | None:
+        """The channel of a name, None where there is none."""
+        return next((one for one in self.channels if one.name == name), None)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON; GTIDs as text."""
+        return _plain(asdict(self), self)
+
+
+def _plain(found: dict[str, Any], state: ServerState) -> dict[str, object]:
+    found |= {"executed": str(state.executed), "binlog": str(state.binlog)}
+    found["version"] = ".".join(map(str, state.version))
+    for made, channel in zip(found["channels"], state.channels, strict=True):
+        made |= {"received": str(channel.received), "executed": str(channel.executed), "filters": dict(channel.filters)}
+    return found
+
+
+def observe(connection: pymysql.Connection, name: str = "") -> ServerState:
+    """Asks a server. Raises CouldNotRun when it does not answer, InputError when the account may
+    not ask or the server is too old."""
+    try:
+        with connection.cursor() as cursor:
+            return _observed(cursor, name)
+    except HeadraceError:
+        raise
+    except Exception as error:
+        raise _refused(error, name) from None
+
+
+def dialect_of(connection: pymysql.Connection) -> Dialect:
+    """The dialect of a server that is connected."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@version")
+        row = cursor.fetchone() or ("",)
+    return dialect_of_version(str(row[0]))
+
+
+def dialect_of_version(text: str) -> Dialect:
+    """The dialect by @@version. Raises InputError for versions that are too old."""
+    flavor = "mariadb" if "mariadb" in text.lower() else "mysql"
+    match = VERSION.search(text.removeprefix("5.5.5-"))
+    version = tuple(map(int, match.groups())) if match else (0,)
+    if version < OLDEST[flavor]:
+        oldest = ".".join(map(str, OLDEST[flavor]))
+        raise InputError(text[:60], f"replication is handled from version {oldest} on", GUIDE, "Upgrade the server.")
+    return Dialect(flavor, version)
+
+
+def _refused(error: Exception, name: str) -> HeadraceError:
+    code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    # ER_ACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR, ER_TABLEACCESS_DENIED_ERROR
+    if code in (1045, 1227, 1142):
+        grants = " or ".join(dict.fromkeys(GRANTS.values()))
+        rule = "this account may not see the state of replication"
+        return InputError(name or "the server", rule, f"error {code} of the server", f"GRANT {grants} ON *.* to it.")
+    said = "".join(one if one.isprintable() else "?" for one in str(error.args[-1] if error.args else error)[:200])
+    return CouldNotRun(name or "the server", f"does not answer: {said or type(error).__name__}", "", "Is it running?")
+
+
+def _observed(cursor: Any, name: str) -> ServerState:
+    variables = _pairs(cursor, "SHOW GLOBAL VARIABLES")
+    status = _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'") | _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'uptime'")
+    dialect = dialect_of_version(variables.get("version", ""))
+    mariadb = dialect.is_mariadb
+    file, position = _binary_log(cursor, dialect) if _on(variables.get("log_bin")) else ("", 0)
+    channels = tuple(_channel(row, variables, dialect) for row in _rows(cursor, dialect.replica_status()))
+    # Read last: whatever was received or applied before is in it.
+    cursor.execute(dialect.executed())
+    sets = [GtidSet.parse(str(text or ""), dialect.flavor) for text in cursor.fetchone()]
+    executed = sets[0].union(sets[1]) if mariadb else sets[0]
+    return ServerState(
+        name=name,
+        flavor=dialect.flavor,
+        version=dialect.version,
+        server_id=int(variables["server_id"]),
+        uuid=variables.get("server_uuid", "") if not mariadb else "",
+        read_only=_on(variables.get("read_only")),
+        super_read_only=_on(variables.get("super_read_only")),
+        executed=executed,
+        binlog_file=file,
+        binlog_position=position,
+        log_bin=_on(variables.get("log_bin")),
+        log_replica_updates=_on(variables.get("log_slave_updates", variables.get("log_replica_updates"))),
+        gtid_on=mariadb or variables.get("gtid_mode") == "ON",
+        gtid_strict=_on(variables.get("gtid_strict_mode")) if mariadb else _enforced(variables),
+        sync_binlog=int(variables.get("sync_binlog", 0)),
+        flush_log=int(variables.get("innodb_flush_log_at_trx_commit", 1)),
+        sync_relay_log=int(variables.get("sync_relay_log", 0)),
+        semi_sync=_semi_sync(variables, status),
+        channels=channels,
+        binlog=sets[1] if mariadb else executed,
+        binlog_format=variables.get("binlog_format", "ROW"),
+        relay_log_recovery=_on(variables.get("relay_log_recovery")),
+        # MariaDB keeps master.info in a file, and its GTID position in a table of InnoDB.
+        info_repository=variables.get("relay_log_info_repository", "FILE+GTID TABLE" if mariadb else "TABLE"),
+        parallel_mode=variables.get("slave_parallel_mode", variables.get("replica_parallel_type", "LOGICAL_CLOCK")),
+        preserve_order=mariadb or _on(variables.get("replica_preserve_commit_order")),
+        uptime_s=int(status.get("uptime", 0)),
+        binlog_row_image=variables.get("binlog_row_image", ""),
+        group=variables.get("group_replication_group_name", ""),
+    )
+
+
+def _enforced(variables: dict[str, str]) -> bool:
+    return variables.get("enforce_gtid_consistency") == "ON"
+
+
+def _on(value: str | None) -> bool:
+    return (value or "").upper() in ("ON", "1", "YES", "TRUE")
+
+
+def _pairs(cursor: Any, statement: str) -> dict[str, str]:
+    cursor.execute(statement)
+    return {str(key).lower(): str(value) for key, value in cursor.fetchall()}
+
+
+def _rows(cursor: Any, statement: str) -> list[dict[str, Any]]:
+    cursor.execute(statement)
+    names = [one[0].lower() for one in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _binary_log(cursor: Any, dialect: Dialect) -> tuple[str, int]:
+    cursor.execute(dialect.binary_log_position())
+    row = cursor.fetchone()
+    return (str(row[0]), int(row[1])) if row else ("", 0)
+
+
+def _semi_sync(variables: dict[str, str], status: dict[str, str]) -> SemiSync:
+    """Both generations of names: source and replica, master and slave."""
+
+    def of(found: dict[str, str], *names: str) -> str:
+        return next((found[name] for name in names if name in found), "")
+
+    def both(found: dict[str, str], new: str, old: str) -> str:
+        return of(found, f"rpl_semi_sync_{new}", f"rpl_semi_sync_{old}")
+
+    source = {key: f"source_{key}" for key in ("enabled", "timeout", "wait_point", "status", "clients")}
+    old = {key: f"master_{key}" for key in source}
+    count = both(variables, "source_wait_for_replica_count", "master_wait_for_slave_count")
+    return SemiSync(
+        source_enabled=_on(both(variables, source["enabled"], old["enabled"])),
+        source_status=_on(both(status, source["status"], old["status"])),
+        clients=int(both(status, source["clients"], old["clients"]) or 0),
+        wait_count=int(count or 1),
+        wait_point=both(variables, source["wait_point"], old["wait_point"]),
+        timeout_ms=int(both(variables, source["timeout"], old["timeout"]) or 0),
+        no_tx=int(both(status, "source_no_tx", "master_no_tx") or 0),
+        yes_tx=int(both(status, "source_yes_tx", "master_yes_tx") or 0),
+        replica_enabled=_on(both(variables, "replica_enabled", "slave_enabled")),
+        replica_status=_on(both(status, "replica_status", "slave_status")),
+    )
+
+
+RECEIVE = {"yes": "on", "no": "off"}  # anything else is on its way: Connecting, Preparing
+
+
+def _channel(row: dict[str, Any], variables: dict[str, str], dialect: Dialect) -> Channel:
+    def of(*names: str) -> Any:
+        return next((row[name] for name in names if row.get(name) is not None), None)
+
+    def text(*names: str) -> str:
+        return str(of(*names) or "")
+
+    applied = GtidSet.parse(text("executed_gtid_set", "gtid_slave_pos"), dialect.flavor)
+    got = GtidSet.parse(text("retrieved_gtid_set", "gtid_io_pos"), dialect.flavor)
+    workers = variables.get("slave_parallel_threads" if dialect.is_mariadb else "replica_parallel_workers", "0")
+    filters = tuple((kind, found) for kind in FILTERS if (found := text(kind.replace("-", "_"))))
+    behind = of("seconds_behind_source", "seconds_behind_master")
+    receive = text("replica_io_running", "slave_io_running").lower()
+    return Channel(
+        name=text("channel_name", "connection_name"),
+        source_host=text("source_host", "master_host"),
+        source_port=int(of("source_port", "master_port") or 0),
+        source_server_id=int(of("source_server_id", "master_server_id") or 0),
+        receive=RECEIVE.get(receive, "connecting"),
+        apply="on" if text("replica_sql_running", "slave_sql_running").lower() == "yes" else "off",
+        received=applied.union(got),
+        executed=applied,
+        read_file=text("source_log_file", "master_log_file"),
+        read_pos=int(of("read_source_log_pos", "read_master_log_pos") or 0),
+        applied_file=text("relay_source_log_file", "relay_master_log_file"),
+        applied_pos=int(of("exec_source_log_pos", "exec_master_log_pos") or 0),
+        seconds_behind=None if behind is None else int(behind),
+        receive_error=_error(of("last_io_errno"), text("last_io_error")),
+        apply_error=_error(of("last_sql_errno"), text("last_sql_error")),
+        delay_s=int(of("sql_delay") or 0),
+        filters=filters,
+        workers=int(workers),
+        source_uuid=text("source_uuid"),
+        uses_gtid=_uses_gtid(of("auto_position"), of("using_gtid")),
+        user=text("source_user", "master_user"),
+    )
+
+
+def _uses_gtid(auto_position: Any, using_gtid: Any) -> bool:
+    return str(auto_position) == "1" if auto_position is not None else str(using_gtid) not in ("No", "None")
+
+
+def _error(number: Any, words: str) -> str:
+    """One printable line, "" without an error."""
+    if not number and not words:
+        return ""
+    return f"{number}: " + "".join(one if one.isprintable() else " " for one in words)[:500]

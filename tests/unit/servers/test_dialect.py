@@ -1,0 +1,106 @@
+"""Statements of replication: what each flavor and version is told, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.connect.address import Secret
+from headrace.errors import InputError
+from headrace.servers.topology.dialect import Dialect, SourceOf, checked_filters, literal
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.state import dialect_of_version
+
+MARIADB, OLD, NEW = Dialect("mariadb", (10, 11, 19)), Dialect("mysql", (8, 0, 30)), Dialect("mysql", (9, 7, 4))
+SOURCE = SourceOf("127.0.0.1", 3307, "repl", Secret("a'b\\c"), "/ca.pem")
+
+
+def test_passwords_stay_in_the_statement():
+    assert "a'b" not in repr(SOURCE)
+    assert "MASTER_PASSWORD = 'a''b\\\\c'" in MARIADB.point_at(SOURCE)[-1]
+
+
+def test_positions():
+    at = SourceOf("h", 1, "u", Secret("p"), position=("binlog.000003", 157), channel="ch1", delay_s=60)
+    assert "MASTER_USE_GTID = slave_pos" in MARIADB.point_at(SOURCE)[-1]
+    text = MARIADB.point_at(at)[-1]
+    assert text.startswith("CHANGE MASTER 'ch1' TO MASTER_HOST = 'h'") and "MASTER_USE_GTID = no" in text
+    assert "MASTER_LOG_FILE = 'binlog.000003', MASTER_LOG_POS = 157" in text and "MASTER_DELAY = 60" in text
+    text = NEW.point_at(at)[-1]
+    assert "SOURCE_AUTO_POSITION = 0" in text and text.endswith("FOR CHANNEL 'ch1'")
+    for wrong in (("binlog.000003", 3), ("x'y", 4), ("", 4)):
+        with pytest.raises(InputError):
+            NEW.point_at(SourceOf("h", 1, "u", Secret("p"), position=wrong))
+
+
+def test_names_by_version():
+    assert OLD.binary_log_position() == MARIADB.binary_log_position() == "SHOW MASTER STATUS"
+    assert NEW.binary_log_position() == "SHOW BINARY LOG STATUS"
+    assert NEW.reset_binary_log() == ("RESET BINARY LOGS AND GTIDS",) and OLD.reset_binary_log() == ("RESET MASTER",)
+    assert Dialect("mysql", (8, 0, 25)).semi_sync_variable("source", "enabled") == "rpl_semi_sync_master_enabled"
+    assert NEW.semi_sync_variable("source", "wait_count") == "rpl_semi_sync_source_wait_for_replica_count"
+    assert NEW.stop_apply("x") == ("STOP REPLICA SQL_THREAD FOR CHANNEL 'x'",)
+    assert MARIADB.stop_apply("x") == ("STOP SLAVE 'x' SQL_THREAD",)
+    assert MARIADB.forget() == ("RESET SLAVE '' ALL",)
+
+
+def test_a_set_that_is_no_position_is_no_beginning():
+    here, there = GtidSet.parse("0-1-50", "mariadb"), GtidSet.parse("0-1-100", "mariadb")
+    assert MARIADB.begin_at(there)[-1] == "SET GLOBAL gtid_slave_pos = '0-1-100'"
+    with pytest.raises(InputError):
+        MARIADB.begin_at(there.minus(here))
+
+
+def test_semi_sync_waits_after_the_sync_and_not_after_the_commit():
+    for dialect in (MARIADB, OLD, NEW):
+        assert any("wait_point = 'AFTER_SYNC'" in one for one in dialect.semi_sync("source", True, 10_000, 1))
+        assert dialect.semi_sync("source", True)[-1].endswith("= 1")
+
+
+@pytest.mark.parametrize("channel", ["a'b", "a b", "..", "x" * 65, "a\nb", "日本"])
+def test_channels(channel):
+    for dialect in (MARIADB, NEW):
+        with pytest.raises(InputError):
+            dialect.start(channel)
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [{"replicate-do-db": ("a'b",)}, {"replicate-do-db": ("a.b",)}, {"replicate-do-table": ("t",)}, {"do": ("x",)}]
+    + [{"replicate-do-db": (value,)} for value in ("", "a,b", "a b", "a`b", "a\nb", "x" * 130)],
+)
+def test_filters_that_are_refused(filters):
+    with pytest.raises(InputError):
+        checked_filters(filters)
+
+
+def test_filters():
+    both = {"replicate-do-db": ("shop", "logs"), "replicate-wild-ignore-table": ("shop.tmp%",)}
+    assert "SET GLOBAL replicate_do_db = 'shop,logs'" in MARIADB.filters(both, "c")
+    assert NEW.filters(both, "c") == (
+        "CHANGE REPLICATION FILTER REPLICATE_DO_DB = (`shop`, `logs`) FOR CHANNEL 'c'",
+        "CHANGE REPLICATION FILTER REPLICATE_WILD_IGNORE_TABLE = ('shop.tmp%') FOR CHANNEL 'c'",
+    )
+
+
+def test_versions():
+    assert dialect_of_version("10.11.19-MariaDB-0+deb12u1-log") == MARIADB
+    assert dialect_of_version("5.5.5-10.11.19-MariaDB") == MARIADB
+    assert dialect_of_version("9.7.4-2") == NEW
+    for text in ("5.7.44-log", "8.0.21", "10.4.34-MariaDB", "", "nonsense"):
+        with pytest.raises(InputError):
+            dialect_of_version(text)
+
+
+def test_the_account_may_read_the_binary_log_and_nothing_else():
+    for dialect in (MARIADB, NEW):
+        made = dialect.replication_account("repl", "127.0.0.1", Secret("p"))
+        grants = [one for one in made if one.startswith("GRANT")]
+        assert grants == ["GRANT REPLICATION SLAVE ON *.* TO 'repl'@'127.0.0.1'"]
+        assert all("REQUIRE SSL" in one for one in made if " USER " in one)
+        assert made.index("SET SESSION sql_log_bin = 0") < 2 and made[-1] == "SET SESSION sql_log_bin = 1"
+
+
+def test_literals():
+    assert literal("o'\\n") == "'o''\\\\n'"
+    with pytest.raises(InputError):
+        literal("a\nb")

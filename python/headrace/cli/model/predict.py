@@ -77,13 +77,8 @@ def predict(
     workload: DatabaseArgument,
     storage: StorageOption,
     settings: RunSettings,
-    if services.on is not None:
-        if replica.replica is not None:
-            rule = "is answered for a server of your own on EC2; a service's replicas are its own"
-            raise InputError("--replica with --on", rule, "headrace predict --help", "Leave one of them out.")
-        return print_services(load, Storage.parse(storage).text, settings, services, output, report)
-    refuse_alone(services)
     replica: ReplicaOptions,
+    services: ServiceSettings,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
@@ -118,7 +113,8 @@ def predict_load(
     if replica.replica is None:
         return print_prediction(workload, storage, settings, output, report)
     seconds = whole_seconds(settings.seconds, REPLICA_SECONDS)
-    print_replica(workload, storage, vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}, replica, output, report)
+    given = vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}
+    print_replica(workload, storage, given, replica, output, report)
 
 
 def print_prediction(

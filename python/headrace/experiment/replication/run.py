@@ -170,7 +170,9 @@ class ReplicationLab:
         return found
 
 
-def applied(sql: Statements, cell: ReplicaCell, transactions: int) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
+def applied(
+    sql: Statements, cell: ReplicaCell, transactions: int
+) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
     """Applies until the cell's time is over or the backlog nearly gone."""
     began = time.monotonic()
     start = sql.applied()

@@ -59,7 +59,9 @@ class Statements:
 
     def written(self) -> int:
         """Transactions in the source's binary log."""
-        return number_of(self.value("SELECT @@global.gtid_binlog_pos" if self.mariadb else "SELECT @@global.gtid_executed"))
+        return number_of(
+            self.value("SELECT @@global.gtid_binlog_pos" if self.mariadb else "SELECT @@global.gtid_executed")
+        )
 
     # --- replica ----------------------------------------------------------------------------------
 
@@ -97,7 +99,9 @@ class Statements:
 
     def applied(self) -> int:
         """Transactions applied."""
-        return number_of(self.value("SELECT @@global.gtid_slave_pos" if self.mariadb else "SELECT @@global.gtid_executed"))
+        return number_of(
+            self.value("SELECT @@global.gtid_slave_pos" if self.mariadb else "SELECT @@global.gtid_executed")
+        )
 
 
 def number_of(position: str) -> int:

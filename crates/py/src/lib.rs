@@ -11,6 +11,7 @@ mod mysql;
 mod mysql_plan;
 mod physics;
 mod replay;
+mod replica;
 mod simulate;
 
 use convert::CoreError;
@@ -24,5 +25,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     mysql::register(module)?;
     physics::register(module)?;
     replay::register(module)?;
+    replica::register(module)?;
     mysql_plan::register(module)
 }

@@ -194,6 +194,8 @@ ANSWERS = {
     "mysql_tpcc": [("innodb", 10.0), ("myrocks", 10.0)],
     "mysql_sysbench": [({"cache_gib": 1.0, "threads": 4},)],
     "cache_gib_for": [(16.0,), (16.0, 0.5)],
+    "replica_applier": [(INNODB,)],
+    "replica_settings": [("mysql", "9.7"), ("mariadb", "10.11")],
 }
 
 
@@ -217,6 +219,7 @@ def test_every_function_is_called_here_or_says_why():
     told = {
         "simulate": "above",
         "replay_record": "needs a record: tests/unit/cli/test_cli.py",
+        "replica_run": "by tests/unit/simulation/test_replica.py, through predict_replica",
         "transaction_candidates": "columns by name: tests/unit/planner/test_database.py, through the judge",
     }
     assert set(ANSWERS) | set(told) == set(stub_functions())

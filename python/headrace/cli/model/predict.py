@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.inputs import read_database
+from headrace.cli.model.replica import REPLICA_SECONDS, ReplicaOptions, print_replica
 from headrace.cli.options import (
     AsOfOption,
     DatabaseArgument,
@@ -34,6 +35,8 @@ Examples:
   headrace predict shop.toml --storage gp3:500:6000
   headrace predict shop.toml --storage io1:1024:5000 --cache-gib 27 --threads 32 --start warm --output csv
   headrace predict sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 --storage gp2:1200 --report run.html
+  headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500:3000 --workers 4 --report lag.html
+  headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500 --replica-version mariadb-10.11 --semi-sync 0.5
 
 A row per second: transactions a second, 95th percentile of response times, IOPS, MiB/s, balances, the bottleneck,
 dirty and cached share. The table shows them shortened; csv and json have every row. A demand of I/Os is run by
@@ -69,6 +72,7 @@ def predict(
     workload: DatabaseArgument,
     storage: StorageOption,
     settings: RunSettings,
+    replica: ReplicaOptions,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
@@ -81,7 +85,23 @@ def predict(
     if settings.arrivals_tps is not None and settings.threads is not None:
         rule = "is for clients that wait; with --arrivals-tps none does"
         raise InputError("--threads", rule, "headrace predict --help", "Leave it out.")
-    print_prediction(load, Storage.parse(storage).text, settings, output, report)
+    predict_load(load, Storage.parse(storage).text, settings, replica, output, report)
+
+
+def predict_load(
+    workload: TransactionWorkload,
+    storage: str,
+    settings: RunSettings,
+    replica: ReplicaOptions,
+    output: Output,
+    report: Path | None,
+) -> None:
+    """Predicts and prints the database, or its replica where one is asked for."""
+    replica.check()
+    if replica.replica is None:
+        return print_prediction(workload, storage, settings, output, report)
+    seconds = whole_seconds(settings.seconds, REPLICA_SECONDS)
+    print_replica(workload, storage, vars(settings) | {"seconds": seconds}, replica, output, report)
 
 
 def print_prediction(

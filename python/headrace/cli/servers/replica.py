@@ -239,7 +239,7 @@ def lag(
             last = [one for one in watching.read() if name in (None, one.replica)]
             problems = watching.problems()
     if report is not None:
-        from headrace.report.replication import write_lag
+        from headrace.report.replication.measured import write_lag
 
         write_lag(report, record.frame())
         say(f"{report}: written")

@@ -1,0 +1,370 @@
+"""Does what is planned: a stage, a look at all servers, and the next stage.
+
+Every step is in the journal before and after it; every step may be repeated; so after a crash of
+this program the same command goes on where it stopped. Before each step the lease is looked at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.base.files import write_whole
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.servers.failover import rescue
+from headrace.servers.failover.hosts import AddressHost, change, state_of
+from headrace.servers.failover.journal import Journal, Lease, first_row
+from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.planning.guarantee import carried
+from headrace.servers.failover.planning.members import (
+    GUIDE,
+    NEVER_S,
+    FailoverPlan,
+    FailoverStep,
+    FailoverWish,
+    Seen,
+)
+from headrace.servers.failover.planning.planner import plan
+from headrace.servers.topology import accounts
+from headrace.servers.topology.state import ServerState
+
+# Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
+DRAIN_S = 3_600.0
+# How long one question for the wait takes, so that progress and errors show.
+WAIT_S = 1.0
+# A plan has four stages; servers that come and go may add some. More is a plan that never ends.
+MOST_STAGES = 24
+# How long the writes of a switchover may take to stop, s. A transaction that runs longer is in the
+# way: the switchover is given up and the source takes writes again.
+QUIET_S = 10.0
+
+Say = Callable[[str], None]
+
+
+def silent(text: str) -> None:
+    """For callers who want no words."""
+
+
+@dataclass
+class Outcome:
+    """How it ended. `outage_s`: from the first step that keeps clients out to the address file."""
+
+    elected: str | None
+    kept: bool
+    uncertain: tuple[str, ...]
+    missing: str
+    left_out: Mapping[str, str]
+    seconds: float
+    outage_s: float | None
+    rescued: int | None = None
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "elected": self.elected,
+            "kept": self.kept,
+            "uncertain": list(self.uncertain),
+            "missing": self.missing,
+            "left_out": dict(self.left_out),
+            "seconds": round(self.seconds, 3),
+            "outage_s": None if self.outage_s is None else round(self.outage_s, 3),
+            "rescued": self.rescued,
+        }
+
+
+@dataclass
+class Executor:
+    """Carries out failovers and switchovers of these servers. `clients`: a file that applications
+    read the source's address from. `drain_s`: longest wait for a relay log."""
+
+    observer: Observer
+    journal: Journal
+    lease: Lease
+    clients: Path | None = None
+    say: Say = silent
+    drain_s: float = DRAIN_S
+    _began: float = 0.0
+    _out_s: float | None = None
+    _rescued: int | None = None
+    _applied: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def hosts(self) -> Mapping[str, AddressHost]:
+        return self.observer.hosts
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self.lease.release()
+        self.observer.close()
+        self.journal.close()
+
+    def dry_run(self, wish: FailoverWish) -> FailoverPlan:
+        """The plan as things are now; nothing is changed."""
+        return plan(self.observer.look(), replace(wish, now_s=time.monotonic()))
+
+    def run(self, wish: FailoverWish, by: str = "user") -> Outcome:
+        """To the end, or an error that says why not; then what was done is in the journal, and the
+        same command goes on. Raises CouldNotRun, InputError."""
+        with self.journal.alone():
+            left = self.journal.unfinished()
+            if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
+                self.say(f"going on with the {wish.kind} that {left.by} began")
+                wish = _joined(left.wish, wish)
+            self.lease.take(_leased(wish))
+            self._began, self._out_s = time.monotonic(), None
+            self.journal.begin(wish, by)
+            try:
+                return self._stages(wish)
+            finally:
+                self.lease.release()
+
+    def _stages(self, wish: FailoverWish) -> Outcome:
+        decided = FailoverPlan()
+        for _ in range(MOST_STAGES):
+            seen = self._look(wish)
+            if wish.proof is not None:
+                wish = replace(wish, proof=carried(wish.proof, seen))
+                assert wish.proof is not None
+                self.journal.proof(wish.proof)
+            wish = replace(wish, now_s=time.monotonic())
+            made = plan(seen, wish)
+            if made.refusal:
+                self.journal.write("refused", rule=made.refusal)
+                if wish.elected is None:
+                    self._give_up(wish, seen)
+                raise CouldNotRun(wish.source, made.refusal, GUIDE, made.hint)
+            if not made.steps:
+                return self._finished(decided if decided.elected else made, made)
+            if any(step.action == "writable" for step in made.stage):
+                decided = made
+            wish = self._stage(made, wish, seen)
+        raise CouldNotRun(
+            wish.source, f"is not done after {MOST_STAGES} looks", GUIDE, "See the journal, and try again."
+        )
+
+    def _look(self, wish: FailoverWish) -> dict[str, Seen]:
+        if wish.kind == "failover" and wish.elected is None and wish.fenced_s is None and not wish.by_hand:
+            seen, _ = self.observer.tick(wish.source)  # a source that is back is not failed over
+            return seen
+        return self.observer.look()
+
+    def _give_up(self, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
+        """Nobody was elected: the replicas that were stopped receive again, and a source that was
+        made read-only takes writes again, unless it was fenced."""
+        self.journal.write("given up")
+        if wish.kind == "failover" and wish.fenced_s is None:
+            for one in seen.values():
+                for channel in one.state.channels if one.state else ():
+                    if channel.receive == "off" and one.name in self._applied:
+                        with contextlib.suppress(HeadraceError):
+                            change(self.hosts[one.name], *one.state.dialect.start_receive(channel.name))  # type: ignore[union-attr]
+
+    def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
+        for step in made.stage:
+            self.lease.check(_leased(wish))
+            if step.action == "leave-source" or (step.action == "writable" and wish.elected is None):
+                # From here on nobody else may be chosen.
+                self.journal.write("elected", server=made.elected)
+                wish = replace(wish, elected=made.elected)
+            self.journal.step(step, "doing")
+            began = time.monotonic()
+            try:
+                self._do(step, wish, seen)
+            except HeadraceError as error:
+                self.journal.step(step, "failed", error=f"{error.value}: {error.rule}")
+                if step.action == "fence":
+                    self.say(f"fence {step.server}: {error.rule}")
+                    wish = replace(wish, source=wish.source)
+                    self._unfenced(step.server)
+                    continue
+                raise
+            self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
+            if step.action == "fence":
+                wish = replace(wish, fenced_s=time.monotonic())
+            if step.action == "rescue":
+                self.journal.write("rescued", transactions=self._rescued)
+                wish = replace(wish, rescued=True)
+        return wish
+
+    def _unfenced(self, name: str) -> None:
+        """A fence that failed is not tried again in this run: the quorum of replicas decides."""
+        host = self.observer.hosts[name]
+        self.observer.hosts = {**self.observer.hosts, name: replace(host, can_fence=False)}
+
+    def _finished(self, decided: FailoverPlan, last: FailoverPlan) -> Outcome:
+        outcome = Outcome(
+            elected=decided.elected,
+            kept=decided.kept,
+            uncertain=decided.uncertain,
+            missing=decided.missing,
+            left_out={**decided.left_out, **last.left_out},
+            seconds=time.monotonic() - self._began,
+            outage_s=self._out_s,
+            rescued=self._rescued,
+        )
+        self.journal.write("finished", outcome=outcome.as_dict())
+        return outcome
+
+    # --- the steps --------------------------------------------------------------------------------
+
+    def _do(self, step: FailoverStep, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
+        self.say(f"{step.action} {step.server}" + (f" to {step.to}" if step.to else ""))
+        host = self.hosts[step.server]
+        if step.action == "fence":
+            self.journal.fenced(step.server, host.fence())
+            self.observer.fenced.add(step.server)
+            return
+        if step.action == "clients":
+            self._tell_clients(host)
+            if self._out_s is not None:
+                self._out_s = time.monotonic() - self._out_s
+            return
+        state = seen[step.server].state or state_of(host)
+        dialect = state.dialect
+        channel = state.channels[0].name if state.channels else ""
+        match step.action:
+            case "start-apply":
+                change(host, *dialect.start_apply(channel))
+            case "stop-receive":
+                change(host, *dialect.stop_receive(channel))
+                self._applied[step.server] = True
+            case "read-only":
+                self._stop_writes(host, state)
+            case "wait-applied":
+                self._wait(host, state, step)
+            case "rescue":
+                assert step.gtid is not None
+                self._rescued = rescue.rescue(self.hosts[step.to], host, step.gtid, self.say)
+            case "inject":
+                assert step.gtid is not None
+                change(host, *_empties(step))
+            case "leave-source":
+                names = [one.name for one in state.channels]
+                change(host, *(text for name in names for text in (*dialect.stop(name), *dialect.forget(name))))
+            case "semi-sync-replica-off" | "semi-sync-replica-on":
+                on = step.action.endswith("on")
+                change(host, *dialect.semi_sync("replica", on))
+                host.remember(**{dialect.semi_sync_variable("replica", "enabled"): "ON" if on else "OFF"})
+            case "semi-sync-source-off":
+                change(host, *dialect.semi_sync("source", False))
+                host.remember(**{dialect.semi_sync_variable("source", "enabled"): "OFF"})
+            case "semi-sync-source-on":
+                change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state), step.count))
+                host.remember(**{dialect.semi_sync_variable("source", "enabled"): "ON"})
+            case "writable":
+                change(host, *dialect.read_only(False))
+                host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
+            case "repoint":
+                follow(host, self.hosts[step.to])
+
+    def _tell_clients(self, host: AddressHost) -> None:
+        if self.clients is not None:
+            text = json.dumps({"host": host.host, "port": host.port, "name": host.name})
+            write_whole(self.clients, (text + "\n").encode())
+
+    def _stop_writes(self, host: AddressHost, state: ServerState) -> None:
+        """Read-only, and everybody's connections but ours and those of replication ended. An
+        account with READ ONLY ADMIN (MariaDB) would still write: the plan says so."""
+        dialect = state.dialect
+        self._out_s = time.monotonic()
+        with contextlib.closing(host.connected(QUIET_S)) as connection:
+            try:
+                accounts.run(
+                    connection, (f"SET SESSION lock_wait_timeout = {int(QUIET_S / 2)}", *dialect.read_only(True))
+                )
+            except Exception:
+                with contextlib.suppress(Exception):
+                    change(host, *dialect.read_only(False))
+                raise
+            keep = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT id, command FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user NOT IN ('system user', 'event_scheduler')"
+                )
+                for number, command in cursor.fetchall():
+                    if command not in keep:
+                        with contextlib.suppress(Exception):
+                            cursor.execute(f"KILL CONNECTION {int(number)}")
+        host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
+
+    def _wait(self, host: AddressHost, state: ServerState, step: FailoverStep) -> None:
+        """Until all of a set is executed."""
+        assert step.gtid is not None
+        until = time.monotonic() + self.drain_s
+        with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+            while True:
+                row = first_row(connection, state.dialect.wait_for(step.gtid, WAIT_S))
+                if row and state.dialect.waited(row[0]):
+                    return
+                now = state_of(host)
+                errors = [one.apply_error for one in now.channels if one.apply_error]
+                if errors:
+                    hint = "Correct it there and begin again; or elect another."
+                    raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
+                if now.executed.contains(step.gtid):
+                    return
+                if time.monotonic() > until:
+                    rule = f"has not applied what it received after {self.drain_s:g} s"
+                    raise CouldNotRun(host.name, rule, GUIDE, "Begin again with a longer --drain-s.")
+                left = step.gtid.minus(now.executed).count()
+                self.say(f"{host.name} has {left:,} transactions to apply")
+
+
+def follow(host: AddressHost, source: AddressHost) -> None:
+    """Makes a server a read-only replica of another, by GTID. What it received of an earlier source
+    and has not applied is thrown away: the new source has it, or it is in the plan's list."""
+    with contextlib.closing(source.connected(WAIT_S * 10)) as above:
+        new = state_of(source)
+        following = source.source_for(host, above, new.dialect)
+    state = state_of(host)
+    dialect = state.dialect
+    with contextlib.closing(host.connected(WAIT_S * 30)) as connection:
+        accounts.run(connection, dialect.read_only(True))
+        for channel in state.channels:
+            accounts.run(connection, dialect.stop(channel.name))
+        statements: tuple[str, ...] = ()
+        if dialect.is_mariadb and not state.channels:
+            # It begins where its own binary log ends, and not where it once stopped to be a replica.
+            statements = (f"SET GLOBAL gtid_slave_pos = '{state.executed}'",)
+        delay = state.channels[0].delay_s if state.channels else 0
+        name = state.channels[0].name if state.channels else ""
+        following = replace(following, channel=name, delay_s=delay)
+        accounts.run(connection, (*statements, *dialect.point_at(following), *dialect.start(name)))
+    host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
+
+
+def _leased(wish: FailoverWish) -> str | None:
+    """Whom the lease leaves out: a source that is dead."""
+    return wish.source if wish.kind == "failover" else None
+
+
+def _timeout_ms(wish: FailoverWish, state: ServerState) -> int:
+    """As the old source had it; where nobody knows, as this server has it."""
+    if wish.proof is None:
+        return state.semi_sync.timeout_ms or int(NEVER_S * 1000)
+    return int(min(wish.proof.timeout_s * 1000, 2**32 - 1))  # MySQL's largest
+
+
+def _joined(left: FailoverWish, now: FailoverWish) -> FailoverWish:
+    """What the journal knows, with the choices of this call."""
+    return replace(
+        now,
+        proof=left.proof or now.proof,
+        fenced_s=left.fenced_s if left.fenced_s is not None else now.fenced_s,
+        elected=left.elected or now.elected,
+        rescued=left.rescued,
+    )
+
+
+def _empties(step: FailoverStep) -> list[str]:
+    """MySQL: an empty transaction for each GTID."""
+    assert step.gtid is not None
+    found = ["SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1"]
+    for gtid in step.gtid.transactions():
+        found += [f"SET SESSION gtid_next = '{gtid}'", "BEGIN", "COMMIT"]
+    return [*found, "SET SESSION gtid_next = 'AUTOMATIC'"]

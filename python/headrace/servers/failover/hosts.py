@@ -1,0 +1,188 @@
+"""The servers of a cluster with hands: how each is reached, fenced, and pointed at another source.
+
+AddressHost   any server, by its address: SQL is all there is
+LabHost       a server of the lab: its process can be ended, its volumes taken away
+Ec2Host       a server on EC2: its instance is stopped, its volumes are detached, by the EC2 API
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from headrace.base import processes
+from headrace.connect import connect
+from headrace.connect.address import DEFAULT_PORT, Address, Secret
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers import record as records
+from headrace.servers import running
+from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.topology import accounts
+from headrace.servers.topology.dialect import Dialect, SourceOf
+from headrace.servers.topology.state import observe
+
+if TYPE_CHECKING:
+    import pymysql
+
+    from headrace.servers.server import Server
+
+# How long a killed process may take to go before its volumes are taken from it, s (a guess: one
+# without I/O under way goes in milliseconds, one on a paused volume not at all).
+KILLED_S = 1.0
+# A statement that changes replication waits for threads to end; those wait for the network.
+CHANGE_S = 30.0
+# How long the EC2 API is waited for, s (a guess; calls answer within one).
+EC2_S = 20.0
+PASSWORD_BYTES = 24
+
+
+@dataclass(frozen=True)
+class AddressHost:
+    """A server that is reached by SQL alone."""
+
+    name: str
+    address: Address
+    can_fence: bool = False
+    has_volume: bool = False
+
+    @property
+    def host(self) -> str:
+        """As the other servers reach it."""
+        return self.address.host or "127.0.0.1"
+
+    @property
+    def port(self) -> int:
+        return self.address.port or DEFAULT_PORT
+
+    def connected(self, timeout_s: float) -> pymysql.Connection:
+        """A connection of its own. Raises as `connect`."""
+        return connect(self.address, timeout_s)
+
+    def fence(self) -> str:
+        """Takes away what it needs to acknowledge; says what was done. Raises CouldNotRun."""
+        hint = "Stop it by hand and make sure that it stays down, then add --fenced."
+        raise CouldNotRun(self.name, "is known by its address alone and cannot be ended from here", GUIDE, hint)
+
+    def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
+        """How `follower` follows this server: by an account of its own, made here now."""
+        user, password = f"headrace_{follower.port}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
+        accounts.run(connection, dialect.replication_account(user, "%", password))
+        return SourceOf(self.host, self.port, user, password)
+
+    def remember(self, **settings: str | None) -> None:
+        """Settings for later starts; an address has no option file."""
+
+
+@dataclass(frozen=True)
+class LabHost(AddressHost):
+    """A server of the lab."""
+
+    server: Any = None
+
+    @property
+    def host(self) -> str:
+        return getattr(self.server, "host", None) or "127.0.0.1"
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def fence(self) -> str:
+        """Kills the process, which answers nobody from then on, and keeps it down. Where it cannot
+        end because its volume does not answer, the volume is taken from it."""
+        where, lab = self.server.paths, self.server.lab
+        known = records.required(where)
+        process = running.process_of(where, known)
+        said = "its process was down already"
+        if process is not None:
+            said = f"killed process {process.pid}"
+            if not processes.end_process(process, signal.SIGKILL, KILLED_S):
+                for volume in known.volumes:
+                    lab.detach(volume, force=True)
+                said += f", and detached {', '.join(known.volumes)}"
+        with contextlib.suppress(HeadraceError), records.locked(where):
+            records.save(where, records.required(where).with_(process=None, wanted=False, clean=False))
+        return said
+
+    def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
+        if not isinstance(follower, LabHost):
+            return super().source_for(follower, connection, dialect)
+        accounts.create_account(self.server.paths, connection, dialect, self.host)
+        return accounts.follow(follower.server.paths, self.server)
+
+    def remember(self, **settings: str | None) -> None:
+        """Into its record, from which every start writes its option file."""
+        changed = {name.replace("_", "-"): value for name, value in settings.items()}
+        with records.locked(self.server.paths):
+            known = records.required(self.server.paths)
+            records.save(self.server.paths, known.with_(settings=known.settings | changed))
+
+
+@dataclass(frozen=True)
+class Ec2Host(AddressHost):
+    """A server on an instance of EC2, or of the lab's endpoint (AWS_ENDPOINT_URL)."""
+
+    instance: str = ""
+    volumes: tuple[str, ...] = ()
+    region: str | None = None
+
+    def client(self) -> Any:
+        """A client of the EC2 API. Raises CouldNotRun without boto3."""
+        try:
+            import boto3
+            from botocore.config import Config
+        except ImportError:
+            raise CouldNotRun("boto3", "is not installed", "", "pip install boto3") from None
+        limits = Config(connect_timeout=EC2_S, read_timeout=EC2_S, retries={"max_attempts": 2})
+        return boto3.client("ec2", region_name=self.region, config=limits)
+
+    def fence(self) -> str:
+        """Stops the instance by force and detaches the volumes by force. One of the two is enough:
+        a database without its volumes commits nothing. Raises CouldNotRun when both fail."""
+        client, done, failed = self.client(), [], []
+        for volume in self.volumes:
+            try:
+                client.detach_volume(VolumeId=volume, InstanceId=self.instance, Force=True)
+                done.append(f"detached {volume}")
+            except Exception as error:
+                failed.append(f"detach-volume {volume}: {_words(error)}")
+        try:
+            client.stop_instances(InstanceIds=[self.instance], Force=True)
+            done.append(f"stopped {self.instance}")
+        except Exception as error:
+            failed.append(f"stop-instances {self.instance}: {_words(error)}")
+        detached = sum(one.startswith("detached") for one in done) == len(self.volumes) > 0
+        if not detached and not any(one.startswith("stopped") for one in done):
+            raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
+        return ", ".join(done)
+
+
+def lab_host(server: Server) -> LabHost:
+    """A server of the lab by its port. Raises InputError for one without."""
+    if server.port is None:
+        rule = "has no port, so no replica follows it"
+        raise InputError(server.name, rule, GUIDE, "Make it with --port, or by headrace replica up.")
+    address = server.address(tcp=True)
+    host = getattr(server, "host", None) or "127.0.0.1"
+    return LabHost(
+        server.name, replace(address, host=host), can_fence=True, has_volume=bool(server.data_volume), server=server
+    )
+
+
+def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:
+    """Runs statements on a connection of its own; errors repeat no password."""
+    with contextlib.closing(host.connected(timeout_s)) as connection:
+        accounts.run(connection, statements)
+
+
+def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> Any:
+    """Its state, asked now."""
+    with contextlib.closing(host.connected(timeout_s)) as connection:
+        return observe(connection, host.name)
+
+
+def _words(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

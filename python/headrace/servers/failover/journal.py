@@ -1,0 +1,253 @@
+"""What a failover has done, written down before and after every step; and the lease that lets one
+watcher act.
+
+The journal is a file of JSON lines, flushed line by line, that only its owner may read. A failover
+that was cut off is found in it, with what cannot be seen in the servers: that the old source was
+fenced, who was elected, and the proof that semi-sync worked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.failover.hosts import AddressHost
+from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverStep, FailoverWish, ThreadRun
+
+# A journal is read whole; a failover writes some 30 lines of some 300 bytes.
+MAX_BYTES = 16 << 20
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass
+class Unfinished:
+    """A failover that began and did not end."""
+
+    wish: FailoverWish
+    by: str
+
+
+class Journal:
+    """The file, opened to append. `path` None: nothing is kept (a dry run)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            self._file = os.fdopen(handle, "r+", encoding="utf-8")
+        except OSError as error:
+            raise CouldNotRun(
+                str(path), f"cannot be written: {error.strerror}", GUIDE, "Name another folder."
+            ) from None
+
+    def close(self) -> None:
+        self._file.close()
+
+    @contextlib.contextmanager
+    def alone(self):
+        """Holds the file's lock: two failovers of one cluster from one machine exclude each
+        other."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            hint = "Wait for it, or see what it does: headrace failover status."
+            raise CouldNotRun(str(self.path), "another failover of this cluster is under way", GUIDE, hint) from None
+        try:
+            yield
+        finally:
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def write(self, event: str, **more: Any) -> None:
+        """One line, on the disk when this returns."""
+        line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event} | more
+        try:
+            self._file.write(json.dumps(line) + "\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise CouldNotRun(str(self.path), f"cannot be written: {error.strerror}", GUIDE, "") from None
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All lines; a last one that a crash cut off is left out."""
+        self._file.seek(0)
+        text = self._file.read(MAX_BYTES + 1)
+        if len(text) > MAX_BYTES:
+            raise InputError(str(self.path), f"a journal has at most {MAX_BYTES:,} bytes", GUIDE, "Set it aside.")
+        found = []
+        lines = text.split("\n")
+        for number, line in enumerate(lines, 1):
+            try:
+                if line:
+                    found.append(json.loads(line))
+            except ValueError:
+                if number < len(lines) - 1:
+                    raise InputError(f"{self.path}:{number}", "is not a line of a journal", GUIDE, "") from None
+        return found
+
+    def begin(self, wish: FailoverWish, by: str) -> None:
+        self.write("begin", kind=wish.kind, source=wish.source, by=by, wish=_wish_out(wish))
+
+    def step(self, step: FailoverStep, event: str, **more: Any) -> None:
+        self.write(event, step=step.as_dict(), **more)
+
+    def unfinished(self) -> Unfinished | None:
+        """What began and did not end, with what was done of it."""
+        begun: dict[str, Any] | None = None
+        changes: dict[str, Any] = {}
+        for entry in self.entries():
+            match entry["event"]:
+                case "begin":
+                    begun, changes = entry, {}
+                case "finished" | "given up":
+                    begun = None
+                case "fenced":
+                    changes["fenced_s"] = entry["monotonic_s"] if entry.get("boot") == _boot() else 0.0
+                case "elected":
+                    changes["elected"] = entry["server"]
+                case "rescued":
+                    changes["rescued"] = True
+                case "proof":
+                    changes["proof"] = entry["proof"]
+        if begun is None:
+            return None
+        return Unfinished(_wish_in(begun["wish"] | changes), str(begun.get("by", "")))
+
+    def last_failover_at(self) -> float | None:
+        """When the watcher last failed over by itself, Unix seconds."""
+        found = [one for one in self.entries() if one["event"] == "begin" and one.get("by") == "watch"]
+        if not found:
+            return None
+        import calendar
+
+        return calendar.timegm(time.strptime(found[-1]["at"], "%Y-%m-%dT%H:%M:%SZ"))
+
+    def proof(self, proof: AckProof) -> None:
+        """The proof as it stands, for one who goes on after us."""
+        self.write("proof", proof=_proof_out(proof))
+
+    def fenced(self, server: str, how: str) -> None:
+        self.write("fenced", server=server, how=how, monotonic_s=time.monotonic(), boot=_boot())
+
+
+def _boot() -> str:
+    """This machine's start: monotonic clocks before it are others."""
+    try:
+        return BOOT.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _proof_out(proof: AckProof) -> dict[str, Any]:
+    runs = {name: [run.start_s, run.receiver, run.applier] for name, run in proof.runs.items()}
+    return {
+        "source": proof.source,
+        "at_s": proof.at_s,
+        "timeout_s": proof.timeout_s,
+        "wait_count": proof.wait_count,
+        "ackers": sorted(proof.ackers),
+        "clients": proof.clients,
+        "runs": runs,
+        "boot": _boot(),
+    }
+
+
+def _proof_in(found: Mapping[str, Any]) -> AckProof | None:
+    if found["boot"] != _boot():
+        return None
+    return AckProof(
+        found["source"],
+        found["at_s"],
+        found["timeout_s"],
+        found["wait_count"],
+        frozenset(found["ackers"]),
+        found["clients"],
+        {name: ThreadRun(*run) for name, run in found["runs"].items()},
+    )
+
+
+KEPT = ("source", "kind", "target", "by_hand", "accept_loss", "allow_delayed", "errant", "rescue", "alone")
+
+
+def _wish_out(wish: FailoverWish) -> dict[str, Any]:
+    found = {name: getattr(wish, name) for name in KEPT}
+    return found | {"proof": None if wish.proof is None else _proof_out(wish.proof)}
+
+
+def _wish_in(found: Mapping[str, Any]) -> FailoverWish:
+    values = {name: found[name] for name in (*KEPT, "fenced_s", "elected", "rescued") if name in found}
+    proof = found.get("proof")
+    return FailoverWish(**values, proof=None if proof is None else _proof_in(proof))
+
+
+# --- the lease ------------------------------------------------------------------------------------
+
+LEASE = "headrace_failover"
+LEASE_S = 2.0  # how long each server may take to grant it, a guess
+
+
+@dataclass
+class Lease:
+    """A named lock on a majority of the replicas: of two watchers, one acts. It is held by
+    connections, so it ends with whoever holds it."""
+
+    hosts: Mapping[str, AddressHost]
+    held: dict[str, Any] = field(default_factory=dict)
+
+    def take(self, source: str | None) -> None:
+        """On all but `source`, which may be dead; None: on all. Raises CouldNotRun where another
+        holds it, or too few answer."""
+        replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
+        refused = []
+        for host in replicas:
+            if host.name in self.held:
+                continue
+            try:
+                connection = host.connected(LEASE_S)
+                row = first_row(connection, f"SELECT GET_LOCK('{LEASE}', 0)")
+                if row and row[0] == 1:
+                    self.held[host.name] = connection
+                else:
+                    refused.append(host.name)
+                    connection.close()
+            except Exception:
+                continue
+        if len(self.held) * 2 <= len(replicas):
+            self.release()
+            if refused:
+                rule = f"another watcher or failover holds the lease on {', '.join(refused)}"
+                raise CouldNotRun("the lease", rule, GUIDE, "Wait for it; it ends with the one who holds it.")
+            rule = f"fewer than a majority of {len(replicas)} servers answer"
+            raise CouldNotRun("the lease", rule, GUIDE, "Bring replicas back.")
+
+    def check(self, source: str | None) -> None:
+        """Raises CouldNotRun when it was lost meanwhile and cannot be had again."""
+        for name, connection in list(self.held.items()):
+            try:
+                row = first_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")
+                if not row or row[0] != 1:
+                    raise CouldNotRun(name, "no longer holds the lease")
+            except Exception:
+                del self.held[name]
+        self.take(source)
+
+    def release(self) -> None:
+        for connection in self.held.values():
+            with contextlib.suppress(Exception):
+                connection.close()
+        self.held = {}
+
+
+def first_row(connection: Any, statement: str) -> tuple[Any, ...]:
+    """The first row of an answer."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return tuple(cursor.fetchone() or ())

@@ -1,0 +1,227 @@
+"""Looks at all servers at once, with a deadline, and tries a write on the source.
+
+A server that takes connections and no writes (its volume is paused or full, somebody holds a lock)
+is a case of its own, so the write is tried, on one row of a table of Headrace's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.connect.connection import cut
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.servers.failover.hosts import AddressHost
+from headrace.servers.failover.planning.guarantee import proof_of
+from headrace.servers.failover.planning.members import AckProof, Members, Seen, ThreadRun, Write
+from headrace.servers.topology.state import ServerState, observe
+
+# s. A server that is well answers within milliseconds; a busy one on two cores took 0.3 s here.
+LOOK_S = 1.0
+# s. A commit takes some flushes of a volume, 2 ms each on gp3, and a round trip of semi-sync; the
+# slowest volume types take 50 ms. Longer is a write that does not come through.
+WRITE_S = 1.5
+SCHEMA = "headrace_failover"
+MAKE = (
+    f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
+    f"CREATE TABLE IF NOT EXISTS {SCHEMA}.probe (id INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL) ENGINE=InnoDB",
+)
+PROBE = f"INSERT INTO {SCHEMA}.probe VALUES (1, 1) ON DUPLICATE KEY UPDATE number = number + 1"
+NO_TABLE = (1146, 1049)  # ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR
+READ_ONLY = (1290, 1836, 3100)  # the server runs with --read-only, in its three forms
+# What the list of processes says of a write that waits for something failover does not mend.
+LOCKS = ("global read lock", "commit lock", "backup lock", "metadata lock", "Waiting for backup")
+SEMI_SYNC = "semi-sync ACK"
+
+
+@dataclass
+class Observer:
+    """Looks at servers by connections that stay open. `hosts`: by name."""
+
+    hosts: Mapping[str, AddressHost]
+    look_s: float = LOOK_S
+    write_s: float = WRITE_S
+    fenced: set[str] = field(default_factory=set)
+    _open: dict[str, Any] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def close(self) -> None:
+        """Ends its connections without a word to servers that may not answer."""
+        for name in list(self._open):
+            self._drop(name)
+
+    def look(self, names: Sequence[str] | None = None) -> dict[str, Seen]:
+        """All servers, or these, as they are now."""
+        wanted = list(names or self.hosts)
+        with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
+            return dict(zip(wanted, pool.map(self._one, wanted), strict=True))
+
+    def tick(self, source: str) -> tuple[dict[str, Seen], AckProof | None]:
+        """Looks, writes on the source, and looks at the source again: what was seen, and the proof
+        that semi-sync worked."""
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            before = self.look()
+            seen = before[source]
+            if seen.state is None or seen.state.read_only:
+                return before, None
+            began = time.monotonic()
+            writing = pool.submit(self._write, source, before)
+            write, why = writing.result()
+        after = replace(seen, write=write, error=why)
+        proof = None
+        if write == "ok":
+            again = self._one(source)
+            proof = proof_of(before, replace(again, write="ok"), began)
+        return before | {source: after}, proof
+
+    def _one(self, name: str) -> Seen:
+        host = self.hosts[name]
+        fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
+        seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
+        for fresh in (False, True):
+            connection = None
+            try:
+                connection = self._connection(name, fresh)
+                state = observe(connection, name)
+                run, wrote = _thread_run(connection, state), _wrote(connection, state)
+                return replace(seen, state=state, run=run, wrote=wrote)
+            except HeadraceError as error:
+                self._drop(name)
+                # An old connection may have died while the server did not.
+                if fresh or connection is None:
+                    return replace(seen, error=error.rule)
+            except Exception as error:
+                self._drop(name)
+                if fresh or connection is None:
+                    return replace(seen, error=f"{type(error).__name__}: {str(error)[:200]}")
+        return seen
+
+    def _connection(self, name: str, fresh: bool = False) -> Any:
+        with self._lock:
+            kept = self._open.get(name)
+        if kept is not None and not fresh:
+            return kept
+        made = self.hosts[name].connected(self.look_s)
+        with self._lock:
+            self._open[name] = made
+        return made
+
+    def _drop(self, name: str) -> None:
+        with self._lock:
+            left = self._open.pop(name, None)
+        if left is not None:
+            with contextlib.suppress(Exception):
+                cut(left)
+
+    # --- the write probe --------------------------------------------------------------------------
+
+    def _write(self, name: str, before: Members) -> tuple[Write, str]:
+        """How a write ends, and in words why not well."""
+        from pymysql.err import MySQLError
+
+        connection = None
+        try:
+            connection = self.hosts[name].connected(self.write_s)
+            number = connection.thread_id()
+            with connection.cursor() as cursor:
+                cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
+                _probe(cursor)
+            connection.close()
+            return "ok", ""
+        except CouldNotRun as error:
+            return "stalled", error.rule
+        except MySQLError as error:
+            code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+            if code in READ_ONLY:
+                return "blocked", "it is read-only"
+            if code not in (0, 2013):  # 2013: no answer within the deadline
+                return ("blocked" if code == 1205 else "refused"), f"{code}: {str(error.args[-1])[:200]}"
+            return self._waiting_for(name, number if connection else 0, before)
+        except HeadraceError as error:
+            return "refused", error.rule
+        except Exception as error:
+            return "stalled", f"no answer to a write within {self.write_s:g} s ({type(error).__name__})"
+        finally:
+            if connection is not None:
+                with contextlib.suppress(Exception):
+                    cut(connection)
+
+    def _waiting_for(self, name: str, number: int, before: Members) -> tuple[Write, str]:
+        """What a write without an answer waits for, by the list of processes."""
+        words = f"no answer to a write within {self.write_s:g} s"
+        with contextlib.suppress(Exception):
+            with self._connection(name).cursor() as cursor:
+                cursor.execute("SELECT state FROM information_schema.processlist WHERE id = %s", (number,))
+                state = str((cursor.fetchone() or ("",))[0] or "")
+            if any(lock in state for lock in LOCKS):
+                return "blocked", f"a write waits for a lock: {state}"
+            if SEMI_SYNC in state or "slave ACK" in state:
+                return _without_acknowledgement(name, before, state)
+            words += f" ({state})" if state else ""
+        return "stalled", words
+
+
+def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Write, str]:
+    """A source that waits for replicas: where they answer us and not it, it is cut off, and another
+    could go on; where they answer nobody, no other could."""
+    source = before[name]
+    away = [
+        one
+        for one in before.values()
+        if one.name != name
+        and one.state is not None
+        and any(
+            (each.source_host, each.source_port) == (source.host, source.port) and each.receive == "connecting"
+            for each in one.state.channels
+        )
+    ]
+    wanted = source.state.semi_sync.wait_count if source.state else 1
+    if len(away) >= wanted:
+        return "stalled", f"its replicas cannot reach it: {state}"
+    return "blocked", f"a write waits for replicas that are not there: {state}"
+
+
+def _probe(cursor: Any) -> None:
+    from pymysql.err import MySQLError
+
+    try:
+        cursor.execute(PROBE)
+    except MySQLError as error:
+        if not error.args or error.args[0] not in NO_TABLE:
+            raise
+        for statement in MAKE:
+            cursor.execute(statement)
+        cursor.execute(PROBE)
+
+
+def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
+    """When it started, and the numbers of its replication threads. MySQL keeps its relay log when
+    they are started anew, so only the server's start counts there."""
+    start = time.monotonic() - state.uptime_s
+    if state.flavor != "mariadb" or not state.channels:
+        return ThreadRun(start)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT command, MAX(id) FROM information_schema.processlist WHERE command IN ('Slave_IO', 'Slave_SQL') GROUP BY command"
+        )
+        found = {str(command): int(number) for command, number in cursor.fetchall()}
+    return ThreadRun(start, found.get("Slave_IO", 0), found.get("Slave_SQL", 0))
+
+
+def _wrote(connection: Any, state: ServerState) -> dict[tuple[int, int], int]:
+    """MariaDB: the last number of each (domain, server) in its binary log."""
+    if state.flavor != "mariadb":
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.gtid_binlog_state")
+        text = str((cursor.fetchone() or ("",))[0] or "")
+    found = {}
+    for part in filter(None, text.split(",")):
+        domain, server, number = (int(word) for word in part.strip().split("-"))
+        found[domain, server] = max(number, found.get((domain, server), 0))
+    return found

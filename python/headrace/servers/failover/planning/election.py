@@ -1,0 +1,168 @@
+"""Who can take over: what each replica has and can still apply, and what nobody else has.
+
+A replica counts by what it *received*: what it acknowledged lies in its relay log, applied or not.
+But a relay log is worth something only where it will be applied. MariaDB with GTID throws it away
+when both threads of a replica have stopped and one is started again (MDEV-4698).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.servers.failover.planning.members import Members, Seen
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.state import Channel, ServerState
+
+
+def follows(seen: Seen, source: Seen) -> Channel | None:
+    """The channel by which a server follows another, None where it does not."""
+    for channel in seen.state.channels if seen.state else ():
+        if (channel.source_host, channel.source_port) == (source.host, source.port):
+            return channel
+    return None
+
+
+def followers(members: Members, source: Seen) -> list[Seen]:
+    """Servers that answer and follow `source` themselves, by name."""
+    found = (members[name] for name in sorted(members))
+    return [one for one in found if one.name != source.name and follows(one, source) is not None]
+
+
+def has(seen: Seen) -> GtidSet:
+    """All it received or executed."""
+    state = required(seen)
+    found = state.executed
+    for channel in state.channels:
+        found = found.union(channel.received).union(channel.executed)
+    return found
+
+
+def keeps_relay_log(state: ServerState) -> bool:
+    """Whether a relay log outlives a start of both threads."""
+    return not (state.flavor == "mariadb" and state.gtid_on)
+
+
+def usable(seen: Seen) -> GtidSet:
+    """What it will have executed when its applier is done with its relay log."""
+    state = required(seen)
+    found = state.executed
+    for channel in state.channels:
+        found = found.union(channel.executed)
+        running = channel.apply == "on"
+        # A thread that still receives keeps the relay log while the applier is started.
+        startable = channel.receive != "off" or keeps_relay_log(state)
+        if not channel.apply_error and (running or startable):
+            found = found.union(channel.received)
+    return found
+
+
+def unfit(seen: Seen, allow_delayed: bool = False) -> str:
+    """Why it cannot be promoted; "" when it can."""
+    state, channel = required(seen), seen.channel
+    if len(state.channels) > 1:
+        return f"follows {len(state.channels)} sources"
+    if not state.log_bin:
+        return "has no binary log, so nobody could follow it"
+    if not state.log_replica_updates:
+        return "does not log what it applies (log_replica_updates, log_slave_updates), so its binary log has gaps"
+    if not state.gtid_on:
+        return "does not replicate by GTID"
+    if channel is None:
+        return ""
+    if channel.apply_error:
+        return f"cannot apply: {channel.apply_error[:200]}"
+    if any(channel.filters):
+        return "has replication filters, so it lacks a part of the data"
+    if channel.delay_s and not allow_delayed:
+        return f"is delayed on purpose by {channel.delay_s} s"
+    return ""
+
+
+def errant(members: Members, source: Seen) -> dict[str, str]:
+    """Transactions that a follower wrote itself, by name, as text.
+
+    MySQL: of its own UUID and nowhere in what it received. MariaDB: of its own server id in its
+    binary log, which only a promotion makes lawful.
+    """
+    found = {}
+    for one in followers(members, source):
+        own = own_writes(one)
+        others = [other for other in members.values() if other.state is not None and other.name != one.name]
+        text = _beyond(one, own, others)
+        if text:
+            found[one.name] = text
+    return found
+
+
+def own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
+    """What is in a server's binary log under its own name."""
+    state = required(seen)
+    if state.flavor == "mariadb":
+        return {key: last for key, last in seen.wrote.items() if key[1] == state.server_id}
+    own = GtidSet("mysql")
+    for key, _ in state.executed.ranges:
+        if key.partition(":")[0] == state.uuid.lower():
+            own = own.union(state.executed.only(key))
+    return own
+
+
+def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
+    """The part of `own` that no other server has, as text."""
+    if isinstance(own, dict):
+        known = {key: max((one.wrote.get(key, 0) for one in others), default=0) for key in own}
+        for channel in required(seen).channels:
+            # What came back through the ring of an earlier promotion is in its position.
+            for text, writer in channel.executed.writers:
+                key = (int(text), writer)
+                if key in known:
+                    known[key] = max(known[key], channel.executed.last(text))
+        return ranges({key: (known[key] + 1, last) for key, last in own.items() if last > known[key]})
+    left = own
+    for one in others:
+        left = left.minus(has(one))
+    for channel in required(seen).channels:
+        left = left.minus(channel.received)
+    return str(left)
+
+
+def ranges(found: dict[tuple[int, int], tuple[int, int]]) -> str:
+    """MariaDB's transactions of one server, as DOMAIN-SERVER-FIRST..LAST."""
+    return ", ".join(f"{domain}-{server}-{first}..{last}" for (domain, server), (first, last) in sorted(found.items()))
+
+
+def extra(old: Seen, new: Seen) -> str:
+    """Transactions of `old` that `new` has not, as text; "" when there are none.
+
+    MariaDB's positions do not tell: 0-1-105 is below 0-2-110, and yet 0-1-101..105 may be in no
+    history but its own. So the last number of each server in both binary logs is compared.
+    """
+    mine, theirs = required(old), required(new)
+    if mine.flavor != "mariadb":
+        return str(has(old).minus(has(new)))
+    known: dict[tuple[int, int], int] = dict(new.wrote)
+    for channel in theirs.channels:
+        for text, writer in channel.executed.writers:
+            key = (int(text), writer)
+            known[key] = max(known.get(key, 0), channel.executed.last(text))
+    for text, writer in theirs.executed.writers:
+        key = (int(text), writer)
+        known[key] = max(known.get(key, 0), theirs.executed.last(text))
+    beyond = {key: last for key, last in old.wrote.items() if last > known.get(key, 0)}
+    return ranges({key: (known.get(key, 0) + 1, last) for key, last in beyond.items()})
+
+
+def best(candidates: list[Seen], target: str | None) -> Seen | None:
+    """The one that will have the most: its usable set contains that of every other. `target` where
+    it is as good. None: no one's does."""
+    able = [one for one in candidates if all(usable(one).contains(usable(other)) for other in candidates)]
+    named = [one for one in able if one.name == target]
+    # Among equals the one that has applied most is ready soonest; then by name, so that two
+    # watchers choose alike.
+    able.sort(key=lambda one: (usable(one).minus(required(one).executed).count(), one.name))
+    return (named or able or [None])[0]
+
+
+def required(seen: Seen) -> ServerState:
+    """The state of a server that answered."""
+    assert seen.state is not None, seen.name
+    return seen.state

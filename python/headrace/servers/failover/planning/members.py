@@ -1,0 +1,249 @@
+"""The values that failover is planned with: what was seen, what is wished for, what is to be done.
+
+    Seen      one server as it was looked at, or the fact that it did not answer
+    AckProof     the last moment at which semi-sync was seen to work
+    FailoverWish      what the user (or the watcher) asks for, and what the journal knows already
+    FailoverStep      one thing to be done to one server; FailoverPlan: all of them, or a refusal
+    Guarantee what holds now
+
+All are plain values: a plan can be made, tested and printed without a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.state import Channel, ServerState
+
+GUIDE = "docs/guide/failover.md"
+
+# A fallback to async that comes after this is taken to come never, s. MySQL's largest timeout is
+# 2^32 ms, 49 days; MariaDB's 2^64 ms. A day is longer than anybody leaves a dead source alone.
+NEVER_S = 86_400.0
+
+Write = Literal["ok", "stalled", "refused", "blocked", "untried"]
+Fence = Literal["none", "possible", "done"]
+
+
+# The uptime of a server is in whole seconds, and an answer takes a moment (a guess).
+START_JITTER_S = 3.0
+
+
+@dataclass(frozen=True)
+class ThreadRun:
+    """What tells whether a replica's relay log can have been thrown away since.
+
+    `start_s`: when the server started, on the watcher's monotonic clock. `receiver`, `applier`:
+    numbers of the threads, 0 where one is not running.
+    """
+
+    start_s: float = 0.0
+    receiver: int = 0
+    applier: int = 0
+
+    def unbroken(self, since: ThreadRun, keeps_relay_log: bool) -> bool:
+        """Whether all that was received at `since` is there still.
+
+        A MariaDB with GTID loses its relay log when one of its threads is started while none runs:
+        a thread with the same number has run all the time.
+        """
+        if abs(self.start_s - since.start_s) > START_JITTER_S:
+            return False
+        same = (self.receiver and self.receiver == since.receiver) or (self.applier and self.applier == since.applier)
+        return keeps_relay_log or bool(same)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A server as it was looked at.
+
+    `host`, `port`: as the other servers reach it. `state`: None, it did not answer, and `error`
+    says why. `write`: of the write probe (ok; stalled: no answer within the deadline; refused: an
+    error; blocked: it waits for replicas or for a lock, which failover does not mend; untried).
+    `run`: tells whether a relay log can have been thrown away. `wrote`: MariaDB alone, the last sequence number of each (domain, server) in
+    its binary log: two positions do not tell whether two histories have parted. `fence`: whether
+    its process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
+    """
+
+    name: str
+    host: str = ""
+    port: int = 0
+    state: ServerState | None = None
+    error: str = ""
+    write: Write = "untried"
+    run: ThreadRun = ThreadRun()
+    wrote: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    fence: Fence = "none"
+    volume: bool = False
+
+    @property
+    def channel(self) -> Channel | None:
+        """Its one channel; None where it has none or several."""
+        channels = self.state.channels if self.state else ()
+        return channels[0] if len(channels) == 1 else None
+
+
+Members = Mapping[str, Seen]
+
+
+@dataclass(frozen=True)
+class AckProof:
+    """The last moment at which the source's semi-sync was seen to work.
+
+    A write that began at `at_s` (a monotonic clock) was acknowledged while the status was ON. So
+    every commit acknowledged before has been received by `wait_count` replicas, and the source
+    cannot have given up waiting before `at_s + timeout_s`. `ackers`: replicas that can acknowledge,
+    whether they took part then or not; `clients`: how many the source counted; `runs`: of each replica,
+    carried on while no relay log can have been thrown away.
+    """
+
+    source: str
+    at_s: float
+    timeout_s: float
+    wait_count: int
+    ackers: frozenset[str]
+    clients: int
+    runs: Mapping[str, ThreadRun]
+
+    @property
+    def needed(self) -> int:
+        """How many of the ackers have to be reached, so that every set of `wait_count` has one
+        among them; the same number keeps the source from a further acknowledgement."""
+        return max(len(self.ackers), self.clients) - self.wait_count + 1
+
+
+@dataclass(frozen=True)
+class FailoverWish:
+    """What is asked for, and what the journal knows.
+
+    `fenced_s`: when the old source was fenced (`None`: not), `now_s`: the same clock. `by_hand`:
+    the user says that the old source is dead and stays so. `accept_loss`: promote although
+    acknowledged commits may be missing. `errant`: what becomes of transactions that one replica
+    alone wrote. `rescue`: read the rest from the dead source's volume; `rescued`: that is done.
+    `elected`: the journal's decision. `alone`: what to do when no replica is left to acknowledge.
+    """
+
+    source: str
+    kind: Literal["failover", "switchover"] = "failover"
+    target: str | None = None
+    proof: AckProof | None = None
+    now_s: float = 0.0
+    fenced_s: float | None = None
+    by_hand: bool = False
+    accept_loss: bool = False
+    allow_delayed: bool = False
+    errant: Literal["refuse", "inject", "leave"] = "refuse"
+    rescue: bool = False
+    rescued: bool = False
+    elected: str | None = None
+    alone: Literal["serve", "refuse"] = "serve"
+
+
+Action = Literal[
+    "fence",
+    "start-apply",
+    "stop-receive",
+    "read-only",
+    "wait-applied",
+    "rescue",
+    "inject",
+    "leave-source",
+    "semi-sync-replica-off",
+    "semi-sync-source-off",
+    "semi-sync-source-on",
+    "semi-sync-replica-on",
+    "writable",
+    "clients",
+    "repoint",
+]
+
+
+@dataclass(frozen=True)
+class FailoverStep:
+    """One thing to do to one server. Every step may be repeated: it asks for a state, not for a
+    change.
+
+    `stage`: the executor looks at all servers again before it begins the next one. `gtid`: what to
+    wait for, inject or read from; `to`: the other server; `count`: acknowledgements to wait for.
+    """
+
+    stage: int
+    action: Action
+    server: str
+    gtid: GtidSet | None = None
+    to: str = ""
+    count: int = 0
+    why: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON and the journal."""
+        return {
+            "stage": self.stage,
+            "action": self.action,
+            "server": self.server,
+            "gtid": None if self.gtid is None else str(self.gtid),
+            "to": self.to,
+            "count": self.count,
+            "why": self.why,
+        }
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """What the loss of the source would mean.
+
+    `level`: kept, no acknowledged commit is lost as long as the `conditions` hold; async, commits
+    may be lost; none, there is no replica to go on with. `reasons`: why it is not more.
+    """
+
+    level: Literal["kept", "async", "none"]
+    reasons: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"level": self.level, "reasons": list(self.reasons), "conditions": list(self.conditions)}
+
+
+@dataclass(frozen=True)
+class FailoverPlan:
+    """What to do, or why not.
+
+    `kept`: no acknowledged commit can be missing on the one that is promoted. `uncertain`: why
+    one may be. `missing`: transactions that were seen somewhere and will not be on it. `left_out`:
+    servers that do not follow, each with the reason. `refusal`: rule and hint.
+    """
+
+    steps: tuple[FailoverStep, ...] = ()
+    elected: str | None = None
+    kept: bool = False
+    uncertain: tuple[str, ...] = ()
+    missing: str = ""
+    errant: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    refusal: str = ""
+    hint: str = ""
+    guarantee: Guarantee = Guarantee("none")
+
+    @property
+    def stage(self) -> tuple[FailoverStep, ...]:
+        """The steps to do before the servers are looked at again."""
+        return tuple(step for step in self.steps if step.stage == self.steps[0].stage)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "steps": [step.as_dict() for step in self.steps],
+            "elected": self.elected,
+            "kept": self.kept,
+            "uncertain": list(self.uncertain),
+            "missing": self.missing,
+            "errant": dict(self.errant),
+            "left_out": dict(self.left_out),
+            "refusal": self.refusal,
+            "hint": self.hint,
+            "guarantee": self.guarantee.as_dict(),
+        }

@@ -1,0 +1,340 @@
+"""From what was seen to what is to be done: a pure function, asked again after every stage.
+
+    failover     1 revoke and fence   the old source can acknowledge no more
+                 2 drain              the one with the most received applies it
+                 3 promote            semi-sync's source role, then writable, then the clients
+                 4 repoint            the others follow it
+    switchover   1 stop the writes on a source that works   2-4 the same
+
+What has been done is seen in the servers themselves, so a plan that was cut off anywhere goes on
+from there: steps whose end is reached already are left out. The journal adds what cannot be seen
+(the fence, and who was elected).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.servers.failover.planning import election, switchover
+from headrace.servers.failover.planning.election import extra, follows, has, required, unfit, usable
+from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
+from headrace.servers.failover.planning.members import (
+    NEVER_S,
+    AckProof,
+    FailoverPlan,
+    FailoverStep,
+    FailoverWish,
+    Members,
+    Seen,
+)
+
+
+def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
+    """What to do next, or why nothing is done."""
+    refused = _unlawful(members, wish)
+    source = members.get(wish.source)
+    if source is None:
+        return FailoverPlan(refusal=f"{wish.source} is not one of {', '.join(sorted(members))}")
+    guarantee = guarantee_now(members, source)
+    gone = members.get(wish.elected) if wish.elected else None
+    if wish.elected and (gone is None or gone.state is None):
+        rule = f"{wish.elected} was elected, does not answer now, and may take writes already"
+        hint = f"Bring it back, or make sure that it is dead and begin a new failover (--from {wish.elected})."
+        refused = FailoverPlan(refusal=rule, hint=hint, elected=wish.elected)
+    if refused:
+        return replace(refused, guarantee=guarantee)
+    made = switchover.plan(members, source, wish) if wish.kind == "switchover" else _failover(members, source, wish)
+    return replace(made, guarantee=guarantee)
+
+
+def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
+    """A topology that is not one source and its replicas is left alone."""
+    answering = [one for one in members.values() if one.state is not None]
+    if len({required(one).flavor for one in answering}) > 1:
+        return FailoverPlan(refusal="the servers are not all of one flavor", hint="Name those of one cluster.")
+    ids: dict[int, str] = {}
+    for one in answering:
+        other = ids.setdefault(required(one).server_id, one.name)
+        if other != one.name:
+            rule = f"{other} and {one.name} both have server_id {required(one).server_id}"
+            return FailoverPlan(refusal=rule, hint="Give every server its own.")
+    circle = _circle(members)
+    if circle:
+        rule = f"{' and '.join(circle)} follow each other: co-masters and rings are not failed over"
+        return FailoverPlan(refusal=rule, hint="Make one of them a plain replica first.")
+    writable = [one for one in answering if not required(one).read_only and one.name not in (wish.source, wish.elected)]
+    lawful = [one for one in writable if _is_promoted(one)]
+    if len(lawful) > 1 or len(lawful) < len(writable):
+        rule = f"{', '.join(sorted(one.name for one in writable))}: writable beside {wish.elected or wish.source}"
+        return FailoverPlan(
+            refusal=rule, hint="Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
+        )
+    return None
+
+
+def _is_promoted(seen: Seen) -> bool:
+    """Whether a writable server looks as a promotion leaves it: it follows nobody."""
+    return not required(seen).channels
+
+
+def _circle(members: Members) -> list[str]:
+    """Names of servers that follow each other; empty where there are none."""
+    for start in sorted(members):
+        path, at = [start], members[start]
+        while True:
+            above = [one for one in members.values() if one.name != at.name and follows(at, one) is not None]
+            if not above:
+                break
+            at = above[0]
+            if at.name == start:
+                return path
+            if at.name in path:
+                break
+            path.append(at.name)
+    return []
+
+
+# --- failover -------------------------------------------------------------------------------------
+
+
+def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
+    fenced = wish.fenced_s is not None or wish.by_hand
+    elected = _elected(members, wish)
+    if source.state is not None and not fenced and elected is None:
+        if source.write == "ok":
+            hint = f"Use: headrace failover switchover --from {source.name}."
+            return FailoverPlan(
+                refusal=f"{source.name} is alive and takes writes: there is nothing to fail over", hint=hint
+            )
+        if source.write == "blocked":
+            rule = f"{source.name} takes no writes, but no other server would either: {source.error}"
+            return FailoverPlan(refusal=rule, hint="Bring its replicas back, or release the lock.")
+    if elected is not None and _open_for_clients(elected):
+        return _after(members, source, elected, wish)
+    replicas = election.followers(members, source)
+    if not replicas and elected is None:
+        return FailoverPlan(refusal=f"no server that answers follows {source.name}", hint="Bring a replica back.")
+    first = _revoke(source, replicas, fenced)
+    if any(step.action != "fence" for step in first) or (first and not _quorum(replicas, wish.proof)[0]):
+        return replace(_decided(members, source, wish, foreseen=True), steps=first)
+    decided = _decided(members, source, wish)
+    if decided.refusal or not first:
+        return decided
+    return replace(decided, steps=(*first, *decided.steps))
+
+
+def _elected(members: Members, wish: FailoverWish) -> Seen | None:
+    """Who was elected already: by the journal, or a server that is promoted and writable."""
+    if wish.elected is not None:
+        found = members.get(wish.elected)
+        return found if found is not None and found.state is not None else None
+    writable = [
+        one
+        for one in members.values()
+        if one.name != wish.source and one.state is not None and not one.state.read_only and _is_promoted(one)
+    ]
+    return writable[0] if writable else None
+
+
+def _open_for_clients(seen: Seen) -> bool:
+    return not required(seen).read_only
+
+
+def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverStep, ...]:
+    """Takes from the old source what it needs to acknowledge: its process and volume, and its
+    replicas.
+
+    The fence comes first where there is one: what a dead source sent is still in the sockets, and
+    the replicas may take it in until they are stopped.
+    """
+    steps = []
+    if not fenced and source.fence == "possible":
+        steps.append(FailoverStep(1, "fence", source.name, why="the old source must not come back by itself"))
+    for one in replicas:
+        channel = follows(one, source)
+        if channel is None or channel.receive == "off":
+            continue
+        if channel.apply == "off" and not channel.apply_error:
+            why = "started before receiving stops: a MariaDB whose threads have both stopped throws its relay log away"
+            steps.append(FailoverStep(1, "start-apply", one.name, why=why))
+        steps.append(FailoverStep(1, "stop-receive", one.name, why="it acknowledges no more"))
+    return tuple(steps)
+
+
+def _quorum(replicas: list[Seen], proof: AckProof | None) -> tuple[bool, int, int]:
+    """Whether enough acknowledging replicas are here, how many are, and how many it takes."""
+    if proof is None:
+        return False, 0, 0
+    reached = sum(1 for one in replicas if one.name in proof.ackers)
+    return reached >= proof.needed, reached, proof.needed
+
+
+def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool = False) -> FailoverPlan:
+    """Election and what follows, once nobody receives any more; `foreseen`: as if nobody did."""
+    replicas = election.followers(members, source)
+    elected = _elected(members, wish)
+    pool = [one for one in (*replicas, *([elected] if elected else [])) if one.state is not None]
+    pool = list({one.name: one for one in pool}.values())
+    silent = _can_still_acknowledge(replicas, wish, source)
+    if silent and not foreseen:
+        return FailoverPlan(refusal=silent[0], hint=silent[1])
+    uncertain = tuple(_uncertain(pool, wish))
+    kept = not uncertain or wish.rescued
+    found = election.errant(members, source)
+    if found and wish.errant == "refuse" and wish.elected is None:
+        rule = f"transactions of their own: {'; '.join(f'{name}: {text}' for name, text in sorted(found.items()))}"
+        hint = "--errant inject gives every server empty transactions in their place; --errant leave keeps them where they are."
+        return FailoverPlan(refusal=rule, hint=hint, errant=found, uncertain=uncertain, kept=kept)
+    chosen, left_out = _choice(pool, wish, elected, found)
+    if isinstance(chosen, FailoverPlan):
+        return replace(chosen, uncertain=uncertain, kept=False, errant=found, left_out=left_out)
+    if not kept and not wish.accept_loss and not wish.rescue and wish.elected is None and not foreseen:
+        hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
+        rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
+        return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=found)
+    steps, refusal = _steps(members, source, chosen, pool, wish, found)
+    missing = _missing(pool, chosen)
+    made = FailoverPlan(
+        steps=steps,
+        elected=chosen.name,
+        kept=(kept and not missing) or (wish.rescue and source.volume),
+        uncertain=uncertain,
+        errant=found,
+        left_out=left_out,
+        missing=missing,
+    )
+    return replace(made, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else made
+
+
+def _can_still_acknowledge(replicas: list[Seen], wish: FailoverWish, source: Seen) -> tuple[str, str] | None:
+    """Rule and hint, when the old source might acknowledge a commit after the promotion."""
+    if wish.fenced_s is not None or wish.by_hand or source.fence == "done":
+        return None
+    enough, reached, needed = _quorum(replicas, wish.proof)
+    hint = f"Make sure that {wish.source} is dead and stays so, then add --fenced."
+    if wish.proof is None:
+        return f"{wish.source} could not be fenced, and without semi-sync it needs no replica to acknowledge", hint
+    if not enough:
+        rule = f"{wish.source} could not be fenced, and only {reached} of its acknowledging replicas were stopped; it takes {needed} to be sure"
+        return rule, hint
+    if wish.proof.timeout_s < NEVER_S:
+        rule = f"{wish.source} could not be fenced, and after {wish.proof.timeout_s:g} s without replicas it acknowledges alone (semi-sync timeout)"
+        return rule, hint
+    return None
+
+
+def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
+    """Why an acknowledged commit may be on none of the servers that are here."""
+    proof = wish.proof
+    if proof is None:
+        return ["semi-sync was not seen at work, so commits were acknowledged by the source alone"]
+    found = []
+    if proof.timeout_s < NEVER_S:
+        until = proof.at_s + proof.timeout_s
+        if wish.fenced_s is None or wish.fenced_s > until:
+            late = (wish.now_s if wish.fenced_s is None else wish.fenced_s) - until
+            found.append(
+                f"the source may have fallen back to asynchronous: it was not fenced within its semi-sync timeout of {proof.timeout_s:g} s ({max(late, 0):.1f} s late)"
+            )
+    here = [one for one in pool if one.name in proof.ackers]
+    intact = [one for one in here if is_intact(proof, one)]
+    if len(intact) < proof.needed:
+        renewed = [one.name for one in here if one not in intact]
+        text = f"{len(intact)} acknowledging replicas are here with all they received, {proof.needed} are needed"
+        if renewed:
+            text += f" ({', '.join(renewed)} started anew since, and may have lost a relay log)"
+        found.append(text)
+    return found
+
+
+def _choice(
+    pool: list[Seen], wish: FailoverWish, elected: Seen | None, found: dict[str, str]
+) -> tuple[Seen | FailoverPlan, dict[str, str]]:
+    """The one to promote, or a refusal; and who cannot be, with the reason."""
+    reasons = {one.name: unfit(one, wish.allow_delayed) for one in pool}
+    left_out = {name: reason for name, reason in reasons.items() if reason}
+    if elected is not None:
+        return elected, left_out
+    able = [one for one in pool if not reasons[one.name] and (one.name not in found or wish.errant != "leave")]
+    if wish.errant == "leave":
+        left_out |= {name: f"has transactions of its own: {text}" for name, text in found.items()}
+    if not able:
+        what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
+        return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Mend one of them first."), left_out
+    chosen = election.best(able, wish.target)
+    if chosen is None:
+        return FailoverPlan(
+            refusal=f"{', '.join(one.name for one in able)}: none has all that the others received"
+        ), left_out
+    beyond = _missing(pool, chosen)
+    if beyond and not wish.accept_loss:
+        hint = "Mend that replica and promote it, or go on without them: --accept-loss."
+        rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
+        return FailoverPlan(refusal=rule, hint=hint, missing=beyond), left_out
+    if wish.target is not None and chosen.name != wish.target:
+        reason = left_out.get(wish.target) or f"{chosen.name} has received more"
+        return FailoverPlan(
+            refusal=f"{wish.target} is not the one to promote: {reason}", hint="Leave out --to."
+        ), left_out
+    return chosen, left_out
+
+
+def _missing(pool: list[Seen], chosen: Seen) -> str:
+    """What others of the pool have and the chosen one will not."""
+    will = usable(chosen)
+    beyond = [has(one).minus(will) for one in pool if one.name != chosen.name]
+    texts = [str(one) for one in beyond if not one.is_empty]
+    # What the chosen one cannot apply of its own relay log is lost with it.
+    own = has(chosen).minus(will)
+    return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
+
+
+def _steps(
+    members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]
+) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
+    """Drain, rescue, promote and repoint, as far as they are still to be done; or a refusal."""
+    siblings, diverged = switchover.siblings(pool, chosen)
+    siblings = [one for one in siblings if one.name not in found or wish.errant == "inject"]
+    del diverged
+    steps = []
+    channel, will = chosen.channel, usable(chosen)
+    if channel is not None and not required(chosen).executed.contains(will):
+        if channel.apply == "off":
+            steps.append(FailoverStep(2, "start-apply", chosen.name))
+        steps.append(
+            FailoverStep(2, "wait-applied", chosen.name, gtid=will, why="what it received is what was acknowledged")
+        )
+    if wish.rescue and not wish.rescued:
+        if not source.volume:
+            return (), (
+                f"there is no volume of {source.name} to read the rest from",
+                "--accept-loss goes on without it.",
+            )
+        steps.append(
+            FailoverStep(
+                2, "rescue", chosen.name, gtid=will, to=source.name, why="the rest of the old source's binary log"
+            )
+        )
+    if wish.errant == "inject" and found:
+        if required(chosen).flavor == "mariadb":
+            rule = "MariaDB cannot be given empty transactions in place of those another server wrote"
+            return (), (rule, "Use --errant leave, and seed the replica anew afterwards.")
+        for name in sorted(found):
+            if name != chosen.name:
+                gtid = has(members[name]).minus(has(chosen))
+                steps.append(
+                    FailoverStep(2, "inject", chosen.name, gtid=gtid, to=name, why="empty, so that histories agree")
+                )
+    promote, refusal = switchover.promotion(chosen, siblings, wish, stage=3)
+    return (*steps, *promote), refusal
+
+
+def _after(members: Members, source: Seen, elected: Seen, wish: FailoverWish) -> FailoverPlan:
+    """The rest, when the new source is open already."""
+    steps, left_out = switchover.rest(members, source, elected, wish, stage=4)
+    return FailoverPlan(
+        steps=steps, elected=elected.name, kept=not tuple(_uncertain([elected], wish)), left_out=left_out
+    )
+
+
+__all__ = ["extra", "plan"]

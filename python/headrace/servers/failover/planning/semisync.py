@@ -1,0 +1,117 @@
+"""Traps of semi-sync, found by status and never by setting.
+
+Each was met on real servers; docs/guide/failover.md tells how they come about. A trap is `loss`
+(acknowledged commits can be lost now), `stall` (writes wait, or will), or `note`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from headrace.servers.failover.planning.election import followers, follows, has, keeps_relay_log, required
+from headrace.servers.failover.planning.guarantee import acking
+from headrace.servers.failover.planning.members import NEVER_S, Members, Seen
+
+# Transactions that an acknowledging replica may lack while it keeps up (a guess: 8 clients commit
+# some thousand a second, and a look takes some milliseconds).
+FAR_BEHIND = 1_000
+
+
+@dataclass(frozen=True)
+class Trap:
+    """One finding on one server."""
+
+    name: str
+    server: str
+    kind: Literal["loss", "stall", "note"]
+    what: str
+    do: str
+
+
+def traps(members: Members, source: Seen, before: Members | None = None) -> list[Trap]:
+    """What is wrong with semi-sync on these servers. `before`: an earlier look, for what counts
+    up."""
+    found = []
+    if source.state is not None:
+        found += _of_source(members, source, before or {})
+    for one in members.values():
+        if one.name != source.name and one.state is not None:
+            found += _of_replica(one, source)
+    order = {"loss": 0, "stall": 1, "note": 2}
+    return sorted(found, key=lambda trap: (order[trap.kind], trap.server, trap.name))
+
+
+def _of_source(members: Members, source: Seen, before: Members) -> Iterator[Trap]:
+    semi = required(source).semi_sync
+    if not semi.source_enabled:
+        if any(required(one).semi_sync.replica_enabled for one in followers(members, source)):
+            what = "replicas are ready to acknowledge and the source's side is off: commits wait for nobody"
+            yield Trap("source-off", source.name, "loss", what, "Switch the source's side on.")
+        return
+    name = source.name
+    if not semi.source_status:
+        what = f"enabled, and its status is OFF: it fell back to asynchronous ({semi.no_tx:,} commits without a replica so far)"
+        yield Trap(
+            "fell-back", name, "loss", what, "Find out why replicas do not acknowledge; it comes back by itself."
+        )
+    earlier = before.get(name)
+    if earlier is not None and earlier.state is not None and semi.no_tx > earlier.state.semi_sync.no_tx:
+        more = semi.no_tx - earlier.state.semi_sync.no_tx
+        what = f"{more:,} commits were acknowledged without a replica since the last look"
+        yield Trap("unacknowledged", name, "loss", what, "They are on this server alone until a replica has caught up.")
+    able = [one for one in followers(members, source) if required(one).semi_sync.replica_enabled]
+    if semi.wait_count > len(able):
+        what = f"{semi.wait_count} acknowledgements are asked for, and {len(able)} replicas can give one: every commit waits for the timeout of {semi.timeout_ms / 1000:g} s"
+        yield Trap("too-many-asked", name, "stall", what, "Ask for fewer, or switch the replica's side on.")
+    elif semi.clients < semi.wait_count:
+        what = f"{semi.clients} of {semi.wait_count} replicas are connected: every commit waits for the timeout of {semi.timeout_ms / 1000:g} s"
+        yield Trap("too-few-connected", name, "stall", what, "Start their receive threads.")
+    if semi.timeout_ms / 1000 < NEVER_S:
+        what = f"after {semi.timeout_ms / 1000:g} s without an acknowledgement it goes on alone, and says so in its status only"
+        yield Trap("short-timeout", name, "note", what, "A timeout of days makes it wait instead of losing.")
+    if semi.wait_point.upper() == "AFTER_COMMIT":
+        what = "AFTER_COMMIT: others read a commit before a replica has it, and it may be gone after a failover"
+        yield Trap("after-commit", name, "note", what, "Set the wait point to AFTER_SYNC.")
+    if required(source).sync_binlog != 1:
+        what = f"sync_binlog is {required(source).sync_binlog}: after a power cut replicas may have commits that it has not"
+        yield Trap("binlog-not-flushed", name, "note", what, "Set sync_binlog to 1.")
+    volatile = [one.name for one in acking(members, source) if required(one).sync_relay_log != 1]
+    for replica in volatile:
+        what = "acknowledges what is not on its disk: sync_relay_log is not 1, so a power cut of both loses it"
+        yield Trap(
+            "relay-log-not-flushed", replica, "note", what, "Set sync_relay_log to 1; it costs a flush an event."
+        )
+
+
+def _of_replica(one: Seen, source: Seen) -> Iterator[Trap]:
+    state = required(one)
+    semi, name = state.semi_sync, one.name
+    channel = follows(one, source)
+    if state.channels and semi.source_enabled:
+        what = "has the source's role as a replica: its applier waits for acknowledgements that nobody sends"
+        yield Trap("source-role-on-replica", name, "stall", what, "Switch it off; the promotion switches it on.")
+    if channel is None or not semi.replica_enabled:
+        return
+    if channel.receive == "on" and not semi.replica_status:
+        what = "enabled, and not used: its receive thread was started before it was enabled"
+        yield Trap("receive-not-restarted", name, "loss", what, "Stop and start the receive thread alone.")
+    if channel.receive == "off":
+        what = f"receives nothing: {channel.receive_error or 'stopped'}"
+        yield Trap("not-receiving", name, "loss", what, "Start its receive thread.")
+    if channel.receive == "on" and source.state is not None:
+        lacks = source.state.executed.minus(has(one)).count()
+        if lacks > FAR_BEHIND:
+            what = (
+                f"has {lacks:,} transactions to receive: commits wait for it, up to the timeout, until it has caught up"
+            )
+            yield Trap(
+                "receive-behind", name, "stall", what, "Let it catch up with the replica's side off, then switch it on."
+            )
+    if channel.receive != "off" and channel.apply == "off":
+        why = channel.apply_error or "its applier is stopped"
+        what = f"acknowledges and applies nothing ({why}): it cannot take over, and a restart loses what it received"
+        if keeps_relay_log(state):
+            what = f"acknowledges and applies nothing ({why}): it cannot take over"
+        yield Trap("acknowledges-only", name, "loss", what, "Correct the applier while the receive thread runs.")

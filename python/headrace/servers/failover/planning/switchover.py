@@ -1,0 +1,127 @@
+"""What a failover and a planned switchover share: the promotion, and how the others follow; and the
+plan of a switchover, whose source works and lends a hand."""
+
+from __future__ import annotations
+
+from headrace.servers.failover.planning import election
+from headrace.servers.failover.planning.election import extra, follows, has, required, unfit
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, FailoverWish, Members, Seen
+
+
+def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
+    """Stops the writes on a source that works, waits until one replica has them all, promotes it,
+    and lets the old source follow it."""
+    if source.state is None:
+        hint = "Use: headrace failover run."
+        return FailoverPlan(
+            refusal=f"{source.name} does not answer, so its writes cannot be stopped: {source.error}", hint=hint
+        )
+    replicas = election.followers(members, source)
+    elected = members.get(wish.elected) if wish.elected else None
+    if elected is not None and elected.state is not None and not elected.state.read_only:
+        steps, left_out = rest(members, source, elected, wish, stage=4)
+        return FailoverPlan(steps=steps, elected=elected.name, kept=True, left_out=left_out)
+    found = election.errant(members, source)
+    able, left_out = _able(replicas, wish, found, source)
+    if elected is None and not able:
+        what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items())) or "nobody follows it"
+        return FailoverPlan(
+            refusal=f"no replica can take over from {source.name}: {what}", errant=found, left_out=left_out
+        )
+    if elected is None and wish.target is not None and wish.target not in [one.name for one in able]:
+        reason = left_out.get(wish.target, "does not follow it, or does not answer")
+        return FailoverPlan(refusal=f"{wish.target} cannot take over: it {reason}", errant=found, left_out=left_out)
+    chosen = elected or next((one for one in able if one.name == wish.target), able[0])
+    steps = []
+    if not source.state.read_only:
+        steps.append(FailoverStep(1, "read-only", source.name, why="its last transaction is known then"))
+        return FailoverPlan(steps=tuple(steps), elected=chosen.name, kept=True, errant=found, left_out=left_out)
+    target = required(source).executed
+    if not required(chosen).executed.contains(target):
+        steps.append(FailoverStep(2, "wait-applied", chosen.name, gtid=target, why="all that the old source has"))
+    followers = [one for one in replicas if one.name != chosen.name and one.name not in found]
+    promote, refusal = promotion(chosen, [*followers, source], wish, stage=3)
+    if refusal:
+        return FailoverPlan(refusal=refusal[0], hint=refusal[1], elected=chosen.name, left_out=left_out)
+    return FailoverPlan(steps=(*steps, *promote), elected=chosen.name, kept=True, errant=found, left_out=left_out)
+
+
+def _able(
+    replicas: list[Seen], wish: FailoverWish, found: dict[str, str], source: Seen
+) -> tuple[list[Seen], dict[str, str]]:
+    """Replicas that can take over from a source that works, the one with the most applied first;
+    and why others cannot."""
+    left_out = {}
+    for one in replicas:
+        channel = follows(one, source)
+        reason = unfit(one, wish.allow_delayed)
+        if not reason and channel is not None and channel.receive != "on":
+            reason = f"does not receive: {channel.receive_error or channel.receive}"
+        if not reason and channel is not None and channel.apply != "on":
+            reason = "does not apply: its SQL thread is stopped"
+        if not reason and one.name in found:
+            reason = f"has transactions of its own: {found[one.name]}"
+        if reason:
+            left_out[one.name] = reason
+    able = [one for one in replicas if one.name not in left_out]
+    able.sort(key=lambda one: (has(source).minus(required(one).executed).count(), one.name))
+    return able, left_out
+
+
+def siblings(pool: list[Seen], chosen: Seen) -> tuple[list[Seen], dict[str, str]]:
+    """Who can follow the chosen one, and who has transactions that it has not."""
+    apart = {one.name: extra(one, chosen) for one in pool if one.name != chosen.name}
+    diverged = {name: f"has transactions that {chosen.name} has not: {text}" for name, text in apart.items() if text}
+    return [one for one in pool if one.name != chosen.name and one.name not in diverged], diverged
+
+
+def promotion(
+    chosen: Seen, followers: list[Seen], wish: FailoverWish, stage: int
+) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
+    """The steps that make a drained server the source; or rule and hint of a refusal."""
+    state = required(chosen)
+    steps = []
+    if state.channels:
+        steps.append(FailoverStep(stage, "leave-source", chosen.name, why="it follows nobody any more"))
+    semi = state.semi_sync
+    if semi.replica_enabled:
+        steps.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it is no replica any more"))
+    wanted = wish.proof is not None or semi.replica_enabled
+    ackers = [one for one in followers if required(one).semi_sync.replica_enabled or one.name == wish.source]
+    count = min(wish.proof.wait_count if wish.proof else max(semi.wait_count, 1), len(ackers))
+    if wanted and count == 0 and wish.alone == "refuse":
+        rule = f"no replica would be left to acknowledge what {chosen.name} commits"
+        return (), (rule, "Bring one back, or accept it for now: --alone serve.")
+    if wanted and count and not semi.source_enabled:
+        why = "before it is writable, so that no commit is acknowledged by it alone"
+        steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
+    steps.append(FailoverStep(stage, "writable", chosen.name))
+    steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
+    return tuple(steps), None
+
+
+def rest(
+    members: Members, source: Seen, elected: Seen, wish: FailoverWish, stage: int
+) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
+    """What is left to do when the new source is open: the others follow it."""
+    steps, left_out = [], {}
+    for name in sorted(members):
+        one = members[name]
+        if one.state is None or name == elected.name or follows(one, elected) is not None:
+            continue
+        old = name == source.name
+        if old and wish.kind == "failover":
+            continue  # it is rejoined by hand: never twice by itself
+        if not old and follows(one, source) is None:
+            continue  # somebody else's replica, or one at the end of a chain
+        apart = extra(one, elected)
+        if apart:
+            left_out[name] = f"has transactions that {elected.name} has not: {apart}"
+            continue
+        if one.state.semi_sync.source_enabled:
+            why = "a replica with the source's role waits for acknowledgements of what it applies"
+            steps.append(FailoverStep(stage, "semi-sync-source-off", name, why=why))
+        if old and required(elected).semi_sync.source_enabled and not one.state.semi_sync.replica_enabled:
+            steps.append(FailoverStep(stage, "semi-sync-replica-on", name, why="it acknowledges now"))
+        steps.append(FailoverStep(stage, "repoint", name, to=elected.name))
+    return tuple(steps), left_out

@@ -1,0 +1,354 @@
+"""A naive model of one source and its replicas: what a relay log keeps and what it loses.
+
+No networks, no clocks, no servers: transactions are numbers in lists. A source appends to its binary
+log and waits; a replica receives the next transaction into its relay log and acknowledges; its
+applier moves it into its own binary log. What is lost, and when, is the point:
+
+    kill -9 of a server      flushed or not, files stay; MariaDB's relay log goes at the next start
+    power cut                what was not flushed goes too; a relay log with sync_relay_log = 1 stays
+    both threads stopped     MariaDB with GTID throws the relay log away at the next start of one
+    timeout of semi-sync     the source acknowledges alone, and says so in its status
+
+Acknowledgements are kept outside. The watcher sees what its links let it see.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from headrace.servers.failover.planning.guarantee import carried, proof_of
+from headrace.servers.failover.planning.members import NEVER_S, AckProof, FailoverStep, Seen, ThreadRun
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.state import Channel, SemiSync, ServerState
+
+Transaction = tuple[int, int]  # who wrote it (index of the server), number
+
+
+@dataclass
+class Model:
+    """One server. `binlog`: executed, in order; `relay`: received and not executed; `safe`: how many
+    of the relay log are flushed. `follows`: index of its source. Threads have numbers while they
+    run."""
+
+    index: int
+    flavor: str
+    up: bool = True
+    binlog: list[Transaction] = field(default_factory=list)
+    relay: list[Transaction] = field(default_factory=list)
+    safe: int = 0
+    sync_relay_log: int = 10_000
+    follows: int | None = None
+    receiver: int = 0
+    applier: int = 0
+    start: float = 0.0
+    delayed: bool = False
+    apply_error: str = ""
+    logs_updates: bool = True
+    read_only: bool = True
+    acks: bool = True
+    source_role: bool = False
+    status: bool = False
+    has_acked: dict[int, int] = field(default_factory=dict)
+
+    def knows(self) -> set[Transaction]:
+        return {*self.binlog, *self.relay}
+
+
+class Cluster:
+    """A source (0) and replicas, a watcher, links between all of them that can be cut."""
+
+    def __init__(self, replicas: int, flavor: str, count: int, timeout_s: float, fence: bool) -> None:
+        self.flavor, self.count, self.timeout_s, self.fence_possible = flavor, count, timeout_s, fence
+        self.now, self.threads = 0.0, 0
+        self.servers = [Model(index, flavor) for index in range(replicas + 1)]
+        self.source = self.servers[0]
+        self.source.read_only, self.source.source_role, self.source.status = False, timeout_s > 0, timeout_s > 0
+        self.cut: set[tuple[int, int]] = set()  # between servers; -1: the watcher
+        self.waiting: list[tuple[Transaction, float]] = []
+        self.acknowledged: list[tuple[Transaction, float]] = []
+        self.fenced_s: float | None = None
+        self.proof: AckProof | None = None
+        self.numbers = 0
+        for one in self.servers[1:]:
+            one.follows = 0
+            self.start_threads(one)
+
+    # --- what goes on -----------------------------------------------------------------------------
+
+    def linked(self, one: int, other: int) -> bool:
+        return (min(one, other), max(one, other)) not in self.cut
+
+    def write(self) -> Transaction | None:
+        """A client of the old source commits; it is answered at once or when replicas have it."""
+        source = self.source
+        if not source.up or source.read_only:
+            return None
+        self.numbers += 1
+        made = (0, self.numbers)
+        source.binlog.append(made)
+        self.waiting.append((made, self.now))
+        self.settle()
+        return made
+
+    def receive(self, index: int) -> None:
+        """The next transaction that the replica has not, into its relay log; then it acknowledges."""
+        one = self.servers[index]
+        if not (one.up and one.receiver and one.follows is not None):
+            return
+        above = self.servers[one.follows]
+        if not (above.up and self.linked(index, one.follows)):
+            return
+        known = one.knows()
+        for made in above.binlog:
+            if made not in known:
+                one.relay.append(made)
+                break
+        if one.sync_relay_log == 1:
+            one.safe = len(one.relay)
+        if one.follows == 0 and one.acks:
+            # Acknowledged is the position up to which it has everything.
+            self.acked(one)
+
+    def acked(self, one: Model) -> None:
+        known = one.knows()
+        position = 0
+        for made in self.source.binlog:
+            if made not in known:
+                break
+            position += 1
+        self.source.has_acked[one.index] = position
+        self.settle()
+
+    def settle(self) -> None:
+        """Answers the clients whose transactions enough replicas have; in order."""
+        source = self.source
+        if not source.up:
+            return
+        if source.status:
+            while self.waiting:
+                position = source.binlog.index(self.waiting[0][0]) + 1
+                if sum(reached >= position for reached in source.has_acked.values()) < self.count:
+                    break
+                self.acknowledged.append((self.waiting.pop(0)[0], self.now))
+        else:
+            self.acknowledged += [(made, self.now) for made, _ in self.waiting]
+            self.waiting = []
+            caught_up = sum(reached >= len(source.binlog) for reached in source.has_acked.values())
+            source.status = source.source_role and caught_up >= self.count
+
+    def apply(self, index: int) -> None:
+        one = self.servers[index]
+        if one.up and one.applier and one.relay and not one.delayed and not one.apply_error:
+            one.binlog.append(one.relay.pop(0))
+            one.safe = max(0, one.safe - 1)
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        source = self.source
+        if source.up and source.status and self.waiting and self.now - self.waiting[0][1] > self.timeout_s:
+            source.status = False
+        self.settle()
+
+    # --- threads, starts, faults ------------------------------------------------------------------
+
+    def thread(self) -> int:
+        self.threads += 1
+        return self.threads
+
+    def start_threads(self, one: Model, receive: bool = True, apply: bool = True) -> None:
+        if one.flavor == "mariadb" and not one.receiver and not one.applier:
+            one.relay, one.safe = [], 0  # MDEV-4698
+        if receive and not one.receiver:
+            one.receiver = self.thread()
+        if apply and not one.applier and not one.apply_error:
+            one.applier = self.thread()
+
+    def stop_threads(self, one: Model, receive: bool = True, apply: bool = True) -> None:
+        if receive:
+            one.receiver = 0
+            self.source.has_acked.pop(one.index, None)
+        if apply:
+            one.applier = 0
+
+    def restart(self, index: int, power: bool) -> None:
+        """A replica goes and comes back with its threads."""
+        one = self.servers[index]
+        if not one.up or one.follows is None:
+            return
+        self.stop_threads(one)
+        if power:
+            one.relay = one.relay[: one.safe]
+        self.now += 10.0
+        one.start = self.now
+        self.start_threads(one)
+
+    def kill_source(self) -> None:
+        self.source.up = False
+        self.waiting = []
+
+    # --- what the watcher sees --------------------------------------------------------------------
+
+    def name(self, index: int) -> str:
+        return f"s{index}"
+
+    def gtids(self, transactions: set[Transaction]) -> GtidSet:
+        if self.flavor == "mysql":
+            text = ",".join(f"{uuid(writer)}:{number}" for writer, number in sorted(transactions))
+        else:
+            top = max(transactions, key=lambda made: made[1], default=None)
+            text = "" if top is None else f"0-{top[0] + 1}-{top[1]}"
+        return GtidSet.parse(text, self.flavor)
+
+    def state(self, one: Model) -> ServerState:
+        executed = self.gtids(set(one.binlog))
+        connected = [
+            other
+            for other in self.servers
+            if other.follows == one.index and other.up and other.receiver and self.linked(one.index, other.index)
+        ]
+        channels = ()
+        if one.follows is not None:
+            linked = self.servers[one.follows].up and self.linked(one.index, one.follows)
+            channels = (
+                Channel(
+                    name="",
+                    source_host=self.name(one.follows),
+                    source_port=1,
+                    source_server_id=one.follows + 1,
+                    receive="off" if not one.receiver else "on" if linked else "connecting",
+                    apply="on" if one.applier else "off",
+                    received=self.gtids(one.knows()),
+                    executed=executed,
+                    read_file="",
+                    read_pos=0,
+                    applied_file="",
+                    applied_pos=0,
+                    seconds_behind=0,
+                    receive_error="",
+                    apply_error=one.apply_error,
+                    delay_s=3600 if one.delayed else 0,
+                    filters=(),
+                    workers=0,
+                ),
+            )
+        semi = SemiSync(
+            source_enabled=one.source_role,
+            source_status=one.status,
+            clients=sum(other.acks for other in connected),
+            wait_count=self.count,
+            wait_point="AFTER_SYNC",
+            timeout_ms=int(self.timeout_s * 1000),
+            replica_enabled=one.acks and one.index != 0,
+            replica_status=one.acks and bool(one.receiver),
+        )
+        return ServerState(
+            name=self.name(one.index),
+            flavor=self.flavor,
+            version=(10, 11, 0) if self.flavor == "mariadb" else (9, 7, 0),
+            server_id=one.index + 1,
+            uuid=uuid(one.index),
+            read_only=one.read_only,
+            super_read_only=one.read_only,
+            executed=executed,
+            binlog_file="b",
+            binlog_position=4,
+            log_bin=True,
+            log_replica_updates=one.logs_updates,
+            gtid_on=True,
+            gtid_strict=True,
+            sync_binlog=1,
+            flush_log=1,
+            sync_relay_log=one.sync_relay_log,
+            semi_sync=semi,
+            channels=channels,
+            binlog=executed,
+        )
+
+    def seen(self) -> dict[str, Seen]:
+        found = {}
+        for one in self.servers:
+            name = self.name(one.index)
+            fence = "done" if self.fenced_s is not None else "possible" if self.fence_possible else "none"
+            base = Seen(name, host=name, port=1, fence=fence if one.index == 0 else "none")
+            if one.up and self.linked(-1, one.index):
+                wrote: dict[tuple[int, int], int] = {}
+                if self.flavor == "mariadb":
+                    for writer, number in one.binlog:
+                        wrote[0, writer + 1] = max(number, wrote.get((0, writer + 1), 0))
+                run = ThreadRun(one.start, one.receiver, one.applier)
+                base = replace(base, state=self.state(one), run=run, wrote=wrote)
+            else:
+                base = replace(base, error="no answer")
+            found[name] = base
+        return found
+
+    def look(self) -> dict[str, Seen]:
+        """As the watcher's tick: it looks, writes, and looks at the source again."""
+        before, began = self.seen(), self.now
+        if self.proof is not None:
+            self.proof = carried(self.proof, before)
+        source = before["s0"]
+        if source.state is None or source.state.read_only:
+            return before
+        made = self.write()
+        for one in self.servers[1:]:
+            # The probe waits a moment, in which the replicas go on.
+            for _ in range(len(self.source.binlog)):
+                self.receive(one.index)
+        acknowledged = bool(self.acknowledged) and any(entry[0] == made for entry in self.acknowledged[-50:])
+        after = replace(self.seen()["s0"], write="ok" if acknowledged else "stalled")
+        proof = proof_of(before, after, began)
+        if proof is not None:
+            self.proof = proof
+        return before | {"s0": replace(source, write=after.write)}
+
+    # --- what the executor does -------------------------------------------------------------------
+
+    def do(self, step: FailoverStep) -> bool:
+        """One step of a plan. False: it could not be done now."""
+        index = int(step.server[1:])
+        one = self.servers[index]
+        if step.action == "fence":
+            self.kill_source()
+            self.fenced_s = self.now
+            return True
+        if not one.up or not self.linked(-1, index):
+            return False
+        match step.action:
+            case "start-apply":
+                self.start_threads(one, receive=False)
+            case "stop-receive":
+                self.stop_threads(one, apply=False)
+            case "read-only":
+                one.read_only = True
+            case "wait-applied":
+                for _ in range(len(one.relay)):
+                    self.apply(index)
+                assert step.gtid is not None
+                return self.gtids(set(one.binlog)).contains(step.gtid)
+            case "leave-source":
+                one.follows, one.relay, one.safe = None, [], 0
+                self.stop_threads(one)
+            case "semi-sync-source-on" | "semi-sync-source-off":
+                one.source_role = one.status = step.action.endswith("on")
+            case "semi-sync-replica-off":
+                one.acks = False
+            case "writable":
+                one.read_only = False
+            case "repoint":
+                self.stop_threads(one)
+                one.relay, one.safe = [], 0
+                one.follows = int(step.to[1:])
+                self.start_threads(one)
+            case "clients":
+                pass
+            case _:
+                raise AssertionError(step.action)
+        return True
+
+
+def uuid(index: int) -> str:
+    return f"{index:08x}-0000-0000-0000-000000000000"
+
+
+__all__ = ["NEVER_S", "Cluster", "Model", "uuid"]

@@ -54,6 +54,7 @@ COMMANDS = {
     "volume": ("lab.volume", "Create, attach, modify, watch and fail lab volumes."),
     "snapshot": ("lab.snapshot", "Take, copy, lock, schedule and delete snapshots."),
     "mysql": ("servers.mysql", "Run real servers on volumes of the lab: MariaDB and MySQL."),
+    "backup": ("servers.backup", "Back up, stream, restore to any moment, and prove it."),
     "replica": ("servers.replica", "Make replicas; see their state and their lag."),
     "failover": ("servers.failover", "Let another server take over, losing nothing."),
     "advise": ("servers.advise", "Advise settings of a server for its storage."),

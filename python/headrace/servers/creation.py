@@ -23,6 +23,7 @@ from headrace.servers import access, config, datadir, running, volumes
 from headrace.servers.access import service_user
 from headrace.servers.flavors import ENGINES, GUIDE, NAMES, ServerProgram
 from headrace.servers.record import Record, ServerPaths, save
+from headrace.servers.topology import links
 
 
 class Seeding(Protocol):
@@ -46,15 +47,19 @@ class Seeding(Protocol):
 class CreateRequest:
     """The server to be made, checked as far as that goes without changing anything.
 
-    `seed`: a folder of saved data, the id of a snapshot, or another server's data as a `Seeding`.
+    `seed`: a folder of saved data, the id of a snapshot of the data volume, or another server's
+    data as a `Seeding`; `log_seed`: a snapshot of the log volume, of the same moment.
     """
 
     record: Record
     program: ServerProgram
     seed: Path | str | Seeding | None
+    log_seed: str | None = None
 
 
-def checked_request(program: ServerProgram, wanted: Record, seed: Path | str | Seeding | None) -> CreateRequest:
+def checked_request(
+    program: ServerProgram, wanted: Record, seed: Path | str | Seeding | None, log_seed: str | None = None
+) -> CreateRequest:
     """The request with the options of its kind of configuration.
 
     Raises InputError for what no server can have, CouldNotRun for what this machine lacks.
@@ -75,14 +80,14 @@ def checked_request(program: ServerProgram, wanted: Record, seed: Path | str | S
     required("mkfs.xfs", "xfsprogs")
     if isinstance(seed, Path):
         datadir.read_saved(seed, program, engine)
-    elif isinstance(seed, str) and wanted.log_storage is not None:
+    elif isinstance(seed, str) and wanted.log_storage is not None and log_seed is None:
         raise InputError(
             f"--log-storage {wanted.log_storage}",
             f"a server from snapshot {seed} has its logs on the volume of its data",
             GUIDE,
-            "Leave out --log-storage.",
+            "Leave out --log-storage. A set of both volumes: headrace snapshot restore.",
         )
-    return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed)
+    return CreateRequest(wanted.with_(options=options, notes=notes, config=kind), program, seed, log_seed)
 
 
 def create(lab: Lab, where: ServerPaths, wanted: CreateRequest, progress: running.Progress, timeout_s: float) -> Record:
@@ -121,7 +126,7 @@ def _create(
     record = record.with_(notes=[*record.notes, *adjusted])
     progress(0.05, "creating the volumes")
     seeding = None if wanted.seed is None or isinstance(wanted.seed, Path | str) else wanted.seed
-    snapshots = {"data": wanted.seed} if isinstance(wanted.seed, str) else seeding.snapshots(lab) if seeding else {}
+    snapshots = _snapshots(lab, wanted, seeding)
     record = record.with_(data_volume=volumes.create(lab, record, "data", record.storage, snapshots.get("data")))
     save(where, record)
     if record.log_storage is not None:
@@ -135,11 +140,13 @@ def _create(
         if seeding is not None and not snapshots:
             volumes.make_filesystem(device)
         volumes.mount(device, place)
+    if isinstance(wanted.seed, str):
+        datadir.adopt(where, record.log_storage is not None)
     if seeding is not None:
         progress(0.65, "copying the source's data")
         seeding.fill(where, record, program)
     progress(0.8, "starting the server")
-    with access.init_file(where, record.flavor, user) as init_file:
+    with access.init_file(where, record.flavor, user, record.host) as init_file:
         # A copy knows the source's own source, and would follow it at once.
         skip = () if seeding is None else running.not_following(program)
         record = running.launch(where, record, program, init_file, progress, timeout_s, skip)
@@ -149,6 +156,13 @@ def _create(
     record = record.with_(made=True)
     save(where, record)
     return record
+
+
+def _snapshots(lab: Lab, wanted: CreateRequest, seeding: Seeding | None) -> Mapping[str, str]:
+    """Snapshots its volumes are made from, by the role of the volume."""
+    if isinstance(wanted.seed, str):
+        return {"data": wanted.seed} | ({"log": wanted.log_seed} if wanted.log_seed else {})
+    return seeding.snapshots(lab) if seeding is not None else {}
 
 
 def _fill(lab: Lab, where: ServerPaths, record: Record, wanted: CreateRequest, progress: running.Progress) -> None:
@@ -180,6 +194,7 @@ def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
             break
     volumes.quietly_unmount(where)
     try:
+        links.remove_named(where)
         for volume in volumes.left_by(lab, name):
             volumes.remove(lab, volume)
         volumes.drop_seeds(lab, name)

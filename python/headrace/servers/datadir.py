@@ -103,6 +103,32 @@ def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> N
                 os.chown(os.path.join(folder_, name), user.uid, user.gid, follow_symlinks=False)
 
 
+def adopt(where: ServerPaths, log_volume: bool) -> None:
+    """Makes the files of another server, from snapshots, those of this one.
+
+    The other may run on this machine: the lists of its binary log have its paths, and the new
+    server would read, and purge, the files of the old one.
+    """
+    data, log = where.data_mount / "data", (where.log_mount if log_volume else where.data_mount) / "log"
+    # MySQL's identity of the server: two servers with the same would not replicate from each other.
+    (data / "auto.cnf").unlink(missing_ok=True)
+    for folder in (data, log):
+        # Of the binary log, and of the relay logs of each channel.
+        for index in folder.glob("*.index"):
+            about = index.stat()
+            lines = index.read_text(errors="surrogateescape").splitlines()
+            moved = [_moved(line, folder) for line in lines]
+            if moved != lines:
+                write_whole(index, "".join(f"{line}\n" for line in moved).encode(errors="surrogateescape"))
+                os.chown(index, about.st_uid, about.st_gid)
+                os.chmod(index, about.st_mode & 0o777)
+
+
+def _moved(line: str, folder: Path) -> str:
+    """A path of a list; one that is not relative leads into this folder."""
+    return str(folder / line.rpartition("/")[2]) if line.startswith("/") else line
+
+
 def copy_out(where: ServerPaths, folder: Path, log_volume: bool, about: dict) -> None:
     """Saves the data of a server whose volumes are mounted, whole or not at all."""
     if folder.exists():

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from headrace.cli.lab import consistent
 from headrace.cli.lab.common import number, tags
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, complete_volume, flag, option
 from headrace.cli.output import pairs, print_answer, progress, say, table
@@ -17,7 +18,10 @@ from headrace.errors import InputError
 
 EPILOG = """\b
 Examples:
-  headrace snapshot create db --wait
+  sudo headrace snapshot take db                    a running server: locked, frozen, all volumes of one instant
+  sudo headrace snapshot restore latest:db --name db2
+  headrace snapshot prune --keep 7 --keep-for 4w --dry-run
+  headrace snapshot create db --wait                volumes as they are
   headrace snapshot create data log                 both of one instant
   headrace volume create gp3:100 --snapshot snap-0123456789abcdef0 --name copy
   headrace snapshot schedule daily --tag backup=daily --every 1d --keep 7
@@ -25,7 +29,8 @@ Examples:
 
 The lab must be up: headrace lab up."""
 
-app = CommandGroup("Take, copy, lock, schedule and delete snapshots of lab volumes.", EPILOG)
+app = CommandGroup("Take, restore, copy, lock, schedule and delete snapshots of servers and volumes.", EPILOG)
+consistent.add_to(app)
 COLUMNS = ("id", "volume", "size_gib", "state", "progress_percent", "started_at", "completed_at", "stored_bytes", "full_bytes", "encrypted", "description")  # fmt: skip
 Snapshot = Annotated[str, typer.Argument(metavar="SNAPSHOT", help="Id.")]
 # Seconds of the units in which an interval is written.

@@ -1,0 +1,255 @@
+"""`headrace snapshot take`, `sets`, `restore`, `prune`: snapshots of running servers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace.cli.lab.common import tags
+from headrace.cli.options import LabPlace, OutputOption, YesOption, flag, option
+from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.errors import CouldNotRun, InputError
+
+COLUMNS = ("id", "server", "flavor", "version", "taken_at", "gtid", "position", "frozen_ms", "whole")
+SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Its id, latest, or latest:SERVER.")]
+
+
+def take(
+    server: Annotated[str, typer.Argument(metavar="[SERVER]", help="Which server of the lab. Default: db.")] = "db",
+    *,
+    place: LabPlace,
+    tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
+    description: Annotated[str, option("TEXT", "At most 255 characters.")] = "",
+    wait_lock: Annotated[float, option("SECONDS", "Give up when the server's lock is not had by then.", min=1)] = 5.0,
+    hold: Annotated[float, option("SECONDS", "Freeze no longer than this, whatever happens.", min=0.1)] = 10.0,
+    no_lock: Annotated[bool, flag("--no-lock", "Leave the server's lock out: the position is then not known.")] = False,
+    no_freeze: Annotated[bool, flag("--no-freeze", "Leave the freeze out.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Say what would be locked, frozen and taken; do nothing.")] = False,
+    wait: Annotated[bool, flag("--wait", "Return when everything is stored.")] = False,
+    output: OutputOption = "table",
+) -> None:
+    """Take a snapshot of all volumes of a running server, with its commits held back and its
+    filesystems frozen for a moment."""
+    from headrace.lab.watching import stored
+    from headrace.operate.snapshots import take as taking
+    from headrace.operate.snapshots.targets import lab_request
+
+    with place.open() as lab:
+        request = lab_request(
+            lab,
+            server,
+            tags=tags(tag),
+            description=description,
+            lock=not no_lock,
+            freeze=not no_freeze,
+            wait_lock_s=wait_lock,
+            hold_s=hold,
+        )
+        if dry_run:
+            _print_plan(taking.plan(request), output)
+            return
+        taken = taking.take(request)
+        if wait:
+            for one in taken.made.snapshots:
+                with progress(f"storing {one.id}") as tick:
+                    stored(lab, one.id, tick)
+    for note in taken.notes:
+        say(f"note: {note}")
+    rows = taken.made.as_dict() | {"locked_ms": round(taken.locked_ms, 1), "frozen_ms": round(taken.frozen_ms, 1)}
+    print_answer(rows, output, [rows], (*COLUMNS, "locked_ms"), lambda: (pairs(_facts(rows)),))
+
+
+def _facts(row: dict[str, Any]) -> list[tuple[str, object]]:
+    held = f"locked {row['locked_ms']} ms, frozen {row['frozen_ms']} ms"
+    return [
+        ("set", row["id"]),
+        ("server", row["server"]),
+        ("GTID", row["gtid"] or "none"),
+        ("position", row["position"]),
+        ("held", held),
+        ("snapshots", ", ".join(f"{one['snapshot']} of {one['volume']}" for one in row["snapshots"])),
+        ("restore", f"headrace snapshot restore {row['id']} --name NEW"),
+    ]
+
+
+def _print_plan(prepared: Any, output: str) -> None:
+    rows = [
+        {"volume": member.id, "spec": member.spec, "filesystem": use["place"], "kind": use["kind"]}
+        for member, use in prepared.members
+    ]
+    columns = ("volume", "spec", "filesystem", "kind")
+    cells = [[row[name] for name in columns] for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(columns, cells), "Nothing was done."))
+
+
+def sets(
+    place: LabPlace,
+    server: Annotated[str | None, option("NAME", "Of this server alone.")] = None,
+    output: OutputOption = "table",
+) -> None:
+    """List the snapshot sets, and what is wrong with those that are not whole."""
+    found = _sets(place, server)
+    rows = [one.as_dict() for one in found]
+    cells = [
+        (one.id, one.server, one.taken_at, str(one.size_gib), one.gtid or one.position, _state(one)) for one in found
+    ]
+    columns = ("set", "server", "instant", "GiB", "GTID", "state")
+    print_answer(rows, output, rows, COLUMNS, lambda: (table(columns, cells, right=("GiB",)),))
+
+
+def _state(one: Any) -> str:
+    if one.problems:
+        return f"not whole: {'; '.join(one.problems)}"
+    return "whole" if one.stored else "being stored"
+
+
+def _sets(place: LabPlace, server: str | None) -> list[Any]:
+    from headrace.operate.snapshots.services import LabService
+    from headrace.operate.snapshots.sets import sets_of
+
+    with place.open() as lab:
+        found = sets_of(LabService(lab).stored())
+    return [one for one in found if server is None or one.server == server]
+
+
+def restore(
+    chosen: SetArgument,
+    place: LabPlace,
+    name: Annotated[str | None, option("NAME", "Of the new server, or the beginning of the volumes' names.")] = None,
+    volumes: Annotated[bool, flag("--volumes", "Make the volumes alone, no server.")] = False,
+    storage: Annotated[str | None, option("SPEC", "Other data volumes, not smaller.")] = None,
+    log_storage: Annotated[str | None, option("SPEC", "Another log volume, not smaller.")] = None,
+    memory_gib: Annotated[float | None, option("GIB", "Of the new server. Default: as it was.")] = None,
+    port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS.")] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Make a new server, or volumes, from a snapshot set."""
+    from headrace.operate.snapshots import restore as restoring
+    from headrace.operate.snapshots import sets as known
+    from headrace.operate.snapshots.services import LabService
+
+    with place.open() as lab:
+        service = LabService(lab)
+        found = known.chosen(known.sets_of(service.stored()), chosen)
+        prefix = name or f"{found.server[:20]}-restored"
+        if volumes:
+            made = restoring.to_volumes(service, found, prefix, storage)
+            rows = [
+                {"volume": one.volume, "snapshot": one.snapshot, "place": one.place, "spec": one.spec} for one in made
+            ]
+            columns = ("volume", "snapshot", "place", "spec")
+            cells = [[row[name] for name in columns] for row in rows]
+            print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+            for line in restoring.next_steps(made):
+                say(f"then: {line}")
+            return
+        with progress(f"restoring {found.id}") as tick:
+            server = restoring.to_server(
+                lab,
+                found,
+                prefix,
+                storage=storage,
+                log_storage=log_storage,
+                memory_gib=memory_gib,
+                port=port,
+                progress=lambda share, what: tick(share),
+            )
+    rows = server.as_dict() | {"set": found.id, "gtid": found.gtid}
+    facts = [("server", server.name), ("set", found.id), ("GTID", found.gtid), ("address", rows["address"])]
+    print_answer(rows, output, [rows], ("name", "set", "gtid", "address"), lambda: (pairs(facts),))
+
+
+def prune(
+    place: LabPlace,
+    server: Annotated[str | None, option("NAME", "Sets of this server alone. Default: of each server.")] = None,
+    keep: Annotated[int | None, option("N", "Keep the newest N of each server.", min=1)] = None,
+    keep_for: Annotated[str | None, option("TIME", "Keep what is younger: 12h, 7d, 4w (lab time).")] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Say what would go; delete nothing.")] = False,
+    yes: YesOption = False,
+    output: OutputOption = "table",
+) -> None:
+    """Delete old snapshot sets, never the last whole one of a server."""
+    from headrace.operate.snapshots import retention
+    from headrace.operate.snapshots.services import LabService
+    from headrace.operate.snapshots.sets import moment, sets_of
+
+    with place.open() as lab:
+        service = LabService(lab)
+        found = [one for one in sets_of(service.stored()) if server is None or one.server == server]
+        now = moment(lab.status()["lab_time"])
+        keep_for_s = None if keep_for is None else retention.seconds(keep_for, "--keep-for")
+        verdicts = [
+            verdict
+            for name in sorted({one.server for one in found} or {""})
+            for verdict in retention.judge([one for one in found if one.server == name], now, keep, keep_for_s)
+        ]
+        going = [one for one in verdicts if one.goes]
+        rows = [{"id": one.chosen.id, "server": one.chosen.server, "taken_at": one.chosen.taken_at, "goes": one.goes, "why": one.why} for one in verdicts]  # fmt: skip
+        if going and not dry_run:
+            _ask(len(going), yes)
+            for name in sorted({one.chosen.server for one in going}):
+                kept = retention.prune(service, [one for one in verdicts if one.chosen.server == name])
+                if kept:
+                    raise CouldNotRun("prune", f"not deleted: {'; '.join(kept)}", "", "A locked snapshot stays.")
+    columns = ("id", "server", "taken_at", "goes", "why")
+    said = "goes" if dry_run else "deleted"
+    cells = [(row["id"], row["server"], row["taken_at"], said if row["goes"] else "stays", row["why"]) for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(("set", "server", "instant", "", "why"), cells),))
+
+
+def _ask(count: int, yes: bool) -> None:
+    if not yes and not sys.stdin.isatty():
+        raise InputError(f"{count} sets", "are deleted, and nobody can be asked here", "", "Say --yes.")
+    if not yes and not typer.confirm(f"Delete {count} sets?", err=True):
+        say("nothing was deleted")
+        raise typer.Exit(1)
+
+
+def every(
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="Which server of the lab.")],
+    interval: Annotated[str, typer.Argument(metavar="TIME", help="Between two runs: 15m, 6h, 1d.")],
+    place: LabPlace,
+    keep: Annotated[int | None, option("N", "Afterwards keep the newest N.", min=1)] = None,
+    keep_for: Annotated[str | None, option("TIME", "Afterwards keep what is younger.")] = None,
+    into: Annotated[Path | None, option("DIR", "Write the units there, such as /etc/systemd/system.", "--into")] = None,
+) -> None:
+    """Print or write a systemd service and timer that take snapshot sets on a schedule."""
+    from headrace.base.files import write_whole
+    from headrace.operate.snapshots import retention
+
+    where = [word for word in place_words(place)]
+    take_words = ["snapshot", "take", server, *where]
+    prune_words = None
+    if keep is not None or keep_for is not None:
+        if keep_for is not None:
+            retention.seconds(keep_for, "--keep-for")
+        kept = [*(["--keep", str(keep)] if keep else []), *(["--keep-for", keep_for] if keep_for else [])]
+        prune_words = ["snapshot", "prune", "--server", server, *kept, "--yes", *where]
+    every_s = retention.seconds(interval, "every")
+    made = retention.units(server, [sys.executable, "-m", "headrace"], take_words, prune_words, every_s)
+    timer = next(name for name in made if name.endswith(".timer"))
+    if into is None:
+        for name, text in made.items():
+            print(f"# {name}\n{text}")
+        return
+    if not into.is_dir():
+        raise InputError(str(into), "is not a folder", "", "On most systems: /etc/systemd/system.")
+    for name, text in made.items():
+        write_whole(into / name, text.encode())
+        say(f"wrote {into / name}")
+    say(f"then: systemctl daemon-reload && systemctl enable --now {timer}")
+
+
+def place_words(place: LabPlace) -> list[str]:
+    """The options that find the same lab again."""
+    words = [] if place.data_dir is None else ["--data-dir", str(place.data_dir.absolute())]
+    return words + ([] if place.socket is None else ["--socket", str(place.socket.absolute())])
+
+
+def add_to(app: Any) -> None:
+    """Registers them as commands of `headrace snapshot`."""
+    for function in (take, sets, restore, prune, every):
+        app.command(function.__name__)(function)

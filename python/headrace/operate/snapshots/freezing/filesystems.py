@@ -1,0 +1,230 @@
+"""Which filesystems the files of a server are on, and which block devices are below them.
+
+Read from /proc and /sys. `root` is where those two are: / but for tests.
+
+A filesystem is told by its device number and not by where it is mounted: the same one may be
+mounted at several places (bind mounts), and is frozen once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import CouldNotRun, InputError
+
+DOC = "docs/guide/consistent-snapshots.md"
+# Those that have a block device of their own and can be frozen (Linux, fs/*/super.c, freeze_fs).
+# btrfs has as well, but its device number is of no block device and its members cannot be told.
+FREEZABLE = ("xfs", "ext4", "ext3", "f2fs")
+# An NVMe device of EBS has its volume's id as serial number, without the hyphen (EC2 User Guide,
+# "Map Amazon EBS volumes to NVMe device names").
+SERIAL = re.compile(r"vol-?([0-9a-f]{8,17})")
+BY_ID = "nvme-Amazon_Elastic_Block_Store_vol"
+
+
+@dataclass(frozen=True)
+class Filesystem:
+    """A mounted filesystem with a block device. `number`: MAJOR:MINOR. `device`: its name in
+    /sys/class/block. `place`: where it is mounted, one of the places. `read_only`: the whole of it,
+    for everyone."""
+
+    number: str
+    device: str
+    place: str
+    kind: str
+    read_only: bool
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of mountinfo: proc_pid_mountinfo(5)."""
+
+    number: str
+    place: str
+    kind: str
+    source: str
+    read_only: bool
+
+
+def mounts(root: Path = Path("/"), process: str = "self") -> list[Mount]:
+    """What is mounted, in order: a later one hides an earlier one at its place."""
+    found = []
+    for line in _text(root, f"proc/{process}/mountinfo").splitlines():
+        before, dash, after = line.partition(" - ")
+        fields, rest = before.split(), after.split()
+        if dash and len(fields) > 5 and len(rest) > 2:
+            kind, source, options = rest[0], _unescaped(rest[1]), rest[2].split(",")
+            found.append(Mount(fields[2], _unescaped(fields[4]), kind, source, "ro" in options))
+    return found
+
+
+def _unescaped(text: str) -> str:
+    """The kernel writes space, tab, newline and backslash as octal."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)
+
+
+def _text(root: Path, name: str) -> str:
+    try:
+        return (root / name).read_text(errors="surrogateescape")
+    except OSError:
+        return ""
+
+
+def mount_of(path: str, mounted: list[Mount]) -> Mount:
+    """What a path without symbolic links is on. Raises CouldNotRun."""
+    best: Mount | None = None
+    for one in mounted:
+        inside = one.place == "/" or path == one.place or path.startswith(f"{one.place}/")
+        if inside and (best is None or len(one.place) >= len(best.place)):
+            best = one
+    if best is None:
+        raise CouldNotRun(path, "is on no filesystem that is mounted here", "proc_pid_mountinfo(5)")
+    return best
+
+
+def filesystems_of(paths: Iterable[str], root: Path = Path("/")) -> tuple[Filesystem, ...]:
+    """The filesystems that these paths are on, each once, in the order of the paths.
+
+    Raises InputError for what must not or cannot be frozen: the root filesystem, also where it is
+    reached by a bind mount, and filesystems without a block device of their own.
+    """
+    mounted = mounts(root)
+    slash = mount_of("/", mounted)
+    found: dict[str, Filesystem] = {}
+    for path in paths:
+        one = mount_of(path, mounted)
+        if one.number in found:
+            continue
+        if one.number == slash.number:
+            bound = "" if one.place == "/" else f" (bind mount at {shown(one.place)})"
+            raise InputError(
+                shown(path),
+                f"is on the root filesystem{bound}, which is never frozen: logging in and this program need it",
+                DOC,
+                "Put the server's files on volumes of their own, or leave the freeze out: --no-freeze.",
+            )
+        device = os.path.basename(os.path.realpath(root / "sys/dev/block" / one.number))
+        if one.kind not in FREEZABLE or not (root / "sys/class/block" / device).exists():
+            raise InputError(
+                shown(path),
+                f"is on {one.kind} ({shown(one.source)}), and only {', '.join(FREEZABLE)} on block devices can be frozen",
+                DOC,
+                "Put the server's files on a volume of their own.",
+            )
+        found[one.number] = Filesystem(one.number, device, one.place, one.kind, one.read_only)
+    return tuple(found.values())
+
+
+def shown(path: str) -> str:
+    """A path as it may stand in a message: without newlines and the like."""
+    return "".join(letter if letter.isprintable() else "?" for letter in path[:200])
+
+
+# --- the members below a device -------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Below:
+    """What a filesystem's device is made of. `disks`: names of the disks, without partitions, in
+    order. `layout`: the arrays and logical volumes on the way, in words that `mdadm` and `lvm`
+    know, from the filesystem down."""
+
+    disks: tuple[str, ...]
+    layout: tuple[dict[str, str], ...]
+
+
+def below(device: str, root: Path = Path("/")) -> Below:
+    """Follows md arrays, LVM and partitions down to the disks."""
+    disks: dict[str, None] = {}
+    layout: dict[str, dict[str, str]] = {}
+
+    def follow(name: str) -> None:
+        folder = root / "sys/class/block" / name
+        if (folder / "partition").exists():
+            # /sys/class/block/nvme1n1p1 leads to .../nvme1n1/nvme1n1p1.
+            disks[Path(os.path.realpath(folder)).parent.name] = None
+            return
+        slaves = sorted(entry.name for entry in _entries(folder / "slaves"))
+        if not slaves:
+            disks[name] = None
+            return
+        if (folder / "md").exists():
+            layout[name] = _array(root, name)
+            slaves = sorted(slaves, key=lambda one: _slot(root, name, one))
+        else:
+            layout[name] = _mapped(root, name)
+            slaves = _group(root, layout[name].get("uuid", ""), slaves)
+        for one in slaves:
+            follow(one)
+
+    follow(device)
+    return Below(tuple(disks), tuple(layout.values()))
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _array(root: Path, name: str) -> dict[str, str]:
+    """An md array as /sys has it (Documentation/admin-guide/md.rst); what is missing there is looked
+    for in /proc/mdstat."""
+    at = f"sys/class/block/{name}/md"
+    level = _text(root, f"{at}/level").strip()
+    if not level:
+        for line in _text(root, "proc/mdstat").splitlines():
+            if line.startswith(f"{name} :"):
+                level = next((word for word in line.split() if word.startswith(("raid", "linear"))), "")
+    found = {"md": name, "level": level}
+    for key, file in (("members", "raid_disks"), ("chunk_bytes", "chunk_size"), ("uuid", "uuid")):
+        found[key] = _text(root, f"{at}/{file}").strip()
+    return {key: value for key, value in found.items() if value}
+
+
+def _slot(root: Path, array: str, member: str) -> tuple[int, str]:
+    slot = _text(root, f"sys/class/block/{array}/md/dev-{member}/slot").strip()
+    return (int(slot) if slot.isdigit() else 1 << 30, member)
+
+
+def _mapped(root: Path, name: str) -> dict[str, str]:
+    at = f"sys/class/block/{name}/dm"
+    found = {"dm": _text(root, f"{at}/name").strip() or name, "uuid": _text(root, f"{at}/uuid").strip()}
+    return {key: value for key, value in found.items() if value}
+
+
+# `LVM-`, then 32 characters of the volume group's id and 32 of the logical volume's (libdevmapper).
+LVM, GROUP_CHARACTERS = "LVM-", 32
+
+
+def _group(root: Path, uuid: str, own: list[str]) -> list[str]:
+    """The disks of all logical volumes of the same group: a volume group comes back whole or not at
+    all."""
+    if not uuid.startswith(LVM):
+        return own
+    group, found = uuid[: len(LVM) + GROUP_CHARACTERS], dict.fromkeys(own)
+    for folder in sorted(_entries(root / "sys/class/block")):
+        if folder.name.startswith("dm-") and _text(root, f"sys/class/block/{folder.name}/dm/uuid").startswith(group):
+            found.update(dict.fromkeys(sorted(entry.name for entry in _entries(folder / "slaves"))))
+    return [name for name in found if not name.startswith("dm-")] or own
+
+
+def volume_id(disk: str, root: Path = Path("/")) -> str | None:
+    """The EBS volume of a disk, by its serial number or the name udev gave it; None: not by
+    these."""
+    serial = SERIAL.fullmatch(_text(root, f"sys/class/block/{disk}/device/serial").strip())
+    if serial is not None:
+        return f"vol-{serial[1]}"
+    for link in _entries(root / "dev/disk/by-id"):
+        # Partitions end in -part1, namespaces in _1.
+        named = SERIAL.match(link.name.removeprefix(BY_ID[:-3])) if link.name.startswith(BY_ID) else None
+        with contextlib.suppress(OSError):
+            if named is not None and os.path.basename(os.readlink(link)) == disk:
+                return f"vol-{named[1]}"
+    return None

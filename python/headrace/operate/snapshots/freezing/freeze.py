@@ -1,0 +1,242 @@
+"""Freezing from the side of the process that takes the snapshot."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import select
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.base.processes import PRIVATE_ENVIRONMENT
+from headrace.errors import CouldNotRun
+from headrace.operate.snapshots.freezing import watchdog
+from headrace.operate.snapshots.freezing.filesystems import DOC, Filesystem, shown
+
+# Until the watchdog is up: starting Python and locking its memory takes 0.1 s on an idle machine. A
+# guess for a busy one. Nothing is frozen yet.
+START_S = 30.0
+# Beyond the deadline, until the watchdog has said that all is thawed: a guess.
+GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """How a freeze went. Times in ns of CLOCK_MONOTONIC: from the first call to freeze (writers
+    begin to wait) to the last thaw. `held`: frozen from the first to the last, by us alone."""
+
+    began_ns: int
+    complete_ns: int
+    ended_ns: int
+    held: bool
+
+    @property
+    def milliseconds(self) -> float:
+        """How long writers may have waited."""
+        return (self.ended_ns - self.began_ns) / 1e6
+
+
+class Freezer:
+    """Freezes these filesystems, and thaws them at the latest `deadline_s` after the order.
+
+    A context: within it the watchdog is up, after it nothing is frozen by us.
+    """
+
+    def __init__(self, filesystems: tuple[Filesystem, ...], deadline_s: float) -> None:
+        self.filesystems = tuple(one for one in filesystems if not one.read_only)
+        self.deadline_s = deadline_s
+        self.late = False
+        self._handles: list[int] = []
+        self._commands = self._answers = -1
+        self._program: subprocess.Popen[bytes] | None = None
+        self._text = b""
+        self._frozen: dict[int, tuple[int, int]] = {}
+        self._thawed: dict[int, int] = {}
+        self._lost = False
+        self._refused = -1
+        self._asked = False
+
+    def __enter__(self) -> Freezer:
+        try:
+            for one in self.filesystems:
+                self._handles.append(_opened(one))
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._let_go()
+        finally:
+            for handle in self._handles:
+                os.close(handle)
+            self._handles = []
+
+    @property
+    def process_id(self) -> int | None:
+        """That of the watchdog."""
+        return None if self._program is None else self._program.pid
+
+    def sync(self) -> None:
+        """Writes back what is dirty, while nobody waits for it: the freeze is then short."""
+        library = ctypes.CDLL(None, use_errno=True)
+        for one, handle in zip(self.filesystems, self._handles, strict=True):
+            if library.syncfs(handle) != 0:
+                said = os.strerror(ctypes.get_errno())
+                raise CouldNotRun(shown(one.place), f"could not be written back: {said}", "syncfs(2)")
+
+    def freeze(self) -> None:
+        """Freezes all of them. Raises CouldNotRun where one refuses or the deadline passes; nothing
+        is frozen then."""
+        self._asked = True
+        try:
+            os.write(self._commands, b"freeze\n")
+        except OSError:
+            raise _dead() from None
+        until = time.monotonic() + self.deadline_s + GRACE_S
+        while True:
+            words = self._answer(until)
+            match words[0] if words else "":
+                case "all":
+                    return
+                case "refused":
+                    self._refused = int(words[1])
+                    self.thaw()
+                    raise self._refusal(int(words[1]), int(words[2]))
+                case "late" | "":
+                    self.thaw()
+                    raise CouldNotRun(
+                        ", ".join(shown(one.place) for one in self.filesystems),
+                        f"could not be frozen within {self.deadline_s:g} s, and is thawed again",
+                        DOC,
+                        "Is a volume paused, or far too slow for what is to be written back?",
+                    )
+                case _:
+                    self._note(words)
+
+    def thaw(self) -> Frozen:
+        """Thaws all of them, and says how it went. Never raises while something is frozen."""
+        began = min((first for first, _ in self._frozen.values()), default=0)
+        complete = max((last for _, last in self._frozen.values()), default=0)
+        self._let_go()
+        began = began or min((first for first, _ in self._frozen.values()), default=0)
+        whole = len(self._thawed) == len(self._handles)
+        return Frozen(
+            began, complete, max(self._thawed.values(), default=began), whole and not (self.late or self._lost)
+        )
+
+    # --- the watchdog ---
+
+    def _start(self) -> None:
+        ours, self._commands = os.pipe2(os.O_CLOEXEC)
+        self._answers, theirs = os.pipe2(os.O_CLOEXEC)
+        numbers = [ours, theirs, *self._handles]
+        # -I, -S: nothing of this user's or of the package is imported.
+        words = [sys.executable, "-I", "-S", str(Path(watchdog.__file__).resolve()), str(self.deadline_s)]
+        try:
+            self._program = subprocess.Popen(
+                [*words, *map(str, numbers)],
+                cwd="/",
+                env=PRIVATE_ENVIRONMENT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                pass_fds=numbers,
+            )
+        except OSError as error:
+            raise CouldNotRun("the watchdog", f"could not be started: {error.strerror}", DOC) from None
+        finally:
+            os.close(ours)
+            os.close(theirs)
+        if self._answer(time.monotonic() + START_S) != ["ready"]:
+            raise _dead()
+
+    def _answer(self, until: float) -> list[str]:
+        """The next line of the watchdog; nothing when it is dead or silent."""
+        while b"\n" not in self._text:
+            left = until - time.monotonic()
+            if self._answers < 0 or left <= 0 or not select.select([self._answers], [], [], left)[0]:
+                return []
+            part = os.read(self._answers, 4096)
+            if not part:
+                return []
+            self._text += part
+        line, _, self._text = self._text.partition(b"\n")
+        return line.decode().split()
+
+    def _note(self, words: list[str]) -> None:
+        match words[0]:
+            case "frozen":
+                self._frozen[int(words[1])] = (int(words[2]), int(words[3]))
+            case "thawed":
+                self._thawed[int(words[1])] = int(words[2])
+            case "lost":
+                self._lost = True
+            case "late":
+                self.late = True
+
+    def _let_go(self) -> None:
+        """Has the watchdog thaw; does it itself where the watchdog is dead or silent."""
+        if self._program is None:
+            return
+        os.close(self._commands)  # it thaws when the pipe is closed, by whatever means
+        until = time.monotonic() + self.deadline_s + GRACE_S
+        while (words := self._answer(until)) and words[0] != "done":
+            self._note(words)
+        if not words:
+            self._thaw_here()
+        os.close(self._answers)
+        self._commands = self._answers = -1
+        program, self._program = self._program, None
+        try:
+            program.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            # A freeze hangs in the kernel. It stays, and thaws when that ends.
+            program.returncode = 0
+
+    def _thaw_here(self) -> None:
+        import fcntl
+
+        # It may have died between a freeze and the word of it: all that did not refuse, then.
+        for number, handle in enumerate(self._handles if self._asked else ()):
+            if number not in self._thawed and number != self._refused:
+                try:
+                    fcntl.ioctl(handle, watchdog.FITHAW, 0)
+                    self._thawed[number] = time.monotonic_ns()
+                except OSError as error:
+                    self._lost = self._lost or error.errno == errno.EINVAL
+
+    def _refusal(self, number: int, code: int) -> CouldNotRun:
+        place = shown(self.filesystems[number].place)
+        if code == errno.EBUSY:
+            hint = f"Another backup may be at work. If nothing is: fsfreeze --unfreeze '{place}'"
+            return CouldNotRun(place, "is frozen already, by another program", "ioctl FIFREEZE", hint)
+        if code in (errno.EPERM, errno.EACCES):
+            return CouldNotRun(place, "only root may freeze a filesystem", "ioctl FIFREEZE", "Run it with sudo.")
+        return CouldNotRun(place, f"cannot be frozen: {os.strerror(code)}", "ioctl FIFREEZE", "")
+
+
+def _opened(one: Filesystem) -> int:
+    """Its mount point, held open. Raises CouldNotRun where another filesystem is mounted there."""
+    try:
+        handle = os.open(one.place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise CouldNotRun(shown(one.place), f"cannot be opened: {error.strerror}", DOC) from None
+    number = os.fstat(handle).st_dev
+    if f"{os.major(number)}:{os.minor(number)}" != one.number:
+        os.close(handle)
+        rule = f"is device {os.major(number)}:{os.minor(number)} now, and was {one.number}"
+        raise CouldNotRun(shown(one.place), rule, "proc_pid_mountinfo(5)", "Was something mounted over it? Try again.")
+    return handle
+
+
+def _dead() -> CouldNotRun:
+    rule = "ended before it was asked to freeze; nothing is frozen"
+    return CouldNotRun("the watchdog", rule, DOC, "Is there memory for it (dmesg)?")

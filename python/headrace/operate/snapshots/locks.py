@@ -1,0 +1,289 @@
+"""Holding back the commits of a server for a moment, and reading its position meanwhile.
+
+MariaDB 10.4 and later: BACKUP STAGE START and BLOCK_COMMIT: reads and statements go on, commits
+wait. MySQL 8.0 and later: LOCK INSTANCE FOR BACKUP holds back changes of files, not commits, and
+performance_schema.log_status names one instant of binary log and engines; FLUSH TABLES WITH READ
+LOCK is added only where tables of MyISAM and the like have rows. Older servers: FLUSH TABLES WITH
+READ LOCK.
+
+The server lets go by itself: a lock that does not come within its time is given up, and the session
+that holds it ends when it was not used for longer than it may be held, also when this process hangs
+or the network is cut.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from headrace.connect import Address, connect
+from headrace.connect.connection import cut
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+
+if TYPE_CHECKING:
+    import pymysql
+
+DOC = "docs/guide/consistent-snapshots.md"
+# The first versions with them: MariaDB Server documentation, "BACKUP STAGE"; MySQL 8.0 reference
+# manual, "LOCK INSTANCE FOR BACKUP" and "The log_status Table" (8.0.11).
+BACKUP_STAGE, INSTANCE_LOCK = (10, 4), (8, 0, 11)
+# Error numbers: lock wait timeout; access denied, in four forms; the session was killed or timed
+# out (MySQL 8.4 "Server Error Message Reference"; the same in MariaDB).
+NO_LOCK, DENIED, INTERRUPTED = 1205, (1044, 1142, 1227, 1095), (1317, 1927, 3024)
+# Engines whose files a crash leaves consistent, or that have none that hold data of their own.
+SAFE_ENGINES = ("InnoDB", "ROCKSDB", "MEMORY", "BLACKHOLE", "PERFORMANCE_SCHEMA", "SEQUENCE", "FEDERATED", "SPIDER")
+SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
+# Beyond the time a lock may take, for the answer to arrive, s: a guess.
+ANSWER_S = 5.0
+
+
+@dataclass(frozen=True)
+class ServerPosition:
+    """Where a server was when its commits were held back. Every commit up to here is in the
+    snapshot.
+
+    `gtid`: everything it had executed; "" without GTIDs. `file`, `offset`: its binary log; "" and 0
+    without one. `replica_gtid`: what a MariaDB replica had applied. `lsn`: of MySQL's InnoDB.
+    `exact`: no commit came between position and freeze, so nothing later is in the snapshot.
+    """
+
+    gtid: str = ""
+    file: str = ""
+    offset: int = 0
+    replica_gtid: str = ""
+    lsn: int | None = None
+    exact: bool = False
+
+    @property
+    def text(self) -> str:
+        """FILE:OFFSET, or ""."""
+        return f"{self.file}:{self.offset}" if self.file else ""
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """What is asked before anything is locked. `folders`: where its files are."""
+
+    flavor: str
+    version: str
+    numbers: tuple[int, ...]
+    hostname: str
+    uuid: str
+    server_id: int
+    pid_file: str
+    datadir: str
+    folders: tuple[str, ...]
+    unsafe_tables: tuple[str, ...]
+
+
+class ServerLock:
+    """The lock of one server. A context: after it nothing is locked by us."""
+
+    def __init__(self, address: Address, wait_s: float, hold_s: float) -> None:
+        """`wait_s`: longest wait for the lock. `hold_s`: the server ends it after this."""
+        self.address, self.wait_s, self.hold_s = address, wait_s, hold_s
+        self.facts: ServerFacts | None = None
+        self.waited_ms = self.held_ms = 0.0
+        self._connection: pymysql.Connection | None = None
+        self._began = 0.0
+        self._how = ""
+        self._instance_locked = False
+
+    def __enter__(self) -> ServerLock:
+        # One answer may wait for every lock that is taken before it comes.
+        self._connection = connect(self.address, self.wait_s + ANSWER_S)
+        try:
+            self.facts = self._asked_facts()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            # Without a word: the server ends the session, and with it the locks, even where it is
+            # still waiting for them.
+            cut(connection)
+
+    def rows(self, statement: str, *values: object) -> list[dict[str, Any]]:
+        """Rows by name. Raises InputError for rights that are missing, CouldNotRun."""
+        import pymysql
+
+        if self._connection is None:
+            raise CouldNotRun(self.address.label, "the connection is closed", DOC)
+        try:
+            with self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
+                cursor.execute(statement, values or None)
+                return list(cursor.fetchall())
+        except pymysql.err.MySQLError as error:
+            raise self._refusal(statement, error) from None
+
+    def take(self) -> ServerPosition:
+        """Locks, and reads the position. Raises InputError, CouldNotRun; nothing is locked then."""
+        facts = self.facts
+        assert facts is not None
+        began = time.monotonic()
+        wait, hold = max(1, math.ceil(self.wait_s)), max(1, math.ceil(self.hold_s))
+        self.rows(f"SET SESSION lock_wait_timeout = {wait}, SESSION wait_timeout = {hold}")
+        self._began = time.monotonic()
+        if facts.flavor == "mariadb" and facts.numbers >= BACKUP_STAGE:
+            self.rows("BACKUP STAGE START")
+            self.rows("BACKUP STAGE BLOCK_COMMIT")
+            self._how, exact = "BACKUP STAGE END", True
+        else:
+            exact = facts.flavor == "mariadb" or facts.numbers < INSTANCE_LOCK or bool(facts.unsafe_tables)
+            if facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK:
+                self.rows("LOCK INSTANCE FOR BACKUP")
+                self._instance_locked = True
+            if exact:
+                self.rows("FLUSH TABLES WITH READ LOCK")
+            self._how = "UNLOCK TABLES"
+        self.waited_ms = (time.monotonic() - began) * 1e3
+        return self._position(facts, exact)
+
+    def release(self) -> None:
+        """Unlocks. Raises CouldNotRun where the lock was not held until now."""
+        try:
+            self.rows(self._how)
+            if self._instance_locked:
+                self.rows("UNLOCK INSTANCE")
+        except HeadraceError as error:
+            rule = f"the lock was lost before the snapshot was complete: {error.rule}"
+            raise CouldNotRun(self.address.label, rule, DOC, "Allow it more time: --hold.") from None
+        finally:
+            self.held_ms = (time.monotonic() - self._began) * 1e3
+
+    # --- what is asked ---
+
+    def _asked_facts(self) -> ServerFacts:
+        names = ("version", "version_comment", "hostname", "server_id", "pid_file", "datadir", "server_uuid", *FOLDERS, *FILES)  # fmt: skip
+        listed = ", ".join(f"'{name}'" for name in names)
+        found = {
+            row["Variable_name"].lower(): row["Value"] or ""
+            for row in self.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({listed})")
+        }
+        flavor = "mariadb" if "mariadb" in (found["version"] + found.get("version_comment", "")).lower() else "mysql"
+        datadir = found["datadir"]
+        return ServerFacts(
+            flavor=flavor,
+            version=found["version"],
+            numbers=_numbers(found["version"]),
+            hostname=found.get("hostname", ""),
+            uuid=found.get("server_uuid", ""),
+            server_id=int(found.get("server_id") or 0),
+            pid_file=_absolute(found.get("pid_file", ""), datadir),
+            datadir=datadir,
+            folders=tuple(dict.fromkeys([datadir, *_folders(found, datadir), *self._elsewhere(datadir)])),
+            unsafe_tables=self._unsafe_tables(flavor),
+        )
+
+    def _unsafe_tables(self, flavor: str) -> tuple[str, ...]:
+        """Tables with rows that a crash may leave torn, at most a few."""
+        if flavor == "mysql":
+            # The statistics are cached for a day otherwise (MySQL 8.0 manual).
+            with contextlib.suppress(CouldNotRun):
+                self.rows("SET SESSION information_schema_stats_expiry = 0")
+        rows = self.rows(
+            "SELECT table_schema AS a, table_name AS b FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+            f" AND engine NOT IN ({_listed(SAFE_ENGINES)}) AND table_schema NOT IN ({_listed(SYSTEM)})"
+            " AND (table_rows > 0 OR table_rows IS NULL) LIMIT 5"
+        )
+        return tuple(f"{row['a']}.{row['b']}" for row in rows)
+
+    def _elsewhere(self, datadir: str) -> list[str]:
+        """Folders of tablespaces that were made with DATA DIRECTORY."""
+        # MariaDB has the second, which says the same, from 10.6 on; MySQL before 8.0 the third.
+        tables = (("path", "innodb_datafiles"), ("filename", "innodb_sys_tablespaces"), ("path", "innodb_sys_datafiles"))  # fmt: skip
+        for column, table in tables:
+            with contextlib.suppress(HeadraceError):
+                rows = self.rows(f"SELECT {column} AS p FROM information_schema.{table} WHERE {column} LIKE '/%'")
+                return [row["p"].rpartition("/")[0] for row in rows if not row["p"].startswith(datadir)]
+        return []
+
+    def _position(self, facts: ServerFacts, exact: bool) -> ServerPosition:
+        if facts.flavor == "mysql" and facts.numbers >= INSTANCE_LOCK:
+            row = self.rows("SELECT local, storage_engines FROM performance_schema.log_status")[0]
+            local, engines = json.loads(row["local"]), json.loads(row["storage_engines"])
+            return ServerPosition(
+                gtid="".join((local.get("gtid_executed") or "").split()),
+                file=local.get("binary_log_file") or "",
+                offset=int(local.get("binary_log_position") or 0),
+                lsn=(engines.get("InnoDB") or {}).get("LSN"),
+                exact=exact,
+            )
+        shown = self.rows("SHOW MASTER STATUS")
+        log = shown[0] if shown else {}
+        if facts.flavor == "mysql":
+            gtid, applied = log.get("Executed_Gtid_Set") or "", ""
+        else:
+            row = self.rows("SELECT @@gtid_binlog_pos AS log, @@gtid_current_pos AS now, @@gtid_slave_pos AS applied")[
+                0
+            ]
+            gtid, applied = (row["log"] if shown else row["now"]) or "", row["applied"] or ""
+        return ServerPosition(
+            gtid="".join(gtid.split()),
+            file=log.get("File") or "",
+            offset=int(log.get("Position") or 0),
+            replica_gtid=applied,
+            exact=exact,
+        )
+
+    def _refusal(self, statement: str, error: Exception) -> HeadraceError:
+        code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
+        said = "".join(
+            letter if letter.isprintable() else "?" for letter in str(error.args[-1] if error.args else error)
+        )
+        label = self.address.label
+        if code == NO_LOCK:
+            rule = f"{statement} did not get its lock within {self.wait_s:g} s, and was given up; nothing is locked"
+            hint = (
+                "A long statement, an ALTER or another backup holds it: see SHOW PROCESSLIST. Wait longer: --wait-lock."
+            )
+            return CouldNotRun(label, rule, "lock_wait_timeout", hint)
+        if code in DENIED:
+            user = self.address.user
+            hint = f"GRANT RELOAD, REPLICATION CLIENT ON *.* TO {user}; on MySQL 8 also BACKUP_ADMIN, and SELECT ON performance_schema.log_status."
+            return InputError(label, f"{user} may not {statement.split(' WHERE')[0][:60]}: {said[:160]}", DOC, hint)
+        return CouldNotRun(
+            label, f"{statement[:60]}: {said[:200]}", f"error {code} of the server", "See its error log."
+        )
+
+
+# Variables that name folders, and variables that name files in a folder of interest.
+FOLDERS = (
+    "innodb_data_home_dir", "innodb_log_group_home_dir", "innodb_undo_directory", "innodb_doublewrite_dir",
+    "innodb_directories", "aria_log_dir_path", "rocksdb_datadir", "rocksdb_wal_dir", "wsrep_data_home_dir",
+)  # fmt: skip
+FILES = ("log_bin_basename", "relay_log_basename")
+
+
+def _folders(found: dict[str, str], datadir: str) -> list[str]:
+    listed: list[str] = []
+    for name in FOLDERS:
+        # innodb_directories is a list, with semicolons.
+        listed += [_absolute(one.strip(), datadir) for one in found.get(name, "").split(";") if one.strip()]
+    listed += [_absolute(found[name], datadir).rpartition("/")[0] for name in FILES if found.get(name)]
+    return listed
+
+
+def _absolute(path: str, datadir: str) -> str:
+    """A path of the server: relative ones begin in its data directory."""
+    return path if path.startswith("/") or not path else f"{datadir.rstrip('/')}/{path}"
+
+
+def _listed(words: tuple[str, ...]) -> str:
+    return ", ".join(f"'{word}'" for word in words)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    numbers = []
+    for part in version.split("-")[0].split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)

@@ -1,0 +1,156 @@
+"""Which sets go and which stay; and runs on a schedule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.snapshots.services import VolumeService, delete_all
+from headrace.operate.snapshots.sets import DOC, SnapshotSet, moment
+
+# Seconds of the units in which a time is written.
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+# A set that is not finished may be one that is being taken: locks, freeze and one call take a
+# minute at most. A guess with room, s.
+BEING_TAKEN_S = 900.0
+
+
+@dataclass(frozen=True)
+class RetentionVerdict:
+    """What happens to a set, and why."""
+
+    chosen: SnapshotSet
+    goes: bool
+    why: str
+
+
+def judge(
+    sets: Sequence[SnapshotSet], now: datetime, keep: int | None, keep_for_s: float | None
+) -> list[RetentionVerdict]:
+    """Each set of one server with its verdict, the newest first.
+
+    A whole set goes when it is neither among the newest `keep` nor younger than `keep_for_s`; what
+    is None keeps nothing by itself. The newest whole and stored set never goes. A set that is not
+    whole is of no use, and goes once it cannot be one that is being taken. Raises InputError.
+    """
+    if keep is None and keep_for_s is None:
+        raise InputError("what to keep", "was not said", DOC, "Add --keep N, --keep-for TIME, or both.")
+    verdicts, counted, last = [], 0, False
+    for one in sorted(sets, key=lambda each: (moment(each.taken_at), each.id), reverse=True):
+        age = (now - moment(one.taken_at)).total_seconds()
+        if not one.whole:
+            young = age < BEING_TAKEN_S
+            why = "may be being taken" if young else f"is not whole: {one.problems[0]}"
+            verdicts.append(RetentionVerdict(one, not young, why))
+            continue
+        counted += 1
+        if one.stored and not last:
+            last = True
+            verdicts.append(RetentionVerdict(one, False, "the newest whole one"))
+        elif not last:
+            # Should storing it fail, an older one is the newest whole one.
+            verdicts.append(RetentionVerdict(one, False, "is still being stored"))
+        elif keep is not None and counted <= keep:
+            verdicts.append(RetentionVerdict(one, False, f"number {counted} of the {keep} newest"))
+        elif keep_for_s is not None and age < keep_for_s:
+            verdicts.append(RetentionVerdict(one, False, f"is {timedelta(seconds=int(age))} old"))
+        else:
+            verdicts.append(RetentionVerdict(one, True, f"number {counted}, {timedelta(seconds=int(max(age, 0)))} old"))
+    return verdicts
+
+
+def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> list[str]:
+    """Deletes what goes, the oldest first; in words, what could not be deleted.
+
+    Raises CouldNotRun, before it deletes anything, where no whole set would stay that was there.
+    """
+    whole = [one for one in verdicts if one.chosen.whole]
+    if whole and all(one.goes for one in whole):
+        raise CouldNotRun("prune", "would delete the last whole set", DOC, "Keep one: --keep 1.")
+    kept = []
+    for one in reversed(verdicts):
+        if one.goes:
+            kept += delete_all(service, [snapshot.id for snapshot in one.chosen.snapshots])
+    return kept
+
+
+def seconds(text: str, option: str) -> int:
+    """A time as 90s, 12h, 7d. Raises InputError."""
+    match = re.fullmatch(r"([0-9]{1,9})([smhdw])", text.strip())
+    if match is None or int(match[1]) == 0:
+        raise InputError(f"{option} {text[:40]}", "is a number with s, m, h, d or w", "", "Such as 12h.")
+    return int(match[1]) * UNITS[match[2]]
+
+
+# --- on a schedule --------------------------------------------------------------------------------
+
+NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,60}", re.ASCII)
+# Runs more often than this do not end before the next begins. A guess, s.
+LEAST_EVERY_S = 60
+
+
+def units(
+    name: str, program: Sequence[str], take: Sequence[str], prune_words: Sequence[str] | None, every_s: int
+) -> dict[str, str]:
+    """A systemd service and its timer, as file names and texts (systemd.service(5),
+    systemd.timer(5)).
+
+    `program`: the command `headrace`; `take`, `prune_words`: its words. Raises InputError.
+    """
+    if not NAME.fullmatch(name):
+        raise InputError(name[:60], "a schedule's name has 1 to 61 of letters, digits, _, . and -", DOC)
+    if every_s < LEAST_EVERY_S:
+        raise InputError(f"{every_s} s", f"a schedule runs every {LEAST_EVERY_S} s at most", DOC)
+    lines = [f"ExecStart={_words([*program, *take])}"]
+    if prune_words is not None:
+        lines.append(f"ExecStart={_words([*program, *prune_words])}")
+    service = "\n".join(
+        [
+            "[Unit]",
+            f"Description=Consistent snapshot {name} (headrace)",
+            "",
+            "[Service]",
+            "Type=oneshot",
+            *lines,
+            "# The watchdog thaws when its parent ends: systemd must not end it first.",
+            "KillMode=process",
+            "",
+        ]
+    )
+    timer = "\n".join(
+        [
+            "[Unit]",
+            f"Description=Every {every_s} s: consistent snapshot {name} (headrace)",
+            "",
+            "[Timer]",
+            f"OnActiveSec={every_s}",
+            f"OnUnitActiveSec={every_s}",
+            "AccuracySec=1",
+            "",
+            "[Install]",
+            "WantedBy=timers.target",
+            "",
+        ]
+    )
+    return {f"headrace-snapshot-{name}.service": service, f"headrace-snapshot-{name}.timer": timer}
+
+
+# Nothing in it means anything to systemd.
+PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:=,@+-]+", re.ASCII)
+
+
+def _words(words: Sequence[str]) -> str:
+    """A command line of systemd: quoted as C does, with % and $ doubled (systemd.service(5),
+    "Command lines")."""
+    for word in words:
+        if not word.isprintable():
+            raise InputError(ascii(word)[:60], "cannot stand in a unit of systemd", "systemd.service(5)")
+    return " ".join(word if PLAIN_WORD.fullmatch(word) else _escaped(word) for word in words)
+
+
+def _escaped(word: str) -> str:
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{text}"'

@@ -1,0 +1,225 @@
+"""Snapshot sets: the snapshots of a server's volumes of one moment, known by their tags alone.
+
+What is known before the snapshots are asked for goes into the one call that makes them; the tag
+`headrace:finished` comes last, when the freeze and the lock are known to have held. So a set whose
+maker was killed in between is seen for what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from headrace.errors import InputError
+
+DOC = "docs/guide/consistent-snapshots.md"
+SET, SERVER, FLAVOR, VERSION = "headrace:set", "headrace:server", "headrace:flavor", "headrace:version"
+VOLUMES, GTID, REPLICA_GTID, POSITION = (
+    "headrace:volumes",
+    "headrace:gtid",
+    "headrace:replica-gtid",
+    "headrace:position",
+)
+STEPS, FROZEN, FINISHED = "headrace:steps", "headrace:frozen-ms", "headrace:finished"
+MEMBER, ABOUT = "headrace:member", "headrace:about"
+# Amazon EC2 User Guide, "Tag your Amazon EC2 resources": 256 characters a value, 50 tags.
+VALUE_CHARACTERS = 256
+# Of those 50: other tags of ours take some 15, those of the user some 10. A guess.
+LONG_TAGS = 20
+# Snapshots of one call carry one time; those of separate calls do not. EC2's times have ms. A guess
+# at how far clocks of its parts may be apart.
+SAME_TIME_S = 1.0
+
+
+@dataclass(frozen=True)
+class StoredSnapshot:
+    """A snapshot as the lab or EC2 shows it. `volume`: "" where it is not known any more."""
+
+    id: str
+    volume: str
+    size_gib: int
+    state: str
+    started_at: str
+    tags: Mapping[str, str] = field(default_factory=dict)
+    copy: bool = False
+
+    @property
+    def member(self) -> dict[str, Any]:
+        """How the volume was used: `place`, `kind`, `layout`, `spec`, `role`."""
+        return _json(_joined(self.tags, MEMBER))
+
+
+@dataclass(frozen=True)
+class SnapshotSet:
+    """A set. `problems`: in words, why it must not be restored; empty for a good one."""
+
+    id: str
+    server: str
+    flavor: str
+    version: str
+    taken_at: str
+    snapshots: tuple[StoredSnapshot, ...]
+    gtid: str
+    replica_gtid: str
+    position: str
+    steps: tuple[str, ...]
+    frozen_ms: float | None
+    about: dict[str, Any]
+    problems: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Nothing is wrong with it."""
+        return not self.problems
+
+    @property
+    def stored(self) -> bool:
+        """All its blocks are in the object store."""
+        return all(one.state == "completed" for one in self.snapshots)
+
+    @property
+    def size_gib(self) -> int:
+        """Of its volumes."""
+        return sum(one.size_gib for one in self.snapshots)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON and CSV."""
+        names = ("id", "server", "flavor", "version", "taken_at", "gtid", "replica_gtid", "position", "frozen_ms")
+        found: dict[str, object] = {name: getattr(self, name) for name in names}
+        members = [{"snapshot": one.id, "volume": one.volume, "size_gib": one.size_gib, "state": one.state} | one.member for one in self.snapshots]  # fmt: skip
+        steps = ["crash-consistent"] if not self.steps else list(self.steps)
+        return found | {"steps": steps, "whole": self.whole, "problems": list(self.problems), "snapshots": members}
+
+
+def new_id() -> str:
+    """set- and 17 hexadecimal digits, as EC2 names things."""
+    return f"set-{secrets.token_hex(9)[:17]}"
+
+
+def long_tags(key: str, text: str) -> dict[str, str]:
+    """A text as the value of one tag, or of several: KEY.0, KEY.1, ... Raises InputError for one
+    that no number of tags would hold."""
+    if len(text) <= VALUE_CHARACTERS:
+        return {key: text} if text else {}
+    parts = [text[at : at + VALUE_CHARACTERS] for at in range(0, len(text), VALUE_CHARACTERS)]
+    if len(parts) > LONG_TAGS:
+        rule = f"has {len(text):,} characters, and tags hold {LONG_TAGS * VALUE_CHARACTERS:,}"
+        raise InputError(key, rule, DOC)
+    return {f"{key}.{number}": part for number, part in enumerate(parts)}
+
+
+def fits(text: str) -> bool:
+    """Whether tags can hold it."""
+    return len(text) <= LONG_TAGS * VALUE_CHARACTERS
+
+
+def _joined(tags: Mapping[str, str], key: str) -> str:
+    if key in tags:
+        return tags[key]
+    found = []
+    while (part := tags.get(f"{key}.{len(found)}")) is not None:
+        found.append(part)
+    return "".join(found)
+
+
+def as_json(value: object) -> str:
+    """One line, in ASCII: whatever a name holds, a tag holds it."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def sets_of(snapshots: Iterable[StoredSnapshot]) -> list[SnapshotSet]:
+    """The sets that these snapshots form, the oldest first."""
+    grouped: dict[str, list[StoredSnapshot]] = defaultdict(list)
+    for one in snapshots:
+        if one.tags.get(SET):
+            grouped[one.tags[SET]].append(one)
+    return sorted((_set(name, found) for name, found in grouped.items()), key=lambda one: (one.taken_at, one.id))
+
+
+def _set(name: str, found: list[StoredSnapshot]) -> SnapshotSet:
+    found.sort(key=lambda one: (one.volume, one.started_at, one.id))
+    tags = found[0].tags
+    frozen = tags.get(FROZEN)
+    return SnapshotSet(
+        id=name,
+        server=tags.get(SERVER, ""),
+        flavor=tags.get(FLAVOR, ""),
+        version=tags.get(VERSION, ""),
+        taken_at=min(one.started_at for one in found),
+        snapshots=tuple(found),
+        gtid=_joined(tags, GTID),
+        replica_gtid=_joined(tags, REPLICA_GTID),
+        position=tags.get(POSITION, ""),
+        steps=tuple(tags.get(STEPS, "").split()),
+        frozen_ms=_number(frozen),
+        about=_json(_joined(tags, ABOUT)),
+        problems=tuple(_problems(found)),
+    )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _problems(found: list[StoredSnapshot]) -> list[str]:
+    """Why they are not the snapshots of one moment of all volumes."""
+    wanted = [volume for volume in _joined(found[0].tags, VOLUMES).split(",") if volume]
+    have = [one.volume for one in found]
+    problems = [f"no snapshot of {volume}" for volume in wanted if volume not in have]
+    problems += [f"{one.id} is of {one.volume or 'an unknown volume'}, which is not a member" for one in found if one.volume not in wanted]  # fmt: skip
+    problems += [f"more than one snapshot of {volume}" for volume in wanted if have.count(volume) > 1]
+    if not wanted:
+        problems = ["its tags do not say which volumes it is of"]
+    times = [moment(one.started_at) for one in found]
+    apart = (max(times) - min(times)).total_seconds()
+    if apart > SAME_TIME_S:
+        problems.append(f"its snapshots are {apart:,.1f} s apart: they are not of one moment")
+    problems += [f"{one.id} is in state error" for one in found if one.state == "error"]
+    problems += [f"{one.id} was not finished: its maker ended before the freeze was known to have held" for one in found if FINISHED not in one.tags]  # fmt: skip
+    if len({(_joined(one.tags, VOLUMES), _joined(one.tags, GTID), one.tags.get(POSITION)) for one in found}) > 1:
+        problems.append("its snapshots have tags that contradict each other")
+    return problems
+
+
+def moment(text: str) -> datetime:
+    """A time as the lab and EC2 write it."""
+    return datetime.fromisoformat(text)
+
+
+def chosen(sets: list[SnapshotSet], name: str) -> SnapshotSet:
+    """The set of an id, or `latest`, or `latest:SERVER`: the newest whole one. Raises InputError."""
+    kind, _, server = name.partition(":")
+    if kind == "latest":
+        good = [one for one in sets if one.whole and (not server or one.server == server)]
+        if good:
+            return good[-1]
+        bad = len([one for one in sets if not server or one.server == server])
+        rule = f"there is no whole set{f' of {server[:60]}' if server else ''}; {bad} are not whole"
+        raise InputError(name[:80], rule, DOC, "See headrace snapshot sets.")
+    for one in sets:
+        if one.id == name:
+            return one
+    raise InputError(name[:80], "is not a snapshot set here", DOC, "See headrace snapshot sets.")
+
+
+def check_whole(one: SnapshotSet) -> None:
+    """Raises InputError for a set that must not be restored, with all reasons."""
+    if one.problems:
+        hint = "Choose another: headrace snapshot sets."
+        raise InputError(one.id, "; ".join(one.problems), DOC, hint)

@@ -1,0 +1,279 @@
+"""Taking a snapshot of a running server, step by step.
+
+    watchdog, lock, position, sync, freeze, ONE call, thaw, unlock, tags
+
+Whatever happens, nothing stays frozen or locked: the watchdog thaws when this process ends, however
+it ends, and at its deadline; the server drops the locks when the connection ends, and when it was
+not used for too long. A set whose freeze or lock did not hold to the end is deleted again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.connect import Address
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.snapshots import sets
+from headrace.operate.snapshots.freezing.filesystems import Filesystem, below, filesystems_of, shown
+from headrace.operate.snapshots.freezing.freeze import Freezer, Frozen
+from headrace.operate.snapshots.locks import ServerFacts, ServerLock, ServerPosition
+from headrace.operate.snapshots.services import MemberVolume, VolumeService, delete_all
+from headrace.operate.snapshots.sets import DOC, SnapshotSet
+
+# In order, as `on_step` hears of them, each when it is done.
+STEPS = ("watchdog", "locked", "synced", "frozen", "snapshot", "thawed", "unlocked", "tagged")
+# Beyond the freeze, how long the lock may be held, s: what became dirty since the first writing back
+# is written between. A guess.
+SYNC_S = 20.0
+
+Step = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class SnapshotRequest:
+    """What to take. `name`: of the server, for people. `service`: where its volumes are. `about`:
+    what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`: longest wait for
+    the lock. `hold_s`: longest freeze. `tags`: the user's own."""
+
+    name: str
+    address: Address
+    service: VolumeService
+    about: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    description: str = ""
+    lock: bool = True
+    freeze: bool = True
+    wait_lock_s: float = 5.0
+    hold_s: float = 10.0
+    keep_off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What will be locked, frozen and snapshotted."""
+
+    facts: ServerFacts
+    filesystems: tuple[Filesystem, ...]
+    members: tuple[tuple[MemberVolume, dict[str, Any]], ...]
+
+    @property
+    def volumes(self) -> list[str]:
+        """Ids, each once."""
+        return list(dict.fromkeys(member.id for member, _ in self.members))
+
+
+@dataclass(frozen=True)
+class TakenSet:
+    """A set that was taken, and how long it took: ms that commits were held back, that writers
+    were, and until the lock came."""
+
+    made: SnapshotSet
+    locked_ms: float
+    frozen_ms: float
+    waited_ms: float
+    notes: tuple[str, ...]
+
+
+def quiet(step: str) -> None:
+    """For callers who want to hear nothing."""
+
+
+def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
+    """Which filesystems and volumes a server's files are on. Changes nothing.
+
+    Raises InputError for what cannot be frozen or is no volume, CouldNotRun.
+    """
+    paths = [_here(path, facts) for path in facts.folders]
+    found = filesystems_of(paths)
+    for path in paths:
+        number = os.stat(path).st_dev
+        if f"{os.major(number)}:{os.minor(number)}" not in {one.number for one in found}:
+            rule = "is on a filesystem that is mounted over another one"
+            raise CouldNotRun(shown(path), rule, "proc_pid_mountinfo(5)", "See findmnt.")
+    for path in request.keep_off:
+        with contextlib.suppress(OSError):
+            number = os.stat(path).st_dev
+            if f"{os.major(number)}:{os.minor(number)}" in {one.number for one in found}:
+                rule = "is on a filesystem that would be frozen, and it is needed to take the snapshot"
+                raise InputError(shown(path), rule, DOC, "Move it to another filesystem.")
+    members: list[tuple[MemberVolume, dict[str, Any]]] = []
+    for one in found:
+        device = below(one.device)
+        for order, member in enumerate(request.service.members(device)):
+            use: dict[str, Any] = {"place": one.place, "kind": one.kind, "order": order, "spec": member.spec}
+            use |= {"layout": list(device.layout)} if device.layout else {}
+            use |= {"zone": member.zone} if member.zone else {}
+            members.append((member, use))
+    return Prepared(facts, found, tuple(members))
+
+
+def _here(path: str, facts: ServerFacts) -> str:
+    """A path of the server, without symbolic links, if it is the same file for us. Raises
+    InputError, CouldNotRun."""
+    real = os.path.realpath(path)
+    pid = _process_of(facts)
+    try:
+        ours, theirs = os.stat(real), os.stat(f"/proc/{pid}/root{path}") if pid else None
+    except OSError as error:
+        rule = f"is a folder of the server, and cannot be seen here: {error.strerror}"
+        raise InputError(shown(path), rule, DOC, "Run this on the server's own machine, as root.") from None
+    if theirs is not None and (ours.st_dev, ours.st_ino) != (theirs.st_dev, theirs.st_ino):
+        rule = f"is another folder for the server (process {pid}), which has mounts of its own"
+        raise InputError(
+            shown(path), rule, "mount_namespaces(7)", f"nsenter --target {pid} --mount headrace snapshot take ..."
+        )
+    return real
+
+
+def _process_of(facts: ServerFacts) -> int | None:
+    """The server's process. Raises InputError for a server that is not on this machine."""
+    try:
+        pid = int(Path(facts.pid_file).read_text().split()[0])
+        folder = os.readlink(f"/proc/{pid}/cwd")
+    except (OSError, ValueError, IndexError):
+        rule = f"the server's process is not found here: its pid file is {shown(facts.pid_file) or 'not set'}"
+        raise InputError(facts.hostname, rule, DOC, "Run this on the server's own machine, as root.") from None
+    # Both flavors work in their data directory.
+    if os.path.realpath(folder) != os.path.realpath(facts.datadir):
+        rule = f"process {pid} of its pid file works in {shown(folder)}, not in {shown(facts.datadir)}"
+        raise InputError(facts.hostname, rule, DOC, "Is this the server's own machine?")
+    return pid
+
+
+def plan(request: SnapshotRequest) -> Prepared:
+    """What `take` would lock, freeze and ask for; nothing is done but a dry run of the call."""
+    with ServerLock(request.address, request.wait_lock_s, request.hold_s) as lock:
+        assert lock.facts is not None
+        prepared = prepare(request, lock.facts)
+    request.service.rehearse(prepared.volumes, _first_tags(request, prepared, "set-rehearsal", ServerPosition()))
+    return prepared
+
+
+def take(request: SnapshotRequest, on_step: Step = quiet) -> TakenSet:
+    """Takes a snapshot set. `on_step` is told each step of STEPS when it is done; it must not write
+    to the server's filesystems.
+
+    Raises InputError for what cannot be locked or frozen, CouldNotRun for what was not had in time
+    or did not hold. Then there is no set, and nothing is frozen or locked.
+    """
+    name = sets.new_id()
+    with ends_as_interrupts(), ServerLock(request.address, request.wait_lock_s, _hold_s(request)) as lock:
+        assert lock.facts is not None
+        prepared = prepare(request, lock.facts)
+        request.service.rehearse(prepared.volumes, _first_tags(request, prepared, name, ServerPosition()))
+        return _taken(request, prepared, lock, name, on_step)
+
+
+def _hold_s(request: SnapshotRequest) -> float:
+    return request.hold_s + SYNC_S
+
+
+def _taken(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
+    position, made, frozen = ServerPosition(), [], None
+    done = []
+    try:
+        with Freezer(prepared.filesystems, request.hold_s) as freezer:
+            on_step("watchdog")
+            freezer.sync()  # most of it, while nobody waits
+            if request.lock:
+                position = lock.take()
+                done.append("lock")
+                on_step("locked")
+            freezer.sync()
+            on_step("synced")
+            if request.freeze:
+                freezer.freeze()
+                done.append("freeze")
+                on_step("frozen")
+            tags = _first_tags(request, prepared, name, position)
+            made = request.service.create(prepared.volumes, tags, request.description, name)
+            on_step("snapshot")
+            frozen = freezer.thaw()
+            on_step("thawed")
+        if request.freeze and not frozen.held:
+            rule = "the filesystems were thawed before the snapshot had begun" + (f", after {request.hold_s:g} s" if freezer.late else ", by another program")  # fmt: skip
+            raise CouldNotRun(request.name, rule, DOC, "Allow it more time (--hold), or see what is slow.")
+        if request.lock:
+            lock.release()
+            on_step("unlocked")
+        _finish(request, prepared, name, made, done, frozen)
+        on_step("tagged")
+    except BaseException as error:
+        with undisturbed():
+            kept = delete_all(request.service, [one.id for one in made] or _begun(request.service, name))
+        if kept and isinstance(error, (InputError, CouldNotRun)):
+            raise error.but(hint=f"{error.hint} Not deleted: {'; '.join(kept)}.".strip()) from error
+        raise
+    found = next(one for one in sets.sets_of(request.service.stored()) if one.id == name)
+    frozen_ms = frozen.milliseconds if request.freeze else 0.0
+    return TakenSet(found, lock.held_ms, frozen_ms, lock.waited_ms, _notes(request, prepared, position))
+
+
+def _begun(service: VolumeService, name: str) -> list[str]:
+    """Snapshots of a call whose answer did not come."""
+    try:
+        return [one.id for one in service.stored() if one.tags.get(sets.SET) == name]
+    except (InputError, CouldNotRun):
+        return []
+
+
+def _first_tags(request: SnapshotRequest, prepared: Prepared, name: str, position: ServerPosition) -> dict[str, str]:
+    """The tags of the call itself."""
+    facts = prepared.facts
+    tags = dict(request.tags) | {
+        sets.SET: name,
+        # JSON without its quotes: a name with a newline is still one line.
+        sets.SERVER: sets.as_json(request.name)[1:-1][: sets.VALUE_CHARACTERS],
+        sets.FLAVOR: facts.flavor,
+        sets.VERSION: facts.version[: sets.VALUE_CHARACTERS],
+    }
+    tags |= sets.long_tags(sets.VOLUMES, ",".join(prepared.volumes))
+    # Where a set of GTIDs is longer than tags can be, the server itself still has it.
+    for key, text in ((sets.GTID, position.gtid), (sets.REPLICA_GTID, position.replica_gtid)):
+        tags |= sets.long_tags(key, text) if sets.fits(text) else {key: "too long for tags"}
+    if position.text:
+        tags[sets.POSITION] = position.text
+    return tags
+
+
+def _finish(
+    request: SnapshotRequest, prepared: Prepared, name: str, made: list, done: list[str], frozen: Frozen
+) -> None:
+    """The tags that are known at the end; the one that says so comes last."""
+    about = {"server_id": prepared.facts.server_id, "uuid": prepared.facts.uuid} | dict(request.about)
+    common = sets.long_tags(sets.ABOUT, sets.as_json(about)) | {sets.STEPS: " ".join(done) or "none"}
+    if request.freeze:
+        common[sets.FROZEN] = f"{frozen.milliseconds:.1f}"
+    uses: dict[str, list[dict[str, Any]]] = {}
+    for member, use in prepared.members:
+        uses.setdefault(member.id, []).append(use)
+    for one in made:
+        use = uses[one.volume]
+        more = {"more": use[1:]} if len(use) > 1 else {}
+        request.service.tag([one.id], common | sets.long_tags(sets.MEMBER, sets.as_json(use[0] | more)))
+    request.service.tag([one.id for one in made], {sets.FINISHED: datetime.now(UTC).isoformat(timespec="seconds")})
+
+
+def _notes(request: SnapshotRequest, prepared: Prepared, position: ServerPosition) -> tuple[str, ...]:
+    """What a user should know of this set."""
+    found = []
+    if prepared.facts.unsafe_tables:
+        tables = ", ".join(shown(one) for one in prepared.facts.unsafe_tables)
+        if not request.lock:
+            found.append(f"taken without a lock, and a crash may leave these tables torn: {tables}")
+        elif prepared.facts.flavor == "mysql":
+            found.append(f"FLUSH TABLES WITH READ LOCK was needed, which stops all writes, for: {tables}")
+    if not sets.fits(position.gtid):
+        found.append("its GTID set is too long for tags; the restored server has it")
+    if any("dm" in one for _, use in prepared.members for one in use.get("layout", ())):
+        found.append("it is on LVM: volumes of the group without a logical volume are not found")
+    if not request.lock:
+        found.append("taken without a lock: its position is not known")
+    return tuple(found)

@@ -1,0 +1,64 @@
+"""What a snapshot is taken of: a server of the lab, or one on this EC2 instance."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from headrace import servers
+from headrace.connect import Address
+from headrace.errors import CouldNotRun
+from headrace.lab import Lab
+from headrace.operate.snapshots.services import LabService, VolumeService
+from headrace.operate.snapshots.sets import DOC
+from headrace.operate.snapshots.take import SnapshotRequest
+from headrace.servers import Server
+from headrace.servers.record import data_dir_of
+
+# Settings whose values may be secret stay out of tags, which more people may read than the server.
+SECRET = re.compile(r"pass|secret|key|token|credential", re.IGNORECASE)
+
+
+def lab_request(lab: Lab, name: str, **options: Any) -> SnapshotRequest:
+    """The request for a server of the lab. Raises InputError, CouldNotRun for one that is not up."""
+    server = servers.find(lab, name)
+    if server.state != "running":
+        rule = f"is {server.state}, so it cannot be held still, and its position is not known"
+        hint = f"Start it: headrace mysql up {name}. Its volumes as they are: headrace snapshot create VOL..."
+        raise CouldNotRun(name, rule, DOC, hint)
+    return SnapshotRequest(
+        name=name,
+        address=server.address(),
+        service=LabService(lab),
+        about=about(server),
+        keep_off=(str(data_dir_of(lab)),),
+        **options,
+    )
+
+
+def ec2_request(address: Address, service: VolumeService, name: str | None, **options: Any) -> SnapshotRequest:
+    """The request for a server at an address, which runs on this instance. `name`: for people, else
+    that of the host."""
+    named = name or address.host or os.uname().nodename
+    return SnapshotRequest(name=named, address=address, service=service, about={"ec2": True}, **options)
+
+
+def about(server: Server) -> Mapping[str, Any]:
+    """What a restore needs to make the same server again."""
+    roles = {"data": server.data_volume} | ({"log": server.log_volume} if server.log_volume else {})
+    found: dict[str, Any] = {
+        "lab": True,
+        "engine": server.engine,
+        "storage": server.storage,
+        "log_storage": server.log_storage,
+        "roles": roles,
+        "memory_gib": server.memory_gib,
+        "settings": {name: value for name, value in server.settings.items() if not SECRET.search(name)},
+    }
+    if server.config not in ("default", "tuned"):
+        found["config"] = os.path.basename(server.config)
+    elif server.config != "default":
+        found["config"] = server.config
+    return {name: value for name, value in found.items() if value not in (None, {})}

@@ -458,6 +458,24 @@ class SysbenchAnswer(TypedDict):
     changed: list[float]
     spreads: dict[str, float]
 
+class ReplicaDefaults(TypedDict):
+    applier: dict[str, Any]
+    spreads: list[dict[str, Any]]
+
+class ReplicaRows(TypedDict):
+    t_s: list[float]
+    source_tps: list[float]
+    applied_tps: list[float]
+    possible_tps: list[float]
+    backlog: list[float]
+    lag_s: list[float]
+    reads_per_tx: list[float]
+    iops: list[float]
+    mib_s: list[float]
+    balance_percent: list[float | None]
+    binding: list[str]
+    summary: dict[str, Any]
+
 # A `Database` as it is read from a file or put together is a plain dict of the same keys; the core checks it.
 def mysql_runs(database: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> list[DatabaseRows]: ...
 def mysql_clients(
@@ -470,6 +488,9 @@ def database_under(database: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 def cache_after(
     database: Mapping[str, Any], cache_bytes: float, other_bytes: float, changed: Sequence[float] | None = None
 ) -> Database: ...
+def replica_applier(database: Mapping[str, Any], changed: Sequence[float] | None = None) -> ReplicaDefaults: ...
+def replica_settings(flavor: str, version: str) -> dict[str, Any]: ...
+def replica_run(database: Mapping[str, Any], source: Mapping[str, Any], replica: Mapping[str, Any]) -> ReplicaRows: ...
 def page_write_cost(page_bytes: float = 16384.0, doublewrite: bool = True) -> tuple[float, float]: ...
 def processor_share(tps: float, vcpus: float, clients: Mapping[str, Any]) -> float: ...
 def mysql_tpcc(engine: str, warehouses: float) -> Database: ...

@@ -12,6 +12,7 @@ mod mysql;
 mod mysql_plan;
 mod physics;
 mod replay;
+mod replica;
 mod simulate;
 
 use convert::CoreError;
@@ -26,5 +27,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     managed::register(module)?;
     physics::register(module)?;
     replay::register(module)?;
+    replica::register(module)?;
     mysql_plan::register(module)
 }

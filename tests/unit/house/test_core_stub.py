@@ -224,6 +224,8 @@ ANSWERS = {
     "aurora_reader": [(1e6, 1.0, 4), (1e9, 1.0, 4)],
     "aurora_billed": [(INNODB, 2.0, 100.0)],
     "service_runs": [(INNODB, [SERVICE_RUN])],
+    "replica_applier": [(INNODB,)],
+    "replica_settings": [("mysql", "9.7"), ("mariadb", "10.11")],
 }
 
 
@@ -247,6 +249,7 @@ def test_every_function_is_called_here_or_says_why():
     told = {
         "simulate": "above",
         "replay_record": "needs a record: tests/unit/cli/test_cli.py",
+        "replica_run": "by tests/unit/simulation/test_replica.py, through predict_replica",
         "transaction_candidates": "columns by name: tests/unit/planner/test_database.py, through the judge",
     }
     assert set(ANSWERS) | set(told) == set(stub_functions())

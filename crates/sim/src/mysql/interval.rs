@@ -244,14 +244,7 @@ impl Devices {
     /// As the instance sees it.
     fn on_instance(&self, data: &Flow, log: &Flow) -> Flow {
         let [of_data, of_log] = self.copies;
-        let by = |flow: &Flow, (reads, writes): (f64, f64)| {
-            let mut flow = *flow;
-            let m = &mut flow.measured;
-            (m.read_units, m.read_bytes, m.write_units, m.write_bytes) =
-                (m.read_units * reads, m.read_bytes * reads, m.write_units * writes, m.write_bytes * writes);
-            flow
-        };
-        by(data, of_data).times_plus(1.0, &by(log, of_log))
+        data.copied(of_data).times_plus(1.0, &log.copied(of_log))
     }
 
     /// Own latency of a log write on the volume, ms.
@@ -516,7 +509,7 @@ pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
 /// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where
 /// they are alike.
 #[inline]
-fn weakest_limit(limits: &[f64], sharpness: f64) -> f64 {
+pub(super) fn weakest_limit(limits: &[f64], sharpness: f64) -> f64 {
     let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
     if least <= 0.0 || least.is_infinite() {
         return least.max(0.0);

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.inputs import read_database
+from headrace.cli.model.replica import REPLICA_SECONDS, ReplicaOptions, print_replica
 from headrace.cli.model.services import ServiceSettings, print_services, refuse_alone
 from headrace.cli.options import (
     AsOfOption,
@@ -36,6 +37,8 @@ Examples:
   headrace predict shop.toml --storage io1:1024:5000 --cache-gib 27 --threads 32 --start warm --output csv
   headrace predict sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 --storage gp2:1200 --report run.html
   headrace predict shop.toml --storage gp3:500 --on ec2,rds,aurora --instance r6g.2xlarge      services side by side
+  headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500:3000 --workers 4 --report lag.html
+  headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500 --replica-version mariadb-10.11 --semi-sync 0.5
 
 A row per second: transactions a second, 95th percentile of response times, IOPS, MiB/s, balances, the bottleneck,
 dirty and cached share. The table shows them shortened; csv and json have every row. A demand of I/Os is run by
@@ -75,6 +78,7 @@ def predict(
     storage: StorageOption,
     settings: RunSettings,
     services: ServiceSettings,
+    replica: ReplicaOptions,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
@@ -87,10 +91,30 @@ def predict(
     if settings.arrivals_tps is not None and settings.threads is not None:
         rule = "is for clients that wait; with --arrivals-tps none does"
         raise InputError("--threads", rule, "headrace predict --help", "Leave it out.")
+    where = Storage.parse(storage).text
     if services.on is not None:
-        return print_services(load, Storage.parse(storage).text, settings, services, output, report)
+        if replica.replica is not None:
+            rule = "is not there with --on: a service has readers of its own"
+            raise InputError("--replica", rule, "headrace predict --help", "Leave one of the two out.")
+        return print_services(load, where, settings, services, output, report)
     refuse_alone(services)
-    print_prediction(load, Storage.parse(storage).text, settings, output, report)
+    predict_load(load, where, settings, replica, output, report)
+
+
+def predict_load(
+    workload: TransactionWorkload,
+    storage: str,
+    settings: RunSettings,
+    replica: ReplicaOptions,
+    output: Output,
+    report: Path | None,
+) -> None:
+    """Predicts and prints the database, or its replica where one is asked for."""
+    replica.check()
+    if replica.replica is None:
+        return print_prediction(workload, storage, settings, output, report)
+    seconds = whole_seconds(settings.seconds, REPLICA_SECONDS)
+    print_replica(workload, storage, vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}, replica, output, report)
 
 
 def print_prediction(

@@ -19,7 +19,7 @@ from headrace.connect.address import DEFAULT_PORT, Address, Secret
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import record as records
 from headrace.servers import running
-from headrace.servers.failover.members import GUIDE
+from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import Dialect, SourceOf
 from headrace.servers.topology.state import observe

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.members import GUIDE
+from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology.gtid import GtidSet
 
 

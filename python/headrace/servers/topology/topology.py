@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -21,8 +22,8 @@ from headrace.servers.config import checked_memory, checked_settings
 from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 from headrace.servers.server import Server, find, servers, stop
-from headrace.servers.topology import accounts, checks, seeding
-from headrace.servers.topology.dialect import GUIDE, checked_channel, checked_filters
+from headrace.servers.topology import accounts, checks, links, seeding
+from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
 from headrace.servers.topology.state import ServerState, observe
 
 MODES = {
@@ -31,6 +32,8 @@ MODES = {
 }
 MOST_WORKERS = 1_024  # replica_parallel_workers; MariaDB takes more, for nothing
 MOST_DELAY_S = 2**31 - 1  # both flavors
+# Settings of a source that are its own affair: a replica of a replica has not its filters.
+OWN = re.compile(r"(loose-)?rpl-semi-sync|(super-)?read-only$|.*replicate-|.*-parallel-|replica-preserve")
 FIRST_SERVER_ID = 101  # of a replica; users number theirs from 1
 
 
@@ -177,8 +180,12 @@ def _record(
 ) -> Record:
     """The new replica's record: the source's, with what was said and what a replica needs."""
     theirs = records.required(source.paths)
-    wanted = theirs.settings | _settings(lab, theirs.flavor, following) | checked_settings(settings)
+    inherited = {key: value for key, value in theirs.settings.items() if not OWN.match(key)}
+    wanted = inherited | _settings(lab, theirs.flavor, following) | checked_settings(settings)
     # A cache by memory is in the source's options already.
+    host = theirs.host
+    if host != links.LOOPBACK:
+        host = links.free_host(server_paths(data_dir_of(lab), name), records.hosts(data_dir_of(lab)))
     memory = theirs.memory_gib if given["memory_gib"] is None else checked_memory(given["memory_gib"])
     return Record(
         name=name,
@@ -190,11 +197,11 @@ def _record(
         server_path=theirs.server_path,
         config=theirs.config,
         memory_gib=memory,
-        port=given["port"] or free_port(),
+        port=given["port"] or (free_port() if host == links.LOOPBACK else links.PORT),
         settings=wanted,
         unpaced=unpaced,
         encrypted=theirs.encrypted,
-        host=theirs.host,
+        host=host,
     )
 
 
@@ -204,6 +211,7 @@ def _settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | No
     if following.position != "gtid" and flavor == "mysql":
         found = {key: value for key, value in found.items() if "gtid" not in key}
     found |= {"server-id": str(free_server_id(lab)), "relay-log-recovery": "ON", "event-scheduler": "OFF"}
+    found["slave-net-timeout" if flavor == "mariadb" else "replica-net-timeout"] = str(NET_TIMEOUT_S)
     found |= workers_settings(flavor, following)
     for kind, values in following.filters.items():
         prefix = ""

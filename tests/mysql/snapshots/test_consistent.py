@@ -12,9 +12,9 @@ import time
 from dataclasses import replace
 
 import pytest
-from consistent_snapshots import SMALL, Variant, Writers, composed, examine, percentile, prepare, run_round
 from lab_servers import left_of, sql
 
+from consistent_snapshots import SMALL, Variant, Writers, composed, examine, percentile, prepare, run_round
 from headrace import servers
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.snapshots import restore, sets, warming

@@ -92,6 +92,16 @@ def test_no_endpoint(server, service, monkeypatch):
         take(ec2_request(server.address(), Ec2Service(root=service.root), "shop"))
 
 
+def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_path):
+    """Without serial numbers, as on Xen: /dev/sdf of the attachment leads to the disk."""
+    root = tmp_path / "xen"
+    root.mkdir()
+    (root / "dev").symlink_to(aws.folder / "dev")
+    (root / "sys").symlink_to("/sys")
+    prepared = plan(ec2_request(server.address(), Ec2Service(root=root), "shop"))
+    assert set(prepared.volumes) == {server.data_volume, server.log_volume}
+
+
 def test_a_disk_that_is_no_volume(server, service, tmp_path):
     lost = replace(ec2_request(server.address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty"))
     with pytest.raises(InputError, match="no EBS volume is known"):

@@ -14,7 +14,7 @@ import typer
 
 from headrace.cli.lab.common import tags
 from headrace.cli.options import LabPlace, OutputOption, PasswordOptions, YesOption, choice, flag, option
-from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.output import data, pairs, print_answer, progress, say, table
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
@@ -290,9 +290,12 @@ def _ask(count: int, yes: bool) -> None:
 
 
 def every(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Which server of the lab.")],
+    server: Annotated[str, typer.Argument(metavar="SERVER", help=SERVER)],
     interval: Annotated[str, typer.Argument(metavar="TIME", help="Between two runs: 15m, 6h, 1d.")],
     place: LabPlace,
+    ec2: Ec2Options,
+    name: Annotated[str | None, option("NAME", "Of EC2: name of the server in its sets.")] = None,
+    defaults_file: Annotated[Path | None, option("FILE", "Of EC2: option file with the account's password.")] = None,
     keep: Annotated[int | None, option("N", "Afterwards keep the newest N.", min=1)] = None,
     keep_for: Annotated[str | None, option("TIME", "Afterwards keep what is younger.")] = None,
     into: Annotated[Path | None, option("DIR", "Write the units there, such as /etc/systemd/system.", "--into")] = None,
@@ -301,26 +304,34 @@ def every(
     from headrace.base.files import write_whole
     from headrace.operate.snapshots import retention
 
-    where = [word for word in place_words(place)]
-    take_words = ["snapshot", "take", server, *where]
+    known, take_words = server, ["snapshot", "take", server]
+    where = place_words(place)
+    if "://" in server or ec2.on == "ec2":
+        if name is None:
+            raise InputError(server, "is an address, and its sets need a name", "", "Add --name.")
+        known, given = name, {"--profile": ec2.profile, "--region": ec2.region}
+        where = ["--on", "ec2", *(word for key, value in given.items() if value for word in (key, value))]
+        take_words += ["--name", name]
+        take_words += [] if defaults_file is None else ["--defaults-file", str(defaults_file.absolute())]
     prune_words = None
     if keep is not None or keep_for is not None:
         if keep_for is not None:
             retention.seconds(keep_for, "--keep-for")
         kept = [*(["--keep", str(keep)] if keep else []), *(["--keep-for", keep_for] if keep_for else [])]
-        prune_words = ["snapshot", "prune", "--server", server, *kept, "--yes", *where]
+        prune_words = ["snapshot", "prune", "--server", known, *kept, "--yes", *where]
     every_s = retention.seconds(interval, "every")
-    made = retention.units(server, [sys.executable, "-m", "headrace"], take_words, prune_words, every_s)
+    program = [sys.executable, "-m", "headrace"]
+    made = retention.units(known, program, [*take_words, *where], prune_words, every_s)
     timer = next(name for name in made if name.endswith(".timer"))
     if into is None:
-        for name, text in made.items():
-            print(f"# {name}\n{text}")
+        for file, text in made.items():
+            data(f"# {file}\n{text}\n")
         return
     if not into.is_dir():
         raise InputError(str(into), "is not a folder", "", "On most systems: /etc/systemd/system.")
-    for name, text in made.items():
-        write_whole(into / name, text.encode())
-        say(f"wrote {into / name}")
+    for file, text in made.items():
+        write_whole(into / file, text.encode())
+        say(f"wrote {into / file}")
     say(f"then: systemctl daemon-reload && systemctl enable --now {timer}")
 
 

@@ -108,7 +108,7 @@ def test_the_root_filesystem_and_a_bind_mount_of_it(machine):
     machine.disk("nvme0n1p1", "259:1")
     with pytest.raises(InputError, match="root filesystem"):
         filesystems_of(["/var/lib/mysql"], machine.root)
-    machine.mount("259:1", "/srv/data", "ext4", "/dev/nvme0n1p1", inside="/home/data")
+    machine.mount("259:1", "/srv/data", "ext4", "/dev/nvme0n1p1", inside="/old/data")
     with pytest.raises(InputError, match=r"bind mount at /srv/data"):
         filesystems_of(["/srv/data/mysql"], machine.root)
 

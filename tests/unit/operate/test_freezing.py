@@ -123,7 +123,7 @@ def test_order_of_need(tmp_path):
 
 
 def test_a_file_that_is_gone_is_left_out(tmp_path):
-    assert warming.warm([warming.Stretch(tmp_path / "gone", 0, 10)], 10) == 0
+    assert warming.warm([warming.FilePart(tmp_path / "gone", 0, 10)], 10) == 0
 
 
 def test_next_steps_of_an_array_and_a_group():

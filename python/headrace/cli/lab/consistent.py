@@ -194,7 +194,7 @@ def restore(
     volumes: Annotated[bool, flag("--volumes", "Make the volumes alone, no server.")] = False,
     storage: Annotated[str | None, option("SPEC", "Other data volumes, not smaller.")] = None,
     log_storage: Annotated[str | None, option("SPEC", "Another log volume, not smaller.")] = None,
-    memory_gib: Annotated[float | None, option("GIB", "Of the new server. Default: as it was.")] = None,
+    memory_gib: Annotated[float | None, option("GIB", "Memory of the new server. Default: as it was.")] = None,
     port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS.")] = None,
     zone: Annotated[str | None, option("ZONE", "Of EC2: of the new volumes. Default: as they were.")] = None,
     warm: Annotated[bool, flag("--warm", "Then load its blocks, in order of need, and wait.")] = False,
@@ -268,7 +268,7 @@ def prune(
             for verdict in retention.judge([one for one in found if one.server == name], now, keep, keep_for_s)
         ]
         going = [one for one in verdicts if one.goes]
-        rows = [{"id": one.chosen.id, "server": one.chosen.server, "taken_at": one.chosen.taken_at, "goes": one.goes, "why": one.why} for one in verdicts]  # fmt: skip
+        rows = [one.as_dict() for one in verdicts]
         if going and not dry_run:
             _ask(len(going), yes)
             for name in sorted({one.chosen.server for one in going}):

@@ -31,7 +31,7 @@ SKIPPED = ("tmp/",)
 
 
 @dataclass(frozen=True)
-class Stretch:
+class FilePart:
     """A part of a file: offset and bytes."""
 
     path: Path
@@ -39,18 +39,18 @@ class Stretch:
     length: int
 
 
-def order(folders: Iterable[Path], dump: str, page_bytes: int = PAGE_BYTES) -> Iterator[Stretch]:
+def order(folders: Iterable[Path], dump: str, page_bytes: int = PAGE_BYTES) -> Iterator[FilePart]:
     """Parts of all files below these folders, each once, in order of need. `dump`: the server's
     list of cached pages (`ib_buffer_pool`), lines of SPACE,PAGE."""
     sizes = {path: size for folder in folders for path, size in sorted(_files(folder))}
     done: set[tuple[Path, int]] = set()
 
-    def blocks(path: Path, first: int, last: int) -> Iterator[Stretch]:
+    def blocks(path: Path, first: int, last: int) -> Iterator[FilePart]:
         for block in range(first, last + 1):
             offset = block * BLOCK_BYTES
             if offset < sizes[path] and (path, block) not in done:
                 done.add((path, block))
-                yield Stretch(path, offset, min(BLOCK_BYTES, sizes[path] - offset))
+                yield FilePart(path, offset, min(BLOCK_BYTES, sizes[path] - offset))
 
     whole = [path for path in sizes if _is_first(path, folders)]
     for path in whole:
@@ -94,12 +94,12 @@ def _space(path: Path) -> int | None:
     return int.from_bytes(head[SPACE_AT:], "big") if len(head) == SPACE_AT + 4 else None
 
 
-def warm(stretches: Iterable[Stretch], total: int, tick: Callable[[float], None] = lambda share: None) -> int:
+def warm(stretches: Iterable[FilePart], total: int, tick: Callable[[float], None] = lambda share: None) -> int:
     """Reads them, some at once, in their order; how many bytes. A file that is gone meanwhile is
     left out. An interrupt ends it within a read."""
     stop, lock, done = threading.Event(), threading.Lock(), 0
 
-    def read(one: Stretch) -> None:
+    def read(one: FilePart) -> None:
         nonlocal done
         if stop.is_set():
             return

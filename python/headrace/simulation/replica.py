@@ -22,8 +22,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.simulation.database import COARSE_ROWS, DRAWS, MAX_SECONDS, run_settings
-from headrace.workload.replica import applier_of
-from headrace.workload.replica.parameters import replica_spread
+from headrace.workload.replica import applier_of, replica_spread
 from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
 
 SOURCE = "headrace predict --help"

@@ -1,21 +1,15 @@
-"""Parameters of a replica: calibrated values beside defaults that the core derives from the
-source's own run, each with how far it may be off."""
+"""Parameters of a replica: what was identified on one, as a workload file keeps it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace.base import core
 from headrace.base.checks import check_choice, check_number, shown
-from headrace.base.core import core_errors
 from headrace.errors import InputError
-
-if TYPE_CHECKING:
-    from headrace.workload.transactions import TransactionWorkload
 
 DOC = "docs/reference/workload-file.md"
 
@@ -36,7 +30,7 @@ class ReplicaParameters:
     origin: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = _spreads()
+        known = parameter_spreads()
         for name, value in self.values.items():
             check_choice("replica parameter", name, tuple(known))
             check_number(f"replica.{name}", value, known[name]["least"], known[name]["most"])
@@ -77,7 +71,7 @@ class ReplicaParameters:
 
 
 @cache
-def _spreads() -> dict[str, dict[str, Any]]:
+def parameter_spreads() -> dict[str, dict[str, Any]]:
     """The core's table of parameters by name: `words`, `relative_sd`, `least`, `most`."""
     database = core.mysql_tpcc("innodb", 1.0)
     return {row["parameter"]: row for row in core.replica_applier(database)["spreads"]}
@@ -85,49 +79,4 @@ def _spreads() -> dict[str, dict[str, Any]]:
 
 def replica_names() -> tuple[str, ...]:
     """The names a calibration may give."""
-    return tuple(_spreads())
-
-
-def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None = None) -> dict[str, Any]:
-    """The core's table of an applier: what was identified, and defaults of the source for the rest.
-
-    `deltas` multiply parameters by exp(delta), within what the core takes. Raises InputError.
-    """
-    given = workload.replica or ReplicaParameters()
-    with core_errors():
-        written = None if given.written is None else list(given.written)
-        applier: dict[str, Any] = dict(core.replica_applier(workload.database, written)["applier"])
-    applier |= dict(given.values)
-    for name, delta in (deltas or {}).items():
-        known = _spreads()[name]
-        if delta and applier[name] is not None:
-            applier[name] = max(known["least"], min(known["most"], applier[name] * math.exp(delta)))
-    return applier
-
-
-def replica_spread(workload: TransactionWorkload) -> dict[str, float]:
-    """How far each parameter may be off, relative standard deviation: as identified, else the
-    core's."""
-    given = workload.replica or ReplicaParameters()
-    unknown = {name: float(row["relative_sd"]) for name, row in _spreads().items()}
-    return unknown | {name: float(given.spread.get(name, 0.0)) for name in given.values}
-
-
-def measured_replica(
-    workload: TransactionWorkload,
-    values: Mapping[str, float],
-    *,
-    spread: Mapping[str, float] | None = None,
-    origin: str = "a replica's run",
-    written: tuple[float, ...] | None = None,
-) -> TransactionWorkload:
-    """The workload with what a replica's run identified, beside what was known. Raises
-    InputError."""
-    before = workload.replica or ReplicaParameters()
-    made = ReplicaParameters(
-        dict(before.values) | dict(values),
-        before.written if written is None else written,
-        dict(before.spread) | dict(spread or {}),
-        dict(before.origin) | dict.fromkeys(values, origin),
-    )
-    return replace(workload, replica=made)
+    return tuple(parameter_spreads())

@@ -7,6 +7,7 @@
 
 mod catalog;
 mod convert;
+mod managed;
 mod mysql;
 mod mysql_plan;
 mod physics;
@@ -23,6 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     catalog::register(module)?;
     simulate::register(module)?;
     mysql::register(module)?;
+    managed::register(module)?;
     physics::register(module)?;
     replay::register(module)?;
     replica::register(module)?;

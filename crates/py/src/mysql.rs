@@ -147,7 +147,7 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
     Ok(answer)
 }
 
-fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
     columns!(t_s, tps, p95_ms, iops, mib_s, balance_percent, instance_balance_percent, cached_share, dirty_share, reads_per_tx, backlog, compacting);

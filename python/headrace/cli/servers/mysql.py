@@ -87,6 +87,9 @@ class NewServerOptions:
         bool, flag("--unpaced", "Leave the volumes without their limits until the next `up`, to load data quickly.")
     ] = False
     encrypted: Annotated[bool, flag("--encrypted", "Encrypt its volumes with the lab's key for EBS.")] = False
+    own_address: Annotated[
+        bool, flag("--own-address", "Listen at an address of its own (a network namespace), whose link can be cut.")
+    ] = False
     seed_from: Annotated[
         str | None,
         option(

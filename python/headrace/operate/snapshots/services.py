@@ -16,10 +16,11 @@ from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot
 @dataclass(frozen=True)
 class MemberVolume:
     """A volume that a server's files are on. `spec`: storage notation of the lab, or EC2's words as
-    `gp3:100:3000:125`."""
+    `gp3:100:3000:125`. `zone`: availability zone, of EC2."""
 
     id: str
     spec: str
+    zone: str = ""
 
 
 class VolumeService(Protocol):

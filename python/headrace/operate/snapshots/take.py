@@ -107,13 +107,9 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
     for one in found:
         device = below(one.device)
         for order, member in enumerate(request.service.members(device)):
-            use = {
-                "place": one.place,
-                "kind": one.kind,
-                "order": order,
-                "layout": list(device.layout),
-                "spec": member.spec,
-            }
+            use: dict[str, Any] = {"place": one.place, "kind": one.kind, "order": order, "spec": member.spec}
+            use |= {"layout": list(device.layout)} if device.layout else {}
+            use |= {"zone": member.zone} if member.zone else {}
             members.append((member, use))
     return Prepared(facts, found, tuple(members))
 
@@ -176,24 +172,23 @@ def take(request: SnapshotRequest, on_step: Step = quiet) -> TakenSet:
 
 
 def _hold_s(request: SnapshotRequest) -> float:
-    return request.hold_s + SYNC_S if request.freeze else request.hold_s
+    return request.hold_s + SYNC_S
 
 
 def _taken(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
     position, made, frozen = ServerPosition(), [], None
     done = []
     try:
-        with Freezer(prepared.filesystems if request.freeze else (), request.hold_s) as freezer:
+        with Freezer(prepared.filesystems, request.hold_s) as freezer:
             on_step("watchdog")
-            if request.freeze:
-                freezer.sync()  # most of it, while nobody waits
+            freezer.sync()  # most of it, while nobody waits
             if request.lock:
                 position = lock.take()
                 done.append("lock")
                 on_step("locked")
+            freezer.sync()
+            on_step("synced")
             if request.freeze:
-                freezer.sync()
-                on_step("synced")
                 freezer.freeze()
                 done.append("freeze")
                 on_step("frozen")
@@ -277,8 +272,7 @@ def _notes(request: SnapshotRequest, prepared: Prepared, position: ServerPositio
             found.append(f"FLUSH TABLES WITH READ LOCK was needed, which stops all writes, for: {tables}")
     if not sets.fits(position.gtid):
         found.append("its GTID set is too long for tags; the restored server has it")
-    others = [use["layout"] for _, use in prepared.members if any("dm" in one for one in use["layout"])]
-    if others and len(prepared.volumes) > 1:
+    if any("dm" in one for _, use in prepared.members for one in use.get("layout", ())):
         found.append("it is on LVM: volumes of the group without a logical volume are not found")
     if not request.lock:
         found.append("taken without a lock: its position is not known")

@@ -2,4 +2,6 @@
 
 predicted   lag predicted: `headrace predict --replica`
 calibrated  an applier's parameters: `headrace calibrate --replica`
+measured    lag measured: `headrace replica lag --report`
+chart       its charts, on one line of time
 """

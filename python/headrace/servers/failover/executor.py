@@ -17,10 +17,11 @@ from typing import Any
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import rescue
-from headrace.servers.failover.guarantee import carried
 from headrace.servers.failover.hosts import AddressHost, change, state_of
 from headrace.servers.failover.journal import Journal, Lease, first_row
-from headrace.servers.failover.members import (
+from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.planning.guarantee import carried
+from headrace.servers.failover.planning.members import (
     GUIDE,
     NEVER_S,
     FailoverPlan,
@@ -28,8 +29,7 @@ from headrace.servers.failover.members import (
     FailoverWish,
     Seen,
 )
-from headrace.servers.failover.observer import Observer
-from headrace.servers.failover.planner import plan
+from headrace.servers.failover.planning.planner import plan
 from headrace.servers.topology import accounts
 from headrace.servers.topology.state import ServerState
 
@@ -97,6 +97,12 @@ class Executor:
     def hosts(self) -> Mapping[str, AddressHost]:
         return self.observer.hosts
 
+    def close(self) -> None:
+        """Ends its connections."""
+        self.lease.release()
+        self.observer.close()
+        self.journal.close()
+
     def dry_run(self, wish: FailoverWish) -> FailoverPlan:
         """The plan as things are now; nothing is changed."""
         return plan(self.observer.look(), replace(wish, now_s=time.monotonic()))
@@ -109,7 +115,7 @@ class Executor:
             if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
                 self.say(f"going on with the {wish.kind} that {left.by} began")
                 wish = _joined(left.wish, wish)
-            self.lease.take(wish.source)
+            self.lease.take(_leased(wish))
             self._began, self._out_s = time.monotonic(), None
             self.journal.begin(wish, by)
             try:
@@ -160,7 +166,7 @@ class Executor:
 
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
         for step in made.stage:
-            self.lease.check(wish.source)
+            self.lease.check(_leased(wish))
             if step.action == "leave-source" or (step.action == "writable" and wish.elected is None):
                 # From here on nobody else may be chosen.
                 self.journal.write("elected", server=made.elected)
@@ -196,7 +202,7 @@ class Executor:
             kept=decided.kept,
             uncertain=decided.uncertain,
             missing=decided.missing,
-            left_out=decided.left_out | last.left_out if isinstance(decided.left_out, dict) else last.left_out,
+            left_out={**decided.left_out, **last.left_out},
             seconds=time.monotonic() - self._began,
             outage_s=self._out_s,
             rescued=self._rescued,
@@ -330,6 +336,11 @@ def follow(host: AddressHost, source: AddressHost) -> None:
         following = replace(following, channel=name, delay_s=delay)
         accounts.run(connection, (*statements, *dialect.point_at(following), *dialect.start(name)))
     host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
+
+
+def _leased(wish: FailoverWish) -> str | None:
+    """Whom the lease leaves out: a source that is dead."""
+    return wish.source if wish.kind == "failover" else None
 
 
 def _timeout_ms(wish: FailoverWish, state: ServerState) -> int:

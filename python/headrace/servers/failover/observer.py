@@ -16,9 +16,9 @@ from typing import Any
 
 from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.servers.failover.guarantee import proof_of
 from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.members import AckProof, Members, Seen, ThreadRun, Write
+from headrace.servers.failover.planning.guarantee import proof_of
+from headrace.servers.failover.planning.members import AckProof, Members, Seen, ThreadRun, Write
 from headrace.servers.topology.state import ServerState, observe
 
 # s. A server that is well answers within milliseconds; a busy one on two cores took 0.3 s here.

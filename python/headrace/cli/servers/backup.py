@@ -1,0 +1,406 @@
+"""`headrace backup`: backups taken, streamed, restored to any moment, proved, and kept."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.options import (
+    CommandGroup,
+    LabPlace,
+    OutputOption,
+    PasswordOptions,
+    choice,
+    flag,
+    option,
+    storage_option,
+)
+from headrace.cli.output import print_answer, progress, say, table
+from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.lab import Lab
+    from headrace.servers.backup.history.moments import RestoreGoal
+    from headrace.servers.backup.manifest import Backup
+    from headrace.servers.backup.source import BackupSource
+
+EPILOG = """\b
+Examples:
+  sudo headrace backup run shop --to file:///backup                        a physical copy, packed, with its position
+  headrace backup run mysql://dump@db.example/ --method logical --to s3://backups/shop?region=eu-west-1
+  sudo headrace backup list --in file:///backup                            what there is, and what is not proved
+  sudo headrace backup restore 20261122T215000Z-shop-3fa2 --in file:///backup --as shop2 --storage gp3:100
+
+A target is file:///FOLDER or s3://BUCKET/PREFIX?region=REGION. The guide: docs/guide/backups.md"""
+
+app = CommandGroup("Back servers up, stream their binary logs, restore to any moment, and prove it.", EPILOG)
+
+Method = Literal["physical", "logical", "snapshot"]
+Pack = Literal["zstd", "none"]
+
+TargetOption = Annotated[str, option("TARGET", "Where backups lie: file:///FOLDER, or s3://BUCKET/PREFIX.", "--to")]
+InOption = Annotated[str, option("TARGET", "Where backups lie: file:///FOLDER, or s3://BUCKET/PREFIX.", "--in")]
+KeyOption = Annotated[
+    Path | None, option("FILE", "Key of 64 hexadecimal digits: data are encrypted, documents sealed.", "--key-file")
+]
+BackupArgument = Annotated[str, typer.Argument(metavar="ID", help="A backup's id; `latest` is the newest.")]
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="SERVER", help="A server of the lab by its name, or any by mysql://USER@HOST/.")
+]
+
+
+def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSource:
+    """The server that is named, by its name in the lab or an address."""
+    from headrace import servers
+    from headrace.servers.backup.source import source_of
+
+    if "://" in text:
+        address = password.read_address(text)
+        return source_of(address, address.host or "local")
+    lab = place.open()
+    server = servers.find(lab, text)
+    if server.state != "running":
+        hint = f"Start it: headrace mysql up {text}"
+        raise InputError(text, f"is {server.state}", "headrace backup --help", hint)
+    return source_of(server.address(), server.name, server)
+
+
+def _key(path: Path | None) -> bytes | None:
+    from headrace.servers.backup.manifest import read_key
+
+    return read_key(path)
+
+
+@app.command()
+def run(
+    source: SourceArgument,
+    to: TargetOption,
+    place: LabPlace,
+    password: PasswordOptions,
+    method: Annotated[Method, choice("How it is copied.")] = "physical",
+    pack: Annotated[Pack | None, choice("Default: zstd where it is installed.")] = None,
+    key_file: KeyOption = None,
+    staging: Annotated[
+        Path | None, option("FOLDER", "Where MySQL's CLONE puts its copy first. Default: the server's own volume.")
+    ] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Take a backup of a server; print its id and position."""
+    from headrace.servers.backup import copying
+    from headrace.servers.backup.targets.opening import open_target
+
+    target, key = open_target(to), _key(key_file)
+    server = _source(place, password, source)
+    with progress("copying") as tick:
+        wanted = copying.Wanted(method=method, pack=pack, key=key, staging=staging, progress=tick)
+        made = copying.run(server, target, wanted)
+    from headrace.servers.backup.manifest import Backup
+
+    _print_backups([Backup(made, None)], output)
+
+
+@app.command("list")
+def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
+    """Show backups with their age, and which were never restored; exit code 1 when one is damaged."""
+    from headrace.servers.backup.manifest import backups
+    from headrace.servers.backup.targets.opening import open_target
+
+    found, problems = backups(open_target(to), _key(key_file))
+    _print_backups(found, output)
+    for problem in problems:
+        say(f"problem: {problem}")
+    if problems:
+        raise typer.Exit(1)
+
+
+COLUMNS = ("id", "method", "server", "size", "stored", "age", "proved", "position")
+CSV = (
+    "id", "method", "flavor", "version", "source", "source_id", "ended_unix", "age_s", "data_bytes", "stored_bytes", "packed", "encrypted",
+    "gtid", "file", "offset", "proved", "proved_at_unix"
+)  # fmt: skip
+
+
+def _print_backups(found: list[Backup], output: Any) -> None:
+    now = time.time()
+    rows = [_csv(one, now) for one in found]
+    shown = [_row(one, now) for one in found]
+    print_answer(rows, output, rows, CSV, lambda: (table(COLUMNS, shown, right=("size", "stored", "age")),))
+
+
+def _csv(one: Backup, now: float) -> dict[str, object]:
+    made = one.manifest
+    plain = {name: getattr(made, name) for name in CSV if hasattr(made, name)}
+    proof = one.proof if one.proof is not None and one.proof.ok else None
+    return plain | {
+        "age_s": round(one.age_s(now), 1),
+        "gtid": made.position.gtid,
+        "file": made.position.file,
+        "offset": made.position.offset,
+        "proved": proof is not None,
+        "proved_at_unix": proof and proof.at_unix,
+    }
+
+
+def _row(one: Backup, now: float) -> list[object]:
+    made, proof = one.manifest, one.proof
+    proved = f"unproved, {_age(one.age_s(now))} old"
+    if proof is not None:
+        proved = f"{_age(now - proof.at_unix)} ago" if proof.ok else f"FAILED: {proof.said[:40]}"
+    gtid = made.position.gtid if len(made.position.gtid) <= 44 else f"{made.position.gtid[:41]}..."
+    server = f"{made.source}, {made.flavor} {made.version.split('-')[0]}"
+    place = gtid or made.position.file or "no binary log"
+    return [
+        made.id,
+        made.method,
+        server,
+        _size(made.data_bytes),
+        _size(made.stored_bytes),
+        _age(one.age_s(now)),
+        proved,
+        place,
+    ]
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:,.2f} GiB" if count >= 2**30 else f"{count / 2**20:,.1f} MiB"
+
+
+def _age(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:,.0f} s"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreOptions:
+    """Where a restored server goes, and up to when."""
+
+    storage: Annotated[str | None, storage_option("The data volume of the new server: gp3:100:6000.")] = None
+    log_storage: Annotated[str | None, storage_option("A volume of its own for redo and binary log.")] = None
+    memory_gib: Annotated[float | None, option("GIB", "Memory of the new server.")] = None
+    setting: Annotated[list[str] | None, option("K=V", "An option of the server. Repeatable.", "--set")] = None
+    server_path: Annotated[Path | None, option("FILE", "Another server program.", readable=False)] = None
+    unpaced: Annotated[bool, flag("--unpaced", "Without the volumes' limits until the next `mysql up`.")] = False
+    moment: Annotated[
+        str | None,
+        option("TIME", "ReplayPlan up to this moment, with its time zone: 2026-11-22T21:50:00Z.", "--to-time"),
+    ] = None
+    gtid: Annotated[str | None, option("GTID", "ReplayPlan up to this transaction, and not one more.", "--to-gtid")] = (
+        None
+    )
+    latest: Annotated[bool, flag("--latest", "ReplayPlan all there is.")] = False
+    timeline: Annotated[str | None, option("ID", "Which history, where several go on from the backup.")] = None
+    workers: Annotated[int | None, option("N", "Of the replay. Default: twice the processors.", min=0, max=1024)] = None
+    work: Annotated[Path | None, option("FOLDER", "Where the copy is unpacked. Default: the system's.")] = None
+    read_only: Annotated[bool, flag("--read-only", "Leave it read-only.")] = False
+
+    def goal(self, flavor: str) -> RestoreGoal | None:
+        """Up to when; None: the backup as it is."""
+        from headrace.servers.backup.history.moments import RestoreGoal, parse_moment
+        from headrace.servers.topology.gtid import GtidSet
+
+        named = [
+            name for name, on in (("--to-time", self.moment), ("--to-gtid", self.gtid), ("--latest", self.latest)) if on
+        ]
+        if len(named) > 1:
+            raise InputError(" ".join(named), "exclude each other", "headrace backup restore --help", "Give one.")
+        if self.moment is not None:
+            return RestoreGoal(moment_us=parse_moment(self.moment))
+        if self.gtid is not None:
+            return RestoreGoal(gtid=GtidSet.parse(self.gtid, flavor))
+        return RestoreGoal() if self.latest else None
+
+
+def _named(target: Any, text: str, key: bytes | None) -> str:
+    """The id that is meant."""
+    from headrace.servers.backup.manifest import backups
+
+    if text != "latest":
+        return text
+    found, _ = backups(target, key)
+    if not found:
+        raise InputError(
+            target.label, "holds no whole backup", "headrace backup list", "Take one: headrace backup run."
+        )
+    return found[-1].id
+
+
+@app.command()
+def restore(
+    backup: BackupArgument,
+    to: InOption,
+    place: LabPlace,
+    wanted: RestoreOptions,
+    name: Annotated[str, option("NAME", "Name of the new server.", "--as")],
+    key_file: KeyOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
+    from headrace.servers.backup import restore as restoring
+    from headrace.servers.backup.targets.opening import open_target
+
+    target, key = open_target(to), _key(key_file)
+    with place.open() as lab, progress("restoring") as tick:
+        done = restoring.restore(lab, target, _request(lab, target, backup, name, wanted, key), key, tick)
+    _print_restored(done, output)
+
+
+def _request(lab: Lab, target: Any, backup: str, name: str, wanted: RestoreOptions, key: bytes | None) -> Any:
+    from headrace import servers
+    from headrace.servers.backup.manifest import read_manifest
+    from headrace.servers.backup.restore import RestoreRequest
+
+    if wanted.storage is None:
+        raise InputError("--storage", "is needed for the new server", "headrace backup restore --help", "As gp3:100.")
+    manifest = read_manifest(target, _named(target, backup, key), key)
+    more = vars(wanted) | {"settings": servers.settings_of(wanted.setting) or {}, "goal": wanted.goal(manifest.flavor)}
+    path = more.pop("server_path")
+    given = {key: value for key, value in more.items() if key not in ("moment", "gtid", "latest", "setting")}
+    return RestoreRequest(backup=manifest.id, name=name, server_path=None if path is None else str(path), **given)
+
+
+def _print_restored(done: Any, output: Any) -> None:
+    from headrace.servers.backup.history.moments import shown
+
+    replay = done.replay
+    answer = {
+        "backup": done.manifest.id,
+        "server": done.server.name,
+        "executed": str(done.executed),
+        "copy_s": round(done.copy_s, 3),
+        "replay_s": round(done.replay_s, 3),
+        "transactions": replay.transactions if replay else 0,
+        "last_gtid": replay.last_gtid if replay else "",
+        "last_time": shown(replay.last_us) if replay and replay.last_us else "",
+        "doubt": replay.doubt if replay else 0,
+    }
+    rows = [(name, value) for name, value in answer.items()]
+    print_answer(answer, output, [answer], tuple(answer), lambda: (table(("restored", ""), rows),))
+    if replay and replay.doubt:
+        say(
+            f"note: MariaDB's binary log knows whole seconds: {replay.doubt:,} transactions, {replay.doubt_gtids[0]} to "
+            f"{replay.doubt_gtids[1]}, may belong before the moment and were left out; --to-gtid takes them exactly"
+        )
+
+
+@app.command()
+def verify(
+    to: InOption,
+    backup: Annotated[
+        str | None, typer.Argument(metavar="[ID]", help="Which. Default: all, and the binary logs.")
+    ] = None,
+    key_file: KeyOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Read every byte in the target against its checksum; exit code 1 when one is wrong."""
+    from headrace.servers.backup import checking
+    from headrace.servers.backup.history import archive
+    from headrace.servers.backup.manifest import backups
+    from headrace.servers.backup.targets.opening import open_target
+
+    target, key = open_target(to), _key(key_file)
+    problems: list[str] = []
+    if backup is None:
+        found, problems = backups(target, key)
+        checks = [checking.check_backup(target, one.id, key) for one in found]
+        checks += [checking.check_timeline(target, one, key) for one in archive.timelines(target, key)]
+    else:
+        checks = [checking.check_backup(target, _named(target, backup, key), key)]
+    rows: list[dict[str, object]] = [
+        {"what": one.what, "files": one.files, "bytes": one.size, "problems": "; ".join(one.problems)} for one in checks
+    ]
+    names = ("what", "files", "bytes", "problems")
+    print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
+    for problem in problems:
+        say(f"problem: {problem}")
+    if problems or any(one.problems for one in checks):
+        raise typer.Exit(1)
+
+
+@app.command()
+def stream(
+    source: SourceArgument,
+    to: TargetOption,
+    place: LabPlace,
+    password: PasswordOptions,
+    key_file: KeyOption = None,
+    every_s: Annotated[
+        float, option("S", "Store what came this often, at least. Each time is a request of S3.", min=0.02, max=3600.0)
+    ] = 0.25,
+    begin: Annotated[
+        str | None, option("FILE", "Begin a new archive with this binary log. Default: the oldest.", "--from")
+    ] = None,
+    for_s: Annotated[float | None, option("S", "End after so long. Default: with Ctrl-C or SIGTERM.", min=0.0)] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Copy a server's binary log as it is written, testing that nothing is missing, until Ctrl-C."""
+    import signal
+    import threading
+
+    from headrace.servers.backup.history.stream import Stream
+    from headrace.servers.backup.targets.opening import open_target
+
+    server = _source(place, password, source)
+    streaming = Stream(server, open_target(to), _key(key_file), every_s, note=lambda text: say(f"note: {text}"))
+
+    def end(*_: object) -> None:
+        streaming.stop.set()
+
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, end)
+    timer = threading.Timer(for_s, end) if for_s is not None else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    state = streaming.run(begin)
+    from headrace.servers.backup.history.moments import shown
+
+    answer = {
+        "timeline": state.timeline,
+        "file": state.file,
+        "stored_to": state.stored_to,
+        "pieces": state.pieces,
+        "transactions": state.transactions,
+        "stored_bytes": state.stored_bytes,
+        "last_gtid": state.last_gtid,
+        "last_time": shown(state.last_us) if state.last_us else "",
+    }
+    print_answer(
+        answer,
+        output,
+        [answer],
+        tuple(answer),
+        lambda: (table(("streamed", ""), [list(one) for one in answer.items()]),),
+    )
+
+
+@app.command()
+def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
+    """Show the binary logs in a target by timeline, from where to where; exit code 1 for a gap."""
+    from headrace.servers.backup.history import archive
+    from headrace.servers.backup.history.moments import shown
+    from headrace.servers.backup.targets.opening import open_target
+
+    names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
+    rows: list[dict[str, object]] = []
+    for one in archive.timelines(open_target(to), _key(key_file)):
+        entries = [entry for file in one.files for entry in file.entries if entry.transactions]
+        told = (
+            one.id,
+            len(one.files),
+            sum(file.ends for file in one.files),
+            str(one.begins) if one.files else "",
+            str(one.ends) if one.files else "",
+            shown(entries[0].first_us) if entries else "",
+            shown(entries[-1].last_us) if entries else "",
+            "; ".join(one.problems),
+        )
+        rows.append(dict(zip(names, told, strict=True)))
+    print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
+    if any(one["problems"] for one in rows):
+        raise typer.Exit(1)

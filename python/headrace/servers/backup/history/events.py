@@ -1,0 +1,335 @@
+"""The binary log as bytes: its events, which transactions they hold, and whether any is missing.
+
+Read is what positions, GTIDs, times and checksums need, and no more: the header of every event, the
+format description, GTID events, lists of earlier GTIDs, and rotations (MySQL source,
+libbinlogevents; MariaDB source, log_event.h; both give the layout in bytes).
+
+    magic  format description  earlier GTIDs  [GTID event  events ...  commit]*  rotation or stop
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import uuid
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.errors import InputError
+from headrace.servers.backup.targets.target import DOC
+from headrace.servers.topology.gtid import GtidSet
+
+MAGIC = b"\xfebin"
+ENCRYPTED_MAGIC = b"\xfdbin"
+HEADER = struct.Struct("<IBIIIH")  # time, type, server id, size, end position, flags
+HEADER_BYTES = HEADER.size
+CRC_BYTES = 4
+# An event larger than this is none: max_allowed_packet and binlog_row_event_max_size end at 1 GiB.
+MOST_EVENT_BYTES = (1 << 30) + (1 << 20)
+FILE = re.compile(r"(?P<base>[A-Za-z0-9_][A-Za-z0-9_.-]{0,150})\.(?P<number>[0-9]{6,10})", re.ASCII)
+
+# Types of events (binlog_event.h of MySQL, log_event.h of MariaDB).
+QUERY, STOP, ROTATE, FORMAT, XID = 2, 3, 4, 15, 16
+HEARTBEAT, HEARTBEAT_2 = 27, 41
+MYSQL_GTID, MYSQL_ANONYMOUS, PREVIOUS_GTIDS, XA_PREPARE, MYSQL_TAGGED = 33, 34, 35, 38, 42
+MARIADB_CHECKPOINT, MARIADB_GTID, MARIADB_LIST, MARIADB_ENCRYPTION = 161, 162, 163, 164
+QUERY_COMPRESSED = 165
+CONTROL = frozenset([STOP, ROTATE, FORMAT, HEARTBEAT, HEARTBEAT_2, PREVIOUS_GTIDS, MARIADB_CHECKPOINT, MARIADB_LIST])
+STARTS = frozenset([MYSQL_GTID, MYSQL_ANONYMOUS, MYSQL_TAGGED, MARIADB_GTID])
+STANDALONE = 1  # flags2 of MariaDB's GTID event: no commit follows
+IN_USE, ARTIFICIAL = 0x1, 0x20
+ENDINGS = (b"COMMIT", b"ROLLBACK")
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event: `offset` to `end` in its file; `body` without header and checksum."""
+
+    kind: int
+    time_s: int
+    server_id: int
+    offset: int
+    end: int
+    flags: int
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A whole transaction of a file. `gtid`: "" for an anonymous one. `time_us`: when it was
+    committed, µs, Unix; MariaDB knows whole seconds. `starts`, `ends`: offsets in bytes."""
+
+    gtid: str
+    time_us: int
+    starts: int
+    ends: int
+
+
+def damaged(where: str, offset: int, what: str) -> InputError:
+    """The error for bytes that are no binary log."""
+    hint = "Fetch the file again from the source, as long as it has it: headrace backup stream."
+    return InputError(f"{where}, offset {offset:,}", what, DOC, hint)
+
+
+class Reader:
+    """Turns the bytes of one file into events, as they come. Every checksum is tested.
+
+    `feed` takes the next bytes and gives the events that are whole. `offset`: how far they reach.
+    """
+
+    def __init__(self, where: str) -> None:
+        self.where, self.offset = where, 0
+        self.checksums: bool | None = None
+        self.server = ""
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Event]:
+        """The next events. Raises InputError for what is no binary log."""
+        self._rest += data
+        at = 0
+        if self.offset == 0:
+            if len(self._rest) < len(MAGIC):
+                return
+            if self._rest[:4] != MAGIC:
+                encrypted = self._rest[:4] == ENCRYPTED_MAGIC
+                rule = "is encrypted by its server: read it from there" if encrypted else "is no binary log"
+                raise damaged(self.where, 0, rule)
+            at = self.offset = len(MAGIC)
+        try:
+            while len(self._rest) - at >= HEADER_BYTES:
+                size = int.from_bytes(self._rest[at + 9 : at + 13], "little")
+                if not HEADER_BYTES <= size <= MOST_EVENT_BYTES:
+                    raise damaged(self.where, self.offset, f"an event of {size:,} bytes cannot be")
+                if len(self._rest) - at < size:
+                    break
+                event = self._event(bytes(self._rest[at : at + size]))
+                at += size
+                self.offset += size
+                yield event
+        finally:
+            del self._rest[:at]
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of an event whose end has not come yet."""
+        return len(self._rest)
+
+    def _event(self, raw: bytes) -> Event:
+        time_s, kind, server, size, end, flags = HEADER.unpack_from(raw)
+        if kind == FORMAT:
+            self._format(raw)
+        elif self.checksums is None:
+            raise damaged(self.where, self.offset, "does not begin with a format description")
+        checked = self.checksums or kind == FORMAT
+        if checked:
+            # The mark of a file in use is changed later, so it does not count (MySQL source).
+            counted = raw[:-CRC_BYTES]
+            if kind == FORMAT and flags & IN_USE:
+                counted = raw[:17] + (flags & ~IN_USE).to_bytes(2, "little") + raw[19:-CRC_BYTES]
+            if zlib.crc32(counted) != int.from_bytes(raw[-CRC_BYTES:], "little"):
+                raise damaged(self.where, self.offset, "an event's checksum is wrong: bytes were altered")
+        # Files pass 4 GiB with one large transaction; the field has 32 bits.
+        if end and end != (self.offset + size) & 0xFFFFFFFF:
+            raise damaged(self.where, self.offset, f"an event says it ends at {end:,}: bytes are missing before it")
+        if kind == MARIADB_ENCRYPTION:
+            raise damaged(self.where, self.offset, "is encrypted by its server: read it from there")
+        body = raw[HEADER_BYTES : -CRC_BYTES if checked else None]
+        return Event(kind, time_s, server, self.offset, self.offset + size, flags, body)
+
+    def _format(self, raw: bytes) -> None:
+        if len(raw) < HEADER_BYTES + 57 + CRC_BYTES + 1 or raw[HEADER_BYTES : HEADER_BYTES + 2] != b"\x04\x00":
+            raise damaged(self.where, self.offset, "is a binary log of a server before MySQL 5.0")
+        self.server = raw[HEADER_BYTES + 2 : HEADER_BYTES + 52].rstrip(b"\0").decode("latin-1")
+        self.checksums = raw[-CRC_BYTES - 1] == 1  # 1: CRC32 (binlog_checksum)
+
+
+# --- transactions ---------------------------------------------------------------------------------
+
+
+class Transactions:
+    """Follows events and says when a transaction is whole."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.earlier: str | None = None  # GTIDs before this file, once it has told them
+        self.next_file: str | None = None
+        self.stopped = False
+        self.whole_to = len(MAGIC)  # up to here nothing is half
+        self._open: _Begun | None = None
+
+    def see(self, event: Event) -> Transaction | None:
+        """Takes the next event; a transaction when this one ends it."""
+        if event.kind in STARTS:
+            if self._open is not None:
+                raise damaged(self.where, event.offset, "a transaction begins inside of another")
+            self._open = _begun(event)
+            return None
+        if self._open is None:
+            self.whole_to = event.end
+            if event.kind in (PREVIOUS_GTIDS, MARIADB_LIST):
+                self.earlier = earlier_gtids(event)
+            elif event.kind == ROTATE:
+                self.next_file = event.body[8:].decode("latin-1")
+            elif event.kind == STOP:
+                self.stopped = True
+            return None
+        if event.kind in CONTROL:
+            raise damaged(self.where, event.offset, "the file goes on inside of a transaction")
+        begun = self._open
+        if not (_ends(event, begun.alone) if begun.ends is None else event.end >= begun.ends):
+            return None
+        if begun.ends is not None and event.end != begun.ends:
+            raise damaged(self.where, event.offset, "a transaction is longer than its GTID event says")
+        self._open, self.whole_to = None, event.end
+        return Transaction(begun.gtid, begun.time_us, begun.offset, event.end)
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """A transaction whose end has not been seen. `ends`: where it will be, as MySQL says; MariaDB
+    does not, but whether one statement stands `alone`."""
+
+    gtid: str
+    time_us: int
+    offset: int
+    ends: int | None
+    alone: bool = False
+
+
+def _ends(event: Event, alone: bool) -> bool:
+    """Whether an event ends a transaction of MariaDB."""
+    if event.kind in (XID, XA_PREPARE):
+        return True
+    if event.kind not in (QUERY, QUERY_COMPRESSED):
+        return False
+    return alone or (event.kind == QUERY and _statement(event.body).upper() in ENDINGS)
+
+
+def _statement(body: bytes) -> bytes:
+    """The text of a QUERY event (binlog_event.h: 13 bytes, status variables, database, 0, text)."""
+    database, status = body[8], int.from_bytes(body[11:13], "little")
+    return body[13 + status + database + 1 :].strip()
+
+
+def _begun(event: Event) -> _Begun:
+    """What a GTID event says."""
+    body, time_us = event.body, event.time_s * 1_000_000
+    if event.kind == MARIADB_GTID:
+        number, domain, flags = struct.unpack_from("<QIB", body)
+        return _Begun(f"{domain}-{event.server_id}-{number}", time_us, event.offset, None, bool(flags & STANDALONE))
+    if event.kind == MYSQL_TAGGED:
+        gtid, committed, length = _tagged(body)
+        return _Begun(gtid, committed, event.offset, event.offset + length)
+    # Flags, UUID, number, kind and two logical times; then 7 bytes of µs, a second time of them
+    # where the first has its highest bit set, and the length of the transaction.
+    committed = int.from_bytes(body[42:49], "little")
+    at = 56 if committed >> 55 else 49
+    length, _ = _packed(body, at)
+    gtid = (
+        ""
+        if event.kind == MYSQL_ANONYMOUS
+        else f"{uuid.UUID(bytes=body[1:17])}:{int.from_bytes(body[17:25], 'little')}"
+    )
+    return _Begun(gtid, committed & ~(1 << 55) or time_us, event.offset, event.offset + length)
+
+
+def _packed(body: bytes, at: int) -> tuple[int, int]:
+    """A number of MySQL's protocol with its own length: 1, 3, 4 or 9 bytes."""
+    more = {252: 2, 253: 3, 254: 8}.get(body[at], 0)
+    return (int.from_bytes(body[at + 1 : at + 1 + more], "little") if more else body[at]), at + 1 + more
+
+
+def _tagged(body: bytes) -> tuple[str, int, int]:
+    """GTID, time and length of MySQL's event for a GTID with a tag, 8.3 and later: numbered fields
+    (mysql::serialization): 1 UUID, 2 number, 3 tag, 6 time of the commit, 8 length."""
+    at = 0
+    for _ in range(3):  # version of the format, size of the message, last field not to be ignored
+        _, at = _number(body, at)
+    server, tag, values = "", "", {}
+    while at < len(body) and 8 not in values:
+        kind, at = _number(body, at)
+        if kind == 1:
+            octets = bytearray()
+            for _ in range(16):
+                octet, at = _number(body, at)
+                octets.append(octet)
+            server = str(uuid.UUID(bytes=bytes(octets)))
+        elif kind == 3:
+            size, at = _number(body, at)
+            tag, at = body[at : at + size].decode("ascii"), at + size
+        else:
+            values[kind], at = _number(body, at)
+    # The number is signed: zigzag.
+    return f"{server}:{tag}:{values[2] >> 1}", values[6], values[8]
+
+
+def _number(body: bytes, at: int) -> tuple[int, int]:
+    """A number of 1 to 9 bytes: as many ones at the low end of the first byte as bytes follow."""
+    more = 0
+    while more < 8 and body[at] >> more & 1:
+        more += 1
+    raw = int.from_bytes(body[at : at + more + 1], "little")
+    return (raw >> (more + 1) if more < 8 else raw >> 8), at + more + 1
+
+
+def earlier_gtids(event: Event) -> str:
+    """The set of GTIDs that a file says were there before it."""
+    body = event.body
+    if event.kind == MARIADB_LIST:
+        count = int.from_bytes(body[:4], "little") & 0x0FFFFFFF
+        last: dict[int, tuple[int, int]] = {}
+        for index in range(count):
+            domain, server, number = struct.unpack_from("<IIQ", body, 4 + 16 * index)
+            # A domain has a line for each server that ever wrote to it; the last one counts.
+            last[domain] = max(last.get(domain, (0, 0)), (number, server))
+        return ",".join(f"{domain}-{server}-{number}" for domain, (number, server) in sorted(last.items()))
+    head = int.from_bytes(body[:8], "little")
+    tagged = head >> 56 == 1
+    servers, at, parts = (head & 0x00FFFFFFFFFFFFFF) >> 8 if tagged else head, 8, []
+    for _ in range(servers):
+        name = str(uuid.UUID(bytes=body[at : at + 16]))
+        at += 16
+        if tagged:
+            size, at = _number(body, at)
+            name += f":{body[at : at + size].decode('ascii')}" if size else ""
+            at += size
+        count = int.from_bytes(body[at : at + 8], "little")
+        at += 8
+        for _ in range(count):
+            first, after = struct.unpack_from("<QQ", body, at)
+            at += 16
+            parts.append(f"{name}:{first}-{after - 1}")
+    return ",".join(parts)
+
+
+def single(gtid: str, flavor: str) -> GtidSet:
+    """The set of one transaction. MariaDB's: that number alone, of its domain and server."""
+    if flavor != "mariadb":
+        return GtidSet.parse(gtid, flavor)
+    domain, server, number = (int(part) for part in gtid.split("-"))
+    return GtidSet(flavor, ((str(domain), ((number, number),)),), ((str(domain), server),))
+
+
+def next_name(name: str) -> str:
+    """The file behind this one: binlog.000002 behind binlog.000001."""
+    found = FILE.fullmatch(name)
+    if found is None:
+        raise InputError(repr(name)[:80], "is not the name of a binary log", DOC, "They end in .000001 and so on.")
+    return f"{found['base']}.{int(found['number']) + 1:0{len(found['number'])}d}"
+
+
+# --- made, for a relay log ------------------------------------------------------------------------
+
+
+def relay_head(format_event: bytes, file: str, server_id: int, checksums: bool) -> bytes:
+    """The beginning of a relay log whose events come from `file`: magic, the source's format
+    description, and a rotation that names the file. Without that MariaDB's parallel applier
+    crashes (compare_log_name, seen with 10.11.19)."""
+    name = file.encode("latin-1")
+    body = (4).to_bytes(8, "little") + name
+    size = HEADER_BYTES + len(body) + (CRC_BYTES if checksums else 0)
+    event = HEADER.pack(0, ROTATE, server_id, size, 0, ARTIFICIAL) + body
+    if checksums:
+        event += zlib.crc32(event).to_bytes(4, "little")
+    return MAGIC + format_event + event

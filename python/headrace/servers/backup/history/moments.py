@@ -1,0 +1,336 @@
+"""Which transactions a restore takes: all up to a GTID, or up to a moment, and not one more.
+
+Every byte that will be replayed is read and tested here, before anything is restored: checksums,
+events, and that no transaction is missing. What is read is written as relay logs at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from headrace.errors import InputError
+from headrace.servers.backup.history import events as binlog
+from headrace.servers.backup.history.archive import ArchivedFile, Timeline, as_position, parts_of, piece_bytes, set_of
+from headrace.servers.backup.manifest import Manifest
+from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.topology.gtid import GtidSet
+
+SECOND_US = 1_000_000
+# RFC 3339, with the time zone: a moment without one is another moment in October.
+MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?P<zone>Z|[+-]\d\d:\d\d)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class RestoreGoal:
+    """Where a restore ends: with these transactions executed, or before the first one committed
+    after this moment (µs, Unix). Neither: with all there is."""
+
+    gtid: GtidSet | None = None
+    moment_us: int | None = None
+
+
+@dataclass(frozen=True)
+class ReplayPlan:
+    """What is replayed on top of a backup. `executed`: what the server has executed then, exactly.
+
+    `logs`: relay logs, with the source's file each was made of. `doubt`: transactions that may
+    belong before the moment and are left out, because MariaDB's log knows whole seconds; the first
+    and last of them.
+    """
+
+    timeline: str
+    executed: GtidSet
+    transactions: int
+    last_gtid: str
+    last_us: int
+    logs: tuple[Path, ...]
+    server_ids: frozenset[int]
+    doubt: int = 0
+    doubt_gtids: tuple[str, str] = ("", "")
+
+
+def parse_moment(text: str) -> int:
+    """A moment in µs. Raises InputError for one without a time zone."""
+    found = MOMENT.fullmatch(text.strip())
+    form = "For example 2026-11-22T21:50:00Z, or 2026-11-22T22:50:00.25+01:00."
+    if found is None:
+        raise InputError(repr(text)[:60], "is not a moment: DATE, T, time and time zone", "RFC 3339", form)
+    if found["zone"] is None:
+        rule = "has no time zone: local time is another moment on another machine, and twice the same in autumn"
+        raise InputError(text[:60], rule, "RFC 3339", f"Add Z for UTC, or the offset. {form}")
+    try:
+        moment = datetime.fromisoformat(text.strip().replace(" ", "T"))
+    except ValueError:
+        raise InputError(text[:60], "is no date and time of the calendar", "RFC 3339", form) from None
+    since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return since.days * 86_400 * SECOND_US + since.seconds * SECOND_US + since.microseconds
+
+
+def shown(time_us: int) -> str:
+    """A moment as text, UTC."""
+    return datetime.fromtimestamp(time_us / SECOND_US, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+# --- choosing -------------------------------------------------------------------------------------
+
+
+def choose(found: list[Timeline], manifest: Manifest, base: GtidSet, named: str | None = None) -> Timeline:
+    """The history that goes on from a backup. Raises InputError where none or several do."""
+    if not manifest.position.file:
+        rule = "was taken of a server without a binary log, so nothing can be replayed on top of it"
+        raise InputError(manifest.id, rule, DOC, "Restore it as it is, without --to and --to-gtid.")
+    if named is not None:
+        found = [one for one in found if one.id == named]
+        if not found:
+            raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup list.")
+    fit = [one for one in found if one.flavor == manifest.flavor and one.files and _joins(one, base)]
+    # After a failover two histories may hold the base: that of its own source goes before.
+    own = [one for one in fit if one.source_id == manifest.source_id]
+    fit = own or fit
+    if len(fit) > 1 and len({one.source_id for one in fit}) == 1:
+        # The same server began anew: the later one holds all that the source knows now.
+        whole = [one for one in fit if all(one.ends.contains(other.ends) for other in fit)]
+        fit = whole[:1] or fit
+    if len(fit) == 1:
+        return fit[0]
+    if fit:
+        rule = f"is in {len(fit)} timelines, which go on differently: {', '.join(one.id for one in fit)}"
+        raise InputError(f"the position of {manifest.id}", rule, DOC, "Say which one is meant: --timeline.")
+    raise _no_timeline(found, manifest, base)
+
+
+def _joins(timeline: Timeline, base: GtidSet) -> bool:
+    return base.contains(timeline.begins) and timeline.ends.contains(base)
+
+
+def _no_timeline(found: list[Timeline], manifest: Manifest, base: GtidSet) -> InputError:
+    same = [one for one in found if one.files and one.source_id == manifest.source_id]
+    if not same:
+        rule = f"no binary log of its source ({manifest.source_id}) lies in this target"
+        return InputError(manifest.id, rule, DOC, "Stream it: headrace backup stream. Or restore the backup as it is.")
+    last = same[-1]
+    if not base.contains(last.begins):
+        missing = last.begins.minus(base)
+        rule = f"the archive begins later: {missing.count():,} transactions between are missing ({_few(missing)})"
+        return InputError(manifest.id, rule, DOC, "Take a newer backup as the base.")
+    missing = base.minus(last.ends)
+    rule = f"the archive ends before it: it has not {_few(missing)}"
+    return InputError(manifest.id, rule, DOC, "Let the stream catch up, or restore the backup as it is.")
+
+
+def _few(gtids: GtidSet) -> str:
+    text = str(gtids)
+    return text if len(text) <= 160 else f"{text[:157]}..."
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def collect(
+    target: BackupTarget,
+    timeline: Timeline,
+    base: GtidSet,
+    goal: RestoreGoal,
+    folder: Path,
+    key: bytes | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> ReplayPlan:
+    """Writes the relay logs from `base` to the goal into `folder`, everything tested.
+
+    Raises InputError for a goal before the base, after the end, in a gap, or not in this history,
+    and for every byte that is not as it was written.
+    """
+    reach = _Reach(base, goal)
+    if reach.done:
+        return _result(timeline, reach, [])
+    logs: list[Path] = []
+    wanted = [one for one in timeline.files if not base.contains(one.later)]
+    total = sum(one.ends for one in wanted) or 1
+    read = 0
+    known = base
+    for index, file in enumerate(wanted):
+        _check_join(timeline, file, known, index == 0, reach)
+        path = folder / f"relay.{index + 1:06d}"
+        with open(path, "wb") as out:
+            for size in _copy(target, file, reach, out, key):
+                read += size
+                progress(read / total)
+        logs.append(path)
+        if reach.done:
+            break
+        known = known.union(file.later)
+        _check_end(timeline, file, wanted[index + 1] if index + 1 < len(wanted) else None, reach)
+    reach.finish(timeline)
+    return _result(timeline, reach, logs)
+
+
+def _result(timeline: Timeline, reach: _Reach, logs: list[Path]) -> ReplayPlan:
+    ends = (reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", "")
+    return ReplayPlan(
+        timeline.id, reach.executed, reach.count, reach.last_gtid, reach.last_us, tuple(logs),
+        frozenset(reach.servers), len(reach.doubtful), ends,
+    )  # fmt: skip
+
+
+class _Reach:
+    """Follows transactions until the goal is reached."""
+
+    def __init__(self, base: GtidSet, goal: RestoreGoal) -> None:
+        self.base, self.goal, self.flavor = base, goal, base.flavor
+        self.count, self.last_gtid, self.last_us, self.done = 0, "", 0, False
+        self.servers: set[int] = set()
+        self.doubtful: list[str] = []
+        self.first_us = 0
+        self._taken: list[str] = []
+        self.left: dict[str, int] = {}
+        self._left_set: GtidSet | None = None
+        if goal.gtid is not None:
+            self._begin(goal.gtid)
+
+    def _begin(self, wanted: GtidSet) -> None:
+        if wanted.flavor != self.flavor:
+            raise InputError(str(wanted)[:60], f"is no GTID of {self.flavor}", DOC, "")
+        if wanted.is_empty:
+            raise InputError("--to-gtid ''", "names no transaction", DOC, "")
+        # A single GTID of MySQL stands for the moment after it; a whole set for that set.
+        left = wanted.minus(self.base)
+        if left.is_empty:
+            if self.flavor == "mysql" and wanted.count() == 1 or not wanted.contains(self.base):
+                raise InputError(
+                    f"--to-gtid {_few(wanted)}",
+                    f"is before the backup, which has executed {_few(self.base)} already",
+                    DOC,
+                    "Take an older backup.",
+                )
+            self.done = True
+        self._left_set = left
+        self.left = {key: ranges[-1][1] for key, ranges in left.ranges}
+
+    @property
+    def executed(self) -> GtidSet:
+        """What has been executed when everything taken so far is replayed."""
+        return as_position(self.base.union(set_of(self._taken, self.flavor)))
+
+    def take(self, one: binlog.Transaction, server_id: int) -> bool:
+        """Whether the next transaction is replayed; `done` once none is any more."""
+        if not one.gtid:
+            raise InputError(f"offset {one.starts:,}", "a transaction has no GTID, so it cannot be followed", DOC, "")
+        key, number, writer = parts_of(one.gtid, self.flavor)
+        if self._in_base(key, number):
+            return False
+        if self.goal.moment_us is not None and not self._in_time(one):
+            return False
+        if self.flavor == "mariadb" and key in self.left and number == self.left[key]:
+            named = dict(self.goal.gtid.writers).get(key) if self.goal.gtid else None
+            if named is not None and named != writer:
+                raise InputError(
+                    str(self.goal.gtid),
+                    f"is not in this history: number {number} of domain {key} is {one.gtid}",
+                    DOC,
+                    "",
+                )
+        self._taken.append(one.gtid)
+        self.servers.add(server_id)
+        self.count, self.last_gtid, self.last_us = self.count + 1, one.gtid, one.time_us
+        if self._left_set is not None:
+            self._reached(key, number, one.gtid)
+        return True
+
+    def _reached(self, key: str, number: int, gtid: str) -> None:
+        if key not in self.left:
+            return
+        if self.flavor == "mariadb":
+            if number >= self.left[key]:
+                del self.left[key]
+        else:
+            assert self._left_set is not None
+            self._left_set = self._left_set.minus(GtidSet.parse(gtid, self.flavor))
+            self.left = {one: ranges[-1][1] for one, ranges in self._left_set.ranges}
+        self.done = not self.left
+
+    def _in_base(self, key: str, number: int) -> bool:
+        ranges = next((ranges for one, ranges in self.base.ranges if one == key), ())
+        return any(first <= number <= last for first, last in ranges)
+
+    def _in_time(self, one: binlog.Transaction) -> bool:
+        """Whether it was committed by the moment. The order of the log counts: nothing behind the
+        first later one is taken."""
+        moment = self.goal.moment_us
+        assert moment is not None
+        self.first_us = self.first_us or one.time_us
+        # MariaDB's stamp is a second that has begun: the transaction is from that second.
+        latest = one.time_us if self.flavor == "mysql" else one.time_us + SECOND_US - 1
+        if latest <= moment and not self.doubtful:
+            return True
+        if self.flavor == "mariadb" and one.time_us <= moment:
+            self.doubtful.append(one.gtid)
+            return False
+        self.done = True
+        return False
+
+    def finish(self, timeline: Timeline) -> None:
+        """At the end of the archive. Raises InputError where the goal was not reached."""
+        if self.done or (self.goal.gtid is None and self.goal.moment_us is None):
+            return
+        last = f"{self.last_gtid or _few(self.base)}" + (f" of {shown(self.last_us)}" if self.last_us else "")
+        if self.goal.gtid is not None:
+            value = f"--to-gtid {_few(self.goal.gtid)}"
+        else:
+            assert self.goal.moment_us is not None
+            value = f"--to {shown(self.goal.moment_us)}"
+        rule = f"is after the end of timeline {timeline.id}, whose last transaction is {last}"
+        raise InputError(value, rule, DOC, "Let the stream catch up, or leave --to out to take all there is.")
+
+
+def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None) -> Iterator[int]:
+    """Writes the transactions of a file that are replayed; the bytes read."""
+    reader, following = binlog.Reader(f"{target.label}: {file.name}"), binlog.Transactions(file.name)
+    raw, at, begun = bytearray(), 0, False
+    for name, piece in zip(file.names, file.pieces, strict=True):
+        for data in piece_bytes(target, name, piece, key):
+            raw += data
+            for event in reader.feed(data):
+                if event.kind == binlog.FORMAT and not begun:
+                    head = bytes(raw[event.offset - at : event.end - at])
+                    out.write(binlog.relay_head(head, file.name, event.server_id, bool(reader.checksums)))
+                    begun = True
+                elif event.kind == binlog.PREVIOUS_GTIDS:  # MySQL wants it in every relay log
+                    out.write(raw[event.offset - at : event.end - at])
+                ended = following.see(event)
+                if ended is not None and reach.take(ended, event.server_id):
+                    out.write(raw[ended.starts - at : ended.ends - at])
+                if reach.done:
+                    return
+            done = following.whole_to - at
+            if done > 0:
+                del raw[:done]
+                at += done
+            yield len(data)
+    if following.earlier is None:
+        raise binlog.damaged(f"{target.label}: {file.name}", 0, "does not say which transactions came before it")
+
+
+def _check_join(timeline: Timeline, file: ArchivedFile, known: GtidSet, first: bool, reach: _Reach) -> None:
+    """Raises InputError where transactions between two files are missing."""
+    missing = file.earlier.minus(known)
+    if missing.is_empty and (first or known.minus(file.earlier.union(file.own)).is_empty):
+        return
+    rule = f"{missing.count():,} transactions before it are missing from the archive: {_few(missing)}"
+    if missing.is_empty:
+        rule = f"is of another history: its source has not executed {_few(known.minus(file.earlier))}"
+    last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
+    raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.")
+
+
+def _check_end(timeline: Timeline, file: ArchivedFile, behind: ArchivedFile | None, reach: _Reach) -> None:
+    """Raises InputError where a file stops early and others follow."""
+    if behind is None or file.ended:
+        return
+    rule = f"ends early in the archive, at offset {file.ends:,}, and {behind.name} follows"
+    last = f"--to-gtid {reach.last_gtid} is the last that can be reached." if reach.last_gtid else ""
+    raise InputError(f"{timeline.id}/{file.name}", rule, DOC, last)

@@ -1,0 +1,514 @@
+"""The binary log as it is written, from a server into the archive of a target.
+
+The server's own tool receives it (mysqlbinlog --raw --stop-never) into a folder of this machine.
+Here every event is tested, what is whole is stored as a piece a few times a second, and each file
+must go on where the one before it ended: a gap is found when it arises, not at a restore. What does
+not join on begins a new timeline, so two histories never lie in one.
+
+After `kill -9` the next stream fetches the file it was at again, tests that it is the same, and
+goes on behind the last piece.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from headrace.base.processes import telling_lines
+from headrace.base.units import MIB
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.backup import manifest as documents
+from headrace.servers.backup.history import archive
+from headrace.servers.backup.history import events as binlog
+from headrace.servers.backup.history.archive import ArchivedFile, Entry, Piece, as_position, set_json
+from headrace.servers.backup.pipeline import END_S, best_pack
+from headrace.servers.backup.source import BackupSource, rows
+from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.topology.gtid import GtidSet
+
+# A piece is stored at least this often while something is written, s: a quarter of the second that a
+# crash may cost (docs/guide/backups.md, "How much a crash may cost").
+EVERY_S = 0.25
+LOOK_EVERY_S = 0.02
+LIVE_BYTES, WHOLE_BYTES = 8 * MIB, 64 * MIB  # guesses: what is held in memory, and few objects
+READ_BYTES = 4 * MIB
+# What may lie on this machine before the receiver is stopped until the target has caught up.
+SPOOL_BYTES = 2 << 30
+# How long a target may refuse before the stream gives up, and a source be away between tries, s.
+TARGET_S, SOURCE_S = 60.0, 1.0
+# Ids of replicas have 32 bits; two with one id end each other's connections, so it is drawn.
+LEAST_ID, MOST_ID = 1 << 30, (1 << 31) - 1
+MOST_NOTES = 1_000
+
+
+@dataclass
+class StreamState:
+    """How far a stream is. `ages_s`: how old the last transaction of each piece was when it was
+    stored, by the server's clock; with whole seconds of MariaDB up to one too many."""
+
+    timeline: str = ""
+    file: str = ""
+    stored_to: int = 0
+    pieces: int = 0
+    transactions: int = 0
+    stored_bytes: int = 0
+    last_gtid: str = ""
+    last_us: int = 0
+    ages_s: list[float] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+class Stream:
+    """Streams one server into one target until `stop` is set."""
+
+    def __init__(
+        self,
+        source: BackupSource,
+        target: BackupTarget,
+        key: bytes | None = None,
+        every_s: float = EVERY_S,
+        pack: str | None = None,
+        tell: Callable[[StreamState], None] = lambda state: None,
+        note: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.source, self.target, self.key, self.every_s = source, target, key, every_s
+        self.pack = pack or best_pack()
+        self.tell, self._note = tell, note
+        self.stop = threading.Event()
+        self.state = StreamState()
+        self.known = GtidSet(source.flavor)
+        self._reader: binlog.Reader | None = None
+        self._following: binlog.Transactions | None = None
+        self._waiting: list[binlog.Transaction] = []
+        self._read = 0
+        self._entries: list[Entry] = []
+        self._stored: tuple[Entry, ...] = ()
+        self._last: dict[str, int] = {}
+        self._first, self._begun = False, False
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self, begin: str | None = None) -> StreamState:
+        """Streams until `stop` is set. `begin`: the file to begin a new archive with.
+
+        Raises InputError for a server that cannot be streamed, CouldNotRun where the target refuses
+        for a minute, or the account may not.
+        """
+        _check_source(self.source)
+        with tempfile.TemporaryDirectory(prefix="headrace-stream-") as folder, self.source.client_file() as account:
+            self.spool, self.account = Path(folder), account
+            self._resume(begin)
+            try:
+                while not self.stop.is_set():
+                    self._receive()
+                    self._follow()
+            finally:
+                self._end_child()
+            self._store(flush=True)
+        return self.state
+
+    # --- where to go on ---------------------------------------------------------------------------
+
+    def _resume(self, begin: str | None) -> None:
+        """Finds the end of this server's archive, or begins one."""
+        mine = [
+            one for one in archive.timelines(self.target, self.key) if _stem(one.id) == _stem(_name(self.source, 1))
+        ]
+        there = self._logs()
+        if not mine or not mine[-1].files:
+            number = _number(mine[-1].id) if mine else 1
+            wanted = begin or there[0]
+            if wanted not in there:
+                rule = f"is not a binary log of {self.source.name}: it has {there[0]} to {there[-1]}"
+                raise InputError(repr(wanted)[:80], rule, DOC, "Leave --from out to begin with the oldest.")
+            self._begin_timeline(number, wanted, bool(mine))
+            return
+        last = mine[-1]
+        self.state.timeline, self.known = last.id, last.ends
+        file = last.files[-1]
+        if file.ended:
+            following = binlog.next_name(file.name)
+            if following not in there and file.name in there:
+                # It has not been made yet: the receiver waits for it behind this one.
+                self._open(file, stored=file.ends)
+                return
+            if following in there:
+                self._open_file(following)
+                return
+        elif file.name in there:
+            self._open(file, stored=file.ends)
+            return
+        self._break(f"{self.source.name} no longer has what follows {file.name} of timeline {last.id}", there[0])
+
+    def _logs(self) -> list[str]:
+        with self.source.connect() as connection:
+            found = [str(one[0]) for one in rows(connection, self.source.dialect.binary_logs())]
+        if not found or not binlog.FILE.fullmatch(found[0]):
+            rule = f"its binary logs have no names that can be kept: {found[:1]}"
+            raise InputError(self.source.name, rule, DOC, "Set log_bin to a plain name.")
+        return found
+
+    def _begin_timeline(self, number: int, file: str, exists: bool = False) -> None:
+        self.state.timeline = _name(self.source, number)
+        self.known = GtidSet(self.source.flavor)
+        if not exists:
+            about = {
+                "flavor": self.source.flavor,
+                "version": self.source.version_text,
+                "source": self.source.name,
+                "source_id": self.source.id,
+                "began_unix": time.time(),
+            }
+            self.target.put_new(f"binlogs/{self.state.timeline}/timeline.json", documents.sealed(about, self.key))
+        self._first = True
+        self._open_file(file)
+
+    def _break(self, why: str, file: str) -> None:
+        """Begins a new timeline: what comes does not join on to what is stored."""
+        number = _number(self.state.timeline) + 1
+        text = f"{why}: timeline {_name(self.source, number)} begins; take a new backup as its base"
+        self.state.notes.append(text)
+        self._note(text)
+        self._end_child()
+        self._begin_timeline(number, file)
+
+    def _open_file(self, name: str) -> None:
+        self.state.file, self.state.stored_to = name, 0
+        self._read, self._entries, self._waiting = 0, [], []
+        self._stored, self._begun, self._last = (), False, {}
+        self._reader, self._following = binlog.Reader(name), binlog.Transactions(name)
+
+    def _open(self, file: ArchivedFile, stored: int) -> None:
+        """Goes on inside of a file, of which the first bytes are stored."""
+        self._open_file(file.name)
+        self.state.stored_to, self._stored, self._first = stored, tuple(file.entries), False
+        self._entries = list(file.entries)
+        self._begun = True
+
+    # --- receiving --------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        """Starts the receiver at the file we are at, if it does not run."""
+        if self._child is not None and self._child.poll() is None:
+            return
+        if self._child is not None:
+            self._ended()
+        for old in self.spool.iterdir():
+            old.unlink()
+        self._restart_file()
+        number = random.SystemRandom().randint(LEAST_ID, MOST_ID)
+        mariadb = self.source.flavor == "mariadb"
+        tool = self.source.tool("mariadb-binlog", "mysqlbinlog") if mariadb else self.source.tool("mysqlbinlog")
+        name = "--stop-never-slave-server-id" if mariadb else "--connection-server-id"
+        words = [*tool, f"--defaults-extra-file={self.account}", "--read-from-remote-server", "--raw", "--stop-never"]
+        words += [f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
+        self._said = self.spool.with_name(f"{self.spool.name}.log")
+        with open(self._said, "wb") as said:
+            self._child = subprocess.Popen[bytes](
+                words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
+            )
+
+    def _restart_file(self) -> None:
+        """The receiver brings the file from its beginning; what is stored is passed over, once it
+        has been found to be the same."""
+        self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
+        self._read, self._waiting, self._stored = 0, [], tuple(self._entries)
+
+    def _ended(self) -> None:
+        """The receiver has ended by itself: its source is down, or it may not. Waits a moment."""
+        said = telling_lines(self._said.read_text(errors="replace")) if self._said.exists() else ""
+        self._child = None
+        if "Access denied" in said or "REPLICATION SLAVE" in said:
+            rule = f"may not read the binary log: {said}"
+            raise InputError(self.source.address.label, rule, DOC, "GRANT REPLICATION SLAVE, REPLICATION CLIENT.")
+        if "Could not find first log" in said or "purged" in said:
+            self._break(f"{self.source.name} no longer has {self.state.file}", self._logs()[0])
+            return
+        text = f"{self.source.name} is away: {said}"
+        if not self.state.notes or self.state.notes[-1] != text:
+            self.state.notes.append(text)
+            self._note(text)
+        self.stop.wait(SOURCE_S)
+
+    def _end_child(self) -> None:
+        child, self._child = self._child, None
+        if child is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(END_S)
+        self._said.unlink(missing_ok=True)
+
+    # --- storing ----------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        """Takes what the receiver has written, and stores it, until it has ended or is stopped."""
+        stored = time.monotonic()
+        while not self.stop.is_set() and self._child is not None:
+            alive = self._child.poll() is None
+            came = self._take()
+            following = self._following
+            assert following is not None
+            full = following.whole_to - self.state.stored_to >= LIVE_BYTES
+            done = bool(following.next_file or following.stopped)
+            if full or done or time.monotonic() - stored >= self.every_s:
+                self._store()
+                stored = time.monotonic()
+            if not came and self._over(done):
+                self._finish()
+                continue
+            if not came and not alive:
+                return
+            if not came:
+                self.stop.wait(LOOK_EVERY_S)
+            elif sum(one.stat().st_size for one in self.spool.iterdir()) > SPOOL_BYTES:
+                self._end_child()
+
+    def _take(self) -> bool:
+        """Reads on in the file; whether there was anything."""
+        path, reader, following = self.spool / self.state.file, self._reader, self._following
+        assert reader is not None and following is not None
+        try:
+            with open(path, "rb", buffering=0) as file:
+                file.seek(self._read)
+                data = file.read(READ_BYTES)
+        except FileNotFoundError:
+            return False
+        if not data:
+            return False
+        self._read += len(data)
+        for event in reader.feed(data):
+            ended = following.see(event)
+            if following.earlier is not None and not self._begun:
+                self._begun = True
+                self._check_join(GtidSet.parse(following.earlier, self.source.flavor))
+                if self._following is not following:
+                    return True
+            if ended is not None and ended.ends > self.state.stored_to:
+                self._check_next(ended)
+                self._waiting.append(ended)
+        return True
+
+    def _check_join(self, earlier: GtidSet) -> None:
+        """Whether a file goes on where the last one ended; else a new timeline begins with it."""
+        if self._first:
+            self._first, self.known = False, earlier
+            return
+        known = as_position(self.known)
+        missing, extra = earlier.minus(known), known.minus(earlier)
+        if not missing.is_empty:
+            self._break(f"{missing.count():,} transactions before {self.state.file} never came", self.state.file)
+        elif not extra.is_empty:
+            why = f"{self.source.name} has lost {extra.count():,} transactions that are stored ({str(extra)[:80]})"
+            self._break(why, self.state.file)
+
+    def _check_next(self, one: binlog.Transaction) -> None:
+        """Whether a transaction follows the last one of its server. A number that was left out is
+        told: bytes are not missing, their chain was tested, but the server has a hole."""
+        if self.source.flavor != "mariadb" or not one.gtid:
+            return
+        domain, _, number = one.gtid.split("-")
+        last = self._last.get(domain) or self.known.last(domain)
+        self._last[domain] = int(number)
+        if last and int(number) != last + 1 and len(self.state.notes) < MOST_NOTES:
+            self.state.notes.append(f"after {domain}-*-{last} came {one.gtid}")
+
+    def _over(self, done: bool) -> bool:
+        """Whether the file has ended: it says so, or another one follows."""
+        assert self._following is not None
+        if done:
+            return self._read >= self._following.whole_to
+        newer = self.spool / binlog.next_name(self.state.file)
+        return newer.exists() and (self.spool / self.state.file).exists()
+
+    def _ending(self) -> str:
+        assert self._following is not None
+        return "rotate" if self._following.next_file else "stop" if self._following.stopped else ""
+
+    def _store(self, flush: bool = False, ended: str = "") -> None:
+        """Stores what is whole and not stored yet."""
+        following = self._following
+        if following is None or not self._begun:
+            return
+        start, end = self.state.stored_to, following.whole_to
+        self._check_prefix()
+        if self._following is not following:
+            return
+        ended = ended or (self._ending() if self._read >= end else "")
+        if end <= start and ended != "crash":
+            return
+        while start < end or ended == "crash":
+            stop = self._cut(start, end)
+            piece, data = self._piece(start, stop, ended if stop == end else "")
+            self._kept(lambda piece=piece, data=data: archive.write_piece(self.target, piece, data, self.key))
+            self._noted(piece, data)
+            start = stop
+            if start >= end:
+                break
+
+    def _cut(self, start: int, end: int) -> int:
+        """Where a piece ends that begins at `start`: with a transaction, at most 8 MiB on."""
+        if end - start <= LIVE_BYTES:
+            return end
+        fit = [one.ends for one in self._waiting if start < one.ends <= start + LIVE_BYTES]
+        over = [one.ends for one in self._waiting if one.ends > start]
+        return fit[-1] if fit else over[0] if over else end
+
+    def _check_prefix(self) -> None:
+        """Whether the file that is fetched again is the one that is stored."""
+        while self._stored and self._stored[0].offset + self._stored[0].length <= self._read:
+            entry, self._stored = self._stored[0], self._stored[1:]
+            if hashlib.sha256(self._bytes(entry.offset, entry.offset + entry.length)).hexdigest() != entry.sha256:
+                self._break(f"{self.state.file} of {self.source.name} is not the file that is stored", self._logs()[0])
+                return
+
+    def _bytes(self, start: int, end: int) -> bytes:
+        with open(self.spool / self.state.file, "rb", buffering=0) as file:
+            file.seek(start)
+            return file.read(end - start)
+
+    def _piece(self, start: int, end: int, ended: str) -> tuple[Piece, bytes]:
+        assert self._following is not None
+        data = self._bytes(start, end)
+        mine = [one for one in self._waiting if start < one.ends <= end]
+        self._waiting = self._waiting[len(mine) :]
+        entry = Entry(
+            start,
+            end - start,
+            hashlib.sha256(data).hexdigest(),
+            len(mine),
+            mine[0].gtid if mine else "",
+            mine[-1].gtid if mine else "",
+            mine[0].time_us if mine else 0,
+            mine[-1].time_us if mine else 0,
+        )
+        gtids = archive.set_of((one.gtid for one in mine), self.source.flavor)
+        piece = Piece(
+            kind="live",
+            timeline=self.state.timeline,
+            file=self.state.file,
+            offset=start,
+            length=end - start,
+            flavor=self.source.flavor,
+            gtids=set_json(gtids),
+            begins=start == 0,
+            earlier=self._following.earlier or "" if start == 0 else "",
+            ended=ended,
+            packed="none",
+            encrypted=self.key is not None,
+            stored="",
+            entries=(entry,) if data else (),
+        )
+        return piece, data
+
+    def _noted(self, piece: Piece, data: bytes) -> None:
+        state = self.state
+        self.known = self.known.union(piece.set)
+        self._entries += piece.entries
+        state.stored_to, state.pieces, state.stored_bytes = piece.ends, state.pieces + 1, state.stored_bytes + len(data)
+        for entry in piece.entries:
+            state.transactions += entry.transactions
+            if entry.transactions:
+                state.last_gtid, state.last_us = entry.last_gtid, entry.last_us
+                state.ages_s.append(time.time() - entry.first_us / 1e6)
+                del state.ages_s[:-100_000]
+        self.tell(state)
+
+    def _finish(self) -> None:
+        """Ends a file: in the archive it becomes a few large pieces."""
+        self._store(ended=self._ending() or "crash")
+        name, entries = self.state.file, list(self._entries)
+        following = self._following
+        assert following is not None
+        if (self.spool / name).exists() and not self._stored:
+            self._kept(lambda: self._join_pieces(name, entries, following))
+        (self.spool / name).unlink(missing_ok=True)
+        self._open_file(binlog.next_name(name))
+        self._first = False
+
+    def _join_pieces(self, name: str, entries: list[Entry], following: binlog.Transactions) -> None:
+        folder = f"binlogs/{self.state.timeline}/{name}/"
+        there = [one.name for one in self.target.list(folder)]
+        if len([one for one in there if "/live-" in one]) < 2:
+            return
+        for one in there:
+            if "/whole-" in one:  # of a stream that was killed here
+                self.target.remove(one)
+        pieces = [archive.read_piece(self.target, one, self.key) for one in sorted(there) if "/live-" in one]
+        groups: list[list[Piece]] = []
+        for piece in pieces:
+            if not groups or sum(one.length for one in groups[-1]) + piece.length > WHOLE_BYTES:
+                groups.append([])
+            groups[-1].append(piece)
+        for group in groups:
+            first, last = group[0], group[-1]
+            gtids = first.set
+            for one in group[1:]:
+                gtids = gtids.union(one.set)
+            whole = replace(
+                first,
+                kind="whole",
+                length=last.ends - first.offset,
+                gtids=set_json(gtids),
+                ended=last.ended,
+                packed=self.pack,
+                entries=tuple(entry for one in group for entry in one.entries),
+            )
+            archive.write_piece(self.target, whole, self._bytes(first.offset, last.ends), self.key)
+        for one in there:
+            if "/live-" in one:
+                self.target.remove(one)
+
+    def _kept(self, work: Callable[[], Any]) -> None:
+        """Does it, again while the target refuses, for a minute."""
+        until, wait = time.monotonic() + TARGET_S, 0.1
+        while True:
+            try:
+                work()
+                return
+            except InputError as error:
+                rule = f"{error.rule}: does another stream write to it?"
+                raise CouldNotRun(error.value, rule, DOC, "One stream for a server and target.") from None
+            except CouldNotRun as error:
+                if time.monotonic() >= until:
+                    raise
+                self._note(f"{error.value}: {error.rule}; trying again")
+                time.sleep(wait)
+                wait = min(5.0, 2 * wait)
+
+
+def _check_source(source: BackupSource) -> None:
+    """Raises InputError for a server whose binary log cannot be kept for a restore."""
+    if not source.log_bin:
+        rule = "writes no binary log"
+        raise InputError(source.name, rule, DOC, "Start it with log_bin: headrace mysql up NAME --set log_bin=ON.")
+    with source.connect() as connection:
+        if source.flavor == "mysql" and str(rows(connection, "SELECT @@gtid_mode")[0][0]) != "ON":
+            hint = "Set gtid_mode=ON and enforce_gtid_consistency=ON."
+            raise InputError(source.name, "has no GTIDs, so a gap could not be found", DOC, hint)
+        if str(rows(connection, "SELECT @@binlog_checksum")[0][0]).upper() == "NONE":
+            rule = "writes its binary log without checksums, so damage could not be found"
+            raise InputError(source.name, rule, DOC, "SET GLOBAL binlog_checksum = CRC32.")
+
+
+def _name(source: BackupSource, number: int) -> str:
+    return f"{source.name.lower()[:20].replace('_', '-').strip('-.')}-{source.id[-36:]}-{number}".replace(".", "-")
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("-")[0]
+
+
+def _number(name: str) -> int:
+    return int(name.rpartition("-")[2])

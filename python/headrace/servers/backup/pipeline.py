@@ -1,0 +1,227 @@
+"""Programs joined by pipes: what makes a copy, packs it, encrypts it; and the same backwards.
+
+    mariabackup | zstd | openssl | -> pieces for the target        `Flow.pieces`
+    pieces of the target -> | openssl -d | zstd -d | mbstream -x   `Flow.feed`
+
+No key and no password stands in an argument or the environment: openssl reads its key from a pipe.
+Every program is in a session of its own and is ended with the flow, however that ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.base.machine import required, which
+from headrace.base.processes import PRIVATE_ENVIRONMENT, User, telling_lines
+from headrace.base.units import MIB
+from headrace.errors import CouldNotRun
+
+READ_BYTES = MIB
+# What is kept of a program's words, lines: enough for its reason.
+KEPT_LINES = 400
+# How long a program may take to end once its work is done or it was asked to: a guess.
+END_S = 30.0
+ZSTD_LEVEL = 1  # the fastest of zstd's normal levels (zstd(1)); a backup competes with its server
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A program of a flow. `secret`: given to it through a pipe whose number replaces {fd} in its
+    words. `user`: as whom it runs. `fine`: exit codes that are well."""
+
+    words: tuple[str, ...]
+    what: str
+    secret: bytes | None = None
+    user: User | None = None
+    folder: Path = Path("/")
+    fine: tuple[int, ...] = (0,)
+
+
+def packer(pack: str) -> list[Stage]:
+    """Packs, `zstd` or `none`."""
+    if pack == "none":
+        return []
+    return [Stage((required("zstd", "zstd"), f"-{ZSTD_LEVEL}", "-T1", "-q", "-c"), "zstd")]
+
+
+def unpacker(pack: str) -> list[Stage]:
+    """Unpacks what `packer` packed."""
+    return [] if pack == "none" else [Stage((required("zstd", "zstd"), "-d", "-q", "-c"), "zstd")]
+
+
+def best_pack() -> str:
+    """zstd where it is installed."""
+    return "zstd" if which("zstd") else "none"
+
+
+def cipher(key: bytes | None, back: bool = False) -> list[Stage]:
+    """AES-256 in counter mode with a salt of its own for each file. That the bytes are as written
+    is the sealed manifest's to say: it has their SHA-256 under an HMAC with the same key."""
+    if key is None:
+        return []
+    # The key has 256 random bits, so nothing is gained by deriving it slowly: one round.
+    words = (required("openssl", "openssl"), "enc", "-aes-256-ctr", "-pbkdf2", "-iter", "1", "-md", "sha256", "-salt")
+    return [Stage((*words, *(("-d",) if back else ()), "-pass", "fd:{fd}"), "openssl", secret=key.hex().encode())]
+
+
+class Flow:
+    """Programs joined by pipes. Use as a context manager: leaving it ends them."""
+
+    def __init__(self, stages: list[Stage], on_line: Callable[[str], None] = lambda line: None) -> None:
+        self.stages, self.on_line = stages, on_line
+        self.children: list[subprocess.Popen[bytes]] = []
+        self.said: list[deque[str]] = [deque(maxlen=KEPT_LINES) for _ in stages]
+        self._readers: list[threading.Thread] = []
+
+    def __enter__(self) -> Flow:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self.children:
+            if child.poll() is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+            for stream in filter(None, (child.stdin, child.stdout)):
+                with contextlib.suppress(OSError):
+                    stream.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(END_S)
+        for reader in self._readers:
+            reader.join(END_S)
+
+    def pieces(self) -> Iterator[bytes]:
+        """What the last program writes, in pieces of up to 1 MiB. At the end all must have ended
+        well. Raises CouldNotRun."""
+        self._start(first_stdin=subprocess.DEVNULL, last_stdout=subprocess.PIPE)
+        pipe = self.children[-1].stdout
+        assert pipe is not None
+        while piece := pipe.read(READ_BYTES):
+            yield piece
+        self._check()
+
+    def feed(self, pieces: Iterable[bytes], stdout: int = subprocess.DEVNULL) -> None:
+        """Gives the first program these bytes, and waits until all have ended well."""
+        self._start(first_stdin=subprocess.PIPE, last_stdout=stdout)
+        pipe = self.children[0].stdin
+        assert pipe is not None
+        try:
+            for piece in pieces:
+                pipe.write(piece)
+            pipe.close()
+        except BrokenPipeError:
+            pass  # a program has ended: which, and why, is said below
+        self._check()
+
+    def through(self, data: bytes) -> bytes:
+        """Small bytes through all programs."""
+        if not self.stages:
+            return data
+        self._start(first_stdin=subprocess.PIPE, last_stdout=subprocess.PIPE)
+        out = bytearray()
+        pipe, last = self.children[0].stdin, self.children[-1].stdout
+        assert pipe is not None and last is not None
+
+        def give() -> None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.write(data)
+                pipe.close()
+
+        giver = threading.Thread(target=give)
+        giver.start()
+        while piece := last.read(READ_BYTES):
+            out += piece
+        giver.join(END_S)
+        self._check()
+        return bytes(out)
+
+    def _start(self, first_stdin: int, last_stdout: int) -> None:
+        before: int = first_stdin
+        for index, stage in enumerate(self.stages):
+            last = index == len(self.stages) - 1
+            child = self._child(stage, before, last_stdout if last else subprocess.PIPE)
+            if index and self.children[-1].stdout is not None:
+                self.children[-1].stdout.close()  # the next program has it now
+            self.children.append(child)
+            if not last:
+                assert child.stdout is not None
+                before = child.stdout.fileno()
+            reader = threading.Thread(target=self._listen, args=(child, index), daemon=True)
+            reader.start()
+            self._readers.append(reader)
+
+    def _child(self, stage: Stage, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
+        words, passed = list(stage.words), ()
+        read_end = -1
+        if stage.secret is not None:
+            read_end, write_end = os.pipe()
+            os.write(write_end, stage.secret + b"\n")  # far below the 4 KiB a pipe always takes
+            os.close(write_end)
+            words, passed = [word.replace("{fd}", str(read_end)) for word in words], (read_end,)
+        account = {} if stage.user is None else {"user": stage.user.uid, "group": stage.user.gid, "extra_groups": []}
+        environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), "LC_ALL": "C"}
+        try:
+            return subprocess.Popen[bytes](
+                words, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, cwd=stage.folder, env=environment,
+                start_new_session=True, pass_fds=passed, **account,
+            )  # fmt: skip
+        except OSError as error:
+            rule = f"could not be started: {error.strerror}"
+            raise CouldNotRun(stage.what, rule, stage.words[0], "Is it installed, and may it be run?") from None
+        finally:
+            if read_end >= 0:
+                os.close(read_end)
+
+    def _listen(self, child: subprocess.Popen[bytes], index: int) -> None:
+        pipe = child.stderr
+        assert pipe is not None
+        with contextlib.suppress(OSError, ValueError):
+            for line in pipe:
+                text = line[:4096].decode(errors="replace").rstrip()
+                self.said[index].append(text)
+                if index == 0:
+                    self.on_line(text)
+        pipe.close()
+
+    def _check(self) -> None:
+        """Raises CouldNotRun for the first program that failed by itself."""
+        failed = []
+        for index, (stage, child) in enumerate(zip(self.stages, self.children, strict=True)):
+            try:
+                code = child.wait(END_S)
+            except subprocess.TimeoutExpired:
+                raise CouldNotRun(stage.what, f"does not end within {END_S:g} s", stage.words[0], "") from None
+            self._readers[index].join(END_S)
+            if code not in stage.fine:
+                failed.append((stage, code, "\n".join(self.said[index])))
+        # One that lost its reader (SIGPIPE) failed because of another.
+        own = [one for one in failed if one[1] != -signal.SIGPIPE] or failed
+        if own:
+            stage, code, text = own[0]
+            rule = f"failed (exit code {code}): {telling_lines(text)}"
+            raise CouldNotRun(stage.what, rule, stage.words[0], hint_for(text))
+
+
+HINTS = (
+    ("log block numbers mismatch", "redo"),
+    ("was overwritten", "redo"),
+    ("Was only able to copy log", "redo"),
+    ("No space left", "There is no room: free some, or name another place."),
+    ("Access denied", "See the grants a backup needs: docs/guide/backups.md."),
+)
+REDO = (
+    "The server wrote over its redo log before it was copied: enlarge it (innodb_log_file_size), or pace the copy less."
+)
+
+
+def hint_for(text: str) -> str:
+    """What to do about the words of a program that failed."""
+    hint = next((hint for sign, hint in HINTS if sign in text), "")
+    return REDO if hint == "redo" else hint

@@ -1,0 +1,448 @@
+"""Restoring a backup onto a new server of the lab, to any moment.
+
+1. the backup's manifest, its fit to the server, and every binary log that is needed: tested first
+2. a new server from the copy; it is read-only and runs no events, so it writes no GTID of its own
+3. replay as relay logs, by parallel workers
+4. the GTIDs it has executed must be exactly those that were meant
+
+A name that has data already is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headrace.base.machine import cores
+from headrace.base.processes import Command, run_checked
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab import Lab
+from headrace.servers import record as records
+from headrace.servers import server as running_servers
+from headrace.servers.access import service_user
+from headrace.servers.backup.history import archive, moments
+from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
+from headrace.servers.backup.manifest import Manifest, folder_of, read_manifest, sealed
+from headrace.servers.backup.pipeline import Flow, Stage, cipher, unpacker
+from headrace.servers.backup.source import ANSWER_S, BackupSource, executed, rows, source_of
+from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.datadir import FORMAT as SAVED_FORMAT
+from headrace.servers.datadir import SAVED
+from headrace.servers.flavors import ServerProgram, find_program
+from headrace.servers.running import READY_S, Progress, quiet
+from headrace.servers.server import Server
+from headrace.servers.topology.gtid import GtidSet
+
+# --prepare applies the redo of the time the copy took: minutes for a large one (a guess).
+PREPARE_S = 3_600.0
+# How often the replay is looked at, and how long it may stand still, s (guesses: one transaction
+# can be an ALTER TABLE of hours, so only a stopped applier ends the wait).
+LOOK_EVERY_S = 0.2
+# While it is restored: nothing writes but the replay. Taken out of its record afterwards.
+HELD = {"read_only": "ON", "event_scheduler": "OFF"}
+
+
+@dataclass(frozen=True)
+class RestoreRequest:
+    """What is restored, where to. `workers`: of the replay, None: twice the processors."""
+
+    backup: str
+    name: str
+    storage: str
+    goal: RestoreGoal | None = None
+    timeline: str | None = None
+    log_storage: str | None = None
+    memory_gib: float | None = None
+    settings: Mapping[str, str | None] = field(default_factory=dict)
+    server_path: str | None = None
+    unpaced: bool = False
+    workers: int | None = None
+    work: Path | None = None
+    read_only: bool = False
+
+
+@dataclass(frozen=True)
+class Restored:
+    """A restored server. `seconds`: of the copy and of the replay."""
+
+    server: Server
+    manifest: Manifest
+    replay: ReplayPlan | None
+    executed: GtidSet
+    copy_s: float
+    replay_s: float
+
+
+def restore(
+    lab: Lab, target: BackupTarget, wanted: RestoreRequest, key: bytes | None = None, progress: Progress = quiet
+) -> Restored:
+    """Restores. Raises InputError, CouldNotRun; then nothing is left of the new server."""
+    manifest = read_manifest(target, wanted.backup, key)
+    program = checked_fit(manifest, wanted.server_path)
+    where = records.server_paths(records.data_dir_of(lab), wanted.name)
+    if records.load(where) is not None or where.data_mount.exists() and any(where.data_mount.iterdir()):
+        rule = "is there already: a restore never writes over data"
+        raise InputError(wanted.name, rule, DOC, "Name a new server: --as NAME.")
+    with _work(wanted.work, manifest) as work:
+        replay = None
+        if wanted.goal is not None and not _position_is_own(manifest):
+            replay = _collected(target, manifest, wanted, key, work, progress)
+        began = time.monotonic()
+        try:
+            server = _base(lab, target, manifest, program, wanted, key, work, progress)
+            copied = time.monotonic()
+            source = source_of(server.address(), wanted.name, server)
+            base = _begun(source, manifest)
+            if wanted.goal is not None and replay is None:
+                replay = _collected(target, manifest, wanted, key, work, progress, base)
+            if replay is not None:
+                play(source, replay, wanted.workers, progress)
+            with source.connect() as connection:
+                found = executed(connection, source)
+            _check_exact(manifest, replay, base, found)
+            released = _released(lab, source, wanted)
+            return Restored(released, manifest, replay, found, copied - began, time.monotonic() - copied)
+        except BaseException:
+            with contextlib.suppress(HeadraceError):
+                if records.load(where) is not None:
+                    running_servers.destroy(running_servers.find(lab, wanted.name))
+            raise
+
+
+def checked_fit(manifest: Manifest, server_path: str | None = None) -> ServerProgram:
+    """The server program for a backup. Raises InputError where it is of another version."""
+    program = find_program(manifest.flavor, server_path)
+    if program.flavor != manifest.flavor:
+        raise InputError(manifest.id, f"is of {manifest.flavor}, and {program.path} is not", DOC, "")
+    ours, theirs = program.version[:2], manifest.series
+    if manifest.method != "logical" and ours != theirs:
+        rule = f"holds files of {manifest.flavor} {manifest.version}, and this server is {program.label}"
+        hint = "Files are tied to the series: restore with that one (--server-path), or take a logical backup."
+        raise InputError(manifest.id, rule, DOC, hint)
+    if ours < theirs:
+        rule = f"is of {manifest.flavor} {manifest.version}, newer than this server, {program.label}"
+        raise InputError(manifest.id, rule, DOC, "Restore with that version or a newer one: --server-path.")
+    return program
+
+
+def _position_is_own(manifest: Manifest) -> bool:
+    """Whether only the copy itself, started, knows its position (CLONE)."""
+    return "gtid_at_most" in manifest.facts
+
+
+def _collected(
+    target: BackupTarget, manifest: Manifest, wanted: RestoreRequest, key: bytes | None, work: Path, progress: Progress,
+    base: GtidSet | None = None,
+) -> ReplayPlan:  # fmt: skip
+    """All that is to be replayed, tested and on the disk."""
+    assert wanted.goal is not None
+    at = base or GtidSet.parse(manifest.position.gtid, manifest.flavor)
+    chosen = moments.choose(archive.timelines(target, key), manifest, at, wanted.timeline)
+    folder = work / "relay"
+    folder.mkdir()
+    told = lambda share: progress(0.1 * share, "testing the binary logs")  # noqa: E731
+    return moments.collect(target, chosen, at, wanted.goal, folder, key, told)
+
+
+@contextmanager
+def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
+    """A folder for what is unpacked, removed afterwards. Raises CouldNotRun without room."""
+    if folder is not None and not folder.is_dir():
+        raise InputError(str(folder), "is not a folder", DOC, "Name one with room for the data: --work.")
+    made = Path(tempfile.mkdtemp(prefix="headrace-restore-", dir=folder))
+    try:
+        free = shutil.disk_usage(made).free
+        if manifest.method == "physical" and manifest.data_bytes > free:
+            rule = (
+                f"has {free / 2**30:,.1f} GiB free, and the copy takes {manifest.data_bytes / 2**30:,.1f} GiB unpacked"
+            )
+            raise CouldNotRun(str(made.parent), rule, DOC, "Name another folder: --work.")
+        made.chmod(0o700)
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+# --- the copy -------------------------------------------------------------------------------------
+
+
+def parts_of(target: BackupTarget, manifest: Manifest, tell=lambda count: None) -> Iterator[bytes]:
+    """The bytes of a copy. Raises InputError at the first file that is not as it was written."""
+    for part in manifest.parts:
+        name, counted, size = f"{folder_of(manifest.id)}/{part.name}", hashlib.sha256(), 0
+        for piece in target.read(name):
+            counted.update(piece)
+            size += len(piece)
+            tell(len(piece))
+            yield piece
+        if size != part.size or counted.hexdigest() != part.sha256:
+            what = (
+                f"has {size:,} bytes and should have {part.size:,}" if size != part.size else "its checksum is another"
+            )
+            raise InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, "Use another backup.")
+
+
+def _base(
+    lab: Lab, target: BackupTarget, manifest: Manifest, program: ServerProgram, wanted: RestoreRequest, key: bytes | None,
+    work: Path, progress: Progress,
+) -> Server:  # fmt: skip
+    settings = _settings(manifest, wanted)
+    new = {
+        "name": wanted.name,
+        "flavor": manifest.flavor,
+        "storage": wanted.storage,
+        "log_storage": wanted.log_storage,
+        "memory_gib": wanted.memory_gib,
+        "settings": settings,
+        "server_path": wanted.server_path,
+        "unpaced": wanted.unpaced,
+        "progress": progress,
+    }
+    back = cipher(key if manifest.encrypted else None, back=True) + unpacker(manifest.packed)
+    told = _Told(progress, manifest.stored_bytes)
+    if manifest.method == "snapshot":
+        data = [one for volume, one in manifest.snapshots.items()][0]
+        return running_servers.up(lab, seed_from=data, **new)
+    if manifest.method == "logical":
+        server = running_servers.up(lab, **new)
+        _load(server, manifest, parts_of(target, manifest, told), back)
+        return server
+    seed = work / "seed"
+    (seed / "data").mkdir(parents=True)
+    (seed / "log").mkdir()
+    unpack = ("mbstream", "-x", "-C", str(seed / "data"))
+    if manifest.form == "tar":
+        unpack = (shutil.which("tar") or "tar", "--extract", "--sparse", "--directory", str(seed / "data"))
+    with Flow([*back, Stage(unpack, unpack[0])]) as flow:
+        flow.feed(parts_of(target, manifest, told))
+    progress(0.5, "preparing the copy")
+    _prepare(seed, manifest, program)
+    try:
+        return running_servers.up(lab, seed_from=seed, **new)
+    finally:
+        shutil.rmtree(seed, ignore_errors=True)
+
+
+class _Told:
+    """Progress by bytes."""
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.progress, self.total, self.done = progress, max(1, total), 0
+
+    def __call__(self, count: int) -> None:
+        self.done += count
+        self.progress(0.1 + 0.4 * self.done / self.total, "unpacking the copy")
+
+
+def _settings(manifest: Manifest, wanted: RestoreRequest) -> dict[str, str | None]:
+    """The user's settings, and those of the restore: a server id of its own (events of the same id
+    would be passed over), GTIDs on, nothing that writes."""
+    settings: dict[str, str | None] = {}
+    given = {str(name).replace("-", "_") for name in wanted.settings}
+    if "server_id" not in given:
+        settings["server_id"] = str(random.SystemRandom().randrange(1 << 24, 1 << 31))
+    if manifest.position.file:
+        if manifest.flavor == "mysql":
+            settings |= {"gtid_mode": "ON", "enforce_gtid_consistency": "ON"}
+        elif not given & {"log_bin", "skip_log_bin"}:
+            settings |= {"log_bin": "ON"}
+    return {**settings, **wanted.settings, **HELD}
+
+
+def _prepare(seed: Path, manifest: Manifest, program: ServerProgram) -> None:
+    """Makes files of a copy what a server that was shut down leaves, as `seed_from` wants it."""
+    data, log = seed / "data", seed / "log"
+    if manifest.form == "mbstream":
+        tool = program.tool("mariabackup", "mariadb-backup")
+        if tool is None:
+            raise CouldNotRun("mariabackup", "is not installed", DOC, "apt-get install mariadb-backup")
+        command = Command((*tool, "--prepare", f"--target-dir={data}"), what="mariabackup --prepare")
+        run_checked(command, PREPARE_S, "Is there room?")
+        for left in [*data.glob("xtrabackup_*"), *data.glob("mariadb_backup_*"), *data.glob("backup-my.cnf")]:
+            left.unlink()
+        moved = list(data.glob("ib_logfile*"))
+    else:
+        moved = [one for one in (data / "#innodb_redo",) if one.exists()]
+    for one in moved:
+        os.rename(one, log / one.name)
+    about = {"flavor": manifest.flavor, "version": list(program.version), "engine": "innodb"}
+    (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
+
+
+def _load(server: Server, manifest: Manifest, pieces: Iterator[bytes], back: list[Stage]) -> None:
+    """Gives a dump to the server's client; none of it goes to the binary log."""
+    words = running_servers.client_command(server, ("--binary-mode", "--init-command=SET SESSION sql_log_bin=0"))
+    with Flow([*back, Stage(tuple(words), words[-3] if len(words) > 3 else words[0])]) as flow:
+        flow.feed(pieces)
+
+
+def _begun(source: BackupSource, manifest: Manifest) -> GtidSet:
+    """Tells the server its place in the history; what it has executed. Raises CouldNotRun where its
+    data say otherwise than the manifest."""
+    wanted = GtidSet.parse(manifest.position.gtid, manifest.flavor)
+    with source.connect(READY_S) as connection:
+        if manifest.flavor == "mariadb" or manifest.method == "logical":
+            if manifest.position.file:
+                for statement in source.dialect.begin_at(wanted):
+                    rows(connection, statement)
+            return wanted
+        found = executed(connection, source)
+    most = GtidSet.parse(str(manifest.facts.get("gtid_at_most", manifest.position.gtid)), manifest.flavor)
+    if not found.contains(wanted) or not most.contains(found):
+        rule = f"the restored server has executed {found}, and the copy should have {wanted}"
+        raise CouldNotRun(manifest.id, rule, DOC, "Use another backup.")
+    return found
+
+
+# --- replay ---------------------------------------------------------------------------------------
+
+
+def play(source: BackupSource, replay: ReplayPlan, workers: int | None, progress: Progress = quiet) -> None:
+    """Replays relay logs with parallel workers. Raises CouldNotRun with the applier's words."""
+    server = source.server
+    assert server is not None
+    if not replay.logs:
+        return
+    count = workers if workers is not None else 2 * cores()
+    with source.connect(READY_S) as connection:
+        (own,), *_ = rows(connection, "SELECT @@server_id")
+        if own in replay.server_ids:
+            rule = f"is also the id of a server in the binary log: its events would be passed over (server_id {own})"
+            raise InputError(server.name, rule, DOC, "Restore with --set server_id=N, another one.")
+        before = _hurry(connection, source, count)
+        try:
+            first = _placed(connection, source, replay)
+            _start(connection, source, first)
+            _wait(connection, source, replay, progress)
+        finally:
+            with contextlib.suppress(HeadraceError):
+                _forget(connection, source)
+                for name, value in before.items():
+                    rows(connection, f"SET GLOBAL {name} = {value}")
+
+
+def _hurry(connection, source: BackupSource, workers: int) -> dict[str, str]:
+    """Sets workers and, while nobody relies on it, fewer flushes; what it was before."""
+    wanted = {"sync_binlog": "0", "innodb_flush_log_at_trx_commit": "2"}
+    if source.flavor == "mariadb":
+        # Optimistic finds parallel work where the source had none, and rolls back on conflict.
+        wanted |= {"slave_parallel_threads": str(workers), "slave_parallel_mode": "'optimistic'"}
+    else:
+        wanted |= {"replica_parallel_workers": str(max(1, workers)), "replica_preserve_commit_order": "1"}
+    before = {}
+    for name, value in wanted.items():
+        old = rows(connection, f"SELECT @@GLOBAL.{name}")[0][0]
+        before[name] = f"'{old}'" if isinstance(old, str) else str(old)
+        rows(connection, f"SET GLOBAL {name} = {value}")
+    return before
+
+
+def _change(source: BackupSource, more: str = "") -> str:
+    host = "'replay.invalid'"  # RFC 2606: never a host; the receiver is never started
+    if source.flavor == "mariadb":
+        return f"CHANGE MASTER TO MASTER_HOST = {host}, MASTER_USE_GTID = no{more}"
+    return f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = {host}, SOURCE_AUTO_POSITION = 0{more}"
+
+
+def _placed(connection, source: BackupSource, replay: ReplayPlan) -> str:
+    """Puts the relay logs where the server looks for its own; the name of the first."""
+    server, user = source.server, service_user()
+    assert server is not None
+    # Where they are called what is the server's to say: its option, else what it makes by itself.
+    rows(connection, _change(source))
+    index = rows(connection, "SELECT @@GLOBAL.relay_log_index")[0][0]
+    found = [Path(index)] if index else sorted(server.datadir.glob("*relay-bin.index"))
+    if len(found) != 1:
+        raise CouldNotRun(str(server.datadir), "has no one index of relay logs", DOC, "")
+    base = found[0].with_suffix("")
+    _forget(connection, source)
+    room = os.statvfs(base.parent)
+    size = sum(one.stat().st_size for one in replay.logs)
+    if size > room.f_bavail * room.f_frsize:
+        rule = f"has too little room for {size / 2**30:,.2f} GiB of binary log to be replayed"
+        raise CouldNotRun(server.name, rule, DOC, "Restore onto a larger volume: --storage.")
+    names = []
+    for number, log in enumerate(replay.logs, start=1):
+        place = base.with_name(f"{base.name}.{number:06d}")
+        shutil.copyfile(log, place)
+        os.chmod(place, 0o640)
+        os.chown(place, user.uid, user.gid)
+        names.append(str(place))
+    found[0].write_text("".join(f"{name}\n" for name in names))
+    os.chmod(found[0], 0o640)
+    os.chown(found[0], user.uid, user.gid)
+    return f"{base.name}.000001"  # the server puts its folder in front
+
+
+def _start(connection, source: BackupSource, first: str) -> None:
+    kind = "RELAY_LOG_FILE"
+    rows(connection, _change(source, f", {kind} = '{first}', RELAY_LOG_POS = 4"))
+    for statement in source.dialect.start_apply():
+        rows(connection, statement)
+
+
+def _forget(connection, source: BackupSource) -> None:
+    for statement in (*source.dialect.stop(), *source.dialect.forget()):
+        with contextlib.suppress(CouldNotRun):
+            rows(connection, statement)
+
+
+def _wait(connection, source: BackupSource, replay: ReplayPlan, progress: Progress) -> None:
+    """Until all is applied. Raises CouldNotRun when the applier stops."""
+    import pymysql
+
+    goal = replay.executed
+    while True:
+        with connection.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute(source.dialect.replica_status())
+            status = cursor.fetchone() or {}
+        now = executed(connection, source)
+        if now.contains(goal):
+            return
+        applies = status.get("Slave_SQL_Running", status.get("Replica_SQL_Running"))
+        if applies != "Yes":
+            said = status.get("Last_SQL_Error") or "it stopped without a word"
+            raise CouldNotRun(source.name, f"the replay stopped: {said}", DOC, "See headrace mysql log.")
+        left = goal.minus(now).count()
+        progress(0.6 + 0.4 * (1 - left / max(1, replay.transactions)), "replaying")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, found: GtidSet) -> None:
+    """Raises CouldNotRun where the server has executed less, or anything else."""
+    wanted = replay.executed if replay is not None else base
+    if not manifest.position.file:
+        return
+    if wanted.contains(found) and found.contains(wanted):
+        return
+    lost, more = wanted.minus(found), found.minus(wanted)
+    rule = f"the restored server has not {str(lost) or 'nothing'} and has {str(more) or 'nothing'} too much"
+    raise CouldNotRun(manifest.id, rule, DOC, "Tell us: this is a defect of Headrace. The backup is untouched.")
+
+
+def _released(lab: Lab, source: BackupSource, wanted: RestoreRequest) -> Server:
+    """Lets clients write, unless that was not wanted, and forgets the settings of the restore."""
+    assert source.server is not None
+    where = source.server.paths
+    with records.locked(where):
+        known = records.required(where)
+        kept = {
+            name: value
+            for name, value in known.settings.items()
+            if name.replace("-", "_") not in HELD or (wanted.read_only and name.replace("-", "_") == "read_only")
+        }
+        records.save(where, known.with_(settings=kept))
+    if not wanted.read_only:
+        with source.connect(ANSWER_S) as connection:
+            for statement in source.dialect.read_only(False):
+                rows(connection, statement)
+    return running_servers.find(lab, wanted.name)

@@ -1,0 +1,164 @@
+"""The server that is backed up: what it is, where its history stands, and its tools."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.connect import Address, connect, write_client_file
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.backup.manifest import BinlogPosition
+from headrace.servers.backup.targets.target import DOC
+from headrace.servers.flavors import ServerProgram, find_program
+from headrace.servers.topology.dialect import Dialect
+from headrace.servers.topology.gtid import GtidSet
+
+if TYPE_CHECKING:
+    import pymysql
+
+    from headrace.servers.server import Server
+
+# An answer of a busy server, s: a guess. Statements that wait for locks have deadlines of their own.
+ANSWER_S = 60.0
+SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
+PACKAGES = {
+    "mariadb-dump": "mariadb-client",
+    "mysqldump": "mysql-client-core",
+    "mariadb-binlog": "mariadb-client",
+    "mysqlbinlog": "mysql-client-core",
+    "mariabackup": "mariadb-backup",
+}
+
+
+@dataclass(frozen=True)
+class BackupSource:
+    """A server to be backed up. `server`: what the lab knows of it, None for one elsewhere."""
+
+    address: Address
+    name: str
+    flavor: str
+    version_text: str
+    version: tuple[int, ...]
+    id: str
+    log_bin: bool
+    engines: tuple[str, ...]
+    server: Server | None = None
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(self.flavor, self.version)
+
+    def connect(self, timeout_s: float = ANSWER_S) -> pymysql.Connection:
+        return connect(self.address, timeout_s)
+
+    def program(self) -> ServerProgram:
+        """The server program whose tools fit it. Raises CouldNotRun."""
+        return find_program(self.flavor, self.server.server_path if self.server else None)
+
+    def tool(self, *names: str) -> tuple[str, ...]:
+        """The command of one of its tools. Raises CouldNotRun."""
+        found = self.program().tool(*names)
+        if found is None:
+            rule = "is not installed"
+            raise CouldNotRun(names[0], rule, DOC, f"apt-get install {PACKAGES.get(names[0], 'mariadb-client')}")
+        return found
+
+    @contextmanager
+    def client_file(self, group: str = "client") -> Iterator[Path]:
+        """An option file with its account, that only this user may read, for the tools."""
+        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
+            yield write_client_file(self.address.with_database(None), Path(folder) / "client.cnf")
+
+
+def source_of(address: Address, name: str, server: Server | None = None) -> BackupSource:
+    """Asks a server what it is. Raises InputError, CouldNotRun."""
+    with connect(address, ANSWER_S) as connection:
+        (version_text, log_bin, server_id), *_ = rows(connection, "SELECT @@version, @@log_bin, @@server_id")
+        flavor = "mariadb" if "MariaDB" in version_text else "mysql"
+        identity = f"server-{server_id}"
+        if flavor == "mysql":
+            identity = str(rows(connection, "SELECT @@server_uuid")[0][0]).lower()
+        engines = rows(
+            connection,
+            "SELECT DISTINCT engine FROM information_schema.tables WHERE table_type = 'BASE TABLE' "
+            "AND table_schema NOT IN ('mysql', 'sys', 'information_schema', 'performance_schema')",
+        )
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version_text)[:3])
+    kinds = tuple(sorted(str(one[0]) for one in engines if one[0]))
+    return BackupSource(address, name, flavor, version_text, numbers, identity, bool(log_bin), kinds, server)
+
+
+def rows(connection: pymysql.Connection, statement: str) -> list[tuple[Any, ...]]:
+    """The rows of one statement. Raises CouldNotRun with the server's words."""
+    import pymysql
+
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+    except pymysql.err.MySQLError as error:
+        words = str(error.args[1] if len(error.args) > 1 else error)[:200]
+        shown = statement if len(statement) < 80 else f"{statement[:77]}..."
+        rule = f"the server refused it: {words}"
+        raise CouldNotRun(
+            shown, rule, f"error {error.args[0] if error.args else 0}", "See the grants: " + DOC
+        ) from None
+
+
+def executed(connection: pymysql.Connection, source: BackupSource) -> GtidSet:
+    """All transactions that the server has executed: MariaDB's applied and own."""
+    found = GtidSet(source.flavor)
+    for value in rows(connection, source.dialect.executed())[0]:
+        found = found.union(GtidSet.parse(str(value or ""), source.flavor))
+    return found
+
+
+def position(connection: pymysql.Connection, source: BackupSource) -> BinlogPosition:
+    """Where its history stands now. Exact only while nothing is written."""
+    gtids = str(executed(connection, source))
+    if not source.log_bin:
+        return BinlogPosition(gtids)
+    found = rows(connection, source.dialect.binary_log_position())
+    return BinlogPosition(gtids, str(found[0][0]), int(found[0][1])) if found else BinlogPosition(gtids)
+
+
+def databases(connection: pymysql.Connection) -> list[str]:
+    """The databases of users."""
+    return [str(one[0]) for one in rows(connection, "SHOW DATABASES") if str(one[0]).lower() not in SYSTEM]
+
+
+def data_bytes(connection: pymysql.Connection) -> int:
+    """About how large the data are, by the server's own statistics."""
+    text = "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
+    return int(rows(connection, text)[0][0])
+
+
+def physical_bytes(server: Server) -> int:
+    """How large the files of a data directory are."""
+    total = 0
+    for top, _, files in os.walk(server.datadir):
+        for file in files:
+            with contextlib.suppress(OSError):
+                total += os.stat(os.path.join(top, file)).st_blocks * 512
+    return total
+
+
+def refuse_method(source: BackupSource, method: str) -> None:
+    """Raises InputError where a method cannot copy this server."""
+    if method in ("physical", "snapshot") and source.server is None:
+        rule = f"a {method} copy needs the server's files, and this address is not a server of the lab"
+        raise InputError(source.address.label, rule, DOC, "Take --method logical.")
+    if method == "physical" and "ROCKSDB" in (one.upper() for one in source.engines):
+        rule = "has tables of MyRocks, which this physical copy does not take"
+        raise InputError(source.name, rule, DOC, "Take --method logical or snapshot.")
+    odd = [one for one in source.engines if one.upper() not in ("INNODB", "ROCKSDB")]
+    if method == "logical" and odd:
+        rule = f"has tables of {', '.join(odd)}: a logical copy without locks is not consistent for them"
+        raise InputError(source.name, rule, DOC, "Take --method physical, or ALTER TABLE ... ENGINE=InnoDB.")

@@ -1,0 +1,218 @@
+"""A folder as a target: a disk, a volume of the lab, or a mounted share."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.base.files import hint_of, reason_of, short_name, write_whole
+from headrace.base.units import MIB
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.backup.targets.target import (
+    DOC,
+    WRITE_BYTES,
+    BackupTarget,
+    Stored,
+    TargetWriter,
+    checked_name,
+)
+
+# Written data are flushed this often, so that the kernel holds few unwritten pages (and a pace that
+# was asked for is that of the device, not of the page cache) and a full disk shows early: a guess.
+FLUSH_BYTES = 32 * MIB
+# What is begun lies under such a name until it is whole.
+BEGUN = re.compile(r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,10})\.(?P<random>[0-9a-f]{8})\.begun", re.ASCII)
+
+
+class FolderTarget(BackupTarget):
+    """A folder of this machine: a disk, a volume of the lab, or a mounted share."""
+
+    def __init__(self, folder: Path) -> None:
+        if ".." in folder.parts:
+            raise InputError(short_name(folder), "a target's path has no ..", DOC, "Name the folder itself.")
+        self.folder, self.label = folder, f"file://{folder}"
+        if folder.exists() and not folder.is_dir():
+            raise InputError(str(folder), "is not a folder", DOC, "Name a folder, or one that can be made.")
+
+    def list(self, prefix: str = "") -> list[Stored]:
+        found = []
+        try:
+            for top, folders, files in os.walk(self.folder, onerror=_raise):
+                folders.sort()
+                for file in files:
+                    name = os.path.relpath(os.path.join(top, file), self.folder)
+                    if not file.startswith(".") and name.startswith(prefix):
+                        found.append(Stored(name, os.stat(os.path.join(top, file)).st_size))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._failed("", error, "read") from None
+        return sorted(found, key=lambda one: one.name)
+
+    def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
+        path = self._path(name)
+        if path.exists():
+            raise self.taken(name)
+        room = self._room()
+        if room is not None and expected_bytes > room:
+            rule = f"has {room / 2**30:,.2f} GiB left, and {expected_bytes / 2**30:,.2f} GiB are to be written"
+            raise CouldNotRun(self.label, rule, DOC, "Free some room (headrace backup prune), or use another target.")
+        return _FolderWriter(self, name, path)
+
+    def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
+        path = self._path(name)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                file.seek(offset)
+                while part := file.read(WRITE_BYTES):
+                    yield part
+        except (FileNotFoundError, NotADirectoryError):
+            raise self.missing(name) from None
+        except OSError as error:
+            raise self._failed(name, error, "read") from None
+
+    def replace(self, name: str, content: bytes) -> None:
+        path = self._path(name)
+        self._make(path.parent, name)
+        write_whole(path, content)
+        path.chmod(0o600)
+
+    def remove(self, name: str) -> None:
+        path = self._path(name)
+        try:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # not empty yet
+                path.parent.rmdir()
+        except OSError as error:
+            raise self._failed(name, error, "removed") from None
+
+    def sweep(self, prefix: str, older_s: float) -> int:
+        removed, now = 0, time.time()
+        for top, _, files in os.walk(self.folder):
+            for file in files:
+                begun, path = BEGUN.fullmatch(file), Path(top, file)
+                if begun is None or not os.path.relpath(path, self.folder).startswith(prefix):
+                    continue
+                gone = not Path(f"/proc/{begun['pid']}").exists()
+                with contextlib.suppress(OSError):
+                    if gone or now - path.stat().st_mtime > older_s:
+                        path.unlink()
+                        removed += 1
+                        path.parent.rmdir()
+        return removed
+
+    def _path(self, name: str) -> Path:
+        return self.folder / checked_name(name)
+
+    def _make(self, folder: Path, name: str) -> None:
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise self._failed(name, error, "written") from None
+
+    def _room(self) -> int | None:
+        there = next((one for one in (self.folder, *self.folder.parents) if one.exists()), None)
+        try:
+            room = None if there is None else os.statvfs(there)
+        except OSError as error:
+            raise self._failed("", error, "written") from None
+        return None if room is None else room.f_bavail * room.f_frsize
+
+    def _failed(self, name: str, error: OSError, what: str) -> CouldNotRun:
+        """What the operating system refused, in words: full, read-only, gone."""
+        place = f"{self.label}/{name}" if name else self.label
+        told = {
+            errno.ENOSPC: "the target is full",
+            errno.EDQUOT: "the target's quota is used up",
+            errno.EROFS: "the target is read-only",
+            errno.EIO: "the target's device gives errors: is it gone?",
+            errno.ENODEV: "the target's device is gone",
+            errno.ENXIO: "the target's device is gone",
+            errno.ESTALE: "the target's share is gone",
+        }.get(error.errno or 0, reason_of(error))
+        hint = hint_of(error, "Look at the folder, its permissions and its device.")
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "Free some room (headrace backup prune), or use another target. Nothing half-written counts."
+        return CouldNotRun(short_name(place), f"cannot be {what}: {told}", "operating system", hint)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+class _FolderWriter(TargetWriter):
+    """Writes in pieces of 1 MiB to a hidden name, and links it to its own at the end: `link`
+    refuses a name that is taken, where a rename would replace it."""
+
+    def __init__(self, target: FolderTarget, name: str, path: Path) -> None:
+        super().__init__()
+        self.target, self.name, self.path = target, name, path
+        self._waiting, self._unflushed = bytearray(), 0
+        target._make(path.parent, name)
+        self._begun = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.begun")
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(self._begun, flags, 0o600)
+        except OSError as error:
+            raise target._failed(name, error, "written") from None
+
+    def _write(self, data: bytes) -> None:
+        self._waiting += data
+        whole = len(self._waiting) // WRITE_BYTES * WRITE_BYTES
+        if whole:
+            self._put(self._waiting[:whole])
+            del self._waiting[:whole]
+
+    def _put(self, data: bytes | bytearray) -> None:
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._file, view[:WRITE_BYTES]) :]
+            self._unflushed += len(data)
+            if self._unflushed >= FLUSH_BYTES:
+                os.fdatasync(self._file)
+                self._unflushed = 0
+        except OSError as error:
+            raise self.target._failed(self.name, error, "written") from None
+
+    def close(self) -> None:
+        try:
+            self._put(self._waiting)
+            os.fsync(self._file)
+            os.close(self._file)
+            self._file = -1
+            os.link(self._begun, self.path)
+            os.unlink(self._begun)
+            _flush_folder(self.path.parent)
+        except FileExistsError:
+            self.abort()
+            raise self.target.taken(self.name) from None
+        except OSError as error:
+            self.abort()
+            raise self.target._failed(self.name, error, "written") from None
+        except CouldNotRun:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            if self._file >= 0:
+                os.close(self._file)
+                self._file = -1
+        with contextlib.suppress(OSError):
+            self._begun.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._begun.parent.rmdir()
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

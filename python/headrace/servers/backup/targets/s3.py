@@ -1,0 +1,336 @@
+"""A bucket behind the S3 API as a target: AWS's, or any server that speaks it.
+
+    s3://BUCKET[/PREFIX][?region=REGION][&endpoint=https://HOST:PORT]
+
+A file is sent as a multipart upload: in memory there is one part, and until the last call nothing
+is seen. Every part goes with its SHA-256, the last call only writes where nothing is (If-None-Match:
+a server that does not know it is asked before). Keys are those of the AWS tools: environment,
+profile, role of the instance; none stands in a target's text.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from headrace.base.units import MIB
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers.backup.targets.target import (
+    DOC,
+    FORM,
+    WRITE_BYTES,
+    BackupTarget,
+    Stored,
+    TargetWriter,
+    checked_name,
+)
+
+S3_SOURCE = "Amazon S3 user guide"
+# Bucket naming rules there; a prefix of ours is as plain as our names.
+BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
+PREFIX = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*", re.ASCII)
+REGION = re.compile(r"[a-z0-9-]{2,30}", re.ASCII)
+# Multipart upload limits there: 5 MiB to 5 GiB a part but the last, 10,000 parts.
+LEAST_PART, MOST_PART, MOST_PARTS = 5 * MIB, 5 << 30, 10_000
+# A guess: parts of 16 MiB take little memory and few requests; with 9,000 of them there is room for
+# a copy that gets larger than was expected.
+PART_BYTES, PLANNED_PARTS = 16 * MIB, 9_000
+# Seconds for a connection and for an answer, and tries; botocore waits longer each time.
+CONNECT_S, READ_S, ATTEMPTS = 10, 60, 6
+WRONG_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
+LATER = ("SlowDown", "ServiceUnavailable", "503", "InternalError", "500", "RequestTimeout", "Throttling")
+NOBODY = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
+GONE = ("NoSuchKey", "404", "NotFound")
+TAKEN = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
+
+
+def part_bytes(expected_bytes: int) -> int:
+    """How large the parts of an upload are, so that it ends within 10,000 of them."""
+    fit = math.ceil(expected_bytes / PLANNED_PARTS / MIB) * MIB
+    return min(MOST_PART, max(PART_BYTES, fit))
+
+
+class S3Target(BackupTarget):
+    """A bucket, or a prefix in one."""
+
+    def __init__(self, rest: str) -> None:
+        bucket, prefix, region, endpoint = _parsed(rest)
+        self.bucket, self.prefix = bucket, f"{prefix}/" if prefix else ""
+        self.label = f"s3://{bucket}" + (f"/{prefix}" if prefix else "")
+        self._client = _client(region, endpoint)
+
+    def list(self, prefix: str = "") -> list[Stored]:
+        found = []
+        with self._told(prefix):
+            for page in self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.bucket, Prefix=self.prefix + prefix
+            ):
+                for one in page.get("Contents", ()):
+                    found.append(Stored(one["Key"].removeprefix(self.prefix), int(one["Size"])))
+        return sorted(found, key=lambda one: one.name)
+
+    def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
+        if self.exists(checked_name(name)):
+            raise self.taken(name)
+        return _S3Writer(self, name, part_bytes(expected_bytes))
+
+    def exists(self, name: str) -> bool:
+        try:
+            with self._told(name):
+                self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
+        except InputError as error:
+            if error.kind == "missing":
+                return False
+            raise
+        return True
+
+    def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
+        at, tries = offset, 0
+        size = self._size(name)
+        while at < size:
+            got = 0
+            try:
+                with self._told(name):
+                    where = {"Bucket": self.bucket, "Key": self.prefix + checked_name(name)}
+                    answer = self._client.get_object(**where, Range=f"bytes={at}-")
+                    for piece in answer["Body"].iter_chunks(WRITE_BYTES):
+                        got += len(piece)
+                        at += len(piece)
+                        yield piece
+            except CouldNotRun:
+                # A body that breaks off is not sent again by botocore.
+                tries = tries + 1 if not got else 1
+                if tries >= ATTEMPTS:
+                    raise
+                time.sleep(0.1 * 2**tries)
+                continue
+            if not got:
+                raise CouldNotRun(f"{self.label}/{name}", f"ends at {at:,} of {size:,} bytes", S3_SOURCE, "Try again.")
+
+    def _size(self, name: str) -> int:
+        with self._told(name):
+            answer = self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
+            return int(answer["ContentLength"])
+
+    def replace(self, name: str, content: bytes) -> None:
+        with self._told(name):
+            self._client.put_object(
+                Bucket=self.bucket, Key=self.prefix + checked_name(name), Body=content, ChecksumSHA256=_sha256(content)
+            )
+
+    def remove(self, name: str) -> None:
+        with self._told(name):
+            self._client.delete_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
+
+    def sweep(self, prefix: str, older_s: float) -> int:
+        """Ends uploads that were begun and left: their parts would be paid for until then. Some
+        servers (s3rver) cannot list them: there a rule of the bucket's life cycle has to."""
+        ended = 0
+        with self._told(prefix):
+            try:
+                answer = self._client.list_multipart_uploads(Bucket=self.bucket, Prefix=self.prefix + prefix)
+            except self._client.exceptions.ClientError as error:
+                if error.response.get("Error", {}).get("Code") != "NotImplemented":
+                    raise
+                return 0
+            for one in answer.get("Uploads") or ():
+                begun = one.get("Initiated")
+                if begun is None or time.time() - begun.timestamp() >= older_s:
+                    where = {"Bucket": self.bucket, "Key": one["Key"]}
+                    self._client.abort_multipart_upload(**where, UploadId=one["UploadId"])
+                    ended += 1
+        return ended
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        """Errors of boto3 in our words."""
+        from boto3.exceptions import Boto3Error
+        from botocore.exceptions import BotoCoreError, ClientError
+        from urllib3.exceptions import HTTPError
+
+        try:
+            yield
+        except ClientError as error:
+            raise self._refused(name, error.response) from None
+        except (BotoCoreError, Boto3Error, HTTPError, OSError) as error:
+            raise self._unreachable(name, error) from None
+
+    def _refused(self, name: str, answer: dict[str, Any]) -> HeadraceError:
+        said = answer.get("Error", {})
+        code, text = str(said.get("Code", "")), str(said.get("Message", ""))[:200]
+        value, source = f"{self.label}/{name}" if name else self.label, f"S3 error {code}"
+        if code in WRONG_REGION:
+            headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+            region = said.get("Region") or headers.get("x-amz-bucket-region")
+            hint = f"Add ?region={region}." if region else "Add ?region= with the bucket's region."
+            return InputError(self.label, "is in another region than the one asked", source, hint)
+        if code in TAKEN:
+            return self.taken(name)
+        if code in GONE:
+            found = self.missing(name)
+            found.kind = "missing"
+            return found
+        if code == "NoSuchBucket":
+            return InputError(self.label, "there is no such bucket", source, "Make it: aws s3 mb.")
+        if code in NOBODY:
+            hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
+            return InputError(self.label, f"does not know the keys: {text}", source, hint)
+        if code in ("AccessDenied", "403"):
+            hint = "A backup needs s3:GetObject, PutObject, DeleteObject, ListBucket, AbortMultipartUpload, ListBucketMultipartUploads."
+            return InputError(value, f"refuses these keys: {text}", source, hint)
+        if code in LATER:
+            rule = f"does not take requests now, after {ATTEMPTS} tries: {text}"
+            return CouldNotRun(value, rule, source, "Try again later. What was begun does not count as a backup.")
+        return CouldNotRun(value, f"refused it: {text}", source, "See the bucket's policy and the server's log.")
+
+    def _unreachable(self, name: str, error: Exception) -> HeadraceError:
+        kind = type(error).__name__
+        if kind in ("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "CredentialRetrievalError"):
+            hint = "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE."
+            return InputError(self.label, f"there are no keys for it: {error}", S3_SOURCE, hint)
+        value = f"{self.label}/{name}" if name else self.label
+        said = " ".join(str(error).split())[:200]
+        return CouldNotRun(value, f"cannot be reached: {said}", S3_SOURCE, "Is the network up, and the endpoint right?")
+
+
+def _parsed(rest: str) -> tuple[str, str, str | None, str | None]:
+    """Bucket, prefix, region, endpoint. Raises InputError."""
+    place, _, query = rest.partition("?")
+    bucket, _, prefix = place.partition("/")
+    prefix = unquote(prefix).strip("/")
+    if not BUCKET.fullmatch(bucket):
+        raise InputError(f"s3://{bucket[:70]}", "is not the name of a bucket", S3_SOURCE, f"A target is {FORM}.")
+    if prefix and (not PREFIX.fullmatch(prefix) or len(prefix) > 200):
+        rule = "a prefix has letters, digits, . _ - between slashes"
+        raise InputError(f"s3://{bucket}/{prefix[:70]!r}", rule, DOC, "For example s3://backups/shop.")
+    values = dict(parse_qsl(query, keep_blank_values=True))
+    if unknown := set(values) - {"region", "endpoint"}:
+        rule = "is not known: region and endpoint are"
+        raise InputError(f"?{sorted(unknown)[0][:40]}=", rule, DOC, "Keys come as for the AWS tools, not in the text.")
+    region, endpoint = values.get("region"), values.get("endpoint")
+    if region is not None and not REGION.fullmatch(region):
+        raise InputError(f"?region={region[:40]}", "is not the name of a region", S3_SOURCE, "Such as eu-west-1.")
+    if endpoint is not None:
+        parts = urlsplit(endpoint)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+            raise InputError(f"?endpoint={endpoint[:80]}", "is https://HOST[:PORT]", DOC, "")
+        if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
+            rule = "would send the data in clear over a network"
+            raise InputError(f"?endpoint={endpoint[:80]}", rule, DOC, "Use https://.")
+    return bucket, prefix, region, endpoint
+
+
+def _client(region: str | None, endpoint: str | None) -> Any:
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        raise CouldNotRun("boto3", "is not installed", DOC, "pip install 'headrace[s3]'") from None
+    settings = Config(
+        connect_timeout=CONNECT_S,
+        read_timeout=READ_S,
+        retries={"total_max_attempts": ATTEMPTS, "mode": "standard"},
+        s3={"addressing_style": "path"} if endpoint else {},
+        # Checksums are ours, in headers: servers other than AWS know no trailers.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    try:
+        session = boto3.Session()
+        return session.client(
+            "s3", region_name=region or session.region_name or "us-east-1", endpoint_url=endpoint, config=settings
+        )
+    except (BotoCoreError, ValueError) as error:
+        raise InputError(f"s3 {endpoint or ''}", f"cannot be set up: {error}", S3_SOURCE, "") from None
+
+
+def _sha256(data: bytes) -> str:
+    return base64.b64encode(hashlib.sha256(data).digest()).decode()
+
+
+class _S3Writer(TargetWriter):
+    """Holds one part in memory. What fits into one is a single PUT."""
+
+    def __init__(self, target: S3Target, name: str, part: int) -> None:
+        super().__init__()
+        self.target, self.name, self.part = target, name, part
+        self._where = {"Bucket": target.bucket, "Key": target.prefix + name}
+        self._waiting = bytearray()
+        self._upload: str | None = None
+        self._sent: list[dict[str, Any]] = []
+
+    def _write(self, data: bytes) -> None:
+        self._waiting += data
+        while len(self._waiting) >= self.part:
+            self._send(bytes(self._waiting[: self.part]))
+            del self._waiting[: self.part]
+
+    def _send(self, data: bytes) -> None:
+        client, number = self.target._client, len(self._sent) + 1
+        with self.target._told(self.name):
+            if self._upload is None:
+                begun = client.create_multipart_upload(**self._where, ChecksumAlgorithm="SHA256")
+                self._upload = begun["UploadId"]
+            if number > MOST_PARTS:
+                rule = f"has grown beyond {MOST_PARTS:,} parts of {self.part >> 20} MiB"
+                raise CouldNotRun(self.name, rule, S3_SOURCE, "Take the backup again: its size is known now.")
+            checksum = _sha256(data)
+            answer = client.upload_part(
+                **self._where, UploadId=self._upload, PartNumber=number, Body=data, ChecksumSHA256=checksum
+            )
+        self._check(answer, data, checksum, number)
+        sent = {"PartNumber": number, "ETag": answer["ETag"]}
+        self._sent.append(sent | ({"ChecksumSHA256": checksum} if answer.get("ChecksumSHA256") else {}))
+
+    def _check(self, answer: dict[str, Any], data: bytes, checksum: str, number: int) -> None:
+        """Whether the server has the bytes that were sent: by its SHA-256, else its MD5."""
+        told, etag = answer.get("ChecksumSHA256"), str(answer.get("ETag", "")).strip('"')
+        plain = "ServerSideEncryption" not in answer or answer["ServerSideEncryption"] == "AES256"
+        wrong = told is not None and told != checksum
+        if told is None and plain and re.fullmatch(r"[0-9a-f]{32}", etag):
+            wrong = hashlib.md5(data, usedforsecurity=False).hexdigest() != etag
+        if wrong:
+            rule = f"part {number} arrived with another checksum than it was sent with"
+            raise CouldNotRun(f"{self.target.label}/{self.name}", rule, S3_SOURCE, "Is something between altering it?")
+
+    def close(self) -> None:
+        client = self.target._client
+        try:
+            if self._upload is None:
+                data = bytes(self._waiting)
+                checksum = _sha256(data)
+                with self.target._told(self.name):
+                    answer = client.put_object(**self._where, Body=data, ChecksumSHA256=checksum, IfNoneMatch="*")
+                self._check(answer, data, checksum, 1)
+            else:
+                if self._waiting:
+                    self._send(bytes(self._waiting))
+                with self.target._told(self.name):
+                    client.complete_multipart_upload(
+                        **self._where, UploadId=self._upload, MultipartUpload={"Parts": self._sent}, IfNoneMatch="*"
+                    )
+                self._upload = None
+            if self.target._size(self.name) != self.size:
+                rule = f"has another size than the {self.size:,} bytes that were sent"
+                raise CouldNotRun(f"{self.target.label}/{self.name}", rule, S3_SOURCE, "Try again.")
+        except BaseException:
+            self.abort()
+            raise
+
+    def abort(self) -> None:
+        upload, self._upload = self._upload, None
+        self._waiting.clear()
+        if upload is not None:
+            try:
+                with self.target._told(self.name):
+                    self.target._client.abort_multipart_upload(**self._where, UploadId=upload)
+            except HeadraceError:
+                return  # `sweep` ends it later

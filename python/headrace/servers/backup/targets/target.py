@@ -1,0 +1,143 @@
+"""Where backups lie: a folder, or a bucket behind the S3 API.
+
+A target knows files by names with slashes. What is begun is not seen until it is closed, and what
+is there is never overwritten: a second file of one name is refused. Only small documents that are
+meant to change (a proof, the mark of a target) are replaced, whole.
+
+>>> checked_name("backups/20261122T215000Z-shop/data.00001")
+'backups/20261122T215000Z-shop/data.00001'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headrace.base.units import MIB
+from headrace.errors import InputError
+
+DOC = "docs/guide/backups.md"
+FORM = "file:///FOLDER, a path, or s3://BUCKET[/PREFIX][?region=R&endpoint=URL]"
+# st1 and sc1 count a request of up to 1 MiB as one I/O, and a smaller one as much
+# (docs: Amazon EBS volume types, "Throughput Optimized HDD"): nothing smaller is written.
+WRITE_BYTES = MIB
+# A part of a name: what every filesystem and S3 take, and no path can be made of.
+PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}", re.ASCII)
+MOST_DOCUMENT_BYTES = 64 * MIB
+
+
+def checked_name(name: str) -> str:
+    """A file's name in a target. Raises InputError for what could lead out of it."""
+    if not all(PART.fullmatch(part) for part in name.split("/")):
+        rule = "is not a name of a file in a backup: letters, digits, . _ - between slashes, and no part begins with ."
+        raise InputError(repr(name)[:80], rule, DOC, "Was this written by something else?")
+    return name
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file in a target."""
+
+    name: str
+    size: int
+
+
+class TargetWriter(ABC):
+    """A file that is being written. `sha256` holds from `close` on. Without `close` it is as if it
+    had never been begun."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._hash = hashlib.sha256()
+
+    @property
+    def sha256(self) -> str:
+        return self._hash.hexdigest()
+
+    def write(self, data: bytes) -> None:
+        """Adds bytes. Raises CouldNotRun."""
+        self._hash.update(data)
+        self.size += len(data)
+        self._write(data)
+
+    @abstractmethod
+    def _write(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None:
+        """Makes it durable and seen. Raises CouldNotRun; InputError where the name is taken."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Leaves nothing of it, as far as the target can still be reached."""
+
+    def __enter__(self) -> TargetWriter:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abort()
+
+
+class BackupTarget(ABC):
+    """A place for backups. `label` names it without secrets."""
+
+    label: str
+
+    @abstractmethod
+    def list(self, prefix: str = "") -> list[Stored]:
+        """Its files whose name begins so, by name. Raises CouldNotRun."""
+
+    @abstractmethod
+    def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
+        """A new file. Raises InputError where there is one of this name, CouldNotRun."""
+
+    @abstractmethod
+    def read(self, name: str, offset: int = 0) -> Iterator[bytes]:
+        """The bytes of a file from `offset` on. Raises InputError where there is none."""
+
+    @abstractmethod
+    def replace(self, name: str, content: bytes) -> None:
+        """Writes a small document, over an older one of the name, whole."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Removes a file, if it is there."""
+
+    @abstractmethod
+    def sweep(self, prefix: str, older_s: float) -> int:
+        """Removes what was begun under `prefix` and never closed, by processes that are gone or
+        longer than `older_s` ago. How many."""
+
+    def put_new(self, name: str, content: bytes) -> None:
+        """A new file of these bytes."""
+        with self.create(name, len(content)) as writer:
+            writer.write(content)
+
+    def document(self, name: str) -> bytes:
+        """A small file. Raises InputError where there is none or it is too large."""
+        found = bytearray()
+        for part in self.read(name):
+            found += part
+            if len(found) > MOST_DOCUMENT_BYTES:
+                rule = f"is larger than {MOST_DOCUMENT_BYTES >> 20} MiB, no such document is"
+                raise InputError(f"{self.label}: {name}", rule, DOC, "Was it written by something else?")
+        return bytes(found)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        return any(one.name == name for one in self.list(name))
+
+    def missing(self, name: str) -> InputError:
+        """The error for a file that is not there."""
+        return InputError(f"{self.label}: {name}", "is not there", DOC, "See headrace backup list.")
+
+    def taken(self, name: str) -> InputError:
+        """The error for a name that is taken."""
+        rule = "is there already, and a backup is never overwritten"
+        return InputError(f"{self.label}: {name}", rule, DOC, "Does another headrace write to this target?")

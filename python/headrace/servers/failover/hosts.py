@@ -8,9 +8,13 @@ Ec2Host       a server on EC2: its instance is stopped, its volumes are detached
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import secrets
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.base import processes
@@ -18,7 +22,7 @@ from headrace.connect import connect
 from headrace.connect.address import DEFAULT_PORT, Address, Secret
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import record as records
-from headrace.servers import running
+from headrace.servers import running, volumes
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import Dialect, SourceOf
@@ -75,6 +79,12 @@ class AddressHost:
     def remember(self, **settings: str | None) -> None:
         """Settings for later starts; an address has no option file."""
 
+    @contextlib.contextmanager
+    def binary_logs(self) -> Iterator[list[Path]]:
+        """The binary logs on the volume of this server, which is dead. Raises CouldNotRun."""
+        raise CouldNotRun(self.name, "is known by its address alone: its volume cannot be read", GUIDE, "")
+        yield []
+
 
 @dataclass(frozen=True)
 class LabHost(AddressHost):
@@ -119,6 +129,39 @@ class LabHost(AddressHost):
         with records.locked(self.server.paths):
             known = records.required(self.server.paths)
             records.save(self.server.paths, known.with_(settings=known.settings | changed))
+
+    def started(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
+        """Starts it with `settings`, and this time with those of `once` too."""
+        where = self.server.paths
+        with records.locked(where):
+            known = records.required(where)
+            kept = known.settings | settings
+            started = running.start(self.server.lab, where, known.with_(settings=kept | once))
+            records.save(where, started.with_(settings=kept))
+
+    @contextlib.contextmanager
+    def binary_logs(self) -> Iterator[list[Path]]:
+        """Takes its volumes from it, attaches them again, and mounts them; they are released
+        afterwards and stay whole."""
+        where, lab = self.server.paths, self.server.lab
+        with records.locked(where):
+            known = records.required(where)
+            if running.process_of(where, known) is not None:
+                rule = "still runs: its volume is not read while it writes"
+                raise CouldNotRun(self.name, rule, GUIDE, "Fence it first.")
+            try:
+                for volume, place in volumes.mounts_of(where, known):
+                    volumes.release(place)
+                    volumes.mount(volumes.attach_fresh(lab, volume), place)
+                yield self.own_binary_logs()
+            finally:
+                volumes.quietly_unmount(where)
+
+    def own_binary_logs(self) -> list[Path]:
+        """Its binary logs, where its volumes are mounted."""
+        where = self.server.paths
+        place = where.log_mount if self.server.log_volume else where.data_mount
+        return log_files(place / "log", "binlog")
 
 
 @dataclass(frozen=True)
@@ -170,6 +213,21 @@ def lab_host(server: Server) -> LabHost:
     return LabHost(
         server.name, replace(address, host=host), can_fence=True, has_volume=bool(server.data_volume), server=server
     )
+
+
+def log_files(folder: Path, base: str) -> list[Path]:
+    """The binary logs of a folder, in order, by their index; without one, by their names."""
+    index = folder / f"{base}.index"
+    try:
+        names = [os.path.basename(line.strip()) for line in index.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError):
+        names = []
+    pattern = re.compile(rf"{re.escape(base)}\.\d{{6,10}}")
+    there = {one.name for one in folder.iterdir() if pattern.fullmatch(one.name)}
+    # A file that the crash left out of the index comes last.
+    ordered = [name for name in dict.fromkeys(names) if name in there]
+    ordered += sorted(there - set(ordered), key=lambda name: int(name.rpartition(".")[2]))
+    return [folder / name for name in ordered]
 
 
 def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:

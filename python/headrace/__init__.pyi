@@ -31,6 +31,10 @@ from .simulation.demand import Simulation as Simulation
 from .simulation.demand import simulate as simulate
 from .simulation.replay import Replay as Replay
 from .simulation.replay import replay as replay
+from .simulation.replica import Replica as Replica
+from .simulation.replica import ReplicaPrediction as ReplicaPrediction
+from .simulation.replica import SemiSyncOptions as SemiSyncOptions
+from .simulation.replica import predict_replica as predict_replica
 from .studies import StudyResult as StudyResult
 from .studies import list_studies as list_studies
 from .studies import run_study as run_study

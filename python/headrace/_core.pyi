@@ -458,6 +458,24 @@ class SysbenchAnswer(TypedDict):
     changed: list[float]
     spreads: dict[str, float]
 
+class ReplicaDefaults(TypedDict):
+    applier: dict[str, Any]
+    spreads: list[dict[str, Any]]
+
+class ReplicaRows(TypedDict):
+    t_s: list[float]
+    source_tps: list[float]
+    applied_tps: list[float]
+    possible_tps: list[float]
+    backlog: list[float]
+    lag_s: list[float]
+    reads_per_tx: list[float]
+    iops: list[float]
+    mib_s: list[float]
+    balance_percent: list[float | None]
+    binding: list[str]
+    summary: dict[str, Any]
+
 # A `Database` as it is read from a file or put together is a plain dict of the same keys; the core checks it.
 def mysql_runs(database: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> list[DatabaseRows]: ...
 def mysql_clients(
@@ -470,6 +488,9 @@ def database_under(database: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 def cache_after(
     database: Mapping[str, Any], cache_bytes: float, other_bytes: float, changed: Sequence[float] | None = None
 ) -> Database: ...
+def replica_applier(database: Mapping[str, Any], changed: Sequence[float] | None = None) -> ReplicaDefaults: ...
+def replica_settings(flavor: str, version: str) -> dict[str, Any]: ...
+def replica_run(database: Mapping[str, Any], source: Mapping[str, Any], replica: Mapping[str, Any]) -> ReplicaRows: ...
 def page_write_cost(page_bytes: float = 16384.0, doublewrite: bool = True) -> tuple[float, float]: ...
 def processor_share(tps: float, vcpus: float, clients: Mapping[str, Any]) -> float: ...
 def mysql_tpcc(engine: str, warehouses: float) -> Database: ...
@@ -494,6 +515,134 @@ def transaction_candidates(
     arrivals_by: Sequence[float],
     progress: Callable[[float], object] | None = None,
 ) -> list[dict[str, list[Any]]]: ...
+
+# --- managed services ---------------------------------------------------------------------------------------------------
+
+ServiceClass = TypedDict(
+    "ServiceClass", {"class": str, "limits": Instance, "network_bytes_s": float | None, "mysql": str, "source": str}
+)
+
+class RdsStorage(TypedDict):
+    array: str
+    iops: int | None
+    throughput_mib_s: int | None
+    size_gib: int
+    volume_type: str
+    source: str
+    as_of: str
+
+class ServiceBill(TypedDict):
+    items: list[CostItem]
+    missing: list[str]
+    total_usd: float | None
+
+class ManagedRule(TypedDict):
+    service: str
+    option: str
+    key: str
+    value: str
+    unit: str
+    first_seen: str
+    source: str
+    confirmed: bool
+    note: str
+
+class ServiceLimit(TypedDict):
+    service: str
+    option: str
+    what: str
+    detail: str
+    source: str
+    confirmed: bool
+
+class Comparison(TypedDict):
+    question: str
+    whitepaper_2017: str
+    ec2: str
+    rds: str
+    aurora: str
+    source: str
+    confirmed: bool
+
+PublishedRun = TypedDict(
+    "PublishedRun",
+    {
+        "family": str,
+        "service": str,
+        "benchmark": str,
+        "class": str,
+        "clients": int | None,
+        "data_gb": float | None,
+        "metric": str,
+        "value": float,
+        "unit": str,
+        "as_of": str,
+        "source": str,
+        "note": str,
+    },
+)
+
+class Quorum(TypedDict):
+    copies: Sequence[int]
+    needed: int
+    zone_rtt_ms: float
+    node_ms: float
+    node_sigma: float
+    slow_share: float
+    slow_ms: float
+
+class AuroraParameters(TypedDict):
+    read_ms: float
+    reads_per_vcpu_s: float
+    batch_s: float
+    stream_ms: float
+    lag_ms_per_mb_s: float
+    apply_ms_per_mb: float
+    quorum: Quorum
+
+class QuorumLatency(TypedDict):
+    mean_ms: float
+    p50_ms: float
+    p95_ms: float
+    p999_ms: float
+
+class ReaderLag(TypedDict):
+    mean_ms: float | None
+    highest_ms: float | None
+    cpu_share: float
+
+class BilledIo(TypedDict):
+    reads: float
+    writes: float
+
+def deployments(names: Sequence[str]) -> list[str]: ...
+def service_class(deployment: str, instance: str, as_of: str | None = None) -> ServiceClass: ...
+def rds_storage(storage: str, as_of: str | None = None) -> RdsStorage: ...
+def service_bill(
+    deployment: str,
+    instance: str,
+    storage: str,
+    region: str,
+    as_of: str | None = None,
+    readers: int = 0,
+    data_gib: float = 0.0,
+    million_ios: float = 0.0,
+) -> ServiceBill: ...
+def managed_rule(
+    deployment: str, key: str, as_of: str | None = None, option: str | None = None
+) -> ManagedRule | None: ...
+def service_limits(deployment: str) -> list[ServiceLimit]: ...
+def service_comparison() -> list[Comparison]: ...
+def published_services() -> list[PublishedRun]: ...
+def aurora_parameters() -> AuroraParameters: ...
+def aurora_quorum(aurora: Mapping[str, Any] | None = None) -> QuorumLatency: ...
+def aurora_reader(
+    redo_bytes_s: float, cached_share: float, vcpus: int, aurora: Mapping[str, Any] | None = None
+) -> ReaderLag: ...
+def aurora_billed(
+    database: Mapping[str, Any], reads: float, tps: float, aurora: Mapping[str, Any] | None = None
+) -> BilledIo: ...
+def service_runs(database: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> list[DatabaseRows]: ...
 
 # --- records ------------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from headrace.connect import connect
 from headrace.lab import Lab
 from headrace.servers import access, record, volumes
 from headrace.servers.server import Server
+from headrace.servers.topology import links
 
 # A volume that is quick enough for tests, and slow enough to be one.
 SPEC = "gp3:4"
@@ -40,6 +41,7 @@ def end_servers(folder: Path) -> None:
         while (left := processes.with_argument(f"--defaults-file={where.config}", user)) is not None:
             processes.end_process(left, signal.SIGKILL, 30)
         volumes.quietly_unmount(where)
+        links.remove_named(where)
     with contextlib.suppress(OSError):
         shutil.rmtree(record.server_paths(folder, "any").run.parent)
 

@@ -22,6 +22,7 @@ mod commitment;
 mod error;
 mod instance;
 mod limits;
+mod managed;
 mod price;
 mod source;
 mod spec;
@@ -33,15 +34,19 @@ pub use commitment::Commitment;
 pub use error::{BrokenLimit, CatalogError, Problem};
 pub use instance::InstanceLimits;
 pub use limits::{ByteBurst, IoBurst, VolumeLimits};
+pub use managed::{
+    Comparison, Deployment, ManagedRule, PublishedRun, RdsStorage, Service, ServiceBill, ServiceClass, ServiceLimit, ServiceSpec, HOURS_PER_MONTH,
+};
 pub use price::{CostItem, Price, PriceItem, PricesSeen, RegionPrices};
 pub use source::{Caveat, Param, Source, SourceIds};
 pub use spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB, MAX_MEMBERS};
-pub use table::DataFiles;
+pub use table::{DataFiles, ManagedFiles};
 pub use volume::{Consistency, CreditRule, EraRules, IopsRule, Range, ThroughputRule, ThroughputTier, VolumeEra};
 
 use commitment::Commitments;
 use error::broken;
 use instance::Instances;
+use managed::Managed;
 use price::{InstancePrices, VolumePrices};
 use source::Sources;
 use std::collections::BTreeMap;
@@ -62,6 +67,7 @@ pub struct Catalog {
     volume_prices: OnceLock<Result<VolumePrices, CatalogError>>,
     instance_prices: OnceLock<Result<InstancePrices, CatalogError>>,
     commitments: OnceLock<Result<Commitments, CatalogError>>,
+    managed: OnceLock<Result<Managed, CatalogError>>,
 }
 
 impl Catalog {
@@ -96,6 +102,7 @@ impl Catalog {
             volume_prices: OnceLock::new(),
             instance_prices: OnceLock::new(),
             commitments: OnceLock::new(),
+            managed: OnceLock::new(),
         })
     }
 
@@ -108,6 +115,7 @@ impl Catalog {
         self.volume_price_table()?;
         self.instance_price_table()?;
         self.commitment_table()?;
+        self.managed_tables()?;
         Ok(())
     }
 
@@ -338,6 +346,11 @@ impl Catalog {
 
     fn commitment_table(&self) -> Result<&Commitments, CatalogError> {
         let table = self.commitments.get_or_init(|| Commitments::parse(self.files.prices_commitments, &self.sources));
+        table.as_ref().map_err(Clone::clone)
+    }
+
+    pub(crate) fn managed_tables(&self) -> Result<&Managed, CatalogError> {
+        let table = self.managed.get_or_init(|| Managed::parse(&self.files, &self.sources));
         table.as_ref().map_err(Clone::clone)
     }
 }

@@ -29,6 +29,24 @@ pub struct DataFiles<'a> {
     pub prices_instances: &'a str,
     /// `prices_commitments.csv`
     pub prices_commitments: &'a str,
+    /// `instances_network.csv`
+    pub instances_network: &'a str,
+    /// The files of `managed/`.
+    pub managed: ManagedFiles<'a>,
+}
+
+/// The text of the files about managed services, each named as its file.
+#[derive(Debug, Clone, Copy)]
+#[allow(missing_docs)] // `managed/NAME.csv`
+pub struct ManagedFiles<'a> {
+    pub classes: &'a str,
+    pub rds_storage: &'a str,
+    pub rules: &'a str,
+    pub cannot: &'a str,
+    pub features: &'a str,
+    pub published: &'a str,
+    pub prices_classes: &'a str,
+    pub prices_storage: &'a str,
 }
 
 macro_rules! data {
@@ -62,6 +80,17 @@ impl DataFiles<'static> {
             prices_volumes: data!("prices_volumes.csv"),
             prices_instances: data!("prices_instances.csv"),
             prices_commitments: data!("prices_commitments.csv"),
+            instances_network: data!("instances_network.csv"),
+            managed: ManagedFiles {
+                classes: data!("managed/classes.csv"),
+                rds_storage: data!("managed/rds_storage.csv"),
+                rules: data!("managed/rules.csv"),
+                cannot: data!("managed/cannot.csv"),
+                features: data!("managed/features.csv"),
+                published: data!("managed/published.csv"),
+                prices_classes: data!("managed/prices_classes.csv"),
+                prices_storage: data!("managed/prices_storage.csv"),
+            },
         }
     }
 }

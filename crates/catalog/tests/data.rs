@@ -56,6 +56,11 @@ fn sources_are_whole_and_used() {
     // Tables other crates read name the same sources.
     all += include_str!("../../../data/mysql/popularity.csv");
     all += include_str!("../../../data/nvme_log_page_d0.csv");
+    let managed = &files.managed;
+    for text in [managed.classes, managed.rds_storage, managed.rules, managed.cannot, managed.features, managed.published] {
+        all += text;
+    }
+    all += &[managed.prices_classes, managed.prices_storage, files.instances_network].concat();
     let words: BTreeSet<&str> = all.split(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'))).collect();
     for source in Catalog::embedded().sources() {
         assert!(!source.citation.is_empty());

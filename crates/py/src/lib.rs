@@ -7,10 +7,12 @@
 
 mod catalog;
 mod convert;
+mod managed;
 mod mysql;
 mod mysql_plan;
 mod physics;
 mod replay;
+mod replica;
 mod simulate;
 
 use convert::CoreError;
@@ -22,7 +24,9 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     catalog::register(module)?;
     simulate::register(module)?;
     mysql::register(module)?;
+    managed::register(module)?;
     physics::register(module)?;
     replay::register(module)?;
+    replica::register(module)?;
     mysql_plan::register(module)
 }

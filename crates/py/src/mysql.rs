@@ -17,12 +17,12 @@ use std::collections::HashMap;
 /// One run to simulate, as Python hands it over.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RunArgs {
+pub(crate) struct RunArgs {
     storage: String,
     log_storage: Option<String>,
     instance: Option<String>,
-    as_of: Option<String>,
-    cache_bytes: f64,
+    pub as_of: Option<String>,
+    pub cache_bytes: f64,
     clients: Option<u32>,
     arrivals: Option<Vec<f64>>,
     /// "cold", "warm", or transactions done.
@@ -39,7 +39,7 @@ struct RunArgs {
 
 #[derive(Clone, Deserialize)]
 #[serde(untagged)]
-enum StartArg {
+pub(crate) enum StartArg {
     Transactions(f64),
     Named(String),
 }
@@ -55,14 +55,14 @@ pub(crate) fn database_of(database: &Bound<'_, PyAny>) -> PyResult<Database> {
     })
 }
 
-struct ResolvedRun {
+pub(crate) struct ResolvedRun {
     data: Setup,
     log: Option<Setup>,
     instance: Option<InstanceLimits>,
 }
 
 impl RunArgs {
-    fn resolve(&self) -> PyResult<ResolvedRun> {
+    pub(crate) fn resolve(&self) -> PyResult<ResolvedRun> {
         let day = date(self.as_of.as_deref())?;
         let setup = |storage: &str| -> Result<Setup, SimError> {
             let setup = Setup::resolve(storage, self.instance.as_deref(), day)?;
@@ -85,7 +85,7 @@ impl RunArgs {
         }
     }
 
-    fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a ResolvedRun) -> Result<Scenario<'a>, SimError> {
+    pub(crate) fn scenario<'a>(&'a self, database: &'a Database, warm_up: &'a WarmUp, resolved: &'a ResolvedRun) -> Result<Scenario<'a>, SimError> {
         let load = match (&self.clients, &self.arrivals) {
             (Some(clients), _) => TransactionLoad::Clients(*clients),
             (None, arrivals) => TransactionLoad::Arrivals(arrivals.clone().unwrap_or_default()),
@@ -147,7 +147,7 @@ fn mysql_clients<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, run: &Bound
     Ok(answer)
 }
 
-fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn columns<'py>(py: Python<'py>, rows: &[Second]) -> PyResult<Bound<'py, PyDict>> {
     let answer = PyDict::new(py);
     macro_rules! columns { ($($name:ident),*) => { $( answer.set_item(stringify!($name), rows.iter().map(|row| row.$name).collect::<Vec<_>>())?; )* }; }
     columns!(t_s, tps, p95_ms, iops, mib_s, balance_percent, instance_balance_percent, cached_share, dirty_share, reads_per_tx, backlog, compacting);

@@ -20,6 +20,8 @@ WORDS = {
     "instance-throughput": ("the instance's EBS throughput", "instance MiB/s"),
     "instance-credits": ("the instance's EBS burst is gone", "instance burst gone"),
     "first-touch": ("the initialization (first touch) of blocks from a snapshot", "initialization"),
+    "network": ("the instance's network", "network"),
+    "page-reads": ("the pages a second that Aurora's storage gives", "page reads"),
     "degraded": ("a degradation of the volume", "degraded"),
 }
 LOG = "log-"

@@ -66,15 +66,19 @@ def address(where: ServerPaths, port: int | None, database: str | None = None, h
     return found if database is None else found.with_database(database)
 
 
-def statements(password: str, flavor: str) -> str:
+def statements(password: str, flavor: str, host: str = "127.0.0.1") -> str:
     """SQL that makes the account, a statement a line, as --init-file wants it.
 
     It can be repeated. It is kept out of the binary log, because replicas have accounts of their
     own.
     """
     lines = ["SET SESSION sql_log_bin=0;"]
-    for host, tls in (("localhost", ""), ("127.0.0.1", " REQUIRE SSL")):
-        account = f"'{ACCOUNT}'@'{host}'"
+    hosts = [("localhost", ""), ("127.0.0.1", " REQUIRE SSL")]
+    if host != "127.0.0.1":
+        # From the lab's own network, which is on this machine: 198.18.7.%.
+        hosts.append((f"{host.rpartition('.')[0]}.%", " REQUIRE SSL"))
+    for source, tls in hosts:
+        account = f"'{ACCOUNT}'@'{source}'"
         lines += [
             f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}'{tls};",
             f"ALTER USER {account} IDENTIFIED BY '{password}'{tls};",
@@ -88,10 +92,10 @@ def statements(password: str, flavor: str) -> str:
 
 
 @contextmanager
-def init_file(where: ServerPaths, flavor: str, user: User) -> Iterator[Path]:
+def init_file(where: ServerPaths, flavor: str, user: User, host: str = "127.0.0.1") -> Iterator[Path]:
     """A file with the statements that only the server may read; it is removed afterwards."""
     path = where.socket.with_name("init.sql")
-    text = statements(read_client(where.client)["password"], flavor)
+    text = statements(read_client(where.client)["password"], flavor, host)
     try:
         path.unlink(missing_ok=True)
         with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o400), "w") as file:

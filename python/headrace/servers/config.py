@@ -216,7 +216,13 @@ def file_options(program: ServerProgram, path: Path) -> Options:
 
 
 def placed(
-    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
+    program: ServerProgram,
+    engine: str,
+    where: ServerPaths,
+    log_volume: bool,
+    port: int | None,
+    asked: Options,
+    host: str = "127.0.0.1",
 ) -> Options:
     """The options that say where things are. Some depend on the others, `asked`."""
     log = (where.log_mount if log_volume else where.data_mount) / "log"
@@ -245,16 +251,16 @@ def placed(
             "default-storage-engine": "ROCKSDB",
             "rocksdb-wal-dir": str(log / "rocksdb"),
         }
-    options |= _network(where, port) | _binlog(program, log, asked)
+    options |= _network(where, port, host) | _binlog(program, log, asked)
     return options
 
 
-def _network(where: ServerPaths, port: int | None) -> Options:
+def _network(where: ServerPaths, port: int | None, host: str) -> Options:
     if port is None:
         return {"skip-networking": "ON"}
     keys = {"ssl-ca": "ca.pem", "ssl-cert": "server-cert.pem", "ssl-key": "server-key.pem"}
     found: Options = {option: str(where.keys / name) for option, name in keys.items()}
-    return found | {"port": str(port), "bind-address": "127.0.0.1", "require-secure-transport": "ON"}
+    return found | {"port": str(port), "bind-address": host, "require-secure-transport": "ON"}
 
 
 def binlog_on(program: ServerProgram, asked: Options) -> bool:
@@ -282,10 +288,16 @@ def relay_log(log: Path) -> Options:
 
 
 def whole(
-    program: ServerProgram, engine: str, where: ServerPaths, log_volume: bool, port: int | None, asked: Options
+    program: ServerProgram,
+    engine: str,
+    where: ServerPaths,
+    log_volume: bool,
+    port: int | None,
+    asked: Options,
+    host: str = "127.0.0.1",
 ) -> Options:
     """All of [mysqld]: what was asked for, then what Headrace sets."""
-    places = placed(program, engine, where, log_volume, port, asked)
+    places = placed(program, engine, where, log_volume, port, asked, host)
     return {name: value for name, value in asked.items() if name != "log-bin" and name not in BINLOG_OFF} | places
 
 

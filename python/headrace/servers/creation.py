@@ -23,6 +23,7 @@ from headrace.servers import access, config, datadir, running, volumes
 from headrace.servers.access import service_user
 from headrace.servers.flavors import ENGINES, GUIDE, NAMES, ServerProgram
 from headrace.servers.record import Record, ServerPaths, save
+from headrace.servers.topology import links
 
 
 class Seeding(Protocol):
@@ -145,7 +146,7 @@ def _create(
         progress(0.65, "copying the source's data")
         seeding.fill(where, record, program)
     progress(0.8, "starting the server")
-    with access.init_file(where, record.flavor, user) as init_file:
+    with access.init_file(where, record.flavor, user, record.host) as init_file:
         # A copy knows the source's own source, and would follow it at once.
         skip = () if seeding is None else running.not_following(program)
         record = running.launch(where, record, program, init_file, progress, timeout_s, skip)
@@ -193,6 +194,7 @@ def clear(lab: Lab, where: ServerPaths, name: str) -> list[str]:
             break
     volumes.quietly_unmount(where)
     try:
+        links.remove_named(where)
         for volume in volumes.left_by(lab, name):
             volumes.remove(lab, volume)
         volumes.drop_seeds(lab, name)

@@ -191,6 +191,12 @@ def names(data_dir: Path) -> list[str]:
         ) from None
 
 
+def hosts(data_dir: Path) -> list[str]:
+    """Where the servers of this lab listen."""
+    known = [load(server_paths(data_dir, name)) for name in names(data_dir)]
+    return [one.host for one in known if one is not None]
+
+
 def required(where: ServerPaths) -> Record:
     """The record. Raises InputError when there is no such server."""
     found = load(where)

@@ -16,6 +16,7 @@ from headrace.servers import access, config, volumes
 from headrace.servers.access import service_user
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.record import GUIDE, Record, ServerPaths, save
+from headrace.servers.topology.links import LOOPBACK, link_of
 
 # Guesses. Recovery reads and writes pages at the volume's own speed: minutes at 100 IOPS.
 READY_S = 1_800.0
@@ -68,7 +69,8 @@ def write_config(
         raise CouldNotRun(str(where.run), f"cannot be made: {error.strerror}", "", "Is there room in /run?") from None
     if record.port is not None:
         access.place_certificates(where, user)
-    options = config.whole(program, record.engine, where, record.log_storage is not None, record.port, asked(record))
+    log_volume = record.log_storage is not None
+    options = config.whole(program, record.engine, where, log_volume, record.port, asked(record), record.host)
     text = config.rendered(options, f"{record.name}, {program.label}, {record.engine}")
     config.write(path or where.config, text, user.gid)
 
@@ -95,7 +97,12 @@ def launch(
     begun = where.log.stat().st_size if where.log.exists() else 0
     words = [*program.command, f"--defaults-file={where.config}"] + ([f"--init-file={init_file}"] if init_file else [])
     words += more
-    started = processes.start(Command(tuple(words), user=user), where.log)
+    command, link = Command(tuple(words), user=user), link_of(where, record.host)
+    if link is None:
+        started = processes.start(command, where.log)
+    else:
+        link.make()
+        started = link.within(lambda: processes.start(command, where.log))
     try:
         record = record.with_(process=started, wanted=True, clean=False, log_begun=begun)
         save(where, record)
@@ -202,7 +209,7 @@ def check_port(record: Record) -> None:
     """Raises InputError when another program listens there."""
     import socket
 
-    if record.port is None:
+    if record.port is None or record.host != LOOPBACK:
         return
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

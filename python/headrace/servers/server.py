@@ -28,6 +28,8 @@ from headrace.servers.config import check, checked_memory, checked_settings
 from headrace.servers.flavors import find_program
 from headrace.servers.record import GUIDE, Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
+from headrace.servers.topology import links
+from headrace.servers.topology.links import free_host
 
 # How often a log that is followed is looked at.
 LOOK_EVERY_S = 0.25
@@ -115,6 +117,8 @@ def up(
     encrypted: bool = False,
     seed_from: str | os.PathLike | None = None,
     log_seed_from: str | None = None,
+    own_address: bool = False,
+    host: str | None = None,
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> Server:
@@ -130,7 +134,9 @@ def up(
     volume of a server that had no log volume; its blocks are loaded when they are first used.
     `log_seed_from`: with a snapshot, that of the log volume of the same moment.
     `progress`: told a share (0 to 1) and what is done. `timeout_s`:
-    longest wait for the server to answer.
+    longest wait for the server to answer. `own_address`: not at 127.0.0.1 but with an address of
+    its own in a network namespace, whose link can be cut (`topology.links`); at port 3306, if no
+    other is named; `host`: that very address.
 
     Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left
     of a new server, and an old one is stopped.
@@ -175,6 +181,9 @@ def up(
             unpaced=unpaced,
             encrypted=encrypted,
         )
+        if own_address or host is not None:
+            host = host or free_host(where, records.hosts(data_dir_of(lab)))
+            wanted = wanted.with_(host=host, port=port or links.PORT)
         request = creation.checked_request(program, wanted, _seed(seed_from), log_seed_from)
         if where.state.exists():
             creation.destroy(lab, where, name)  # left by an `up` that was killed

@@ -124,21 +124,19 @@ def predict(
     host = _host(instance, as_of)
     tight = _fits(cache, host)
     database_of = workload.grown(growth) if growth != 1.0 else workload
-    run: dict[str, Any] = {
-        "storage": storage,
-        "log_storage": log_storage,
-        "instance": instance,
-        "as_of": as_of,
-        "cache_bytes": cache * GIB,
-        "clients": None if arrivals_tps is not None else clients,
-        "arrivals": _arrivals(arrivals_tps),
-        "start": _start(start),
-        "seconds": seconds,
-        "step_s": 1.0,
-        "seed": seed,
-        "start_balance_percent": start_balance_percent,
-        "follow": None,
-    }
+    run = run_settings(
+        storage,
+        log_storage=log_storage,
+        instance=instance,
+        as_of=as_of,
+        cache_gib=cache,
+        clients=clients,
+        arrivals_tps=arrivals_tps,
+        start=start,
+        seconds=seconds,
+        seed=seed,
+        start_balance_percent=start_balance_percent,
+    )
     rows, response_ms = _run(database_of, run, form, progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum())
@@ -164,6 +162,38 @@ def predict(
         seed,
         database_of,
     )
+
+
+def run_settings(
+    storage: str,
+    *,
+    log_storage: str | None,
+    instance: str | None,
+    as_of: str | None,
+    cache_gib: float,
+    clients: int,
+    arrivals_tps: float | Sequence[float] | None,
+    start: str | float,
+    seconds: int,
+    seed: int | None,
+    start_balance_percent: float | None,
+) -> dict[str, Any]:
+    """One run as the core takes it. Raises InputError."""
+    return {
+        "storage": storage,
+        "log_storage": log_storage,
+        "instance": instance,
+        "as_of": as_of,
+        "cache_bytes": cache_gib * GIB,
+        "clients": None if arrivals_tps is not None else clients,
+        "arrivals": _arrivals(arrivals_tps),
+        "start": _start(start),
+        "seconds": seconds,
+        "step_s": 1.0,
+        "seed": seed,
+        "start_balance_percent": start_balance_percent,
+        "follow": None,
+    }
 
 
 def _run(

@@ -17,6 +17,7 @@ from headrace.base.documents import FINITE, DocumentTable, between, convert, sai
 from headrace.errors import InputError
 from headrace.workload.parameters import of_engine
 from headrace.workload.points import check_size
+from headrace.workload.replica.parameters import ReplicaParameters
 from headrace.workload.transactions import (
     DOC,
     LEAST_CACHE_GIB,
@@ -94,6 +95,7 @@ class _DatabaseFile(DocumentTable, kw_only=True):
     covariance: list[list[_Number]] = []
     covered: _Covered = msgspec.field(default_factory=_Covered)
     runs: list[dict] = []
+    replica: object = None
 
 
 def to_toml(workload: TransactionWorkload, head: dict) -> str:
@@ -123,6 +125,7 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
         "database": workload.database,
         "parameters": list(workload.parameters),
         "runs": list(workload.runs),
+        "replica": workload.replica and workload.replica.to_document(),
     }
     return tomli_w.dumps(_without_none(document))
 
@@ -151,6 +154,7 @@ def from_document(document: dict) -> TransactionWorkload:
         covered=_covered(read.covered, where["instance"], as_of),
         runs=tuple(read.runs),
         caveats=tuple(read.caveats),
+        replica=ReplicaParameters.from_document(read.replica),
         **where,
     )
 

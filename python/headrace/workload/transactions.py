@@ -14,6 +14,7 @@ from headrace.base import core
 from headrace.base.checks import Shown, check_number, check_whole
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
+from headrace.workload.replica.parameters import ReplicaParameters
 
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
@@ -55,7 +56,8 @@ class TransactionWorkload(Shown):
     transactions, whose cache and clients these are. `parameters`: per identified parameter `name`,
     `words`, `value`, `spread` (relative standard deviation), `before` (the same without runs),
     `from`. `covariance`: of their logarithms, in the same order. `covered`: the range of the runs.
-    `runs`: what was measured, by name. `caveats`: what the reader must know.
+    `runs`: what was measured, by name. `caveats`: what the reader must know. `replica`: what was
+    identified on a replica of it.
     """
 
     name: str
@@ -75,6 +77,7 @@ class TransactionWorkload(Shown):
     storage: str | None = None
     log_storage: str | None = None
     start: str | None = None
+    replica: ReplicaParameters | None = None
 
     def in_short(self) -> str:
         """Name, engine, cache and clients; see `Shown`."""

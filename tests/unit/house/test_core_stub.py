@@ -44,6 +44,20 @@ RUN = {
     "follow": None,
 }
 INNODB = core.mysql_tpcc("innodb", 10.0)
+SERVICE_RUN = {
+    "deployment": "aurora:standard",
+    "storage": None,
+    "instance": "r6g.large",
+    "as_of": None,
+    "cache_bytes": 1e9,
+    "clients": 4,
+    "arrivals": None,
+    "start": "warm",
+    "seconds": 5,
+    "step_s": 1.0,
+    "seed": 1,
+    "aurora": None,
+}
 
 
 def fields_of(node: ast.ClassDef | ast.Call) -> dict[str, ast.expr]:
@@ -194,6 +208,24 @@ ANSWERS = {
     "mysql_tpcc": [("innodb", 10.0), ("myrocks", 10.0)],
     "mysql_sysbench": [({"cache_gib": 1.0, "threads": 4},)],
     "cache_gib_for": [(16.0,), (16.0, 0.5)],
+    "deployments": [(["rds", "aurora:standard"],)],
+    "service_class": [("ec2", "r6g.large"), ("rds:multi-az", "r6g.large")],
+    "rds_storage": [("gp3:400",), ("gp2:100",)],
+    "service_bill": [
+        ("rds:multi-az-cluster", "r6g.large", "gp3:400", "us-east-1"),
+        ("aurora:standard", "r6g.large", "gp3:400", "us-east-1", None, 1, 100.0, 5.0),
+    ],
+    "managed_rule": [("aurora:standard", "rto_low", None, "reader"), ("ec2", "nothing")],
+    "service_limits": [("rds:multi-az",)],
+    "service_comparison": [()],
+    "published_services": [()],
+    "aurora_parameters": [()],
+    "aurora_quorum": [()],
+    "aurora_reader": [(1e6, 1.0, 4), (1e9, 1.0, 4)],
+    "aurora_billed": [(INNODB, 2.0, 100.0)],
+    "service_runs": [(INNODB, [SERVICE_RUN])],
+    "replica_applier": [(INNODB,)],
+    "replica_settings": [("mysql", "9.7"), ("mariadb", "10.11")],
 }
 
 
@@ -217,6 +249,7 @@ def test_every_function_is_called_here_or_says_why():
     told = {
         "simulate": "above",
         "replay_record": "needs a record: tests/unit/cli/test_cli.py",
+        "replica_run": "by tests/unit/simulation/test_replica.py, through predict_replica",
         "transaction_candidates": "columns by name: tests/unit/planner/test_database.py, through the judge",
     }
     assert set(ANSWERS) | set(told) == set(stub_functions())

@@ -20,11 +20,20 @@ impl Flow {
         (to.iops, to.bytes_s) = (to.iops + units.max(count), to.bytes_s + total);
     }
 
-    fn write(&mut self, device: &DeviceCounting, count: f64, bytes: f64, sequential: f64) {
+    pub fn write(&mut self, device: &DeviceCounting, count: f64, bytes: f64, sequential: f64) {
         let (units, total, hdd) = device.counting.of(count, bytes, sequential);
         let to = &mut self.measured;
         (to.write_units, to.write_bytes, to.write_hdd) = (to.write_units + units, to.write_bytes + total, to.write_hdd + hdd);
         (to.iops, to.bytes_s) = (to.iops + units.max(count), to.bytes_s + total);
+    }
+
+    /// As an instance sees it, with this number of I/Os for each read and each write.
+    pub fn copied(&self, (reads, writes): (f64, f64)) -> Flow {
+        let mut flow = *self;
+        let m = &mut flow.measured;
+        (m.read_units, m.read_bytes, m.write_units, m.write_bytes) =
+            (m.read_units * reads, m.read_bytes * reads, m.write_units * writes, m.write_bytes * writes);
+        flow
     }
 
     /// `times` this much, and `more`.

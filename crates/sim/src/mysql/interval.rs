@@ -9,6 +9,11 @@
 //!
 //! Closed loads wait in their clients; open ones leave a backlog.
 
+mod backend;
+
+pub use backend::Binding;
+pub(crate) use backend::{Backend, Path};
+
 use super::database::{Clients, Compaction, CompactionClock, Database};
 use super::demand::{DeviceCounting, Flow, Places};
 use super::warmup::{At, WarmUp};
@@ -57,35 +62,6 @@ pub enum Start {
     Transactions(f64),
 }
 
-/// What binds in a step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Binding {
-    /// Nothing: the open load is served as it comes.
-    #[default]
-    Demand,
-    /// The clients and their response time.
-    Clients,
-    /// The processors.
-    Cpu,
-    /// A cap of the data volumes or the instance.
-    Data(Cap),
-    /// A cap of the log volumes.
-    Log(Cap),
-}
-
-impl Binding {
-    /// The name used in tables, CSV and JSON.
-    pub fn name(self) -> String {
-        match self {
-            Binding::Demand => "none".into(),
-            Binding::Clients => "clients".into(),
-            Binding::Cpu => "cpu".into(),
-            Binding::Data(cap) => cap.name().into(),
-            Binding::Log(cap) => format!("log-{}", cap.name()),
-        }
-    }
-}
-
 /// A database on a storage.
 #[derive(Clone, Debug)]
 pub struct Scenario<'a> {
@@ -115,14 +91,21 @@ pub struct Scenario<'a> {
     pub follow: Option<&'a [f64]>,
 }
 
+impl Start {
+    /// Transactions done at the start.
+    fn tx(self, warm_up: &WarmUp) -> f64 {
+        match self {
+            Start::Cold => 0.0,
+            Start::Warm => warm_up.settled_tx(),
+            Start::Transactions(tx) => tx.max(0.0),
+        }
+    }
+}
+
 impl Scenario<'_> {
     /// Transactions done at the start.
     pub(crate) fn start_tx(&self) -> f64 {
-        match self.start {
-            Start::Cold => 0.0,
-            Start::Warm => self.warm_up.settled_tx(),
-            Start::Transactions(tx) => tx.max(0.0),
-        }
+        self.start.tx(self.warm_up)
     }
 }
 
@@ -158,20 +141,65 @@ pub struct Second {
     pub compacting: bool,
 }
 
+/// A scenario without its storage: what asks what, for how long.
+#[derive(Clone, Debug)]
+pub struct Course<'a> {
+    /// The database.
+    pub database: &'a Database,
+    /// Its cache, followed from a cold start.
+    pub warm_up: &'a WarmUp,
+    /// Virtual processors; none: they never bind.
+    pub vcpus: Option<u32>,
+    /// What asks.
+    pub load: &'a TransactionLoad,
+    /// State of the cache.
+    pub start: Start,
+    /// Length, s.
+    pub seconds: u32,
+    /// Length of a step, s.
+    pub step_s: f64,
+    /// Seed of the one-second scatter; none: means only.
+    pub seed: Option<u64>,
+    /// See [`Scenario::follow`].
+    pub follow: Option<&'a [f64]>,
+}
+
+impl<'a> Course<'a> {
+    /// That of a scenario.
+    pub(crate) fn of(scenario: &'a Scenario<'_>) -> Course<'a> {
+        Course {
+            database: scenario.database,
+            warm_up: scenario.warm_up,
+            vcpus: scenario.instance.map(|limits| limits.vcpus),
+            load: &scenario.load,
+            start: scenario.start,
+            seconds: scenario.seconds,
+            step_s: scenario.step_s,
+            seed: scenario.seed,
+            follow: scenario.follow,
+        }
+    }
+}
+
 /// Runs a scenario; `each` sees every step.
 pub fn run(scenario: &Scenario<'_>, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
-    check(scenario)?;
-    let mut state = ScenarioState::new(scenario);
-    let steps = (f64::from(scenario.seconds) / scenario.step_s).ceil() as usize;
+    run_on(&Course::of(scenario), Devices::new(scenario, Path::default()), each)
+}
+
+/// Runs a course on what serves its I/O.
+pub(crate) fn run_on(course: &Course<'_>, backend: impl Backend, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
+    check(course)?;
+    let mut state = ScenarioState::new(course, backend);
+    let steps = (f64::from(course.seconds) / course.step_s).ceil() as usize;
     for step in 0..steps {
-        let second = state.step(scenario, step);
+        let second = state.step(course, step);
         each(&second);
     }
     Ok(())
 }
 
-fn check(scenario: &Scenario<'_>) -> Result<(), SimError> {
-    match &scenario.load {
+fn check(scenario: &Course<'_>) -> Result<(), SimError> {
+    match scenario.load {
         TransactionLoad::Clients(clients) => SimError::check_range("clients", f64::from(*clients), 1.0, 65_536.0)?,
         TransactionLoad::Arrivals(rates) => {
             if rates.is_empty() {
@@ -185,8 +213,9 @@ fn check(scenario: &Scenario<'_>) -> Result<(), SimError> {
 }
 
 /// Devices and their buckets. The instance has buckets of its own, since data and log share it.
-struct Devices {
+pub(crate) struct Devices {
     places: Places,
+    path: Path,
     data: Fluid,
     log: Option<Fluid>,
     instance: Option<Fluid>,
@@ -195,7 +224,7 @@ struct Devices {
 }
 
 impl Devices {
-    fn new(scenario: &Scenario<'_>) -> Devices {
+    pub fn new(scenario: &Scenario<'_>, path: Path) -> Devices {
         let kept = |mut fluid: Fluid| {
             fluid.keep_a_refill(scenario.step_s);
             fluid
@@ -204,6 +233,7 @@ impl Devices {
         let counting = |setup: &Setup| DeviceCounting::new(setup, scenario.database);
         Devices {
             places: Places { data: counting(scenario.data), log: scenario.log.map(counting) },
+            path,
             data: volumes(scenario.data),
             log: scenario.log.map(volumes),
             instance: scenario.instance.map(|limits| kept(Fluid::of_instance(limits, scenario.data.options.saved_second, scenario.data.start_balance_percent))),
@@ -214,17 +244,36 @@ impl Devices {
     /// As the instance sees it.
     fn on_instance(&self, data: &Flow, log: &Flow) -> Flow {
         let [of_data, of_log] = self.copies;
-        let by = |flow: &Flow, (reads, writes): (f64, f64)| {
-            let mut flow = *flow;
-            let m = &mut flow.measured;
-            (m.read_units, m.read_bytes, m.write_units, m.write_bytes) =
-                (m.read_units * reads, m.read_bytes * reads, m.write_units * writes, m.write_bytes * writes);
-            flow
-        };
-        by(data, of_data).times_plus(1.0, &by(log, of_log))
+        data.copied(of_data).times_plus(1.0, &log.copied(of_log))
     }
 
-    /// Most transactions a second on top of `always`, and what binds.
+    /// Own latency of a log write on the volume, ms.
+    pub fn volume_write_ms(&self) -> f64 {
+        self.places.log_or_data().write_ms
+    }
+}
+
+impl Backend for Devices {
+    fn read_ms(&self) -> f64 {
+        self.places.data.read_ms
+    }
+
+    fn log_write_ms(&self) -> f64 {
+        self.volume_write_ms() + self.path.write_ms
+    }
+
+    fn commit_ms(&self) -> f64 {
+        self.path.commit_ms
+    }
+
+    fn of_transaction(&self, database: &Database, at: &At, reads_by: f64, syncs: f64) -> (Flow, Flow) {
+        self.places.of_transaction(database, at, reads_by, syncs)
+    }
+
+    fn of_second(&self, database: &Database, background_pages: f64, compacted: (f64, f64)) -> Flow {
+        self.places.of_second(database, background_pages, compacted)
+    }
+
     fn max_rate(&self, (data, log): (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding) {
         let (rate, cap) = self.data.max_rate(&data.measured, &always.measured, seconds);
         let mut lowest = (rate, Binding::Data(cap));
@@ -243,8 +292,7 @@ impl Devices {
         lowest
     }
 
-    /// How many times these bytes a second the data device could move for compaction, with the
-    /// clients' part left to them.
+    /// With the clients' part left to them.
     fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64 {
         let flow = self.places.of_second(database, 0.0, compacted);
         COMPACTION_SHARE * self.max_rate((&flow, &Flow::default()), &Flow::default(), seconds).0
@@ -271,10 +319,15 @@ impl Devices {
             (data, log) => data.or(log),
         }
     }
+
+    fn instance_percent(&self) -> Option<f64> {
+        let [ios, bytes] = self.instance.as_ref().map_or([None, None], Fluid::instance_percents);
+        ios.into_iter().chain(bytes).min_by(f64::total_cmp)
+    }
 }
 
-struct ScenarioState {
-    devices: Devices,
+struct ScenarioState<B> {
+    devices: B,
     tx: f64,
     start_tx: f64,
     hint: usize,
@@ -291,11 +344,11 @@ struct ScenarioState {
     chance: Option<ChaCha8Rng>,
 }
 
-impl ScenarioState {
-    fn new(scenario: &Scenario<'_>) -> ScenarioState {
-        let tx = scenario.start_tx();
+impl<B: Backend> ScenarioState<B> {
+    fn new(scenario: &Course<'_>, devices: B) -> ScenarioState<B> {
+        let tx = scenario.start.tx(scenario.warm_up);
         ScenarioState {
-            devices: Devices::new(scenario),
+            devices,
             tx,
             start_tx: tx,
             hint: 0,
@@ -309,7 +362,7 @@ impl ScenarioState {
         }
     }
 
-    fn step(&mut self, scenario: &Scenario<'_>, step: usize) -> Second {
+    fn step(&mut self, scenario: &Course<'_>, step: usize) -> Second {
         let (database, seconds) = (scenario.database, scenario.step_s);
         let t_s = (step + 1) as f64 * seconds;
         if let Some(measured) = scenario.follow.and_then(|follow| follow.get(step)) {
@@ -321,19 +374,19 @@ impl ScenarioState {
         let (reads_by, compacted) = compact(&mut self.compaction, database.compaction.as_ref(), self.tx, seconds, &spare);
         let unloaded_s = self.unloaded_s(database, &at, reads_by);
         let syncs = self.syncs(database, &at, unloaded_s);
-        let (data, log) = self.devices.places.of_transaction(database, &at, reads_by, syncs);
+        let (data, log) = self.devices.of_transaction(database, &at, reads_by, syncs);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
         let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
-        let mut always = self.devices.places.of_second(database, background, compacted);
+        let mut always = self.devices.of_second(database, background, compacted);
         let (mut storage, mut bound) = self.devices.max_rate((&data, &log), &always, seconds);
         if storage <= 0.0 && self.pace <= 0.0 {
             // Background writes alone fill the device, and the pace that limits them is not known
             // before the first transactions: these begin without them.
-            always = self.devices.places.of_second(database, 0.0, compacted);
+            always = self.devices.of_second(database, 0.0, compacted);
             (storage, bound) = self.devices.max_rate((&data, &log), &always, seconds);
         }
-        let cpu = scenario.instance.filter(|limits| limits.vcpus > 0 && database.clients.cpu_ms > 0.0);
-        let cpu = cpu.map_or(f64::INFINITY, |limits| f64::from(limits.vcpus) * 1e3 / database.clients.cpu_ms);
+        let cpu = scenario.vcpus.filter(|vcpus| *vcpus > 0 && database.clients.cpu_ms > 0.0);
+        let cpu = cpu.map_or(f64::INFINITY, |vcpus| f64::from(vcpus) * 1e3 / database.clients.cpu_ms);
         let (tps, response_s, binding) = self.served(scenario, step, (storage, bound), cpu, unloaded_s);
         let spent = data.times_plus(tps, &always);
         let logged = log.times_plus(tps, &Flow::default());
@@ -341,7 +394,6 @@ impl ScenarioState {
         self.tx += tps * seconds;
         self.before = (tps, response_s);
         self.pace = if self.pace > 0.0 { self.pace + self.follows * (tps - self.pace) } else { tps };
-        let [ios, bytes] = self.devices.instance.as_ref().map_or([None, None], Fluid::instance_percents);
         Second {
             t_s,
             tps,
@@ -349,7 +401,7 @@ impl ScenarioState {
             iops: spent.measured.iops + logged.measured.iops,
             mib_s: (spent.measured.bytes_s + logged.measured.bytes_s) / MIB,
             balance_percent: self.devices.balance_percent(),
-            instance_balance_percent: ios.into_iter().chain(bytes).min_by(f64::total_cmp),
+            instance_balance_percent: self.devices.instance_percent(),
             binding,
             cached_share: at.cached_share,
             dirty_share: at.dirty_share,
@@ -361,10 +413,10 @@ impl ScenarioState {
 
     /// Transactions a second that storage, processors and the load itself let through, their
     /// response time in s, and what binds.
-    fn served(&mut self, scenario: &Scenario<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, unloaded_s: f64) -> (f64, f64, Binding) {
+    fn served(&mut self, scenario: &Course<'_>, step: usize, (storage, bound): (f64, Binding), cpu: f64, unloaded_s: f64) -> (f64, f64, Binding) {
         let (database, seconds) = (scenario.database, scenario.step_s);
         let sharpness = database.clients.sharpness;
-        match &scenario.load {
+        match scenario.load {
             TransactionLoad::Clients(clients) => {
                 let clients = f64::from(*clients);
                 let clients_alone = clients / unloaded_s;
@@ -402,8 +454,8 @@ impl ScenarioState {
     /// Response time with nothing to wait for but one's own I/O, s: reads come one after the other,
     /// then the commit.
     fn unloaded_s(&self, database: &Database, at: &At, reads_by: f64) -> f64 {
-        let reads_ms = at.reads * at.shape * reads_by * self.devices.places.data.read_ms;
-        let commit_ms = database.log.syncs_per_commit * self.devices.places.log_or_data().write_ms;
+        let reads_ms = at.reads * at.shape * reads_by * self.devices.read_ms();
+        let commit_ms = database.log.syncs_per_commit * self.devices.log_write_ms() + database.log.commits() * self.devices.commit_ms();
         (database.clients.base_ms + reads_ms + commit_ms) / 1e3
     }
 
@@ -413,7 +465,7 @@ impl ScenarioState {
         let unshared = database.log.syncs_per_commit;
         let (tps, response_s) = self.before;
         let waited_s = (response_s - unloaded_s).max(0.0) / (at.reads * at.shape + unshared).max(1.0);
-        let coming = tps * (self.devices.places.log_or_data().write_ms / 1e3 + waited_s);
+        let coming = tps * (self.devices.log_write_ms() / 1e3 + waited_s);
         unshared / (1.0 + coming * coming / (1.0 + coming))
     }
 
@@ -457,7 +509,7 @@ pub fn processor_share(tps: f64, vcpus: f64, clients: &Clients) -> f64 {
 /// `(sum of x^-p)^(-1/p)`: the smallest where one is far below the others, below all of them where
 /// they are alike.
 #[inline]
-fn weakest_limit(limits: &[f64], sharpness: f64) -> f64 {
+pub(super) fn weakest_limit(limits: &[f64], sharpness: f64) -> f64 {
     let least = limits.iter().copied().fold(f64::INFINITY, f64::min);
     if least <= 0.0 || least.is_infinite() {
         return least.max(0.0);

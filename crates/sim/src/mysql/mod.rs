@@ -12,7 +12,9 @@
 //! | `standard` | sysbench-tpcc with no run measured |
 //! | `sysbench` | the OLTP scripts of sysbench with no run measured |
 //! | `interval` | second by second: the tightest of caps, clients and processors decides |
+//! | `services` | the same on RDS and Aurora: standby, log-only storage, readers, billed I/O |
 //! | `search` | many storages and instances at once: the planner's inner loop |
+//! | `replica` | a replica: the rate it applies at, lag, semi-sync |
 //! | `clients` | the per-I/O form: every client, page read and log write, for short runs and latency |
 
 pub mod cache;
@@ -21,7 +23,9 @@ pub mod database;
 pub mod demand;
 pub mod interval;
 pub mod popularity;
+pub mod replica;
 pub mod search;
+pub mod services;
 pub mod settings;
 pub mod standard;
 pub mod sysbench;

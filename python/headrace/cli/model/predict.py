@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.inputs import read_database
+from headrace.cli.model.replica import REPLICA_SECONDS, ReplicaOptions, print_replica
+from headrace.cli.model.services import ServiceSettings, print_services, refuse_alone
 from headrace.cli.options import (
     AsOfOption,
     DatabaseArgument,
@@ -34,6 +36,9 @@ Examples:
   headrace predict shop.toml --storage gp3:500:6000
   headrace predict shop.toml --storage io1:1024:5000 --cache-gib 27 --threads 32 --start warm --output csv
   headrace predict sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 --storage gp2:1200 --report run.html
+  headrace predict shop.toml --storage gp3:500 --on ec2,rds,aurora --instance r6g.2xlarge      services side by side
+  headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500:3000 --workers 4 --report lag.html
+  headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500 --replica-version mariadb-10.11 --semi-sync 0.5
 
 A row per second: transactions a second, 95th percentile of response times, IOPS, MiB/s, balances, the bottleneck,
 dirty and cached share. The table shows them shortened; csv and json have every row. A demand of I/Os is run by
@@ -55,7 +60,10 @@ class RunSettings:
     arrivals_tps: Annotated[
         float | None, option("TPS", "This many transactions arrive a second, instead of clients that wait.")
     ] = None
-    start: Annotated[Literal["cold", "warm"], choice("The cache at the start: empty, or as full as it gets.")] = "cold"
+    start: Annotated[
+        Literal["cold", "warm"] | None,
+        choice("The cache at the start: empty, or as full as it gets. Default: cold; warm with --on."),
+    ] = None
     seconds: Annotated[float | None, option("S", "Length of the run. Default: 3,600; 60 with --form events.")] = None
     seed: SeedOption = 1
     start_balance_percent: StartBalanceOption = None
@@ -69,6 +77,8 @@ def predict(
     workload: DatabaseArgument,
     storage: StorageOption,
     settings: RunSettings,
+    services: ServiceSettings,
+    replica: ReplicaOptions,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
@@ -81,7 +91,37 @@ def predict(
     if settings.arrivals_tps is not None and settings.threads is not None:
         rule = "is for clients that wait; with --arrivals-tps none does"
         raise InputError("--threads", rule, "headrace predict --help", "Leave it out.")
-    print_prediction(load, Storage.parse(storage).text, settings, output, report)
+    where = Storage.parse(storage).text
+    if services.on is not None:
+        if replica.replica is not None:
+            rule = "is not there with --on: a service has readers of its own"
+            raise InputError("--replica", rule, "headrace predict --help", "Leave one of the two out.")
+        return print_services(load, where, settings, services, output, report)
+    refuse_alone(services)
+    predict_load(load, where, settings, replica, output, report)
+
+
+def predict_load(
+    workload: TransactionWorkload,
+    storage: str,
+    settings: RunSettings,
+    replica: ReplicaOptions,
+    output: Output,
+    report: Path | None,
+) -> None:
+    """Predicts and prints the database, or its replica where one is asked for."""
+    replica.check()
+    if replica.replica is None:
+        return print_prediction(workload, storage, settings, output, report)
+    seconds = whole_seconds(settings.seconds, REPLICA_SECONDS)
+    print_replica(
+        workload,
+        storage,
+        vars(settings) | {"seconds": seconds, "start": settings.start or "cold"},
+        replica,
+        output,
+        report,
+    )
 
 
 def print_prediction(
@@ -92,7 +132,7 @@ def print_prediction(
     from headrace.simulation import database
 
     seconds = whole_seconds(settings.seconds, EVENTS_SECONDS if settings.form == "events" else DATABASE_SECONDS)
-    given: dict[str, Any] = vars(settings) | {"seconds": seconds}
+    given: dict[str, Any] = vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}
     with progress("simulating") as tick:
         run = database.predict(workload, storage, progress=tick, **given)
     run = run.with_warnings(databases.log_warnings(run, workload))

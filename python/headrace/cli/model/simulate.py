@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.former import still_works
 from headrace.cli.inputs import read_workload
+from headrace.cli.model.replica import ReplicaOptions
 from headrace.cli.options import (
     AsOfOption,
     DemandArgument,
@@ -123,6 +124,7 @@ def simulate(
     workload: DemandArgument,
     storage: StorageOption,
     of_demand: DemandOptions,
+    replica: ReplicaOptions,
     instance: InstanceOption = None,
     as_of: AsOfOption = None,
     seconds: Annotated[
@@ -147,7 +149,10 @@ def simulate(
     common: dict[str, Any] = {"instance": instance, "as_of": as_of, "seconds": seconds, "seed": seed, "growth": growth}
     if isinstance(load, TransactionWorkload):
         common |= {"start_balance_percent": start_balance, "form": "events" if form == "events" else "interval"}
-        return predict_instead(load, storage, of_demand, common, output, report)
+        return predict_instead(load, storage, of_demand, common, replica, output, report)
+    for name in replica.given():
+        rule = "is for a database in transactions; this workload is demand in I/Os"
+        raise InputError(name, rule, "headrace simulate --help", "Leave it out.")
     common |= {
         "start_balance": start_balance,
         "form": form,
@@ -165,17 +170,18 @@ def predict_instead(
     storage: str,
     of_demand: DemandOptions,
     common: dict[str, Any],
+    replica: ReplicaOptions,
     output: Output,
     report: Path | None,
 ) -> None:
     """A database, which this command ran before there was `headrace predict`. Raises InputError."""
-    from headrace.cli.model.predict import RunSettings, print_prediction
+    from headrace.cli.model.predict import RunSettings, predict_load
 
     for name in of_demand.given():
         rule = "is for demand in I/Os; this workload is a database in transactions"
         raise InputError(name, rule, "headrace simulate --help", "Leave it out.")
     say(still_works("simulate", "predict", " of a database"))
-    print_prediction(load, storage, RunSettings(**common), output, report)
+    predict_load(load, storage, RunSettings(**common), replica, output, report)
 
 
 def show_run(run: Simulation, load: Workload, output: Output, report: Path | None, saved_second: bool) -> None:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.units import MIB
+from headrace.errors import CouldNotRun
 from headrace.experiment.replication.statements import Statements
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-SECTOR = 512  # the unit of /sys/block/*/stat, whatever the device's own (Documentation/block/stat.rst)
-# Fields of /sys/block/*/stat: reads, merged, sectors, ms; writes, merged, sectors, ms; in flight,
-# ms busy, ms queued; discards (4); flushes, ms of flushes.
-STAT = {"reads": 0, "read_sectors": 2, "read_ms": 3, "writes": 4, "writes_merged": 5, "write_sectors": 6, "write_ms": 7, "flushes": 15, "flush_ms": 16}  # fmt: skip
+# Of the lab's own totals per volume (`Lab.metrics_text`): the model's requests, as they arrived.
+VOLUME = {
+    "reads": "aws_ebs_csi_read_ops_total",
+    "writes": "aws_ebs_csi_write_ops_total",
+    "read_bytes": "aws_ebs_csi_read_bytes_total",
+    "write_bytes": "aws_ebs_csi_write_bytes_total",
+    "read_s": "aws_ebs_csi_read_seconds_total",
+    "write_s": "aws_ebs_csi_write_seconds_total",
+    "flushes": "headrace_flushes_total",
+    "idle_s": "headrace_idle_seconds_total",
+    "queue_s": "headrace_queue_seconds_total",
+    "capped_s": "aws_ebs_csi_exceeded_iops_seconds_total",
+    "byte_capped_s": "aws_ebs_csi_exceeded_tp_seconds_total",
+}
+LINE = re.compile(r"(?P<name>[a-z_0-9]+)\{(?P<labels>[^}]*)\} (?P<value>[0-9.eE+-]+)")
 STATUS = (
     "Innodb_data_reads",
     "Innodb_data_writes",
@@ -34,17 +47,19 @@ STATUS = (
     "Binlog_commits",
     "Binlog_group_commits",
     "Slave_retried_transactions",
+    "Innodb_buffer_pool_pages_free",
+    "Innodb_buffer_pool_pages_total",
 )
 
 
 @dataclass(frozen=True)
 class Counted:
-    """Totals at a moment. `device`: of all its volumes together; `cpu_s`: of the process."""
+    """Totals at a moment. `volume`: of all its volumes together; `cpu_s`: of the process."""
 
     at: float
     applied: int
     status: Mapping[str, float]
-    device: Mapping[str, float]
+    volume: Mapping[str, float]
     cpu_s: float
     metrics: Mapping[str, float]
 
@@ -53,17 +68,23 @@ def count(sql: Statements) -> Counted:
     """All counters now."""
     server = sql.server
     at = time.monotonic()
-    applied = sql.applied()
+    applied = sql.done()
     status = {row["Variable_name"].lower(): row["Value"] for row in sql.rows("SHOW GLOBAL STATUS")}
     found = {name: float(status[name.lower()]) for name in STATUS if name.lower() in status}
-    devices = [_device(device) for device in server.devices]
-    device = {name: sum(one[name] for one in devices) for name in STAT}
-    return Counted(at, applied, found, device, cpu_s(server.pid), _applier_metrics(sql))
+    volumes = {volume for volume in (server.data_volume, server.log_volume) if volume}
+    return Counted(
+        at, applied, found, volume_totals(server.lab.metrics_text(), volumes), cpu_s(server.pid), _applier_metrics(sql)
+    )
 
 
-def _device(device: str) -> dict[str, float]:
-    fields = Path(f"/sys/block/{Path(device).name}/stat").read_text().split()
-    return {name: float(fields[index]) for name, index in STAT.items()}
+def volume_totals(text: str, volumes: Collection[str]) -> dict[str, float]:
+    """The lab's totals of some volumes, together; members of an array add up to it."""
+    names = {metric: name for name, metric in VOLUME.items()}
+    found = dict.fromkeys(VOLUME, 0.0)
+    for line in LINE.finditer(text):
+        if line["name"] in names and any(f'"{volume}"' in line["labels"] for volume in volumes):
+            found[names[line["name"]]] += float(line["value"])
+    return found
 
 
 def cpu_s(pid: int | None) -> float:
@@ -81,7 +102,7 @@ def _applier_metrics(sql: Statements) -> dict[str, float]:
         return {}
     try:
         rows = sql.rows("SELECT * FROM performance_schema.replication_applier_metrics")
-    except Exception:
+    except CouldNotRun:
         return {}
     return {key.lower(): float(value) for row in rows for key, value in row.items() if isinstance(value, int | float)}
 
@@ -90,9 +111,10 @@ def _applier_metrics(sql: Statements) -> dict[str, float]:
 class PerTransaction:
     """What one applied transaction took, from two counts.
 
-    Times in ms. `reads`: page reads that InnoDB waited for or started, `pages`: written, `flushes`:
-    of the device, `log_bytes`: redo. `group`: commits in one flush of the binary log. `latencies`:
-    of one request of the device as the kernel saw it, merged requests as one.
+    Times in ms. `reads`: pages that a thread waited for; `pages`: written; `log_bytes`: redo;
+    `group`: commits in one flush of the binary log. What begins with `volume_` is the lab's own
+    count of requests, latencies with waits for caps included. `busy`: share of the time with a
+    request in flight. `free`: share of the buffer pool without a page, at the end.
     """
 
     transactions: int
@@ -104,14 +126,17 @@ class PerTransaction:
     group: float | None
     retries: float
     waits_for_free: float
-    device_reads: float
-    device_writes: float
-    device_flushes: float
-    device_mib: float
     cpu_ms: float
+    volume_reads: float
+    volume_writes: float
+    volume_flushes: float
+    volume_mib: float
     read_latency_ms: float | None
     write_latency_ms: float | None
-    flush_latency_ms: float | None
+    busy: float
+    queue: float
+    capped: float
+    free: float
     metrics: Mapping[str, float]
 
     @property
@@ -126,16 +151,16 @@ def between(first: Counted, last: Counted) -> PerTransaction:
     def status(name: str) -> float:
         return last.status.get(name, 0.0) - first.status.get(name, 0.0)
 
-    def device(name: str) -> float:
-        return last.device[name] - first.device[name]
+    def volume(name: str) -> float:
+        return last.volume[name] - first.volume[name]
 
-    def mean(time_of: str, of: str) -> float | None:
-        return device(time_of) / device(of) if device(of) > 0 else None
+    def mean_ms(time_of: str, of: str) -> float | None:
+        return 1e3 * volume(time_of) / volume(of) if volume(of) > 0 else None
 
-    groups = status("Binlog_group_commits")
+    groups, seconds = status("Binlog_group_commits"), last.at - first.at
     return PerTransaction(
         transactions=n,
-        seconds=last.at - first.at,
+        seconds=seconds,
         reads=status("Innodb_buffer_pool_reads") / n,
         pages=status("Innodb_buffer_pool_pages_flushed") / n,
         log_bytes=status("Innodb_os_log_written") / n,
@@ -143,13 +168,16 @@ def between(first: Counted, last: Counted) -> PerTransaction:
         group=status("Binlog_commits") / groups if groups else None,
         retries=status("Slave_retried_transactions") / n,
         waits_for_free=status("Innodb_buffer_pool_wait_free") / n,
-        device_reads=device("reads") / n,
-        device_writes=(device("writes") - device("flushes")) / n,
-        device_flushes=device("flushes") / n,
-        device_mib=(device("read_sectors") + device("write_sectors")) * SECTOR / MIB / n,
         cpu_ms=1e3 * (last.cpu_s - first.cpu_s) / n,
-        read_latency_ms=mean("read_ms", "reads"),
-        write_latency_ms=mean("write_ms", "writes"),
-        flush_latency_ms=mean("flush_ms", "flushes"),
+        volume_reads=volume("reads") / n,
+        volume_writes=volume("writes") / n,
+        volume_flushes=volume("flushes") / n,
+        volume_mib=(volume("read_bytes") + volume("write_bytes")) / MIB / n,
+        read_latency_ms=mean_ms("read_s", "reads"),
+        write_latency_ms=mean_ms("write_s", "writes"),
+        busy=1.0 - volume("idle_s") / seconds,
+        queue=volume("queue_s") / seconds,
+        capped=volume("capped_s") / seconds,
+        free=last.status["Innodb_buffer_pool_pages_free"] / last.status["Innodb_buffer_pool_pages_total"],
         metrics={key: last.metrics[key] - first.metrics.get(key, 0.0) for key in last.metrics},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import socket
 import tempfile
@@ -15,11 +16,13 @@ from headrace import servers
 from headrace.base.processes import undisturbed
 from headrace.bench import Target, run, server_target
 from headrace.bench.drivers.benchmark import Say, silent
-from headrace.errors import CouldNotRun
+from headrace.connect.address import Secret
+from headrace.errors import CouldNotRun, InputError
 from headrace.experiment.data import DATABASE, ExperimentLab, scan
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, source_settings
 from headrace.experiment.replication.counters import PerTransaction, between, count
 from headrace.experiment.replication.statements import Statements
+from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
 
 # Of a source without limits: the volume only has to be large enough.
 SOURCE_STORAGE = "io2:{size_gib}:20000"
@@ -34,19 +37,29 @@ LEAST_TRANSACTIONS = 200
 
 
 @dataclass(frozen=True)
-class Source:
+class WrittenSource:
     """A server that wrote its load and rests. `transactions`: in its binary log."""
 
     load: ReplicaLoad
     server: servers.Server
     port: int
-    password: str
+    password: Secret
     transactions: int
     seconds: float
 
     @property
     def tps(self) -> float:
         return self.transactions / self.seconds
+
+    def sample(self) -> BinaryLogSample:
+        """Its binary log, the first file that has transactions."""
+        folder = self.server.datadir.parent / "log"
+        for path in sorted(folder.glob("binlog.[0-9]*")):
+            try:
+                return read_binary_log(path)
+            except InputError:
+                continue
+        raise CouldNotRun(self.server.name, "has no transactions in its binary log", str(folder))
 
 
 @dataclass(frozen=True)
@@ -63,7 +76,6 @@ class Drained:
     received: int
     received_s: float
     load_average: tuple[float, float]
-    source_group: float | None = None
 
     @property
     def tps(self) -> float:
@@ -77,21 +89,23 @@ class ReplicationLab:
 
     lab: ExperimentLab
     say: Say = silent
-    _sources: dict[str, Source] = field(default_factory=dict)
+    _sources: dict[str, WrittenSource] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
-    def source(self, load: ReplicaLoad) -> Source:
+    def source(self, load: ReplicaLoad) -> WrittenSource:
         """The source of a load, made and written once. Raises as servers.up and bench.run."""
         if load.name not in self._sources:
-            self._sources[load.name] = self._written(load)
+            self._sources[load.name] = self.written(load)
         return self._sources[load.name]
 
-    def _written(self, load: ReplicaLoad) -> Source:
+    def written(self, load: ReplicaLoad) -> WrittenSource:
+        """A new source that wrote the load; its server is the caller's to destroy."""
         self.lab.load(load.data)
         port = free_port()
         size = max(SOURCE_GIB, round(4 * load.data.gib))
         server = servers.up(
             self.lab.lab,
-            name=f"source-{len(self._sources)}",
+            name=f"source-{next(self._numbers)}",
             flavor=load.flavor,
             storage=SOURCE_STORAGE.format(size_gib=size),
             settings=source_settings(load),
@@ -102,19 +116,21 @@ class ReplicationLab:
         try:
             with Statements(server) as sql:
                 password = sql.create_account()
-                before = sql.written()
+                before = sql.done()
                 target = target_of(server)
                 scan(target)
                 began = time.monotonic()
-                self.write(load, target, load.seconds)
+                if load.seconds:
+                    self.write(load, target, load.seconds)
                 seconds = time.monotonic() - began
-                written = sql.written()
+                written = sql.done()
         except BaseException:
             with undisturbed():
                 servers.destroy(server)
             raise
-        found = Source(load, server, port, password, written, seconds)
-        self.say(f"{load.name}: {written - before:,} transactions in {seconds:.0f} s ({found.tps:,.0f} tps)")
+        found = WrittenSource(load, server, port, password, written, seconds)
+        if load.seconds:
+            self.say(f"{load.name}: {written - before:,} transactions in {seconds:.0f} s ({found.tps:,.0f} tps)")
         return found
 
     def write(self, load: ReplicaLoad, target: Target, seconds: int) -> None:
@@ -130,7 +146,7 @@ class ReplicationLab:
             self._sources.clear()
 
     @contextmanager
-    def replica(self, cell: ReplicaCell, source: Source) -> Iterator[tuple[servers.Server, Statements]]:
+    def replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:
         """A replica with the source's first data, pointed at it; nothing is received yet."""
         server = servers.up(
             self.lab.lab,
@@ -157,7 +173,7 @@ class ReplicationLab:
         CouldNotRun where too little was applied to say a rate."""
         source = self.source(cell.load)
         with self.replica(cell, source) as (server, sql):
-            sql.receive()
+            sql.run(sql.dialect.start_receive())
             received_s = wait_received(sql, source.transactions)
             scan(target_of(server))
             if cell.balance_percent is not None and server.data_volume is not None:
@@ -170,24 +186,26 @@ class ReplicationLab:
         return found
 
 
-def applied(sql: Statements, cell: ReplicaCell, transactions: int) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
+def applied(
+    sql: Statements, cell: ReplicaCell, transactions: int
+) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
     """Applies until the cell's time is over or the backlog nearly gone."""
     began = time.monotonic()
-    start = sql.applied()
+    start = sql.done()
     end_at = transactions - LEFT_SHARE * (transactions - start)
-    sql.apply()
+    sql.run(sql.dialect.start_apply())
     samples: list[tuple[float, int]] = [(0.0, start)]
     first = None
     while True:
         time.sleep(LOOK_S)
-        now = sql.applied()
+        now = sql.done()
         gone = time.monotonic() - began
         samples.append((gone, now))
         if first is None and gone >= cell.warmup_s:
             first = count(sql)
         if now >= end_at or (first is not None and time.monotonic() - first.at >= cell.seconds):
             break
-        sql.status()
+        sql.received()
     if first is None or samples[-1][1] - first.applied < LEAST_TRANSACTIONS:
         n = 0 if first is None else samples[-1][1] - first.applied
         rule = f"applied {n} transactions in {samples[-1][0]:.0f} s, of which {cell.warmup_s:g} s do not count"

@@ -5,21 +5,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab, LabRefused
 from headrace.operate.snapshots.freezing.filesystems import Below
-from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot
+from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot, moment
 
 
 @dataclass(frozen=True)
 class MemberVolume:
     """A volume that a server's files are on. `spec`: storage notation of the lab, or EC2's words as
-    `gp3:100:3000:125`."""
+    `gp3:100:3000:125`. `zone`: availability zone, of EC2."""
 
     id: str
     spec: str
+    zone: str = ""
 
 
 class VolumeService(Protocol):
@@ -49,6 +51,10 @@ class VolumeService(Protocol):
 
     def stored(self) -> list[StoredSnapshot]:
         """All snapshots that belong to a set."""
+        ...
+
+    def now(self) -> datetime:
+        """The time that its snapshots are of: lab time, or the wall's."""
         ...
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
@@ -119,6 +125,10 @@ class LabService:
             after = page["next"]
             if after is None:
                 return found
+
+    def now(self) -> datetime:
+        """Lab time."""
+        return moment(self.lab.status()["lab_time"])
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
         """Usable at once; blocks are loaded when they are first used."""

@@ -29,8 +29,8 @@ from headrace.operate.snapshots.sets import DOC, SnapshotSet
 
 # In order, as `on_step` hears of them, each when it is done.
 STEPS = ("watchdog", "locked", "synced", "frozen", "snapshot", "thawed", "unlocked", "tagged")
-# Beyond the freeze, how long the lock may be held, s: what became dirty since the first writing back
-# is written between. A guess.
+# Beyond the freeze, how long the lock may be held, s: what became dirty since the first sync is
+# written between. A guess.
 SYNC_S = 20.0
 
 Step = Callable[[str], None]
@@ -39,8 +39,9 @@ Step = Callable[[str], None]
 @dataclass(frozen=True)
 class SnapshotRequest:
     """What to take. `name`: of the server, for people. `service`: where its volumes are. `about`:
-    what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`: longest wait for
-    the lock. `hold_s`: longest freeze. `tags`: the user's own."""
+    what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`: longest wait
+    for the lock. `hold_s`: longest freeze. `tags`: the user's own. `keep_off`: folders that are
+    needed meanwhile, so must not be on a filesystem that is frozen."""
 
     name: str
     address: Address
@@ -88,7 +89,7 @@ def quiet(step: str) -> None:
 def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
     """Which filesystems and volumes a server's files are on. Changes nothing.
 
-    Raises InputError for what cannot be frozen or is no volume, CouldNotRun.
+    Raises InputError for what cannot be frozen or is not on a volume, CouldNotRun.
     """
     paths = [_here(path, facts) for path in facts.folders]
     found = filesystems_of(paths)
@@ -107,13 +108,9 @@ def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
     for one in found:
         device = below(one.device)
         for order, member in enumerate(request.service.members(device)):
-            use = {
-                "place": one.place,
-                "kind": one.kind,
-                "order": order,
-                "layout": list(device.layout),
-                "spec": member.spec,
-            }
+            use: dict[str, Any] = {"place": one.place, "kind": one.kind, "order": order, "spec": member.spec}
+            use |= {"layout": list(device.layout)} if device.layout else {}
+            use |= {"zone": member.zone} if member.zone else {}
             members.append((member, use))
     return Prepared(facts, found, tuple(members))
 
@@ -176,24 +173,23 @@ def take(request: SnapshotRequest, on_step: Step = quiet) -> TakenSet:
 
 
 def _hold_s(request: SnapshotRequest) -> float:
-    return request.hold_s + SYNC_S if request.freeze else request.hold_s
+    return request.hold_s + SYNC_S
 
 
 def _taken(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name: str, on_step: Step) -> TakenSet:
     position, made, frozen = ServerPosition(), [], None
     done = []
     try:
-        with Freezer(prepared.filesystems if request.freeze else (), request.hold_s) as freezer:
+        with Freezer(prepared.filesystems, request.hold_s) as freezer:
             on_step("watchdog")
-            if request.freeze:
-                freezer.sync()  # most of it, while nobody waits
+            freezer.sync()  # most of it, while nobody waits
             if request.lock:
                 position = lock.take()
                 done.append("lock")
                 on_step("locked")
+            freezer.sync()
+            on_step("synced")
             if request.freeze:
-                freezer.sync()
-                on_step("synced")
                 freezer.freeze()
                 done.append("freeze")
                 on_step("frozen")
@@ -203,7 +199,8 @@ def _taken(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name:
             frozen = freezer.thaw()
             on_step("thawed")
         if request.freeze and not frozen.held:
-            rule = "the filesystems were thawed before the snapshot had begun" + (f", after {request.hold_s:g} s" if freezer.late else ", by another program")  # fmt: skip
+            why = f"after {request.hold_s:g} s" if freezer.late else "by another program"
+            rule = f"the filesystems were thawed before the snapshot had begun, {why}"
             raise CouldNotRun(request.name, rule, DOC, "Allow it more time (--hold), or see what is slow.")
         if request.lock:
             lock.release()
@@ -277,8 +274,7 @@ def _notes(request: SnapshotRequest, prepared: Prepared, position: ServerPositio
             found.append(f"FLUSH TABLES WITH READ LOCK was needed, which stops all writes, for: {tables}")
     if not sets.fits(position.gtid):
         found.append("its GTID set is too long for tags; the restored server has it")
-    others = [use["layout"] for _, use in prepared.members if any("dm" in one for one in use["layout"])]
-    if others and len(prepared.volumes) > 1:
+    if any("dm" in one for _, use in prepared.members for one in use.get("layout", ())):
         found.append("it is on LVM: volumes of the group without a logical volume are not found")
     if not request.lock:
         found.append("taken without a lock: its position is not known")

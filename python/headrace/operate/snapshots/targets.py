@@ -1,4 +1,4 @@
-"""What a snapshot is taken of: a server of the lab."""
+"""What a snapshot is taken of: a server of the lab, or one on this EC2 instance."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import servers
+from headrace.connect import Address
 from headrace.errors import CouldNotRun
 from headrace.lab import Lab
-from headrace.operate.snapshots.services import LabService
+from headrace.operate.snapshots.services import LabService, VolumeService
 from headrace.operate.snapshots.sets import DOC
 from headrace.operate.snapshots.take import SnapshotRequest
 from headrace.servers import Server
@@ -21,7 +22,8 @@ SECRET = re.compile(r"pass|secret|key|token|credential", re.IGNORECASE)
 
 
 def lab_request(lab: Lab, name: str, **options: Any) -> SnapshotRequest:
-    """The request for a server of the lab. Raises InputError, CouldNotRun for one that is not up."""
+    """The request for a server of the lab. Raises InputError, CouldNotRun for one that is not
+    up."""
     server = servers.find(lab, name)
     if server.state != "running":
         rule = f"is {server.state}, so it cannot be held still, and its position is not known"
@@ -35,6 +37,13 @@ def lab_request(lab: Lab, name: str, **options: Any) -> SnapshotRequest:
         keep_off=(str(data_dir_of(lab)),),
         **options,
     )
+
+
+def ec2_request(address: Address, service: VolumeService, name: str | None, **options: Any) -> SnapshotRequest:
+    """The request for a server at an address, which runs on this instance. `name`: for people, else
+    that of the host."""
+    named = name or address.host or os.uname().nodename
+    return SnapshotRequest(name=named, address=address, service=service, about={"ec2": True}, **options)
 
 
 def about(server: Server) -> Mapping[str, Any]:

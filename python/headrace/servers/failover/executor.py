@@ -17,10 +17,11 @@ from typing import Any
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import rescue
-from headrace.servers.failover.guarantee import carried
 from headrace.servers.failover.hosts import AddressHost, change, state_of
 from headrace.servers.failover.journal import Journal, Lease, first_row
-from headrace.servers.failover.members import (
+from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.planning.guarantee import carried
+from headrace.servers.failover.planning.members import (
     GUIDE,
     NEVER_S,
     FailoverPlan,
@@ -28,10 +29,10 @@ from headrace.servers.failover.members import (
     FailoverWish,
     Seen,
 )
-from headrace.servers.failover.observer import Observer
-from headrace.servers.failover.planner import plan
+from headrace.servers.failover.planning.planner import plan
 from headrace.servers.topology import accounts
-from headrace.servers.topology.state import ServerState
+from headrace.servers.topology.dialect import SourceOf
+from headrace.servers.topology.state import ServerState, dialect_of
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
@@ -92,10 +93,17 @@ class Executor:
     _out_s: float | None = None
     _rescued: int | None = None
     _applied: dict[str, Any] = field(default_factory=dict)
+    _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
 
     @property
     def hosts(self) -> Mapping[str, AddressHost]:
         return self.observer.hosts
+
+    def close(self) -> None:
+        """Ends its connections."""
+        self.lease.release()
+        self.observer.close()
+        self.journal.close()
 
     def dry_run(self, wish: FailoverWish) -> FailoverPlan:
         """The plan as things are now; nothing is changed."""
@@ -109,7 +117,7 @@ class Executor:
             if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
                 self.say(f"going on with the {wish.kind} that {left.by} began")
                 wish = _joined(left.wish, wish)
-            self.lease.take(wish.source)
+            self.lease.take(_leased(wish))
             self._began, self._out_s = time.monotonic(), None
             self.journal.begin(wish, by)
             try:
@@ -159,8 +167,10 @@ class Executor:
                             change(self.hosts[one.name], *one.state.dialect.start_receive(channel.name))  # type: ignore[union-attr]
 
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
+        if any(step.action == "writable" for step in made.stage):
+            self._prepare(made)
         for step in made.stage:
-            self.lease.check(wish.source)
+            self.lease.check(_leased(wish))
             if step.action == "leave-source" or (step.action == "writable" and wish.elected is None):
                 # From here on nobody else may be chosen.
                 self.journal.write("elected", server=made.elected)
@@ -185,6 +195,14 @@ class Executor:
                 wish = replace(wish, rescued=True)
         return wish
 
+    def _prepare(self, made: FailoverPlan) -> None:
+        """The accounts by which the others will follow, while nothing waits on the new source yet:
+        once it is open, commits wait there until a replica acknowledges."""
+        new = self.hosts[made.elected or ""]
+        for name, host in self.hosts.items():
+            if name != new.name:
+                self._following[new.name, name] = source_of(new, host)
+
     def _unfenced(self, name: str) -> None:
         """A fence that failed is not tried again in this run: the quorum of replicas decides."""
         host = self.observer.hosts[name]
@@ -196,7 +214,7 @@ class Executor:
             kept=decided.kept,
             uncertain=decided.uncertain,
             missing=decided.missing,
-            left_out=decided.left_out | last.left_out if isinstance(decided.left_out, dict) else last.left_out,
+            left_out={**decided.left_out, **last.left_out},
             seconds=time.monotonic() - self._began,
             outage_s=self._out_s,
             rescued=self._rescued,
@@ -254,7 +272,7 @@ class Executor:
                 change(host, *dialect.read_only(False))
                 host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
             case "repoint":
-                follow(host, self.hosts[step.to])
+                follow(host, self.hosts[step.to], self._following.get((step.to, host.name)))
 
     def _tell_clients(self, host: AddressHost) -> None:
         if self.clients is not None:
@@ -309,12 +327,16 @@ class Executor:
                 self.say(f"{host.name} has {left:,} transactions to apply")
 
 
-def follow(host: AddressHost, source: AddressHost) -> None:
+def source_of(source: AddressHost, follower: AddressHost) -> SourceOf:
+    """How `follower` is to follow `source`, with an account there."""
+    with contextlib.closing(source.connected(WAIT_S * 10)) as above:
+        return source.source_for(follower, above, dialect_of(above))
+
+
+def follow(host: AddressHost, source: AddressHost, known: SourceOf | None = None) -> None:
     """Makes a server a read-only replica of another, by GTID. What it received of an earlier source
     and has not applied is thrown away: the new source has it, or it is in the plan's list."""
-    with contextlib.closing(source.connected(WAIT_S * 10)) as above:
-        new = state_of(source)
-        following = source.source_for(host, above, new.dialect)
+    following = known or source_of(source, host)
     state = state_of(host)
     dialect = state.dialect
     with contextlib.closing(host.connected(WAIT_S * 30)) as connection:
@@ -330,6 +352,11 @@ def follow(host: AddressHost, source: AddressHost) -> None:
         following = replace(following, channel=name, delay_s=delay)
         accounts.run(connection, (*statements, *dialect.point_at(following), *dialect.start(name)))
     host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
+
+
+def _leased(wish: FailoverWish) -> str | None:
+    """Whom the lease leaves out: a source that is dead."""
+    return wish.source if wish.kind == "failover" else None
 
 
 def _timeout_ms(wish: FailoverWish, state: ServerState) -> int:

@@ -8,9 +8,13 @@ Ec2Host       a server on EC2: its instance is stopped, its volumes are detached
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import secrets
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.base import processes
@@ -18,8 +22,8 @@ from headrace.connect import connect
 from headrace.connect.address import DEFAULT_PORT, Address, Secret
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import record as records
-from headrace.servers import running
-from headrace.servers.failover.members import GUIDE
+from headrace.servers import running, volumes
+from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import Dialect, SourceOf
 from headrace.servers.topology.state import observe
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
 
 # How long a killed process may take to go before its volumes are taken from it, s (a guess: one
 # without I/O under way goes in milliseconds, one on a paused volume not at all).
-KILLED_S = 1.0
+KILLED_S = 0.5
 # A statement that changes replication waits for threads to end; those wait for the network.
 CHANGE_S = 30.0
 # How long the EC2 API is waited for, s (a guess; calls answer within one).
@@ -75,6 +79,12 @@ class AddressHost:
     def remember(self, **settings: str | None) -> None:
         """Settings for later starts; an address has no option file."""
 
+    @contextlib.contextmanager
+    def binary_logs(self) -> Iterator[list[Path]]:
+        """The binary logs on the volume of this server, which is dead. Raises CouldNotRun."""
+        raise CouldNotRun(self.name, "is known by its address alone: its volume cannot be read", GUIDE, "")
+        yield []
+
 
 @dataclass(frozen=True)
 class LabHost(AddressHost):
@@ -91,26 +101,24 @@ class LabHost(AddressHost):
         return self.server.port
 
     def fence(self) -> str:
-        """Kills the process, which answers nobody from then on, and keeps it down. Where it cannot
-        end because its volume does not answer, the volume is taken from it."""
-        where, lab = self.server.paths, self.server.lab
+        """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so it
+        answers nobody, even while it waits for a paused volume and cannot end."""
+        where = self.server.paths
         known = records.required(where)
         process = running.process_of(where, known)
         said = "its process was down already"
         if process is not None:
-            said = f"killed process {process.pid}"
-            if not processes.end_process(process, signal.SIGKILL, KILLED_S):
-                for volume in known.volumes:
-                    lab.detach(volume, force=True)
-                said += f", and detached {', '.join(known.volumes)}"
+            ended = processes.end_process(process, signal.SIGKILL, KILLED_S)
+            said = f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
         with contextlib.suppress(HeadraceError), records.locked(where):
-            records.save(where, records.required(where).with_(process=None, wanted=False, clean=False))
+            records.save(where, records.required(where).with_(wanted=False, clean=False))
         return said
 
     def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
         if not isinstance(follower, LabHost):
             return super().source_for(follower, connection, dialect)
-        accounts.create_account(self.server.paths, connection, dialect, self.host)
+        if not (self.server.paths.state / accounts.FILE).exists():
+            accounts.create_account(self.server.paths, connection, dialect, self.host)
         return accounts.follow(follower.server.paths, self.server)
 
     def remember(self, **settings: str | None) -> None:
@@ -119,6 +127,39 @@ class LabHost(AddressHost):
         with records.locked(self.server.paths):
             known = records.required(self.server.paths)
             records.save(self.server.paths, known.with_(settings=known.settings | changed))
+
+    def started(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
+        """Starts it with `settings`, and this time with those of `once` too."""
+        where = self.server.paths
+        with records.locked(where):
+            known = records.required(where)
+            kept = known.settings | settings
+            started = running.start(self.server.lab, where, known.with_(settings=kept | once))
+            records.save(where, started.with_(settings=kept))
+
+    @contextlib.contextmanager
+    def binary_logs(self) -> Iterator[list[Path]]:
+        """Takes its volumes from it, attaches them again, and mounts them; they are released
+        afterwards and stay whole."""
+        where, lab = self.server.paths, self.server.lab
+        with records.locked(where):
+            known = records.required(where)
+            if running.process_of(where, known) is not None:
+                rule = "still runs: its volume is not read while it writes"
+                raise CouldNotRun(self.name, rule, GUIDE, "Fence it first.")
+            try:
+                for volume, place in volumes.mounts_of(where, known):
+                    volumes.release(place)
+                    volumes.mount(volumes.attach_fresh(lab, volume), place)
+                yield self.own_binary_logs()
+            finally:
+                volumes.quietly_unmount(where)
+
+    def own_binary_logs(self) -> list[Path]:
+        """Its binary logs, where its volumes are mounted."""
+        where = self.server.paths
+        place = where.log_mount if self.server.log_volume else where.data_mount
+        return log_files(place / "log", "binlog")
 
 
 @dataclass(frozen=True)
@@ -172,6 +213,21 @@ def lab_host(server: Server) -> LabHost:
     )
 
 
+def log_files(folder: Path, base: str) -> list[Path]:
+    """The binary logs of a folder, in order, by their index; without one, by their names."""
+    index = folder / f"{base}.index"
+    try:
+        names = [os.path.basename(line.strip()) for line in index.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError):
+        names = []
+    pattern = re.compile(rf"{re.escape(base)}\.\d{{6,10}}")
+    there = {one.name for one in folder.iterdir() if pattern.fullmatch(one.name)}
+    # A file that the crash left out of the index comes last.
+    ordered = [name for name in dict.fromkeys(names) if name in there]
+    ordered += sorted(there - set(ordered), key=lambda name: int(name.rpartition(".")[2]))
+    return [folder / name for name in ordered]
+
+
 def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:
     """Runs statements on a connection of its own; errors repeat no password."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
@@ -181,7 +237,7 @@ def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> 
 def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> Any:
     """Its state, asked now."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
-        return observe(connection, host.name)
+        return observe(connection, host.name, position=False)
 
 
 def _words(error: Exception) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.members import GUIDE, AckProof, FailoverStep, FailoverWish, ThreadRun
+from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverStep, FailoverWish, ThreadRun
 
 # A journal is read whole; a failover writes some 30 lines of some 300 bytes.
 MAX_BYTES = 16 << 20
@@ -202,8 +202,9 @@ class Lease:
     hosts: Mapping[str, AddressHost]
     held: dict[str, Any] = field(default_factory=dict)
 
-    def take(self, source: str) -> None:
-        """Raises CouldNotRun where another holds it, or too few answer."""
+    def take(self, source: str | None) -> None:
+        """On all but `source`, which may be dead; None: on all. Raises CouldNotRun where another
+        holds it, or too few answer."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
         refused = []
         for host in replicas:
@@ -224,10 +225,10 @@ class Lease:
             if refused:
                 rule = f"another watcher or failover holds the lease on {', '.join(refused)}"
                 raise CouldNotRun("the lease", rule, GUIDE, "Wait for it; it ends with the one who holds it.")
-            rule = f"fewer than a majority of {len(replicas)} replicas answer"
+            rule = f"fewer than a majority of {len(replicas)} servers answer"
             raise CouldNotRun("the lease", rule, GUIDE, "Bring replicas back.")
 
-    def check(self, source: str) -> None:
+    def check(self, source: str | None) -> None:
         """Raises CouldNotRun when it was lost meanwhile and cannot be had again."""
         for name, connection in list(self.held.items()):
             try:

@@ -1,18 +1,153 @@
 """The tail of a dead source's binary log, read from its volume and applied to the new source.
 
-An EBS volume outlives its instance: what the source flushed is there, received by a replica or not.
-The volume is attached elsewhere, its filesystem mounted read-only, and the binary log's transactions
-beyond those that the new source has are applied to it, with their own GTIDs.
+An EBS volume outlives its instance: what the source flushed is there, whether a replica received it
+or not. The volume is taken from the dead source and mounted, and the transactions beyond those that
+the new source has are applied to it with their own GTIDs.
 """
 
 from __future__ import annotations
 
-from headrace.errors import CouldNotRun
-from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.members import GUIDE
+import contextlib
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from headrace.base.processes import PRIVATE_ENVIRONMENT
+from headrace.connect.address import Address, write_client_file
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.failover.hosts import AddressHost, change, state_of
+from headrace.servers.failover.planning.members import GUIDE
+from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.topology.gtid import GtidSet
 
+READERS = {"mariadb": ("mariadb-binlog", "mysqlbinlog"), "mysql": ("mysqlbinlog",)}
+CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
+# A guess: a tail is what a replica had not received, seconds of writes.
+APPLY_S = 600.0
+# What a reader says of a file whose end a crash cut off: all before it has been read.
+CUT_OFF = re.compile(
+    r"read error|corrupted|truncated|unexpected|event read|Could not read entry|Error in Log_event", re.I
+)
+# Statements that no reverse exists for; row events are comments or BINLOG statements here.
+DDL = re.compile(rb"(?:CREATE|ALTER|DROP|TRUNCATE|RENAME|GRANT|REVOKE)\b", re.I)
+MOST_LISTED = 100_000  # GTIDs that are kept of a tail; more are counted alone
+MARIADB_GTID = re.compile(rb"^#.*?\bGTID (\d+-\d+-\d+)\b", re.M)
+MYSQL_GTID = re.compile(rb"^SET @@SESSION\.GTID_NEXT= '([0-9a-f-]{36}(?::[a-z_0-9]+)?:\d+)'", re.M | re.I)
 
-def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say) -> int:
-    """Number of transactions that were applied."""
-    raise CouldNotRun(old.name, "not yet", GUIDE, "")
+
+def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str], None]) -> int:
+    """Applies what `new` has not; the number of transactions. Nothing is written to the old
+    volume. Raises CouldNotRun."""
+    before = state_of(new)
+    with old.binary_logs() as files:
+        if not files:
+            raise CouldNotRun(old.name, "its volume holds no binary log", GUIDE, "--accept-loss goes on without it.")
+        say(f"reading {len(files)} binary logs of {old.name}")
+        program = program_of(new, before.flavor)
+        _open_for_us(new, before.flavor)
+        with client_file(new.address) as options:
+            into = [*client(program), f"--defaults-extra-file={options}"]
+            apply(reading(program, files, has), into, old.name)
+    after = state_of(new)
+    return after.executed.minus(before.executed).count()
+
+
+def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
+    """GTIDs that the old source's volume holds and `has` does not, in order; the first 100,000."""
+    with old.binary_logs() as files:
+        if not files:
+            return []
+        program = program_of(old, flavor)
+        found = subprocess.run(
+            reading(program, files, has), capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=APPLY_S, check=False
+        )
+        _check_reader(found.returncode, found.stderr.decode(errors="replace"), old.name)
+        pattern = MARIADB_GTID if flavor == "mariadb" else MYSQL_GTID
+        names = dict.fromkeys(match.decode() for match in pattern.findall(found.stdout))
+        return [name for name in names if not has.contains(_single(name, flavor))][:MOST_LISTED]
+
+
+def _single(name: str, flavor: str) -> GtidSet:
+    return GtidSet.parse(name, flavor)
+
+
+def program_of(host: AddressHost, flavor: str) -> ServerProgram:
+    """The server's program, which its tools stand beside."""
+    server = getattr(host, "server", None)
+    return find_program(flavor, None if server is None else server.server_path)
+
+
+def _tool(program: ServerProgram, names: tuple[str, ...]) -> tuple[str, ...]:
+    found = program.tool(*names)
+    if found is None:
+        raise CouldNotRun(
+            names[0], "is not installed", str(program.basedir), f"apt-get install {program.flavor}-client"
+        )
+    return found
+
+
+def client(program: ServerProgram) -> tuple[str, ...]:
+    """The command of its client. Raises CouldNotRun."""
+    return _tool(program, CLIENTS[program.flavor])
+
+
+def reading(program: ServerProgram, files: list[Path], has: GtidSet) -> list[str]:
+    """The command that prints what is not in `has`."""
+    reader = list(_tool(program, READERS[program.flavor]))
+    names = [str(file) for file in files]
+    if program.flavor == "mysql":
+        return [*reader, *([] if has.is_empty else [f"--exclude-gtids={has}"]), *names]
+    if has.is_empty:
+        return [*reader, *names]
+    if not has.is_position:
+        raise InputError(str(has)[:60], "is not a position, so MariaDB's log cannot be read from there", GUIDE, "")
+    return [*reader, f"--start-position={has}", *names]
+
+
+def _open_for_us(host: AddressHost, flavor: str) -> None:
+    """MySQL's super_read_only keeps everybody out, read_only all but administrators."""
+    if flavor == "mysql":
+        change(host, "SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1")
+
+
+def apply(words: list[str], into: list[str], name: str) -> None:
+    """One program's output into the other. A transaction that the crash cut off is not applied."""
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen(words, stdout=subprocess.PIPE, stderr=said, env=PRIVATE_ENVIRONMENT) as source,
+        subprocess.Popen(
+            into, stdin=source.stdout, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT
+        ) as applying,
+    ):
+        if source.stdout is not None:
+            source.stdout.close()
+        try:
+            _, errors = applying.communicate(timeout=APPLY_S)
+        except subprocess.TimeoutExpired:
+            applying.kill()
+            source.kill()
+            rule = f"its tail was not applied within {APPLY_S:g} s"
+            raise CouldNotRun(name, rule, GUIDE, "Begin again: what was applied stays.") from None
+        code = source.wait()
+        said.seek(0)
+        _check_reader(code, said.read().decode(errors="replace"), name)
+        if applying.returncode != 0:
+            text = " ".join(errors.decode(errors="replace").split())[:300]
+            raise CouldNotRun(
+                name, f"its tail could not be applied: {text}", GUIDE, "See what it says, and begin again."
+            )
+
+
+def _check_reader(code: int, said: str, name: str) -> None:
+    if code != 0 and not CUT_OFF.search(said):
+        text = " ".join(said.split())[:300]
+        raise CouldNotRun(name, f"its binary log could not be read: {text}", GUIDE, "")
+
+
+@contextlib.contextmanager
+def client_file(address: Address) -> Iterator[Path]:
+    """An option file for a client, which only this user may read; removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="headrace-client-") as folder:
+        yield write_client_file(address, Path(folder) / "client.cnf")

@@ -4,7 +4,7 @@
     copy          the source is shut down, its files are copied, and it is started again
     snapshot      one snapshot call for all its volumes, under a lock that is held for moments
     clone         MySQL's own: the replica fetches the data from the running source
-    mariabackup   MariaDB's own: files and redo log are copied beside running writers
+    mariabackup   MariaDB's own: files and redo log are copied while it is written to
 
 Each ends with the replica following the source from the very transaction its data end with.
 """
@@ -138,7 +138,7 @@ class Follower:
 
 
 def wait_connected(connection: pymysql.Connection, name: str, channel: str) -> ServerState:
-    """Waits until a channel receives. Raises CouldNotRun with the server's words when it does not."""
+    """Waits until a channel receives. Raises CouldNotRun with the server's words."""
     deadline = time.monotonic() + CONNECT_S
     while True:
         state = observe(connection, name)
@@ -352,7 +352,7 @@ class CloneSeed(Follower):
                 _clone(connection, (*dialect.session(), clone), self.name)
         if record.process is not None and not processes.wait_gone(record.process, CONNECT_S):
             raise CouldNotRun(self.name, "did not end after CLONE", str(where.log), "See headrace mysql log.")
-        with access.init_file(where, record.flavor, service_user()) as init_file:
+        with access.init_file(where, record.flavor, service_user(), record.host) as init_file:
             program = running.program_of(record)
             skip = running.not_following(program)
             record = running.launch(where, record, program, init_file, running.quiet, running.READY_S, skip)

@@ -9,10 +9,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.base.processes import ends_as_interrupts
+from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, creation, running
@@ -21,8 +23,9 @@ from headrace.servers.config import checked_memory, checked_settings
 from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 from headrace.servers.server import Server, find, servers, stop
-from headrace.servers.topology import accounts, checks, seeding
-from headrace.servers.topology.dialect import GUIDE, checked_channel, checked_filters
+from headrace.servers.topology import accounts, checks, links, seeding
+from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
+from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.state import ServerState, observe
 
 MODES = {
@@ -31,6 +34,8 @@ MODES = {
 }
 MOST_WORKERS = 1_024  # replica_parallel_workers; MariaDB takes more, for nothing
 MOST_DELAY_S = 2**31 - 1  # both flavors
+# Settings of a source that are its own affair: a replica of a replica has not its filters.
+OWN = re.compile(r"(loose-)?rpl-semi-sync|(super-)?read-only$|.*replicate-|.*-parallel-|replica-preserve")
 FIRST_SERVER_ID = 101  # of a replica; users number theirs from 1
 
 
@@ -177,8 +182,12 @@ def _record(
 ) -> Record:
     """The new replica's record: the source's, with what was said and what a replica needs."""
     theirs = records.required(source.paths)
-    wanted = theirs.settings | _settings(lab, theirs.flavor, following) | checked_settings(settings)
+    inherited = {key: value for key, value in theirs.settings.items() if not OWN.match(key)}
+    wanted = inherited | _settings(lab, theirs.flavor, following) | checked_settings(settings)
     # A cache by memory is in the source's options already.
+    host = theirs.host
+    if host != links.LOOPBACK:
+        host = links.free_host(server_paths(data_dir_of(lab), name), records.hosts(data_dir_of(lab)))
     memory = theirs.memory_gib if given["memory_gib"] is None else checked_memory(given["memory_gib"])
     return Record(
         name=name,
@@ -190,11 +199,11 @@ def _record(
         server_path=theirs.server_path,
         config=theirs.config,
         memory_gib=memory,
-        port=given["port"] or free_port(),
+        port=given["port"] or (free_port() if host == links.LOOPBACK else links.PORT),
         settings=wanted,
         unpaced=unpaced,
         encrypted=theirs.encrypted,
-        host=theirs.host,
+        host=host,
     )
 
 
@@ -204,6 +213,7 @@ def _settings(lab: Lab, flavor: str, following: Following) -> dict[str, str | No
     if following.position != "gtid" and flavor == "mysql":
         found = {key: value for key, value in found.items() if "gtid" not in key}
     found |= {"server-id": str(free_server_id(lab)), "relay-log-recovery": "ON", "event-scheduler": "OFF"}
+    found["slave-net-timeout" if flavor == "mariadb" else "replica-net-timeout"] = str(NET_TIMEOUT_S)
     found |= workers_settings(flavor, following)
     for kind, values in following.filters.items():
         prefix = ""
@@ -400,6 +410,40 @@ def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -
         return None
     places = {(one.host, one.port): one for one in servers(lab)}
     return places.get((found.source_host, found.source_port))
+
+
+# --- lag ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WatchedServers:
+    """What is watched: a watch to be entered, and the servers of the lab in it, by name."""
+
+    watch: LagWatch
+    servers: dict[str, Server]
+
+
+def watched(
+    lab: Lab, name: str | None = None, addresses: Sequence[Address] = (), heartbeat: bool = False
+) -> WatchedServers:
+    """A watch of the lab's topology, or of servers anywhere. Raises InputError when nothing there
+    follows anything."""
+    if addresses:
+        places = {(one.host or "", one.port or DEFAULT_PORT): one.label for one in addresses}
+        watch = LagWatch({one.label: one for one in addresses}, places, addresses[0].label if heartbeat else None)
+        return WatchedServers(watch, {})
+    members = [one for one in status(lab) if one.server.state == "running"]
+    if not any(one.state and one.state.channels for one in members):
+        raise InputError(
+            name or "this lab", "no server here follows another", GUIDE, "headrace replica up NAME --of SOURCE"
+        )
+    if name is not None and name not in {one.server.name for one in members}:
+        raise InputError(name, "is not a replica that runs", GUIDE, "headrace replica status shows them.")
+    heads = [one.server.name for one in members if one.state and not one.state.channels]
+    places = {(one.server.host, one.server.port or 0): one.server.name for one in members}
+    on = heads[0] if heartbeat and heads else None
+    watch = LagWatch({one.server.name: one.server.address() for one in members}, places, on)
+    return WatchedServers(watch, {one.server.name: one.server for one in members})
 
 
 # --- numbers --------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from headrace.servers.failover.guarantee import carried, proof_of
-from headrace.servers.failover.members import NEVER_S, FailoverStep, AckProof, Seen, ThreadRun
+from headrace.servers.failover.planning.guarantee import carried, proof_of
+from headrace.servers.failover.planning.members import NEVER_S, AckProof, FailoverStep, Seen, ThreadRun
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import Channel, SemiSync, ServerState
 

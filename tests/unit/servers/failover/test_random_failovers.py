@@ -15,8 +15,8 @@ from collections import Counter
 import pytest
 from relay_logs import Cluster
 
-from headrace.servers.failover.members import FailoverPlan, FailoverWish
-from headrace.servers.failover.planner import plan
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish
+from headrace.servers.failover.planning.planner import plan
 
 SEEDS = int(os.environ.get("FAILOVER_SEEDS", "400"))
 # More stages than a plan has, so that one that never ends shows.

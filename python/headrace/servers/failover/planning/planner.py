@@ -15,10 +15,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.servers.failover import election, switchover
-from headrace.servers.failover.election import extra, follows, has, required, unfit, usable
-from headrace.servers.failover.guarantee import guarantee_now, is_intact
-from headrace.servers.failover.members import NEVER_S, AckProof, FailoverPlan, FailoverStep, FailoverWish, Members, Seen
+from headrace.servers.failover.planning import election, switchover
+from headrace.servers.failover.planning.election import extra, follows, has, required, unfit, usable
+from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
+from headrace.servers.failover.planning.members import (
+    NEVER_S,
+    AckProof,
+    FailoverPlan,
+    FailoverStep,
+    FailoverWish,
+    Members,
+    Seen,
+)
 
 
 def plan(members: Members, wish: FailoverWish) -> FailoverPlan:

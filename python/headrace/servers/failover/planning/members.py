@@ -203,6 +203,10 @@ class Guarantee:
     reasons: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
 
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"level": self.level, "reasons": list(self.reasons), "conditions": list(self.conditions)}
+
 
 @dataclass(frozen=True)
 class FailoverPlan:
@@ -241,9 +245,5 @@ class FailoverPlan:
             "left_out": dict(self.left_out),
             "refusal": self.refusal,
             "hint": self.hint,
-            "guarantee": {
-                "level": self.guarantee.level,
-                "reasons": list(self.guarantee.reasons),
-                "conditions": list(self.guarantee.conditions),
-            },
+            "guarantee": self.guarantee.as_dict(),
         }

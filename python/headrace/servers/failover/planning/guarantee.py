@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.servers.failover.election import followers, keeps_relay_log, required, unfit
-from headrace.servers.failover.members import NEVER_S, AckProof, Guarantee, Members, Seen
+from headrace.servers.failover.planning.election import followers, keeps_relay_log, required, unfit
+from headrace.servers.failover.planning.members import NEVER_S, AckProof, Guarantee, Members, Seen
 
 
 def guarantee_now(members: Members, source: Seen) -> Guarantee:

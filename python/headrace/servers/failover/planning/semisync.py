@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from headrace.servers.failover.election import followers, follows, has, keeps_relay_log, required
-from headrace.servers.failover.guarantee import acking
-from headrace.servers.failover.members import NEVER_S, Members, Seen
+from headrace.servers.failover.planning.election import followers, follows, has, keeps_relay_log, required
+from headrace.servers.failover.planning.guarantee import acking
+from headrace.servers.failover.planning.members import NEVER_S, Members, Seen
 
 # Transactions that an acknowledging replica may lack while it keeps up (a guess: 8 clients commit
 # some thousand a second, and a look takes some milliseconds).

@@ -3,9 +3,9 @@ plan of a switchover, whose source works and lends a hand."""
 
 from __future__ import annotations
 
-from headrace.servers.failover import election
-from headrace.servers.failover.election import extra, follows, has, required, unfit
-from headrace.servers.failover.members import FailoverPlan, FailoverStep, FailoverWish, Members, Seen
+from headrace.servers.failover.planning import election
+from headrace.servers.failover.planning.election import extra, follows, has, required, unfit
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, FailoverWish, Members, Seen
 
 
 def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:

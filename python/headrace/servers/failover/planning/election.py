@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headrace.servers.failover.members import Members, Seen
+from headrace.servers.failover.planning.members import Members, Seen
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import Channel, ServerState
 

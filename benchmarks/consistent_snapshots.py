@@ -1,0 +1,427 @@
+"""What each step of a consistent snapshot buys, measured on real servers under load.
+
+    python benchmarks/consistent_snapshots.py [--flavor mariadb] [--storage 4xgp3:1] [--snapshots 50]
+
+A server on an array of the lab is written to by some clients. Its volume is snapshotted with all
+steps, with steps left out, and member by member without any (the control). Each snapshot becomes a
+new server; what that server has is compared with what the clients saw acknowledged, and with the
+tagged GTID.
+
+The lab's array is one device whose snapshot is of one instant. The control takes one snapshot for
+each member, one after the other, and puts the chunks of each member together from its own
+snapshot: bit for bit what snapshots of single volumes would give.
+
+Needs what the tests with servers need: root, FUSE, MariaDB or MySQL.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import mmap
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from headrace import lab as labs
+from headrace import servers
+from headrace.connect import connect
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.lab import Lab, Settings
+from headrace.lab.watching import stored
+from headrace.operate.snapshots import restore
+from headrace.operate.snapshots.services import LabService
+from headrace.operate.snapshots.take import take
+from headrace.operate.snapshots.targets import lab_request
+from headrace.servers import Server
+from headrace.servers.topology.gtid import GtidSet
+
+CLIENTS = 8  # a guess: enough for group commit, and for writes that overlap
+# The cache is smaller than the data, so that pages are written all the time, to all members.
+SMALL = {"innodb_buffer_pool_size": "24M", "log_bin": "ON", "sync_binlog": "1", "innodb_flush_log_at_trx_commit": "1"}
+# Rows that are changed at random, and how many of them by a transaction; 2,000 bytes each.
+ROWS, CHANGES = 30_000, 4
+# Of the lab's arrays unless the notation says otherwise (crates/catalog/src/spec.rs), and of
+# snapshots.
+CHUNK, BLOCK = 256 << 10, 512 << 10
+# Between two calls of a script that takes one snapshot after the other, s: that EC2 takes some
+# 0.3 s to answer is a guess.
+CALL_S = 0.3
+# How long the load has run before a snapshot is taken, s.
+WARM_S = 0.5
+SCHEMA = (
+    "CREATE DATABASE IF NOT EXISTS held",
+    "CREATE TABLE held.a (client INT, n INT, filler VARCHAR(200), PRIMARY KEY (client, n)) ENGINE=InnoDB",
+    "CREATE TABLE held.b (client INT, n INT, PRIMARY KEY (client, n)) ENGINE=InnoDB",
+    "CREATE TABLE held.c (id INT PRIMARY KEY, filler VARCHAR(2000)) ENGINE=InnoDB",
+    "INSERT INTO held.c SELECT id, REPEAT('c', 2000) FROM ({numbers}) AS numbers WHERE id <= {rows}",
+    "CREATE TABLE held.m (n BIGINT AUTO_INCREMENT PRIMARY KEY, filler VARCHAR(200)) ENGINE=MyISAM",
+)
+
+
+def prepare(server: Server, torn: bool = False, rows: int = ROWS) -> None:
+    """The tables that `Writers` write to."""
+    digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
+    numbers = "SELECT 1 + " + " + ".join(f"{10**place} * t{place}.d" for place in range(5)) + " AS id FROM "
+    numbers += ", ".join(f"({digits}) AS t{place}" for place in range(5))
+    with connect(server.address(), 300) as connection, connection.cursor() as cursor:
+        for statement in SCHEMA[: None if torn else -1]:
+            cursor.execute(statement.replace("{numbers}", numbers).replace("{rows}", str(rows)))
+
+
+class Writers:
+    """Clients that write numbered transactions into two tables, and remember what was acknowledged
+    and when. `torn`: one more client writes into a table of MyISAM."""
+
+    def __init__(self, server: Server, clients: int = CLIENTS, torn: bool = False) -> None:
+        self.server, self.clients, self.torn = server, clients, torn
+        self.acknowledged: list[list[tuple[float, int]]] = [[] for _ in range(clients)]
+        self.errors: list[str] = []
+        self._stop = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Writers:
+        with connect(self.server.address()) as connection, connection.cursor() as cursor:
+            cursor.execute("SELECT client, MAX(n) FROM held.a GROUP BY client")
+            self.begun = dict(cursor.fetchall())
+            cursor.execute("SELECT COUNT(*) FROM held.c")
+            self.rows = int(cursor.fetchall()[0][0])
+        self._threads = [threading.Thread(target=self._write, args=(one,)) for one in range(self.clients)]
+        if self.torn:
+            self._threads.append(threading.Thread(target=self._write_torn))
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def by(self, moment: float) -> dict[int, int]:
+        """The last number of each client that was acknowledged before a moment (monotonic, s)."""
+        found = dict(self.begun)
+        for client, acknowledged in enumerate(self.acknowledged):
+            found[client] = max([n for at, n in acknowledged if at < moment], default=found.get(client, 0))
+        return found
+
+    def _write(self, client: int) -> None:
+        n, chance = self.begun.get(client, 0), random.Random(client)
+        try:
+            with connect(self.server.address(), 120) as connection, connection.cursor() as cursor:
+                while not self._stop.is_set():
+                    n += 1
+                    cursor.execute("BEGIN")
+                    cursor.execute("INSERT INTO held.a VALUES (%s, %s, REPEAT('x', 200))", (client, n))
+                    cursor.execute("INSERT INTO held.b VALUES (%s, %s)", (client, n))
+                    for row in sorted(chance.sample(range(1, self.rows + 1), CHANGES)):  # in order: no deadlocks
+                        cursor.execute("UPDATE held.c SET filler = REPEAT(%s, 2000) WHERE id = %s", (n % 10, row))
+                    cursor.execute("COMMIT")
+                    self.acknowledged[client].append((time.monotonic(), n))
+        except Exception as error:
+            self.errors.append(str(error))
+
+    def _write_torn(self) -> None:
+        try:
+            with connect(self.server.address(), 120) as connection, connection.cursor() as cursor:
+                while not self._stop.is_set():
+                    cursor.execute("INSERT INTO held.m (filler) VALUES (REPEAT('m', 150))")
+        except Exception as error:
+            self.errors.append(str(error))
+
+
+@dataclass
+class Findings:
+    """What a restored server has. `lost`: acknowledged before and not there. `torn`: transactions
+    that are there in part, or with a hole before them. `beyond`: GTIDs after the tagged position.
+    `crashed`: what CHECK TABLE said of the MyISAM table."""
+
+    opened: bool
+    why: str = ""
+    lost: int = 0
+    torn: int = 0
+    gtid_held: bool = True
+    beyond: int = 0
+    crashed: str = ""
+    open_s: float = 0.0
+
+    @property
+    def good(self) -> bool:
+        """Nothing is missing or broken."""
+        return self.opened and self.lost == 0 and self.torn == 0 and self.gtid_held
+
+
+def examine(server: Server, expected: dict[int, int], gtid: str, torn: bool = False) -> Findings:
+    """Compares a restored server with what was acknowledged and tagged."""
+    found = Findings(opened=True)
+    with connect(server.address(), 120) as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT client, COUNT(*), MIN(n), MAX(n) FROM held.a GROUP BY client")
+        first = {row[0]: row[1:] for row in cursor.fetchall()}
+        cursor.execute("SELECT client, COUNT(*), MIN(n), MAX(n) FROM held.b GROUP BY client")
+        second = {row[0]: row[1:] for row in cursor.fetchall()}
+        found.torn = sum(first.get(one) != second.get(one) for one in {*first, *second})
+        found.torn += sum(count != high or low != 1 for count, low, high in first.values())
+        for client, n in expected.items():
+            have = first.get(client, (0, 0, 0))[2]
+            found.lost += max(0, n - have)
+        for table in ("a", "b", "c"):
+            cursor.execute(f"CHECK TABLE held.{table} EXTENDED")
+            if cursor.fetchall()[-1][3] != "OK":
+                found.torn += 1
+        if torn:
+            cursor.execute("CHECK TABLE held.m EXTENDED")
+            said = [str(row[3]) for row in cursor.fetchall()]
+            found.crashed = "" if said == ["OK"] else "; ".join(said)
+        if gtid:
+            flavor = server.flavor
+            cursor.execute("SELECT @@gtid_executed" if flavor == "mysql" else "SELECT @@gtid_binlog_pos")
+            has = GtidSet.parse(cursor.fetchall()[0][0], flavor)
+            tagged = GtidSet.parse(gtid, flavor)
+            found.gtid_held, found.beyond = has.contains(tagged), has.minus(tagged).count()
+    return found
+
+
+def composed(lab: Lab, spec: str, taken: list[str], name: str) -> str:
+    """A snapshot whose member `i` is as in the i-th of these snapshots of the array."""
+    for one in taken:
+        stored(lab, one)
+    made: list[str] = []
+    try:
+        devices = []
+        for number, one in enumerate(taken):
+            made.append(lab.create(spec, name=f"{name}-{number}", snapshot=one)["id"])
+            devices.append(lab.attach(made[-1], unpaced=True, probe=False)["attachment"]["device"])
+        target = os.open(devices[-1], os.O_RDWR | os.O_DIRECT)
+        try:
+            for number, one in enumerate(taken[:-1]):
+                _copy_member(lab, devices[number], target, number, len(taken), one, taken[-1])
+            os.fsync(target)
+        finally:
+            os.close(target)
+        lab.detach(made[-1])
+        whole = lab.create_snapshot(made[-1])["id"]
+        stored(lab, whole)
+        return whole
+    finally:
+        for volume in made:
+            if lab.describe(volume).get("attachment"):
+                lab.detach(volume, force=True)
+            lab.delete(volume)
+
+
+def _copy_member(lab: Lab, device: str, target: int, number: int, members: int, one: str, last: str) -> None:
+    """The chunks of one member, where the two snapshots differ."""
+    source, start = os.open(device, os.O_RDONLY | os.O_DIRECT), 0
+    try:
+        with mmap.mmap(-1, CHUNK) as chunk:
+            while start is not None:
+                page = lab.snapshot_blocks(last, since=one, start=start)
+                for block in page["blocks"]:
+                    for at in range(block["block"] * BLOCK, (block["block"] + 1) * BLOCK, CHUNK):
+                        if at // CHUNK % members == number:
+                            os.preadv(source, [chunk], at)
+                            os.pwritev(target, [chunk], at)
+                start = page["next"]
+    finally:
+        os.close(source)
+
+
+# --- the variants ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Which steps are done. `members`: one snapshot after the other instead of one call."""
+
+    name: str
+    lock: bool = True
+    freeze: bool = True
+    members: bool = False
+
+
+VARIANTS = (
+    Variant("all steps"),
+    Variant("no lock", lock=False),
+    Variant("no freeze", freeze=False),
+    Variant("one call alone", lock=False, freeze=False),
+    Variant("member by member, all steps", members=True),
+    Variant("member by member alone (control)", lock=False, freeze=False, members=True),
+)
+
+
+class MemberByMember(LabService):
+    """One snapshot after the other, as scripts do that know single volumes only."""
+
+    def __init__(self, lab: Lab, members: int) -> None:
+        super().__init__(lab)
+        self.count = members
+
+    def create(self, volumes, tags, description, token):
+        """As many snapshots of the array as it has members, CALL_S apart."""
+        made = []
+        for number in range(self.count):
+            time.sleep(CALL_S if number else 0)
+            made += super().create(volumes, tags, description, f"{token}-{number}")
+        return made
+
+
+@dataclass
+class Round:
+    """One snapshot and what came of it."""
+
+    variant: str
+    frozen_ms: float
+    locked_ms: float
+    findings: Findings = field(default_factory=lambda: Findings(opened=False))
+
+
+def run_round(lab: Lab, server: Server, variant: Variant, number: int, members: int, torn: bool) -> Round:
+    """Takes one under load, restores it, looks at it, and removes it."""
+    with Writers(server, torn=torn) as writers:
+        time.sleep(WARM_S)
+        moments: dict[str, float] = {"begun": time.monotonic()}
+        request = replace(lab_request(lab, server.name), lock=variant.lock, freeze=variant.freeze)
+        if variant.members:
+            request = replace(request, service=MemberByMember(lab, members))
+        got = take(request, lambda step: moments.setdefault(step, time.monotonic()))
+        taken = [one.id for one in sorted(got.made.snapshots, key=lambda one: one.started_at)]
+        # What was acknowledged before it was asked for must be there.
+        expected = writers.by(moments.get("locked", moments["begun"]))
+        time.sleep(WARM_S)
+    if writers.errors:
+        raise CouldNotRun("the load", writers.errors[0])
+    found = Round(variant.name, got.frozen_ms, got.locked_ms)
+    name = f"look{number}"
+    began = time.monotonic()
+    try:
+        if not variant.members:
+            looked = restore.to_server(lab, got.made, name)
+        else:
+            whole = composed(lab, server.storage, taken, f"mixed{number}")
+            taken.append(whole)
+            looked = servers.up(lab, name=name, flavor=server.flavor, storage=server.storage, seed_from=whole, settings=SMALL, timeout_s=60)  # fmt: skip
+        opened_s = time.monotonic() - began
+        found.findings = examine(looked, expected, got.made.gtid, torn)
+        found.findings.open_s = opened_s
+    except HeadraceError as error:
+        found.findings = Findings(opened=False, why=error.rule[:300])
+    except Exception as error:
+        found.findings = Findings(opened=False, why=f"opened, and then: {error}"[:300])
+    finally:
+        remove(lab, name)
+        for one in taken:
+            lab.delete_snapshot(one)
+    return found
+
+
+def remove(lab: Lab, name: str) -> None:
+    """A server, if it was made."""
+    try:
+        servers.destroy(servers.find(lab, name))
+    except HeadraceError:
+        return
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The nearest rank."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
+
+
+def summary(variant: str, rounds: list[Round]) -> dict[str, object]:
+    """A row of the table."""
+    found = [one.findings for one in rounds]
+    opened = [one for one in found if one.opened]
+    return {
+        "variant": variant,
+        "n": len(rounds),
+        "frozen_p50_ms": round(percentile([one.frozen_ms for one in rounds], 0.5), 1),
+        "frozen_p95_ms": round(percentile([one.frozen_ms for one in rounds], 0.95), 1),
+        "locked_p95_ms": round(percentile([one.locked_ms for one in rounds], 0.95), 1),
+        "opened": len(opened),
+        "good": sum(one.good for one in found),
+        "lost": sum(one.lost for one in opened),
+        "torn": sum(one.torn for one in opened),
+        "beyond_tag": sum(one.beyond for one in opened),
+        "myisam_broken": sum(bool(one.crashed) for one in opened),
+        "open_p50_s": round(statistics.median([one.open_s for one in opened]), 2) if opened else 0.0,
+        "why": next((one.why for one in found if one.why), ""),
+    }
+
+
+def print_rows(rows: list[dict[str, object]]) -> None:
+    """As a table."""
+    shown = Table(title="What each step buys", show_lines=False)
+    columns = [name for name in rows[0] if name != "why"]
+    for name in columns:
+        shown.add_column(name.replace("_", " "))
+    for row in rows:
+        shown.add_row(*(str(row[name]) for name in columns))
+    Console(width=180).print(shown)
+    for row in rows:
+        if row["why"]:
+            print(f"{row['variant']}: {row['why']}")
+
+
+def measure(folder: Path, flavor: str, storage: str, count: int, wanted: list[str], torn: bool, tell: Callable) -> list:
+    """All variants, in turn, so that what the machine does meanwhile meets all of them."""
+    # Fast lab time: EC2 takes a snapshot of one volume every 15 s at most, and so does the lab.
+    lab = labs.up(folder, settings=Settings(metrics_port=0, api_port=0, time_scale=1_000_000))
+    members = len(lab.describe(lab.create(storage, name="probe")["id"])["members"])
+    lab.delete("probe")
+    server = servers.up(lab, name="db", flavor=flavor, storage=storage, settings=SMALL)
+    prepare(server, torn)
+    chosen = [one for one in VARIANTS if not wanted or any(one.name.startswith(word) for word in wanted)]
+    rounds: list[Round] = []
+    for number in range(count):
+        for place, variant in enumerate(chosen):
+            rounds.append(run_round(lab, server, variant, number * len(chosen) + place, members, torn))
+            tell(rounds[-1])
+    return rounds
+
+
+def main() -> int:
+    """Prints the table; 1 where a snapshot with all steps was not good."""
+    asked = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    asked.add_argument("--flavor", default="mariadb", choices=("mariadb", "mysql"))
+    asked.add_argument("--storage", default="4xgp3:1")
+    asked.add_argument("--snapshots", type=int, default=10, help="of each variant")
+    asked.add_argument("--variant", action="append", default=[], help="beginning of its name; repeatable")
+    asked.add_argument("--myisam", action="store_true", help="also write a table of MyISAM")
+    asked.add_argument("--json", type=Path, help="write every round there")
+    given = asked.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="lab-"))
+
+    def tell(one: Round) -> None:
+        print(f"{one.variant}: frozen {one.frozen_ms:.0f} ms, {one.findings}", file=sys.stderr)
+
+    try:
+        rounds = measure(folder, given.flavor, given.storage, given.snapshots, given.variant, given.myisam, tell)
+    finally:
+        with labs.Lab(folder) as lab:
+            for server in servers.servers(lab):
+                servers.destroy(server)
+            labs.down(lab, force=True)
+        shutil.rmtree(folder, ignore_errors=True)
+    names = list(dict.fromkeys(one.variant for one in rounds))
+    rows = [summary(name, [one for one in rounds if one.variant == name]) for name in names]
+    print_rows(rows)
+    if given.json:
+        given.json.write_text(json.dumps({"rows": rows, "rounds": [asdict(one) for one in rounds]}, indent=2))
+    whole = [one for one in rounds if one.variant == VARIANTS[0].name]
+    return 0 if all(one.findings.good for one in whole) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

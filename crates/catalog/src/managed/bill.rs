@@ -1,0 +1,174 @@
+//! What a server costs in a month, item by item, by the formula of AWS's price pages: hours of the
+//! class, GiB, IOPS and MiB/s beyond the included ones, millions of I/Os.
+
+use super::deployment::{Deployment, Service};
+use super::tables::{in_force, ClassPriceRow, StoragePriceRow};
+use crate::error::CatalogError;
+use crate::price::CostItem;
+use crate::{Catalog, NaiveDate, StorageSpec};
+use serde::Serialize;
+
+/// Hours of a month, as the AWS pricing calculator counts them.
+pub const HOURS_PER_MONTH: f64 = 730.0;
+
+/// A server to be billed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ServiceSpec {
+    /// Service and option.
+    pub deployment: Deployment,
+    /// EC2 type, or class `db.TYPE`.
+    pub instance_type: String,
+    /// Storage as asked for. RDS: one volume; EC2: any; Aurora: not looked at.
+    pub storage: StorageSpec,
+    /// Readers of an Aurora cluster, its writer not counted.
+    pub readers: u32,
+    /// Data of an Aurora volume, GB: billed by what is used.
+    pub data_gib: f64,
+    /// I/Os of a month in millions: billed by Aurora Standard, and by EC2 for magnetic volumes.
+    pub million_ios: f64,
+}
+
+/// The bill of a month.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ServiceBill {
+    /// What has a price.
+    pub items: Vec<CostItem>,
+    /// What has none in these tables: then there is no total.
+    pub missing: Vec<String>,
+    /// Sum of the items, US dollars; none where a price is missing.
+    pub total_usd: Option<f64>,
+}
+
+pub(super) fn bill(catalog: &Catalog, spec: &ServiceSpec, region: &str, date: NaiveDate) -> Result<ServiceBill, CatalogError> {
+    let (region, _) = catalog.region(region)?;
+    let class = catalog.service_class(spec.deployment, &spec.instance_type, date)?.class;
+    let mut made = ServiceBill { items: Vec::new(), missing: Vec::new(), total_usd: None };
+    match spec.deployment.service() {
+        Service::Ec2 => {
+            match catalog.instance_price(&class, region, date) {
+                Some(price) => made.items.push(item(&class, (HOURS_PER_MONTH, "h"), price.usd, &price.source, price.as_of)),
+                None => made.missing.push(format!("{class} in {region}")),
+            }
+            made.items.extend(catalog.monthly_cost(&spec.storage, region, date, spec.million_ios)?);
+        }
+        Service::Rds => {
+            made.class(catalog, spec, &class, 1, region, date)?;
+            let storage = catalog.rds_storage(single(&spec.storage)?, date)?;
+            let product = storage.volume_type.as_str();
+            made.component(catalog, spec, (product, "storage", storage.size_gib as f64), region, date)?;
+            if let Some(iops) = storage.iops {
+                made.component(catalog, spec, (product, "iops", iops as f64), region, date)?;
+            }
+            if let Some(mib_s) = storage.throughput_mib_s {
+                // What rises by itself with IOPS above 32,000 is included.
+                let by_itself = storage.iops.unwrap_or(0) / 64;
+                if mib_s > by_itself {
+                    made.component(catalog, spec, (product, "throughput", mib_s as f64), region, date)?;
+                }
+            }
+        }
+        Service::Aurora => {
+            made.class(catalog, spec, &class, 1 + spec.readers, region, date)?;
+            made.component(catalog, spec, ("aurora", "storage", spec.data_gib), region, date)?;
+            made.component(catalog, spec, ("aurora", "million_ios", spec.million_ios), region, date)?;
+        }
+    }
+    made.total_usd = made.missing.is_empty().then(|| made.items.iter().map(|item| item.usd).sum());
+    Ok(made)
+}
+
+/// The one volume that RDS is asked for.
+pub(super) fn single(storage: &StorageSpec) -> Result<&crate::VolumeSpec, CatalogError> {
+    match storage.members.as_slice() {
+        [one] => Ok(one),
+        _ => Err(CatalogError::Limit(Box::new(crate::error::Problem::new(
+            storage.to_string(),
+            "is an array: RDS lays out its volumes itself",
+            "data/managed/cannot.csv",
+            "Give one volume of the size and IOPS of all, such as gp3:800.",
+        )))),
+    }
+}
+
+fn item(what: &str, (quantity, unit): (f64, &str), usd: f64, source: &str, as_of: String) -> CostItem {
+    CostItem { item: what.to_string(), quantity, unit: unit.to_string(), unit_price_usd: usd, usd: quantity * usd, source: source.to_string(), as_of }
+}
+
+/// Days a price was seen, with what to know about it.
+fn days(first: NaiveDate, last: NaiveDate, date: NaiveDate, confirmed: bool, note: &str) -> String {
+    let mut told = if first == last { first.to_string() } else { format!("{first} to {last}") };
+    if first > date {
+        told += &format!(", later than {date}");
+    }
+    if !confirmed {
+        told += "; not confirmed";
+    }
+    if !note.is_empty() {
+        told += &format!("; {note}");
+    }
+    told
+}
+
+impl ServiceBill {
+    fn class(&mut self, catalog: &Catalog, spec: &ServiceSpec, class: &str, count: u32, region: &str, date: NaiveDate) -> Result<(), CatalogError> {
+        let deployment = spec.deployment;
+        let key = (deployment.service().as_str().to_string(), class.to_string());
+        let rows = catalog.managed_tables()?.class_prices.get(&key);
+        let fits = |row: &&ClassPriceRow| row.engine == "mysql" && row.option == deployment.option() && row.region == region;
+        let fits: Vec<&ClassPriceRow> = rows.into_iter().flatten().filter(fits).collect();
+        let what = match count {
+            1 => format!("{class} {}", deployment.option()),
+            _ => format!("{count} x {class} {}", deployment.option()),
+        };
+        match in_force(&fits, date, |row| row.first_seen) {
+            Some(row) => {
+                let told = days(row.first_seen, row.last_seen, date, row.confirmed, &row.note);
+                self.items.push(item(&what, (HOURS_PER_MONTH * f64::from(count), "h"), row.usd_hour, &row.source, told));
+            }
+            None => self.missing.push(format!("{class}, {}, in {region}", deployment.option())),
+        }
+        Ok(())
+    }
+
+    /// `quantity` of a component, less what its price includes.
+    fn component(
+        &mut self,
+        catalog: &Catalog,
+        spec: &ServiceSpec,
+        (product, component, quantity): (&str, &str, f64),
+        region: &str,
+        date: NaiveDate,
+    ) -> Result<(), CatalogError> {
+        let (service, option) = (spec.deployment.service(), spec.deployment.option());
+        let fits = |row: &&StoragePriceRow| {
+            row.region == region && row.service == service.as_str() && row.product == product && row.option == option && row.component == component
+        };
+        let tables = catalog.managed_tables()?;
+        let fits: Vec<&StoragePriceRow> = tables.storage_prices.iter().filter(fits).collect();
+        let included = included(tables, service, product, component);
+        let Some(row) = in_force(&fits, date, |row| row.first_seen) else {
+            if quantity > included {
+                self.missing.push(format!("{component} of {product}, {option}, in {region}"));
+            }
+            return Ok(());
+        };
+        let billed = quantity - row.from_quantity as f64;
+        if billed > 0.0 {
+            let name = match component {
+                "iops" => "IOPS",
+                "million_ios" => "I/O requests",
+                other => other,
+            };
+            let above = if row.from_quantity > 0 { format!(" above {}", row.from_quantity) } else { String::new() };
+            let told = days(row.first_seen, row.last_seen, date, row.confirmed, &row.note);
+            self.items.push(item(&format!("{product} {name}{above}"), (billed, &row.unit), row.usd, &row.source, told));
+        }
+        Ok(())
+    }
+}
+
+/// What any price of the component includes: so much needs no price.
+fn included(tables: &super::Managed, service: Service, product: &str, component: &str) -> f64 {
+    let of = |row: &&StoragePriceRow| row.service == service.as_str() && row.product == product && row.component == component;
+    tables.storage_prices.iter().filter(of).map(|row| row.from_quantity as f64).fold(f64::INFINITY, f64::min).min(f64::MAX)
+}

@@ -1,0 +1,122 @@
+//! The volumes behind RDS storage: `data/managed/rds_storage.csv`.
+
+use super::tables::{in_force, Managed, StorageRow};
+use crate::error::{CatalogError, Problem};
+use crate::spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB};
+use chrono::NaiveDate;
+use serde::Serialize;
+
+/// Storage of an RDS instance as the EBS volumes that RDS makes of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RdsStorage {
+    /// One volume, or RAID 0 of four. A size or rate that four does not divide is rounded down.
+    pub array: StorageSpec,
+    /// IOPS of all together; `None` for gp2, which has them by size.
+    pub iops: Option<u64>,
+    /// MiB/s of all together, for gp3.
+    pub throughput_mib_s: Option<u64>,
+    /// Allocated, GiB: what is billed.
+    pub size_gib: u64,
+    /// Its type.
+    pub volume_type: VolumeType,
+    /// Where the rules come from, and the days they speak for.
+    pub source: String,
+    /// Day of the rules.
+    pub as_of: String,
+}
+
+/// The rules of one type and size on a day.
+struct SizeRules<'a> {
+    asked: &'a VolumeSpec,
+    rows: Vec<&'a StorageRow>,
+    date: NaiveDate,
+}
+
+impl<'a> SizeRules<'a> {
+    fn row(&self, parameter: &str) -> Option<&'a StorageRow> {
+        let size = self.asked.size_gib;
+        let fits = |row: &&&StorageRow| row.parameter == parameter && (row.from_gib..=row.to_gib).contains(&size);
+        let fits: Vec<&StorageRow> = self.rows.iter().filter(fits).copied().collect();
+        in_force(&fits, self.date, |row| row.first_seen).copied()
+    }
+
+    fn value(&self, parameter: &str) -> Option<f64> {
+        self.row(parameter).map(|row| row.value)
+    }
+
+    fn refused<T>(&self, rule: String, hint: &str) -> Result<T, CatalogError> {
+        let source = "data/managed/rds_storage.csv (Amazon RDS user guide)";
+        Err(CatalogError::Limit(Box::new(Problem::new(self.asked.to_string(), rule, source, hint))))
+    }
+
+    /// IOPS of all volumes together: what is asked for, at least what is included.
+    fn iops(&self) -> Result<Option<f64>, CatalogError> {
+        let (name, size) = (self.asked.volume_type.as_str(), self.asked.size_gib);
+        let mut iops = self.asked.iops.map(|iops| iops as f64);
+        if self.asked.volume_type == VolumeType::Gp2 {
+            return if iops.is_none() { Ok(None) } else { self.refused("gp2 has its IOPS by size".into(), "Leave them out, or take gp3, io1 or io2.") };
+        }
+        if let Some(included) = self.value("included_iops") {
+            iops = Some(iops.unwrap_or(included).max(included));
+        }
+        let least = self.value("least_iops").unwrap_or(0.0);
+        match (iops, self.value("most_iops"), self.value("most_iops_per_gib")) {
+            (Some(given), Some(most), _) if given > most => {
+                let hint = if size < 400 { "From 400 GiB on more can be bought." } else { "Take fewer, or another type." };
+                self.refused(format!("RDS takes at most {most} IOPS with {size} GiB of {name}"), hint)
+            }
+            (Some(given), _, _) if given < least => self.refused(format!("RDS takes {least} IOPS of {name} or more"), "Take more IOPS."),
+            (Some(given), _, Some(per_gib)) if given > per_gib * size as f64 => {
+                self.refused(format!("RDS takes {per_gib} IOPS per GiB of {name} at most"), "Take a larger size, or fewer IOPS.")
+            }
+            (None, ..) if least > 0.0 => self.refused(format!("IOPS of {name} must be named"), "For example io1:500:10000."),
+            _ => Ok(iops),
+        }
+    }
+
+    /// MiB/s of all volumes together, where they can be named: at least what is included, and what
+    /// rises by itself with IOPS.
+    fn throughput(&self, iops: f64) -> Result<Option<f64>, CatalogError> {
+        let asked = self.asked.throughput_mib_s.map(|mib_s| mib_s as f64);
+        let Some(included) = self.value("included_mib_s") else {
+            return if asked.is_none() { Ok(None) } else { self.refused("the type has its MiB/s by size or IOPS".into(), "Leave them out.") };
+        };
+        let by_itself = self.value("iops_per_included_mib_s").map_or(0.0, |per| iops / per);
+        let given = asked.unwrap_or(0.0).max(included).max(by_itself);
+        let per_iops = self.value("most_mib_s_per_iops").map_or(f64::INFINITY, |per| per * iops);
+        let most = self.value("most_mib_s").unwrap_or(f64::INFINITY).min(per_iops);
+        if given > most {
+            return self.refused(format!("RDS takes at most {most} MiB/s with this size and these IOPS"), "Take less, or more IOPS.");
+        }
+        Ok(Some(given))
+    }
+}
+
+impl Managed {
+    pub(super) fn rds_storage(&self, asked: &VolumeSpec, date: NaiveDate) -> Result<RdsStorage, CatalogError> {
+        let (volume_type, size) = (asked.volume_type, asked.size_gib);
+        let name = volume_type.as_str();
+        let rules = SizeRules { asked, rows: self.storage.iter().filter(|row| row.storage_type == name).collect(), date };
+        let Some((least, most)) = rules.rows.iter().map(|row| (row.from_gib, row.to_gib)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))) else {
+            return rules.refused(format!("RDS for MySQL does not offer {name}"), "Choose gp3, gp2, io1 or io2.");
+        };
+        if !(least..=most).contains(&size) {
+            return rules.refused(format!("RDS takes {least} to {most} GiB of {name}"), "Give a size in between.");
+        }
+        let iops = rules.iops()?;
+        let throughput = rules.throughput(iops.unwrap_or(0.0))?;
+        let count = rules.value("volumes").map_or(1, |count| count as u64).max(1);
+        let share = |whole: f64| (whole / count as f64) as u64;
+        let member = VolumeSpec { volume_type, size_gib: size / count, iops: iops.map(share), throughput_mib_s: throughput.map(share) };
+        let stands = rules.row("volumes").unwrap_or(rules.rows[0]);
+        Ok(RdsStorage {
+            array: StorageSpec { raid: (count > 1).then_some(RaidLevel::Raid0), members: vec![member; count as usize], chunk_kib: DEFAULT_CHUNK_KIB },
+            iops: iops.map(|iops| iops as u64),
+            throughput_mib_s: throughput.map(|mib_s| mib_s as u64),
+            size_gib: size,
+            volume_type,
+            source: stands.source.clone(),
+            as_of: super::tables::seen(stands.first_seen, date),
+        })
+    }
+}

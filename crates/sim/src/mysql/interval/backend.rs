@@ -1,0 +1,77 @@
+//! What the second-by-second form needs of whatever serves a database's I/O, and what can bind.
+
+use crate::mysql::database::Database;
+use crate::mysql::demand::Flow;
+use crate::mysql::warmup::At;
+use headrace_model::Cap;
+
+/// What binds in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Binding {
+    /// Nothing: the open load is served as it comes.
+    #[default]
+    Demand,
+    /// The clients and their response time.
+    Clients,
+    /// The processors.
+    Cpu,
+    /// A cap of the data volumes or the instance.
+    Data(Cap),
+    /// A cap of the log volumes.
+    Log(Cap),
+    /// The network of the instance, where storage is behind it (Aurora).
+    Network,
+    /// Pages a second that the storage of a service gives a server (Aurora).
+    PageReads,
+}
+
+impl Binding {
+    /// The name used in tables, CSV and JSON.
+    pub fn name(self) -> String {
+        match self {
+            Binding::Demand => "none".into(),
+            Binding::Clients => "clients".into(),
+            Binding::Cpu => "cpu".into(),
+            Binding::Data(cap) => cap.name().into(),
+            Binding::Log(cap) => format!("log-{}", cap.name()),
+            Binding::Network => "network".into(),
+            Binding::PageReads => "page-reads".into(),
+        }
+    }
+}
+
+/// What serves a database's I/O: volumes (`interval`'s devices), or the storage of a service
+/// (`services`).
+pub(crate) trait Backend {
+    /// Mean latency of a page read with nothing to wait for, ms.
+    fn read_ms(&self) -> f64;
+    /// The same of a synchronous log write.
+    fn log_write_ms(&self) -> f64;
+    /// What a commit waits for beyond its log writes, ms: a standby.
+    fn commit_ms(&self) -> f64 {
+        0.0
+    }
+    /// I/O of one transaction, on data and log (`demand::Places::of_transaction`).
+    fn of_transaction(&self, database: &Database, at: &At, reads_by: f64, syncs: f64) -> (Flow, Flow);
+    /// I/O of one second that does not depend on transactions (`demand::Places::of_second`).
+    fn of_second(&self, database: &Database, background_pages: f64, compacted: (f64, f64)) -> Flow;
+    /// Most transactions a second on top of `always`, and what binds.
+    fn max_rate(&self, each: (&Flow, &Flow), always: &Flow, seconds: f64) -> (f64, Binding);
+    /// How many times these bytes a second could be moved for compaction.
+    fn spare(&self, database: &Database, compacted: (f64, f64), seconds: f64) -> f64;
+    /// Takes what a step used from the buckets.
+    fn charge(&mut self, data: &Flow, log: &Flow, t_s: f64, seconds: f64);
+    /// Lowest credit balance of a volume, percent.
+    fn balance_percent(&self) -> Option<f64>;
+    /// Lowest burst bucket of the instance, percent.
+    fn instance_percent(&self) -> Option<f64>;
+}
+
+/// What a write and a commit wait for beyond the volume: a standby in another zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Path {
+    /// Added to every log write, ms.
+    pub write_ms: f64,
+    /// Added to every commit, ms.
+    pub commit_ms: f64,
+}

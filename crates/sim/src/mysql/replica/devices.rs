@@ -1,0 +1,197 @@
+//! The replica's volumes and what a transaction asks of them: data, redo and binary log, relay log.
+
+use super::super::database::{Database, RUN_BYTES};
+use super::super::demand::{DeviceCounting, Flow, Places};
+use super::super::interval::Scenario;
+use super::super::warmup::At;
+use super::applier::Applier;
+use super::rate::{ApplierCosts, ReplicaBinding};
+use super::semisync::receive_s;
+use super::settings::ReplicaSettings;
+use crate::demand::fluid::Fluid;
+use crate::setup::Setup;
+use headrace_catalog::InstanceLimits;
+use headrace_model::Cap;
+
+/// Device writes of one flush of a relay log that grows: data, then the filesystem's journal; as
+/// for the binary log ([`super::super::settings::syncs_per_commit`]).
+pub(super) fn relay_writes() -> f64 {
+    super::super::settings::syncs_per_commit(0, true, 1)
+}
+
+/// A volume with its buckets.
+pub(super) struct ReplicaVolume {
+    pub counting: DeviceCounting,
+    fluid: Fluid,
+    /// I/Os on the instance per read and per write.
+    copies: (f64, f64),
+}
+
+/// Where a replica's files lie.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaStorage<'a> {
+    /// Data files; and whatever has no volume of its own.
+    pub data: &'a Setup,
+    /// Redo and binary log.
+    pub log: Option<&'a Setup>,
+    /// Relay log; none: with redo and binary log.
+    pub relay: Option<&'a Setup>,
+    /// Limits of the instance.
+    pub instance: Option<&'a InstanceLimits>,
+}
+
+/// What a transaction asks of data, log and relay volumes; `relay` by the receive thread.
+pub(super) struct Asked {
+    flows: [Flow; 3],
+}
+
+/// Volumes in the order data, log, relay; one that is not there is the one before.
+pub(super) struct ReplicaDevices {
+    volumes: Vec<ReplicaVolume>,
+    /// Which volume has the log, and which the relay log.
+    pub log: usize,
+    pub relay: usize,
+    places: Places,
+    instance: Option<Fluid>,
+}
+
+impl ReplicaDevices {
+    pub fn new(storage: &ReplicaStorage<'_>, database: &Database, step_s: f64) -> ReplicaDevices {
+        let kept = |mut fluid: Fluid| {
+            fluid.keep_a_refill(step_s);
+            fluid
+        };
+        let volume = |setup: &Setup| ReplicaVolume {
+            counting: DeviceCounting::new(setup, database),
+            fluid: kept(Fluid::new(&Setup { instance: None, ..setup.clone() })),
+            copies: Fluid::amplification(setup),
+        };
+        let volumes: Vec<ReplicaVolume> = std::iter::once(storage.data).chain(storage.log).chain(storage.relay).map(volume).collect();
+        let log = usize::from(storage.log.is_some());
+        let relay = if storage.relay.is_some() { volumes.len() - 1 } else { log };
+        let places = Places { data: volumes[0].counting.clone(), log: (log > 0).then(|| volumes[log].counting.clone()) };
+        let instance = storage.instance.map(|limits| kept(Fluid::of_instance(limits, storage.data.options.saved_second, storage.data.start_balance_percent)));
+        ReplicaDevices { volumes, log, relay, places, instance }
+    }
+
+    /// Time of a synchronous write of the log, and of a page read and write, s.
+    fn latencies_s(&self) -> (f64, f64, f64) {
+        let data = &self.volumes[0].counting;
+        (self.volumes[self.log].counting.write_ms / 1e3, data.read_ms / 1e3, data.write_ms / 1e3)
+    }
+
+    /// Flushes of the relay log for a transaction, s.
+    pub fn receive_s(&self, applier: &Applier, settings: &ReplicaSettings) -> f64 {
+        let flush_s = relay_writes() * applier.relay_flush_factor * self.volumes[self.relay].counting.write_ms / 1e3;
+        receive_s(applier.events_per_tx, settings.sync_relay_log, flush_s)
+    }
+
+    /// What a transaction costs with the cache at `at`, before the devices' limits.
+    pub fn costs(&self, database: &Database, applier: &Applier, settings: &ReplicaSettings, at: &At, committing: f64, vcpus: f64) -> ApplierCosts {
+        let (sync_s, read_s, write_s) = self.latencies_s();
+        let (workers, cpu_s) = (settings.threads(), applier.cpu_ms / 1e3);
+        let on_all = cpu_s + applier.spin_ms / 1e3 * (workers - 1.0);
+        let receive_s = self.receive_s(applier, settings);
+        ApplierCosts {
+            processor_s: cpu_s * (1.0 - applier.commit_cpu_share),
+            commit_processor_s: cpu_s * applier.commit_cpu_share,
+            reads_s: at.reads * at.shape * read_s,
+            page_writes_s: applier.forced_writes * at.evicted_dirty * at.shape * write_s,
+            flushes_s: database.log.syncs_per_commit * applier.flush_factor * sync_s,
+            redone: settings.redone(applier),
+            order_cv: if settings.preserve_order { applier.service_cv } else { 0.0 },
+            workers,
+            width: settings.width(applier, committing),
+            overlaps_commits: settings.mode.overlaps_commits(),
+            group_share: applier.group_share,
+            iops_rate: f64::INFINITY,
+            bytes_rate: f64::INFINITY,
+            cores_rate: if vcpus > 0.0 && on_all > 0.0 { vcpus / on_all } else { f64::INFINITY },
+            receive_rate: if receive_s > 0.0 { 1.0 / receive_s } else { f64::INFINITY },
+        }
+    }
+
+    /// I/O of one transaction whose commit shares its flushes with `grouped` others; `relay_bytes`
+    /// of it come by the receive thread.
+    pub fn asked(&self, database: &Database, applier: &Applier, settings: &ReplicaSettings, at: &At, (grouped, relay_bytes): (f64, f64)) -> Asked {
+        let (data, log) = self.places.of_transaction(database, at, 1.0, database.log.syncs_per_commit / grouped);
+        let mut flows = [data, log, Flow::default()];
+        let flushes = if settings.sync_relay_log > 0 { relay_writes() * applier.events_per_tx / f64::from(settings.sync_relay_log) } else { 0.0 };
+        let writes = flushes.max(relay_bytes / RUN_BYTES);
+        if writes > 0.0 {
+            flows[2].write(&self.volumes[self.relay].counting, writes, relay_bytes / writes, 1.0);
+        }
+        Asked { flows }
+    }
+
+    /// Pages the cleaner writes in the background a second.
+    pub fn background(&self, database: &Database, pages: f64) -> Flow {
+        self.places.of_second(database, pages, (0.0, 0.0))
+    }
+
+    /// What a rate of transactions asks of each volume.
+    fn on_volumes(&self, asked: &Asked, rates: [f64; 2], always: &Flow) -> Vec<Flow> {
+        let mut on = vec![Flow::default(); self.volumes.len()];
+        on[0] = always.times_plus(1.0, &on[0]);
+        for (flow, place, rate) in [(0, 0, rates[0]), (1, self.log, rates[0]), (2, self.relay, rates[1])] {
+            on[place] = asked.flows[flow].times_plus(rate, &on[place]);
+        }
+        on
+    }
+
+    fn on_instance(&self, on: &[Flow]) -> Flow {
+        on.iter().zip(&self.volumes).fold(Flow::default(), |sum, (flow, volume)| flow.copied(volume.copies).times_plus(1.0, &sum))
+    }
+
+    /// Most transactions a second on top of `always`: by I/Os and by bytes.
+    pub fn limit(&self, costs: &mut ApplierCosts, asked: &Asked, always: &Flow, seconds: f64) {
+        let each = self.on_volumes(asked, [1.0, 1.0], &Flow::default());
+        let none = self.on_volumes(asked, [0.0, 0.0], always);
+        let mut lower = |(rate, cap): (f64, Cap)| {
+            let bytes = matches!(cap, Cap::VolumeThroughput | Cap::InstanceThroughput);
+            let to = if bytes { &mut costs.bytes_rate } else { &mut costs.iops_rate };
+            *to = to.min(rate);
+        };
+        for ((volume, each), always) in self.volumes.iter().zip(&each).zip(&none) {
+            lower(volume.fluid.max_rate(&each.measured, &always.measured, seconds));
+        }
+        if let Some(fluid) = &self.instance {
+            lower(fluid.max_rate(&self.on_instance(&each).measured, &self.on_instance(&none).measured, seconds));
+        }
+    }
+
+    /// Takes what `applied` and `received` transactions a second ask; I/Os and bytes a second of
+    /// all volumes.
+    pub fn charge(&mut self, asked: &Asked, rates: [f64; 2], always: &Flow, t_s: f64, seconds: f64) -> (f64, f64) {
+        let on = self.on_volumes(asked, rates, always);
+        let together = self.on_instance(&on);
+        for (volume, flow) in self.volumes.iter_mut().zip(&on) {
+            volume.fluid.charge(&flow.measured, seconds);
+        }
+        if let Some(fluid) = &mut self.instance {
+            fluid.top_up(t_s);
+            fluid.charge(&together.measured, seconds);
+        }
+        on.iter().fold((0.0, 0.0), |(ios, bytes), flow| (ios + flow.measured.iops, bytes + flow.measured.bytes_s))
+    }
+
+    /// Lowest credit balance of a volume, percent.
+    pub fn balance_percent(&self) -> Option<f64> {
+        self.volumes.iter().filter_map(|volume| volume.fluid.percent_of(Cap::VolumeCredits)).min_by(f64::total_cmp)
+    }
+}
+
+/// Commits under way on the source at once: those that come while one flushes, and it.
+pub(super) fn committing(scenario: &Scenario<'_>, tps: f64, semi_sync_ms: f64) -> f64 {
+    let place = DeviceCounting::new(scenario.log.unwrap_or(scenario.data), scenario.database);
+    1.0 + tps * (scenario.database.log.syncs_per_commit * place.write_ms + semi_sync_ms) / 1e3
+}
+
+/// What binds where the rate asked for is above what is possible.
+pub(super) fn binding(costs: &ApplierCosts, kept_up: bool) -> ReplicaBinding {
+    if kept_up {
+        ReplicaBinding::Demand
+    } else {
+        costs.binding()
+    }
+}

@@ -1,0 +1,405 @@
+//! The interval form of a replica: lag second by second.
+//!
+//! ```text
+//!   source's transactions  N_s(t) -> receive thread -> relay log -> applier -> N_r(t)
+//!   lag L:  N_s(t - L) = N_r(t),  so  L' = 1 - applied(t) / source(t - L)
+//! ```
+//!
+//! The lag grows on after the load has stopped: what is applied then was written at the load's full
+//! rate, and is applied no faster. It is largest just before the last of it.
+
+use super::super::database::Database;
+use super::super::interval::{Scenario, Start};
+use super::super::warmup::WarmUp;
+use super::applier::Applier;
+use super::devices::{binding, committing, ReplicaDevices, ReplicaStorage};
+use super::rate::{ApplierCosts, ReplicaBinding, COSTS};
+use super::semisync::{SemiSync, SemiSyncPrice};
+use super::settings::ReplicaSettings;
+use crate::error::SimError;
+use crate::mysql::interval;
+use crate::mysql::settings::{behind_cache, ServerSettings};
+use crate::report::MIB;
+use serde::Serialize;
+
+/// Lag from which a replica counts as behind, s.
+pub const BEHIND_S: f64 = 1.0;
+/// Share of a second's change that the pace of background writes takes over; as the source's.
+const PACE_FOLLOWS: f64 = 0.1;
+/// Rounds in which the commits that share a flush and the rate find each other: the third moves the
+/// rate by less than a thousandth.
+const ROUNDS: usize = 3;
+
+/// A transaction or a statement on the schema that nothing else passes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LargeTransaction {
+    /// When it begins on the source, s.
+    pub at_s: f64,
+    /// How long it takes there, s; it is sent when it commits.
+    pub source_s: f64,
+    /// How long the replica takes to apply it, s.
+    pub apply_s: f64,
+}
+
+/// A replica behind a source.
+#[derive(Clone, Debug)]
+pub struct ReplicaScenario<'a> {
+    /// The source: its load and length are the run's load.
+    pub source: Scenario<'a>,
+    /// What the applier does for a transaction.
+    pub applier: &'a Applier,
+    /// Settings of the replica.
+    pub settings: &'a ReplicaSettings,
+    /// The database as the replica has it ([`replica_database`]).
+    pub database: &'a Database,
+    /// Its cache, followed from a cold start.
+    pub warm_up: &'a WarmUp,
+    /// Where its files lie.
+    pub storage: ReplicaStorage<'a>,
+    /// State of its cache.
+    pub start: Start,
+    /// Semi-synchronous replication.
+    pub semi_sync: Option<&'a SemiSync>,
+    /// Large transactions, by the time they begin.
+    pub large: &'a [LargeTransaction],
+    /// Seconds after the load at which the run ends, if the replica has not caught up before.
+    pub drain_s: u32,
+    /// Transactions a second of the source, a step each, instead of the source's own run: as
+    /// measured.
+    pub source_tps: Option<&'a [f64]>,
+}
+
+/// One step of a replica.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ReplicaSecond {
+    /// End of the step, s from the start.
+    pub t_s: f64,
+    /// Transactions a second on the source.
+    pub source_tps: f64,
+    /// Transactions a second applied.
+    pub applied_tps: f64,
+    /// Transactions a second the applier could do.
+    pub possible_tps: f64,
+    /// Transactions committed on the source and not applied.
+    pub backlog: f64,
+    /// Age of the newest transaction applied, by the source's commits, s.
+    pub lag_s: f64,
+    /// Page reads of a transaction.
+    pub reads_per_tx: f64,
+    /// I/Os a second on the replica's volumes.
+    pub iops: f64,
+    /// MiB/s on them.
+    pub mib_s: f64,
+    /// Lowest credit balance of them, percent.
+    pub balance_percent: Option<f64>,
+    /// What holds the applier back.
+    #[serde(skip)]
+    pub binding: ReplicaBinding,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReplicaSummary {
+    /// Transactions a second of the source over its load.
+    pub source_tps: f64,
+    /// Transactions a second the applier does when it has enough to do: mean over the time it was
+    /// behind, else over all.
+    pub applier_tps: f64,
+    /// Seconds of load.
+    pub load_s: f64,
+    /// From when the replica is behind ([`BEHIND_S`]); none: it keeps up.
+    pub onset_s: Option<f64>,
+    /// Lag when the load ends.
+    pub lag_at_load_end_s: f64,
+    /// Backlog then.
+    pub backlog_at_load_end: f64,
+    /// Most lag.
+    pub peak_lag_s: f64,
+    /// When.
+    pub peak_at_s: f64,
+    /// From the end of the load until the replica has caught up; none: not in this run.
+    pub catch_up_s: Option<f64>,
+    /// What holds the applier back when it has most to do.
+    pub binding: String,
+    /// Shares by name: of the time and limits that make the rate; together 1.
+    pub shares: Vec<(&'static str, f64)>,
+    /// How much of the rate follows the width that the source's marks allow.
+    pub dependency_lever: f64,
+    /// The same of the workers.
+    pub worker_lever: f64,
+    /// Rate over today's with each cost halved (or its limit doubled), and with twice the width and
+    /// twice the workers.
+    pub if_halved: Vec<(&'static str, f64)>,
+    /// Transactions that may be applied at once.
+    pub width: f64,
+    /// Commits of a group.
+    pub grouped: f64,
+    /// The price of semi-sync.
+    pub semi_sync: Option<SemiSyncPrice>,
+}
+
+/// Rows and summary.
+#[derive(Clone, Debug)]
+pub struct ReplicaRun {
+    /// A row a step.
+    pub rows: Vec<ReplicaSecond>,
+    /// What they come to.
+    pub summary: ReplicaSummary,
+}
+
+/// The source's database as the replica has it, with the replica's settings; `reads_per_tx`: of
+/// clients that read here, per transaction applied.
+///
+/// `caches`: bytes of the source's, with which its parameters were found, and of the replica's.
+pub fn replica_database(source: &Database, applier: &Applier, settings: &ReplicaSettings, reads_per_tx: f64, caches: (f64, f64)) -> Result<Database, SimError> {
+    applier.check(source)?;
+    settings.check()?;
+    SimError::check_range("reading transactions on the replica per transaction applied", reads_per_tx, 0.0, 1e4)?;
+    if source.log.binlog_bytes_per_tx <= 0.0 {
+        let rule = "must be above 0: a source without a binary log, or a load that writes nothing, has nothing to replicate";
+        let hint = "Give a load that writes, measured with log_bin on; or set binlog_bytes_per_tx in the workload file.";
+        return Err(SimError::refused("bytes a transaction writes to the binary log", source.log.binlog_bytes_per_tx, rule, hint));
+    }
+    let server = ServerSettings {
+        flush_log_at_trx_commit: Some(settings.flush_log_at_trx_commit),
+        log_bin: Some(settings.log_bin),
+        sync_binlog: Some(settings.sync_binlog),
+        ..ServerSettings::default()
+    };
+    server.on(&behind_cache(&applier.database(source, reads_per_tx), caches.0, caches.1, None))
+}
+
+/// The source's transactions a second, with what semi-sync makes of them.
+pub fn source_series(scenario: &Scenario<'_>, price: Option<&SemiSyncPrice>) -> Result<Vec<f64>, SimError> {
+    let mut database = scenario.database.clone();
+    let waits = price.filter(|price| !price.times_out);
+    database.clients.base_ms += waits.map_or(0.0, |price| price.added_ms * database.log.commits());
+    let most = waits.map_or(f64::INFINITY, |price| price.most_tps);
+    let mut series = Vec::new();
+    interval::run(&Scenario { database: &database, ..scenario.clone() }, &mut |second| {
+        series.push(if most.is_finite() { interval::weakest_limit(&[second.tps, most], database.clients.sharpness) } else { second.tps });
+    })?;
+    Ok(series)
+}
+
+/// Runs a replica until it has caught up after the load, or to the end.
+pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
+    let step_s = scenario.source.step_s;
+    scenario.semi_sync.map_or(Ok(()), SemiSync::check)?;
+    for large in scenario.large {
+        SimError::check_range("begin of a large transaction (s)", large.at_s, 0.0, 1e9)?;
+        SimError::check_range("length of a large transaction (s)", large.source_s.max(large.apply_s), 0.0, 1e7)?;
+    }
+    let devices = ReplicaDevices::new(&scenario.storage, scenario.database, step_s);
+    let receive_s = devices.receive_s(scenario.applier, scenario.settings);
+    let price = scenario.semi_sync.map(|semi| semi.price(receive_s));
+    let source = match scenario.source_tps {
+        Some(given) => given.to_vec(),
+        None => source_series(&scenario.source, price.as_ref())?,
+    };
+    let mut state = ReplicaState::new(scenario, devices, price.map_or(0.0, |price| price.added_ms));
+    let load_steps = source.len();
+    let most = load_steps + (f64::from(scenario.drain_s) / step_s).ceil() as usize;
+    let mut rows = Vec::with_capacity(load_steps);
+    for step in 0..most {
+        let second = state.step(step, source.get(step).copied().unwrap_or(0.0));
+        rows.push(second);
+        if step >= load_steps && second.backlog < 0.5 && state.large_left() == 0 {
+            break;
+        }
+    }
+    let summary = state.summary(&rows, load_steps, price);
+    Ok(ReplicaRun { rows, summary })
+}
+
+/// The source's transactions over time, to look up when one was committed.
+#[derive(Clone, Debug, Default)]
+struct SourceClock {
+    /// Transactions by the end of each step.
+    done: Vec<f64>,
+    /// The step in which the last one looked up was committed.
+    at: usize,
+}
+
+impl SourceClock {
+    /// When the source had committed `count`, s; they are spread evenly over a step.
+    fn when(&mut self, count: f64, step_s: f64) -> f64 {
+        while self.at + 1 < self.done.len() && self.done[self.at] <= count {
+            self.at += 1;
+        }
+        let (from, to) = (if self.at == 0 { 0.0 } else { self.done[self.at - 1] }, self.done[self.at]);
+        let part = if to > from { ((count - from) / (to - from)).clamp(0.0, 1.0) } else { 1.0 };
+        (self.at as f64 + part) * step_s
+    }
+
+    fn total(&self) -> f64 {
+        self.done.last().copied().unwrap_or(0.0)
+    }
+}
+
+struct ReplicaState<'a, 'b> {
+    scenario: &'b ReplicaScenario<'a>,
+    devices: ReplicaDevices,
+    semi_sync_ms: f64,
+    clock: SourceClock,
+    tx: f64,
+    start_tx: f64,
+    hint: usize,
+    received: f64,
+    pace: f64,
+    touches_per_tx: f64,
+    /// Large transactions to come: the count of transactions before them, time on the source and
+    /// time still to apply, s.
+    large: Vec<(Option<f64>, LargeTransaction)>,
+    /// The costs when the applier had most to do.
+    most_behind: (f64, Option<ApplierCosts>),
+}
+
+impl<'a, 'b> ReplicaState<'a, 'b> {
+    fn new(scenario: &'b ReplicaScenario<'a>, devices: ReplicaDevices, semi_sync_ms: f64) -> ReplicaState<'a, 'b> {
+        let tx = match scenario.start {
+            Start::Cold => 0.0,
+            Start::Warm => scenario.warm_up.settled_tx(),
+            Start::Transactions(tx) => tx.max(0.0),
+        };
+        let mut large: Vec<_> = scenario.large.iter().map(|large| (None, *large)).collect();
+        large.sort_by(|a, b| (a.1.at_s + a.1.source_s).total_cmp(&(b.1.at_s + b.1.source_s)));
+        ReplicaState {
+            scenario,
+            devices,
+            semi_sync_ms,
+            clock: SourceClock::default(),
+            tx,
+            start_tx: tx,
+            hint: 0,
+            received: 0.0,
+            pace: 0.0,
+            touches_per_tx: scenario.database.popularity.touches_per_tx(),
+            large,
+            most_behind: (-1.0, None),
+        }
+    }
+
+    fn large_left(&self) -> usize {
+        self.large.len()
+    }
+
+    fn step(&mut self, step: usize, source_tps: f64) -> ReplicaSecond {
+        let scenario = self.scenario;
+        let (database, applier, settings, seconds) = (scenario.database, scenario.applier, scenario.settings, scenario.source.step_s);
+        let t_s = (step + 1) as f64 * seconds;
+        self.clock.done.push(self.clock.total() + source_tps * seconds);
+        let applied = self.tx - self.start_tx;
+        let mut at = scenario.warm_up.at(self.tx, &mut self.hint);
+        at.flushed = database.writes.limited(at.flushed, self.pace);
+        let written = (at.evicted_dirty + at.flushed) * at.shape;
+        let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
+        let always = self.devices.background(database, background);
+        let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
+        let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
+        let alone = self.devices.costs(database, applier, settings, &at, committing, vcpus);
+        let (mut costs, mut rate) = (alone, alone.rate());
+        let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
+        let mut asked = self.devices.asked(database, applier, settings, &at, (costs.grouped(rate), relay_bytes));
+        for _ in 0..ROUNDS {
+            costs = alone;
+            self.devices.limit(&mut costs, &asked, &always, seconds);
+            rate = costs.rate();
+            asked = self.devices.asked(database, applier, settings, &at, (costs.grouped(rate), relay_bytes));
+        }
+        let came = (self.clock.total() - self.received).min(costs.receive_rate * seconds);
+        self.received += came;
+        let waiting = (self.received - applied).max(0.0);
+        let (done, in_large) = self.apply(applied, waiting, rate, t_s, seconds);
+        self.tx += done;
+        let applied_tps = done / seconds;
+        let (iops, bytes) = self.devices.charge(&asked, [applied_tps, came / seconds], &always, t_s, seconds);
+        self.pace = if self.pace > 0.0 { self.pace + PACE_FOLLOWS * (applied_tps - self.pace) } else { applied_tps };
+        let backlog = (self.clock.total() - (applied + done)).max(0.0);
+        if backlog > self.most_behind.0 {
+            self.most_behind = (backlog, Some(costs));
+        }
+        let kept_up = backlog <= 1e-6 * self.clock.total().max(1.0) && in_large.is_none();
+        let age = if kept_up { 0.0 } else { t_s - self.clock.when(applied + done, seconds) };
+        ReplicaSecond {
+            t_s,
+            source_tps,
+            applied_tps,
+            possible_tps: rate,
+            backlog,
+            // Nothing is applied before it was executed here once more.
+            lag_s: age.max(0.0) + in_large.unwrap_or(0.0) + costs.alone_s(),
+            reads_per_tx: at.reads * at.shape,
+            iops,
+            mib_s: bytes / MIB,
+            balance_percent: self.devices.balance_percent(),
+            binding: if in_large.is_some() { ReplicaBinding::Large } else { binding(&costs, kept_up) },
+        }
+    }
+
+    /// Transactions applied in a step, `waiting` of them being there; and, while a large one is
+    /// under way, the time it took on the source.
+    fn apply(&mut self, applied: f64, waiting: f64, rate: f64, t_s: f64, seconds: f64) -> (f64, Option<f64>) {
+        let (mut left_s, mut done) = (seconds, 0.0);
+        for (before, large) in &mut self.large {
+            let committed_s = large.at_s + large.source_s;
+            if before.is_none() && committed_s <= t_s {
+                let done = &self.clock.done;
+                let step = ((committed_s / seconds) as usize).min(done.len() - 1);
+                let from = if step == 0 { 0.0 } else { done[step - 1] };
+                *before = Some(from + (done[step] - from) * (committed_s / seconds - step as f64).clamp(0.0, 1.0));
+            }
+        }
+        while let Some((Some(before), large)) = self.large.first_mut() {
+            let until = (*before - applied - done).max(0.0).min(waiting - done);
+            if applied + done + until + 1e-9 < *before || until / rate > left_s {
+                break;
+            }
+            (done, left_s) = (done + until, left_s - until / rate);
+            // It cannot begin before it was committed.
+            let began_s = (t_s - left_s).max(large.at_s + large.source_s);
+            left_s = t_s - began_s;
+            if large.apply_s > left_s {
+                large.apply_s -= left_s;
+                return (done, Some(large.source_s));
+            }
+            left_s -= large.apply_s;
+            self.large.remove(0);
+        }
+        (done + (rate * left_s).min(waiting - done).max(0.0), None)
+    }
+
+    fn summary(&self, rows: &[ReplicaSecond], load_steps: usize, semi_sync: Option<SemiSyncPrice>) -> ReplicaSummary {
+        let step_s = self.scenario.source.step_s;
+        let load = &rows[..load_steps.min(rows.len())];
+        let mean = |of: &dyn Fn(&ReplicaSecond) -> f64, rows: &[&ReplicaSecond]| rows.iter().map(|row| of(row)).sum::<f64>() / rows.len().max(1) as f64;
+        let behind: Vec<&ReplicaSecond> = rows.iter().filter(|row| row.binding != ReplicaBinding::Demand).collect();
+        let all: Vec<&ReplicaSecond> = rows.iter().collect();
+        let peak = rows.iter().max_by(|a, b| a.lag_s.total_cmp(&b.lag_s)).copied().unwrap_or_default();
+        let end = load.last().copied().unwrap_or_default();
+        let caught_up = rows[load.len()..].iter().find(|row| row.backlog < 0.5).map(|row| row.t_s - load_steps as f64 * step_s);
+        let costs = self.most_behind.1;
+        let shares = costs.map_or([0.0; COSTS.len()], |costs| costs.shares());
+        let times = |cost: ReplicaBinding| costs.map_or(1.0, |costs| costs.with(cost, 0.5).rate() / costs.rate());
+        let kept_up = behind.is_empty();
+        ReplicaSummary {
+            source_tps: mean(&|row| row.source_tps, &load.iter().collect::<Vec<_>>()),
+            applier_tps: mean(&|row| row.possible_tps, if kept_up { &all } else { &behind }),
+            load_s: load_steps as f64 * step_s,
+            onset_s: rows.iter().find(|row| row.lag_s > BEHIND_S).map(|row| row.t_s),
+            lag_at_load_end_s: end.lag_s,
+            backlog_at_load_end: end.backlog,
+            peak_lag_s: peak.lag_s,
+            peak_at_s: peak.t_s,
+            catch_up_s: if end.backlog < 0.5 { Some(0.0) } else { caught_up },
+            binding: costs.map_or(ReplicaBinding::Demand, |costs| costs.binding()).name().to_string(),
+            shares: COSTS.iter().map(|cost| cost.name()).zip(shares).collect(),
+            dependency_lever: costs.map_or(0.0, |costs| costs.dependency_lever()),
+            worker_lever: costs.map_or(0.0, |costs| costs.worker_lever()),
+            if_halved: COSTS.iter().chain(&[ReplicaBinding::Dependencies, ReplicaBinding::Workers]).map(|&cost| (cost.name(), times(cost))).collect(),
+            width: costs.map_or(1.0, |costs| costs.width.min(costs.workers)),
+            grouped: costs.map_or(1.0, |costs| costs.grouped(costs.rate())),
+            semi_sync,
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! How many transactions a second an applier gets through, and what holds it back.
+//!
+//! ```text
+//!   one thread   1 / (rows + commit)         rows = processor + reads + writes it waits for
+//!   workers      softest minimum of          commit = processor + flushes
+//!                  workers  / (rows in order + commit)
+//!                  width    / (the same): what the source's marks allow
+//!                  group    / flushes:    group commits follow each other
+//!                  the devices' I/Os and bytes, processors, the receive thread
+//! ```
+//!
+//! Everything that costs time is listed once, so that a share is how much of the rate goes when
+//! that one cost grows: a hundredth more of it takes share / 100 away. Of costs and limits together
+//! the shares are 1, since a replica that is twice as slow in everything is twice as slow (Euler's
+//! theorem on functions of degree -1). Width and workers are limits of another kind: their levers
+//! are told apart.
+
+use super::super::interval::weakest_limit;
+use serde::Serialize;
+
+/// How sharply one limit takes over from the next: as for clients (TPC-C runs of 2018).
+const SHARPNESS: f64 = 4.0;
+/// In-order commits make workers wait for slower ones before them: the time of rows grows by cv x
+/// (A + A x cv) x ln(workers). From 60,000 gamma-distributed times each of cv 0.3, 0.6, 1 and 2 to
+/// 256 workers whose commits keep the order: within 7 %.
+const ORDER: f64 = 0.3;
+/// A cost is moved by this much to see what it does.
+const NUDGE: f64 = 1e-4;
+
+/// What may hold an applier back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplicaBinding {
+    /// Nothing: it keeps up.
+    #[default]
+    Demand,
+    /// Reads of pages that are not in the cache, one after the other in each worker.
+    Reads,
+    /// Writes of dirty pages that an applier waits for before it can read.
+    PageWrites,
+    /// Flushes of redo and binary log.
+    Flushes,
+    /// The processor time of one transaction in its worker.
+    Processor,
+    /// How many transactions the source's marks let be applied at once.
+    Dependencies,
+    /// How many threads apply.
+    Workers,
+    /// A device's I/Os a second, or its credits.
+    Iops,
+    /// A device's bytes a second.
+    Bytes,
+    /// All processors together.
+    Cores,
+    /// The receive thread.
+    Receive,
+    /// A large transaction or a statement on the schema, which nothing else passes.
+    Large,
+}
+
+impl ReplicaBinding {
+    /// The name used in tables, CSV and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            ReplicaBinding::Demand => "none",
+            ReplicaBinding::Reads => "reads",
+            ReplicaBinding::PageWrites => "page-writes",
+            ReplicaBinding::Flushes => "flushes",
+            ReplicaBinding::Processor => "processor",
+            ReplicaBinding::Dependencies => "dependencies",
+            ReplicaBinding::Workers => "workers",
+            ReplicaBinding::Iops => "iops",
+            ReplicaBinding::Bytes => "bytes",
+            ReplicaBinding::Cores => "cores",
+            ReplicaBinding::Receive => "receive",
+            ReplicaBinding::Large => "large-transaction",
+        }
+    }
+}
+
+/// Costs that have a share of the rate, in the order of [`ApplierCosts::shares`].
+pub const COSTS: [ReplicaBinding; 8] = [
+    ReplicaBinding::Reads,
+    ReplicaBinding::PageWrites,
+    ReplicaBinding::Flushes,
+    ReplicaBinding::Processor,
+    ReplicaBinding::Iops,
+    ReplicaBinding::Bytes,
+    ReplicaBinding::Cores,
+    ReplicaBinding::Receive,
+];
+
+/// What a transaction costs an applier, s, and what limits all of them together. Infinite limits do
+/// not bind.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ApplierCosts {
+    /// Processor time of the rows, and of the commit.
+    pub processor_s: f64,
+    /// See `processor_s`.
+    pub commit_processor_s: f64,
+    /// Page reads, one after the other.
+    pub reads_s: f64,
+    /// Page writes that are waited for.
+    pub page_writes_s: f64,
+    /// Flushes of a commit that shares none.
+    pub flushes_s: f64,
+    /// Share of the work done twice, after conflicts.
+    pub redone: f64,
+    /// Coefficient of variation of the time of rows, where commits keep their order; else 0.
+    pub order_cv: f64,
+    /// Threads that apply.
+    pub workers: f64,
+    /// Transactions that may be applied at once.
+    pub width: f64,
+    /// The next transaction begins when the one before begins to commit.
+    pub overlaps_commits: bool,
+    /// Largest group commit over the transactions at once.
+    pub group_share: f64,
+    /// Transactions a second that the devices' I/Os let through.
+    pub iops_rate: f64,
+    /// The same by bytes.
+    pub bytes_rate: f64,
+    /// Processors over the time of a transaction on all of them.
+    pub cores_rate: f64,
+    /// Transactions a second of the receive thread.
+    pub receive_rate: f64,
+}
+
+impl ApplierCosts {
+    /// Time of one transaction's rows in its worker, s.
+    pub fn rows_s(&self) -> f64 {
+        let ordered =
+            if self.workers > 1.0 { 1.0 + ORDER * self.order_cv * (1.0 + self.order_cv) * libm::log(self.workers.min(self.width).max(1.0)) } else { 1.0 };
+        (self.processor_s + self.reads_s + self.page_writes_s) * (1.0 + self.redone) * ordered
+    }
+
+    /// Time from a transaction's begin to its commit with none at the same time, s.
+    pub fn alone_s(&self) -> f64 {
+        self.processor_s + self.reads_s + self.page_writes_s + self.commit_processor_s + self.flushes_s
+    }
+
+    /// Transactions under way at once.
+    fn at_once(&self) -> f64 {
+        if self.overlaps_commits {
+            self.workers
+        } else {
+            self.workers.min(self.width).max(1.0)
+        }
+    }
+
+    /// Most commits of a group.
+    fn most_grouped(&self) -> f64 {
+        (self.group_share * self.at_once()).max(1.0)
+    }
+
+    /// Commits that share their flushes at `rate`: those that come while one is under way.
+    pub fn grouped(&self, rate: f64) -> f64 {
+        (rate * self.flushes_s).clamp(1.0, self.most_grouped())
+    }
+
+    /// Transactions a second that reads, flushes, processor and dependencies let the workers do.
+    fn workers_rate(&self) -> f64 {
+        let commit_s = self.commit_processor_s + self.flushes_s;
+        let rows_s = self.rows_s();
+        if self.workers <= 1.0 {
+            return 1.0 / (rows_s + commit_s).max(1e-9);
+        }
+        let by_workers = self.workers / (rows_s + commit_s).max(1e-9);
+        let by_flushes = self.most_grouped() / self.flushes_s.max(1e-12);
+        let by_width = match (self.overlaps_commits, self.width < self.workers) {
+            (true, _) => self.width.min(self.workers) / rows_s.max(1e-9),
+            (false, true) => self.width / (rows_s + commit_s).max(1e-9),
+            (false, false) => f64::INFINITY,
+        };
+        weakest_limit(&[by_workers, by_flushes, by_width], SHARPNESS)
+    }
+
+    /// Transactions a second.
+    pub fn rate(&self) -> f64 {
+        weakest_limit(&[self.workers_rate(), self.iops_rate, self.bytes_rate, self.cores_rate, self.receive_rate], SHARPNESS)
+    }
+
+    /// The same with one cost `times` as high.
+    pub fn with(&self, cost: ReplicaBinding, times: f64) -> ApplierCosts {
+        let mut made = *self;
+        match cost {
+            ReplicaBinding::Reads => made.reads_s *= times,
+            ReplicaBinding::PageWrites => made.page_writes_s *= times,
+            ReplicaBinding::Flushes => made.flushes_s *= times,
+            ReplicaBinding::Processor => (made.processor_s, made.commit_processor_s) = (made.processor_s * times, made.commit_processor_s * times),
+            ReplicaBinding::Dependencies => made.width /= times,
+            // A single thread stays one: what else would run it is another mode.
+            ReplicaBinding::Workers => made.workers = if self.workers > 1.0 { self.workers / times } else { self.workers },
+            ReplicaBinding::Iops => made.iops_rate /= times,
+            ReplicaBinding::Bytes => made.bytes_rate /= times,
+            ReplicaBinding::Cores => made.cores_rate /= times,
+            ReplicaBinding::Receive => made.receive_rate /= times,
+            ReplicaBinding::Demand | ReplicaBinding::Large => {}
+        }
+        made
+    }
+
+    fn share(&self, cost: ReplicaBinding) -> f64 {
+        let (more, less) = (self.with(cost, 1.0 + NUDGE).rate(), self.with(cost, 1.0 - NUDGE).rate());
+        (less - more) / (2.0 * NUDGE) / self.rate()
+    }
+
+    /// Share of each of [`COSTS`] in the rate; together 1.
+    pub fn shares(&self) -> [f64; COSTS.len()] {
+        COSTS.map(|cost| self.share(cost))
+    }
+
+    /// How much of the rate follows the width: 1 where twice of it would be twice the rate.
+    pub fn dependency_lever(&self) -> f64 {
+        self.share(ReplicaBinding::Dependencies)
+    }
+
+    /// The same of the workers; 0 for a single thread, which no other joins by itself.
+    pub fn worker_lever(&self) -> f64 {
+        if self.workers > 1.0 {
+            self.share(ReplicaBinding::Workers)
+        } else {
+            0.0
+        }
+    }
+
+    /// What holds the applier back most: the width where more than half of the rate follows it,
+    /// else the largest share.
+    pub fn binding(&self) -> ReplicaBinding {
+        if self.dependency_lever() > 0.5 {
+            return ReplicaBinding::Dependencies;
+        }
+        let shares = self.shares();
+        let largest = (0..COSTS.len()).max_by(|&a, &b| shares[a].total_cmp(&shares[b])).unwrap_or(0);
+        COSTS[largest]
+    }
+}

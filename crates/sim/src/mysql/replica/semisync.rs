@@ -1,0 +1,66 @@
+//! What semi-synchronous replication adds to a commit, and how many transactions a second it lets
+//! the source do.
+//!
+//! A commit waits until enough replicas have said that the transaction is in their relay log. Not
+//! that it is on disk there: that is so only with `sync_relay_log` = 1, which flushes after every
+//! event, one transaction after the other and never for several at once.
+
+use crate::error::SimError;
+use serde::{Deserialize, Serialize};
+
+/// Semi-synchronous replication as the source sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SemiSync {
+    /// Round trip to each replica that acknowledges, ms.
+    pub round_trips_ms: Vec<f64>,
+    /// How many must acknowledge (rpl_semi_sync_source_wait_for_replica_count).
+    pub acknowledgements: u32,
+    /// Milliseconds until the source goes on without (rpl_semi_sync_source_timeout).
+    pub timeout_ms: f64,
+}
+
+/// The price of semi-sync.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SemiSyncPrice {
+    /// What a commit waits beyond its own flushes, ms.
+    pub added_ms: f64,
+    /// Of which the receive thread's flushes, ms.
+    pub relay_ms: f64,
+    /// Most transactions a second that receive threads take in.
+    pub most_tps: f64,
+    /// The wait is longer than the timeout: the source goes on unprotected.
+    pub times_out: bool,
+}
+
+/// Flushes of the relay log per transaction and what they take, s; the receive thread does nothing
+/// else that counts. `events`: of a transaction; `sync_relay_log`: events per flush, 0 never.
+pub fn receive_s(events: f64, sync_relay_log: u32, flush_s: f64) -> f64 {
+    if sync_relay_log == 0 {
+        return 0.0;
+    }
+    events / f64::from(sync_relay_log) * flush_s
+}
+
+impl SemiSync {
+    /// Refuses what cannot be: more acknowledgements than replicas would never come.
+    pub fn check(&self) -> Result<(), SimError> {
+        self.round_trips_ms.iter().try_for_each(|ms| SimError::check_range("round trip to a replica (ms)", *ms, 0.0, 60_000.0))?;
+        SimError::check_range("timeout of semi-sync (ms)", self.timeout_ms, 1.0, 4_294_967_295.0)?;
+        if self.acknowledgements == 0 || self.acknowledgements as usize > self.round_trips_ms.len() {
+            let rule = format!("must be from 1 to the {} replicas that acknowledge: more would never come", self.round_trips_ms.len());
+            return Err(SimError::refused("acknowledgements", self.acknowledgements, rule, "Ask for fewer, or name more round trips."));
+        }
+        Ok(())
+    }
+
+    /// The price, with `receive_s` of the receive thread's flushes per transaction.
+    pub fn price(&self, receive_s: f64) -> SemiSyncPrice {
+        let mut sorted = self.round_trips_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        let nearest = sorted.get(self.acknowledgements as usize - 1).copied().unwrap_or(0.0);
+        let added_ms = nearest + receive_s * 1e3;
+        let most_tps = if receive_s > 0.0 { 1.0 / receive_s } else { f64::INFINITY };
+        SemiSyncPrice { added_ms, relay_ms: receive_s * 1e3, most_tps, times_out: added_ms > self.timeout_ms }
+    }
+}

@@ -1,0 +1,161 @@
+//! How a replica is set up: who may be applied at once, what a commit flushes, and what versions
+//! have by default.
+
+use super::super::settings::syncs_per_commit;
+use super::applier::Applier;
+use crate::error::SimError;
+use serde::{Deserialize, Serialize};
+
+/// Which transactions may be applied at once. Sources: MySQL's manual of `replica_parallel_type`
+/// and `binlog_transaction_dependency_tracking`; MariaDB's "Parallel Replication" (read 2026-11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReplicaMode {
+    /// One after the other.
+    Single,
+    /// MySQL: one at a time in each schema.
+    Database,
+    /// MySQL LOGICAL_CLOCK over COMMIT_ORDER: those that were committing on the source together.
+    LogicalClock,
+    /// MySQL LOGICAL_CLOCK over WRITESET: those without a row in common.
+    Writeset,
+    /// MariaDB: only commits overlap.
+    Minimal,
+    /// MariaDB: a group of the source at once; the next begins when this one begins to commit.
+    Conservative,
+    /// MariaDB: all, but those that waited for another on the source; conflicts are rolled back.
+    Optimistic,
+    /// MariaDB: all.
+    Aggressive,
+}
+
+impl ReplicaMode {
+    /// Every mode with the name used in options and files.
+    pub const ALL: [(&'static str, ReplicaMode); 8] = [
+        ("single", ReplicaMode::Single),
+        ("database", ReplicaMode::Database),
+        ("logical-clock", ReplicaMode::LogicalClock),
+        ("writeset", ReplicaMode::Writeset),
+        ("minimal", ReplicaMode::Minimal),
+        ("conservative", ReplicaMode::Conservative),
+        ("optimistic", ReplicaMode::Optimistic),
+        ("aggressive", ReplicaMode::Aggressive),
+    ];
+
+    /// Whether the next transaction begins as soon as the ones before it begin to commit, without
+    /// waiting for their flushes.
+    pub(super) fn overlaps_commits(self) -> bool {
+        matches!(self, ReplicaMode::Minimal | ReplicaMode::Conservative)
+    }
+
+    fn is_mariadb(self) -> bool {
+        matches!(self, ReplicaMode::Minimal | ReplicaMode::Conservative | ReplicaMode::Optimistic | ReplicaMode::Aggressive)
+    }
+}
+
+/// A replica's settings, by what they do.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReplicaSettings {
+    /// Who may be applied at once.
+    pub mode: ReplicaMode,
+    /// Worker threads; 0 or 1: one thread does it all.
+    pub workers: u32,
+    /// Transactions commit in the source's order (MariaDB's always do).
+    pub preserve_order: bool,
+    /// The replica writes a binary log of its own (log_bin and log_replica_updates).
+    pub log_bin: bool,
+    /// innodb_flush_log_at_trx_commit.
+    pub flush_log_at_trx_commit: u8,
+    /// sync_binlog.
+    pub sync_binlog: u32,
+    /// sync_relay_log: events per flush of the relay log; 0 never.
+    pub sync_relay_log: u32,
+}
+
+impl ReplicaSettings {
+    /// What a version has where nothing is set, durable (1/1).
+    ///
+    /// # Errors
+    /// A flavour or version that is not known.
+    pub fn of_version(flavor: &str, version: &str) -> Result<ReplicaSettings, SimError> {
+        let parts: Vec<u32> = version.split('.').map_while(|part| part.parse().ok()).collect();
+        let at_least = |wanted: [u32; 3]| (0..3).map(|i| parts.get(i).copied().unwrap_or(0)).ge(wanted);
+        let durable = |mode, workers, preserve_order, log_bin| ReplicaSettings {
+            mode,
+            workers,
+            preserve_order,
+            log_bin,
+            flush_log_at_trx_commit: 1,
+            sync_binlog: 1,
+            // 10,000 in MariaDB and, from 5.6.6, in MySQL.
+            sync_relay_log: 10_000,
+        };
+        match flavor {
+            // Mode optimistic from 10.5.1, before that conservative; threads 0; log_slave_updates
+            // off.
+            "mariadb" if at_least([10, 5, 1]) => Ok(durable(ReplicaMode::Optimistic, 0, true, false)),
+            "mariadb" if at_least([10, 0, 0]) => Ok(durable(ReplicaMode::Conservative, 0, true, false)),
+            // WRITESET always from 8.4; 4 workers in order from 8.0.27; log_replica_updates on from
+            // 8.0.3.
+            "mysql" if at_least([8, 4, 0]) => Ok(durable(ReplicaMode::Writeset, 4, true, true)),
+            "mysql" if at_least([8, 0, 27]) => Ok(durable(ReplicaMode::LogicalClock, 4, true, true)),
+            "mysql" if at_least([8, 0, 3]) => Ok(durable(ReplicaMode::Database, 0, false, true)),
+            "mysql" if at_least([5, 6, 0]) => Ok(durable(ReplicaMode::Database, 0, false, false)),
+            "mysql" | "mariadb" => {
+                let rule = "has no parallel replication that is modelled: MySQL from 5.6, MariaDB from 10.0";
+                Err(SimError::refused("version", version, rule, "Give a version such as 9.7 or 10.11."))
+            }
+            other => Err(SimError::refused("flavor", other, "must be mysql or mariadb", "Give mysql or mariadb.")),
+        }
+    }
+
+    /// Synchronous writes of a commit that shares none with others.
+    pub fn syncs_per_commit(&self) -> f64 {
+        syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog)
+    }
+
+    /// Threads that apply.
+    pub(super) fn threads(&self) -> f64 {
+        if self.mode == ReplicaMode::Single {
+            1.0
+        } else {
+            f64::from(self.workers.max(1))
+        }
+    }
+
+    /// Transactions that may be applied at once, `committing` of them being in their commit on the
+    /// source at a time.
+    pub(super) fn width(&self, applier: &Applier, committing: f64) -> f64 {
+        match self.mode {
+            ReplicaMode::Single | ReplicaMode::Minimal => 1.0,
+            ReplicaMode::Database => applier.schemas,
+            ReplicaMode::LogicalClock | ReplicaMode::Conservative => applier.commit_order_width.unwrap_or(committing).max(1.0),
+            ReplicaMode::Writeset => applier.writeset_width,
+            ReplicaMode::Optimistic | ReplicaMode::Aggressive => f64::INFINITY,
+        }
+    }
+
+    /// Share of the work that is lost to conflicts: with each other worker a transaction conflicts
+    /// with its chance, and is done again. Optimistic mode leaves out those that waited on the
+    /// source: half of them (guess).
+    pub(super) fn redone(&self, applier: &Applier) -> f64 {
+        let others = self.threads() - 1.0;
+        match self.mode {
+            ReplicaMode::Optimistic => 0.5 * applier.conflicts * others,
+            ReplicaMode::Aggressive => applier.conflicts * others,
+            _ => 0.0,
+        }
+    }
+
+    /// Refuses what no server takes.
+    pub fn check(&self) -> Result<(), SimError> {
+        SimError::check_range("workers", f64::from(self.workers), 0.0, 16_383.0)?;
+        SimError::check_range("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
+        if self.mode.is_mariadb() && !self.preserve_order {
+            let rule = "is kept by MariaDB in every mode within a domain";
+            return Err(SimError::refused("order of commits", "not kept", rule, "Keep the order, or name a mode of MySQL."));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+"""`--replica` of `headrace predict` and `headrace simulate`: a replica behind the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
+from headrace.cli.output import data, print_json, say, show
+from headrace.errors import InputError
+from headrace.report.output import as_csv
+
+if TYPE_CHECKING:
+    from headrace.simulation.replica import Replica, SemiSyncOptions
+    from headrace.workload import TransactionWorkload
+
+HELP = "headrace predict --help"
+Mode = Literal["single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive"]
+# A load of ten minutes: lag shows, and a drain as long again is quick to run.
+REPLICA_SECONDS = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaOptions:
+    """A replica, as it is set up; what is left out is as its version has it."""
+
+    replica: Annotated[str | None, storage_option("Put a replica on this storage: its rate and its lag.")] = None
+    replica_log_storage: Annotated[
+        str | None, storage_option("The replica's volume of their own for redo and binlog.")
+    ] = None
+    relay_storage: Annotated[str | None, storage_option("The replica's volume of its own for the relay log.")] = None
+    replica_instance: Annotated[str | None, instance_option("The replica's EC2 type. Default: the source's.")] = None
+    replica_cache_gib: Annotated[float | None, option("GIB", "The replica's cache. Default: the source's.")] = None
+    replica_version: Annotated[
+        str | None, option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another: its defaults. Default: mysql-8.4.")
+    ] = None
+    replica_mode: Annotated[
+        Mode | None, choice("Which transactions are applied at once. Default: as the version has it.")
+    ] = None
+    workers: Annotated[int | None, option("N", "Threads that apply; 0 or 1: one.")] = None
+    preserve_order: Annotated[
+        bool | None, flag("--preserve-order/--no-preserve-order", "Commit in the source's order.")
+    ] = None
+    replica_binlog: Annotated[
+        bool | None, flag("--replica-binlog/--no-replica-binlog", "The replica writes a binary log of its own.")
+    ] = None
+    replica_flush_log: Annotated[int | None, option("0|1|2", "The replica's innodb_flush_log_at_trx_commit.")] = None
+    replica_sync_binlog: Annotated[int | None, option("N", "The replica's sync_binlog.")] = None
+    sync_relay_log: Annotated[
+        int | None, option("N", "Events per flush of the relay log; 1 makes semi-sync durable.")
+    ] = None
+    replica_start: Annotated[
+        Literal["cold", "warm"] | None, choice("The replica's cache at the start. Default: warm.")
+    ] = None
+    replica_reads: Annotated[
+        float | None, option("N", "Transactions of clients that read on the replica, per transaction applied.")
+    ] = None
+    semi_sync: Annotated[
+        str | None, option("RTT_MS[,RTT_MS...]", "Commits wait for a replica at this round trip; one for each replica.")
+    ] = None
+    acknowledgements: Annotated[int | None, option("N", "How many must acknowledge. Default: 1.")] = None
+    large: Annotated[
+        list[str] | None,
+        option("START:SOURCE_S:REPLICA_S", "A transaction or ALTER that nothing passes. Repeatable.", "--large"),
+    ] = None
+    drain: Annotated[int | None, option("S", "Follow the replica this long after the load. Default: 3,600.")] = None
+
+    def given(self) -> list[str]:
+        """The names of those that were given."""
+        return [f"--{name.replace('_', '-')}" for name, value in vars(self).items() if value not in (None, [])]
+
+    def check(self) -> None:
+        """Refuses options of a replica where there is none."""
+        if self.replica is None and (given := self.given()):
+            raise InputError(
+                given[0], "is of a replica: give --replica too", HELP, "For example --replica gp3:500:6000."
+            )
+        if self.semi_sync is None and self.acknowledgements is not None:
+            raise InputError("--acknowledgements", "needs --semi-sync", HELP, "For example --semi-sync 0.5,1.2.")
+
+    def to_replica(self) -> Replica:
+        """The replica asked for. Raises InputError."""
+        from headrace.base.storage import Storage
+        from headrace.simulation.replica import DEFAULT_VERSION, Replica
+
+        def spec(text: str | None) -> str | None:
+            return None if text is None else Storage.parse(text).text
+
+        return Replica(
+            storage=spec(self.replica) or "",
+            log_storage=spec(self.replica_log_storage),
+            relay_storage=spec(self.relay_storage),
+            instance=self.replica_instance,
+            cache_gib=self.replica_cache_gib,
+            version=self.replica_version or DEFAULT_VERSION,
+            mode=self.replica_mode,
+            workers=self.workers,
+            preserve_order=self.preserve_order,
+            log_bin=self.replica_binlog,
+            flush_log_at_trx_commit=self.replica_flush_log,
+            sync_binlog=self.replica_sync_binlog,
+            sync_relay_log=self.sync_relay_log,
+            start=self.replica_start or "warm",
+            reads_per_tx=self.replica_reads or 0.0,
+        )
+
+    def to_semi_sync(self) -> SemiSyncOptions | None:
+        """Semi-sync as asked for. Raises InputError."""
+        from headrace.simulation.replica import SemiSyncOptions
+
+        if self.semi_sync is None:
+            return None
+        trips = tuple(number_of(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
+        return SemiSyncOptions(trips, 1 if self.acknowledgements is None else self.acknowledgements)
+
+    def to_large(self) -> list[tuple[float, float, float]]:
+        """Large transactions. Raises InputError."""
+        made = []
+        for text in self.large or []:
+            parts = [number_of(part, f"--large {text}") for part in text.split(":")]
+            if len(parts) != 3:
+                raise InputError(
+                    f"--large {text}", "is written START:SOURCE_S:REPLICA_S", HELP, "For example 60:30:30."
+                )
+            made.append((parts[0], parts[1], parts[2]))
+        return made
+
+
+def number_of(text: str, where: str) -> float:
+    """A part of an option as a number. Raises InputError."""
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(where, f"{text!r} is not a number", HELP) from None
+
+
+def print_replica(
+    workload: TransactionWorkload,
+    storage: str,
+    run: dict[str, Any],
+    options: ReplicaOptions,
+    output: Output,
+    report: Path | None,
+) -> None:
+    """Predicts a replica and prints. `run`: the settings of the source's run."""
+    from headrace.report.replication import predicted
+    from headrace.simulation.replica import predict_replica
+
+    if run.pop("form", "interval") == "events":
+        raise InputError("--form events", "is of a source alone", HELP, "Leave it out: a replica is run by seconds.")
+    given: dict[str, Any] = run if options.drain is None else {**run, "drain_s": options.drain}
+    found = predict_replica(
+        workload,
+        storage,
+        options.to_replica(),
+        semi_sync=options.to_semi_sync(),
+        large=options.to_large(),
+        **given,
+    )
+    if report is not None:
+        predicted.write_page(report, found)
+        say(f"chart written to {report}")
+    if output == "json":
+        print_json(predicted.document(found))
+    elif output == "csv":
+        for text in found.warnings:
+            say(f"warning: {text}")
+        data(as_csv(found.rows))
+    else:
+        show(*predicted.in_words(found), "", predicted.table_of(found))

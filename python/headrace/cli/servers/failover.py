@@ -1,0 +1,323 @@
+"""`headrace failover`: another server takes over, by plan or because the source is dead."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, flag, option
+from headrace.cli.output import print_answer, say, table
+from headrace.cli.servers.mysql import complete_server
+from headrace.errors import CouldNotRun, InputError
+
+if TYPE_CHECKING:
+    from headrace.servers.failover.cluster import FailoverCluster
+    from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish, Members
+
+EPILOG = """\b
+Examples:
+  sudo headrace failover status                       which guarantee holds now, and every trap of semi-sync
+  sudo headrace failover watch --clients /run/shop/source.json
+  sudo headrace failover run --dry-run                the source is dead: what would be done
+  sudo headrace failover run
+  sudo headrace failover run --rescue                 read what no replica received from the dead source's volume
+  sudo headrace failover switchover --to r2           by plan: the writes stop for less than a second
+  sudo headrace failover rejoin db                    the old source comes back as a replica
+  headrace failover status mysql://ops@db1:3306 mysql://ops@db2:3306
+
+A failover that was cut off goes on when the same command is given again. docs/guide/failover.md says what each
+guarantee means and what to do at a refusal."""
+
+app = CommandGroup("Let another server take over, without losing what was acknowledged.", EPILOG)
+
+Alone = Literal["serve", "refuse"]
+Errant = Literal["refuse", "inject", "leave"]
+ServersArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SERVER]...",
+        help="Names of the lab's servers, or mysql://USER@HOST:PORT. Default: all of the lab with a port.",
+        autocompletion=complete_server,
+    ),
+]
+FromOption = Annotated[str | None, option("NAME", "The source. Default: the one that the others follow.", "--from")]
+DryRunOption = Annotated[bool, flag("--dry-run", "Print the plan and change nothing.")]
+ClientsOption = Annotated[
+    Path | None, option("FILE", "Write the new source's address there as JSON, for applications and proxies.")
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Which servers are meant, and how their hosts are fenced."""
+
+    ec2: Annotated[
+        list[str] | None,
+        option("NAME=INSTANCE[,VOLUME...]", "Fence this server by the EC2 API. Repeatable.", "--ec2"),
+    ] = None
+    journal: Annotated[
+        Path | None, option("DIR", "Where journals are kept. Default: in the lab's directory.", "--journal")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceOptions:
+    """What to do where there is a choice."""
+
+    accept_loss: Annotated[
+        bool, flag("--accept-loss", "Go on although acknowledged commits may be missing; they are listed.")
+    ] = False
+    rescue: Annotated[
+        bool, flag("--rescue", "Read what no replica received from the dead source's volume (1 to 2 minutes on EC2).")
+    ] = False
+    fenced: Annotated[bool, flag("--fenced", "You made sure that the old source is dead and stays so.")] = False
+    allow_delayed: Annotated[bool, flag("--allow-delayed", "A replica that is late on purpose may take over.")] = False
+    errant: Annotated[Errant, choice("Transactions that one replica alone wrote.")] = "refuse"
+    alone: Annotated[Alone, choice("When no replica is left to acknowledge.")] = "serve"
+    drain_s: Annotated[float, option("S", "Longest wait for a replica to apply what it received.", min=1)] = 3_600.0
+
+
+@app.command()
+def status(
+    place: LabPlace,
+    cluster: ClusterOptions,
+    servers: ServersArgument = None,
+    source: FromOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show who follows whom, which guarantee holds now, and what is wrong; exit code 1 when something is."""
+    from headrace.servers.failover.cluster import source_in
+    from headrace.servers.failover.planning.guarantee import guarantee_now
+    from headrace.servers.failover.planning.semisync import traps
+
+    with _opened(place, cluster, servers) as found, contextlib.closing(found.observer()) as observer:
+        seen = observer.look()
+        name = source_in(seen, source)
+        left = found.unfinished()
+    guarantee, wrong = guarantee_now(seen, seen[name]), traps(seen, seen[name])
+    answer = {
+        "source": name,
+        "guarantee": guarantee.as_dict(),
+        "traps": [vars(one) for one in wrong],
+        "servers": [_row(seen, one, name) for one in sorted(seen)],
+        "unfinished": None if left is None else {"source": left.wish.source, "kind": left.wish.kind},
+    }
+    print_answer(answer, output, answer["servers"], COLUMNS, lambda: (_table(answer["servers"]),))
+    words = {"kept": "no acknowledged commit is lost with the source, as long as", "async": "commits may be lost with the source", "none": "nobody could take over"}  # fmt: skip
+    say(f"guarantee now: {guarantee.level}: {words[guarantee.level]}")
+    for text in (*guarantee.reasons, *guarantee.conditions):
+        say(f"  - {text}")
+    for one in wrong:
+        say(f"{one.kind}: {one.server}: {one.what}. {one.do}")
+    if left is not None:
+        say(f"problem: a {left.wish.kind} of {left.wish.source} was cut off: give the same command again")
+    if left is not None or guarantee.level != "kept" or any(one.kind != "note" for one in wrong):
+        raise typer.Exit(1)
+
+
+@app.command()
+def run(
+    place: LabPlace,
+    cluster: ClusterOptions,
+    choices: ChoiceOptions,
+    servers: ServersArgument = None,
+    source: FromOption = None,
+    to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that received the most.")] = None,
+    clients: ClientsOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    output: OutputOption = "table",
+) -> None:
+    """Fail over: the source is dead. Its replicas stop acknowledging, it is fenced, one of them takes over."""
+    _change("failover", place, cluster, choices, servers, source, to, clients, dry_run, yes, output)
+
+
+@app.command()
+def switchover(
+    place: LabPlace,
+    cluster: ClusterOptions,
+    choices: ChoiceOptions,
+    servers: ServersArgument = None,
+    source: FromOption = None,
+    to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that applied the most.")] = None,
+    clients: ClientsOption = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    output: OutputOption = "table",
+) -> None:
+    """Switch by plan: the source works, its writes stop, another takes over, the old one follows it."""
+    _change("switchover", place, cluster, choices, servers, source, to, clients, dry_run, yes, output)
+
+
+@app.command()
+def watch(
+    place: LabPlace,
+    cluster: ClusterOptions,
+    choices: ChoiceOptions,
+    servers: ServersArgument = None,
+    source: FromOption = None,
+    clients: ClientsOption = None,
+    failovers: Annotated[int, option("N", "Stop after N failovers; 0: only watch and name what is wrong.", min=0)] = 1,
+) -> None:
+    """Watch the source twice a second, name traps, and fail over once when it is dead."""
+    import threading
+
+    from headrace.servers.failover.watcher import Watcher
+
+    with _opened(place, cluster, servers) as found:
+        executor = found.executor(clients, say, choices.drain_s)
+        wish = _wish("failover", executor.observer.look(), choices, source, None)
+        say(f"watching {wish.source}")
+        watcher = Watcher(executor, wish, say=say, acts=failovers > 0)
+        try:
+            outcomes = watcher.watch(threading.Event(), max(failovers, 1))
+        finally:
+            executor.close()
+    for one in outcomes:
+        say(
+            f"{one.elected} is the source now; {'no acknowledged commit is missing' if one.kept else 'see the journal for what may be missing'}"
+        )
+
+
+@app.command()
+def rejoin(
+    place: LabPlace,
+    cluster: ClusterOptions,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The old source.", autocompletion=complete_server)],
+    source: FromOption = None,
+    diverged: Annotated[
+        Literal["refuse", "rewind", "seed"],
+        choice("What to do when it has transactions that the new source has not; they are listed in any case."),
+    ] = "refuse",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    output: OutputOption = "table",
+) -> None:
+    """Bring the old source back as a replica, read-only. What only it has is written to a file first."""
+    from headrace.servers.failover.rejoin import rejoin as bring_back
+
+    with _opened(place, cluster, None) as found:
+        if not dry_run:
+            _confirm(yes, f"Bring {name} back as a replica?")
+        outcome = bring_back(found, name, source, diverged, dry_run, say)
+    print_answer(outcome, output, [outcome], tuple(outcome), lambda: (_pairs(outcome),))
+    if outcome["state"] == "diverged":
+        raise typer.Exit(1)
+
+
+# --- what they share ------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _opened(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
+    from headrace.servers.failover.cluster import cluster_of
+
+    if servers and all("://" in one for one in servers):
+        yield cluster_of(servers, None, options.journal, options.ec2 or ())
+        return
+    with place.open() as lab:
+        yield cluster_of(servers or (), lab, options.journal, options.ec2 or ())
+
+
+def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:
+    from headrace.servers.failover.cluster import source_in
+    from headrace.servers.failover.planning.members import FailoverWish
+
+    return FailoverWish(
+        source=source_in(seen, source),
+        kind=kind,
+        target=to,
+        by_hand=choices.fenced,
+        accept_loss=choices.accept_loss,
+        allow_delayed=choices.allow_delayed,
+        errant=choices.errant,
+        rescue=choices.rescue,
+        alone=choices.alone,
+    )
+
+
+def _change(
+    kind: str, place: LabPlace, cluster: ClusterOptions, choices: ChoiceOptions, servers: list[str] | None, source: str | None, to: str | None,
+    clients: Path | None, dry_run: bool, yes: bool, output: Any,
+) -> None:  # fmt: skip
+    with _opened(place, cluster, servers) as found:
+        executor = found.executor(clients, say, choices.drain_s)
+        try:
+            wish = _wish(kind, executor.observer.look(), choices, source or found.dead_source(), to)
+            plan = executor.dry_run(wish)
+            if dry_run:
+                _show_plan(plan, output)
+                if plan.refusal:
+                    raise CouldNotRun(wish.source, plan.refusal, "docs/guide/failover.md", plan.hint)
+                return
+            _confirm(yes, f"{kind.capitalize()} from {wish.source} to {plan.elected or 'the best replica'}?")
+            outcome = executor.run(wish)
+        finally:
+            executor.close()
+    answer = outcome.as_dict()
+    print_answer(answer, output, [answer], tuple(answer), lambda: (_pairs(answer),))
+    if not outcome.kept or outcome.left_out:
+        raise typer.Exit(1)
+
+
+def _confirm(yes: bool, question: str) -> None:
+    import sys
+
+    if not yes and not sys.stdin.isatty():
+        raise InputError("this command", "changes servers, and nobody can be asked", "", "Add --yes.")
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
+
+
+def _show_plan(plan: FailoverPlan, output: Any) -> None:
+    rows = [one.as_dict() for one in plan.steps]
+    cells = [
+        [row["stage"], row["action"], row["server"], row["to"] or row["gtid"] or "-", row["why"] or "-"] for row in rows
+    ]
+    columns = ("stage", "action", "server", "to", "why")
+    print_answer(
+        plan.as_dict(),
+        output,
+        rows,
+        ("stage", "action", "server", "to", "gtid", "count", "why"),
+        lambda: (table(columns, cells),),
+    )
+    if plan.elected and not plan.refusal:
+        say(f"{plan.elected} would take over{'' if plan.kept else '; acknowledged commits may be missing:'}")
+    for text in plan.uncertain:
+        say(f"  - {text}")
+
+
+COLUMNS = ("name", "role", "follows", "receive", "apply", "executed", "read_only", "semi_sync", "error")
+
+
+def _row(seen: Members, name: str, source: str) -> dict[str, Any]:
+    one = seen[name]
+    row: dict[str, Any] = {"name": name, "role": "source" if name == source else "replica", "error": one.error}
+    if one.state is None:
+        return row
+    semi, channel = one.state.semi_sync, one.channel
+    side = "source" if semi.source_status else "replica" if semi.replica_status else "off"
+    places = {(each.host, each.port): each.name for each in seen.values()}
+    row |= {"executed": str(one.state.executed), "read_only": one.state.read_only, "semi_sync": side}
+    if channel is not None:
+        follows = places.get((channel.source_host, channel.source_port), f"{channel.source_host}:{channel.source_port}")
+        row |= {"follows": follows, "receive": channel.receive, "apply": channel.apply}
+    return row
+
+
+def _table(rows: list[dict[str, Any]]) -> Any:
+    return table(COLUMNS, [["-" if row.get(key) in (None, "") else str(row[key]) for key in COLUMNS] for row in rows])
+
+
+def _pairs(answer: dict[str, Any]) -> str:
+    from headrace.cli.output import pairs
+
+    return pairs(
+        [(key.replace("_", " "), str(value)) for key, value in answer.items() if value not in (None, "", [], {})]
+    )

@@ -1,0 +1,197 @@
+"""Lag over time, measured: a paced load begins, ends, and the replica catches up.
+
+The source and the replica are looked at side by side, several times a second. A replica that is at
+the source's position of some moment lags by the time since then: the age of its GTID. That is one
+clock, needs no writes of its own, and is right while nothing is applied.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headrace import servers
+from headrace.base.processes import Command, undisturbed
+from headrace.bench import SysbenchOltp, Target, run
+from headrace.bench.drivers.benchmark import RunLoad
+from headrace.errors import CouldNotRun
+from headrace.experiment.data import scan
+from headrace.experiment.replication.cell import ReplicaCell
+from headrace.experiment.replication.run import ReplicationLab, WrittenSource, target_of
+from headrace.experiment.replication.statements import Statements
+
+# Both positions are read this often: the lag is known to a fifth of a second and less, because
+# positions between two looks are interpolated.
+LOOK_S = 0.2
+# Lag that counts as lag: a goal of a second is the usual one.
+ONSET_S = 1.0
+# Longest wait for the replica to catch up, as a multiple of the load; a guess.
+PATIENCE = 20.0
+# A little of the load first, so that both caches hold what they hold in use.
+WARM_RATE_SHARE, WARM_S = 0.3, 6
+
+
+@dataclass(frozen=True)
+class PacedOltp(SysbenchOltp):
+    """The same transactions at `rate` a second on average, exponentially spaced, whatever the
+    server does (sysbench's --rate)."""
+
+    rate: int = 100
+
+    def command(self, target: Target, load: RunLoad, folder) -> Command:
+        made = super().command(target, load, folder)
+        return replace(made, words=(*made.words[:-1], f"--rate={self.rate}", made.words[-1]))
+
+
+@dataclass(frozen=True)
+class Look:
+    """`at_s` since the load began; transactions `written` by the source, `applied` by the
+    replica."""
+
+    at_s: float
+    written: float
+    applied: float
+
+
+@dataclass(frozen=True)
+class Course:
+    """Lag over a load of `load_s`. Times in s; `rate`: of the load, `drain_tps`: of the replica
+    after its end. `onset_s`: when lag passed ONSET_S, None: never."""
+
+    cell: ReplicaCell
+    looks: tuple[Look, ...]
+    lag: tuple[tuple[float, float], ...]
+    load_s: float
+    rate: float
+    onset_s: float | None
+    lag_at_end_s: float
+    backlog_at_end: float
+    peak_s: float
+    peak_at_s: float
+    catch_up_s: float
+    drain_tps: float | None
+    load_average: tuple[float, float]
+
+
+def lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
+    """(time, lag) at each look: the age of the replica's position, 0 where it is the source's."""
+    times = [look.at_s for look in looks]
+    written = [look.written for look in looks]
+    found = []
+    for look in looks:
+        if look.applied >= look.written:
+            found.append((look.at_s, 0.0))
+            continue
+        # The source wrote the transaction after the replica's last one between two looks.
+        after = bisect_right(written, look.applied)
+        before = max(after - 1, 0)
+        span = written[after] - written[before] if after < len(written) else 0.0
+        share = (look.applied - written[before]) / span if span > 0 else 0.0
+        moment = times[before] + share * (times[min(after, len(times) - 1)] - times[before])
+        found.append((look.at_s, max(look.at_s - moment, 0.0)))
+    return found
+
+
+class _Watch(threading.Thread):
+    """Looks at both servers until it is told to end."""
+
+    def __init__(self, source: Statements, replica: Statements) -> None:
+        super().__init__(daemon=True)
+        self._source, self._replica, self._end = source, replica, threading.Event()
+        self.looks: list[tuple[float, int, int]] = []
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._end.wait(LOOK_S):
+                # The replica first: what it has, the source had before.
+                applied = self._replica.done()
+                self.looks.append((time.monotonic(), self._source.done(), applied))
+        except Exception as error:  # shown by the thread that waits
+            self.error = error
+
+    def end(self) -> None:
+        self._end.set()
+        self.join()
+
+    def caught_up(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        return bool(self.looks) and self.looks[-1][2] >= self.looks[-1][1]
+
+
+def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
+    """A source of its own gets `rate` transactions a second for `load_s`, while the replica
+    applies; until it has caught up. Raises CouldNotRun where it does not."""
+    source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
+    try:
+        with Statements(source.server) as at_source, lab.replica(cell, source) as (server, sql):
+            sql.run(sql.dialect.start_receive())
+            sql.run(sql.dialect.start_apply())
+            scan(target_of(server))
+            watch = _Watch(at_source, sql)
+            _paced(source, round(WARM_RATE_SHARE * rate) or 1, WARM_S)
+            if cell.balance_percent is not None and server.data_volume is not None:
+                lab.lab.lab.set_balance(server.data_volume, cell.balance_percent)
+            before = os.getloadavg()[0]
+            watch.start()
+            try:
+                began = time.monotonic()
+                _paced(source, rate, load_s)
+                ended = time.monotonic()
+                patience = PATIENCE * load_s
+                while not watch.caught_up():
+                    if time.monotonic() - ended > patience:
+                        raise CouldNotRun(cell.words, f"has not caught up {patience:g} s after the load", "")
+                    time.sleep(LOOK_S)
+            finally:
+                watch.end()
+            return _course(cell, watch.looks, began, (before, os.getloadavg()[0]))
+    finally:
+        with undisturbed():
+            servers.destroy(source.server)
+
+
+def _paced(source: WrittenSource, rate: int, seconds: int) -> None:
+    load = source.load
+    assert isinstance(load.benchmark, SysbenchOltp), load.name
+    paced = PacedOltp(**{**vars(load.benchmark), "rate": rate})
+    with tempfile.TemporaryDirectory() as unwanted:
+        run(paced, target_of(source.server), seconds=seconds, threads=load.clients, seed=load.seed, store=unwanted)
+
+
+def _course(
+    cell: ReplicaCell, raw: Sequence[tuple[float, int, int]], began: float, load_average: tuple[float, float]
+) -> Course:
+    first = raw[0][1]
+    # The load begins when the source writes its first transaction, and ends with its last.
+    begun = next((at for at, written, _ in raw if written > first), began)
+    looks = tuple(Look(at - begun, written - first, applied - first) for at, written, applied in raw)
+    most = looks[-1].written
+    load_s = next(look.at_s for look in looks if look.written >= most)
+    lag = lag_course(looks)
+    at_end = next(index for index, look in enumerate(looks) if look.written >= most)
+    peak_at, peak = max(lag, key=lambda pair: pair[1])
+    caught = next(look.at_s for look in looks[at_end:] if look.applied >= most)
+    backlog = most - looks[at_end].applied
+    drain_s = caught - looks[at_end].at_s
+    return Course(
+        cell=cell,
+        looks=looks,
+        lag=tuple(lag),
+        load_s=load_s,
+        rate=most / load_s,
+        onset_s=next((at for at, seconds in lag if seconds >= ONSET_S), None),
+        lag_at_end_s=lag[at_end][1],
+        backlog_at_end=backlog,
+        peak_s=peak,
+        peak_at_s=peak_at,
+        catch_up_s=caught - load_s,
+        drain_tps=backlog / drain_s if drain_s > 0 else None,
+        load_average=load_average,
+    )

@@ -1,0 +1,195 @@
+"""A sample of a server's binary log: events, bytes and dependencies of its transactions.
+
+Only the headers of events and the body of GTID events are read, never a row. Layouts: the head of
+an event is 19 bytes, little-endian: time (4), type (1), server (4), size (4), end (4), flags (2)
+(MySQL internals, "Binary Log Event"). MySQL's GTID event: flags (1), UUID (16), number (8), kind of
+clock (1), last_committed (8), sequence_number (8) (libbinlogevents, control_events.h). MariaDB's:
+number (8), domain (4), flags (1), and the id of the group it was committed in (8) where flags have
+2 (mariadb.com/kb, "Gtid_event").
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from headrace.errors import CouldNotRun, InputError
+
+DOC = "docs/guide/calibrate-a-replica.md"
+MAGIC = b"\xfebin"
+HEAD = struct.Struct("<IBIIIH")
+MYSQL_GTID = struct.Struct("<B16sqBqq")
+MARIADB_GTID = struct.Struct("<QIB")
+COMMIT_ID = struct.Struct("<Q")
+# A flag of MariaDB's GTID event, and the kind of clock of MySQL's: see above.
+FL_GROUP_COMMIT_ID, LOGICAL_CLOCK = 2, 2
+# Types of events: MySQL's log_event_type and MariaDB's.
+GTID, ANONYMOUS_GTID, MARIADB, XID, QUERY, ROTATE, STOP, DESCRIPTION = 33, 34, 162, 16, 2, 4, 3, 15
+ENCRYPTED = 164  # MariaDB's START_ENCRYPTION_EVENT: what follows cannot be read
+HOUSEKEEPING = {ROTATE, STOP, DESCRIPTION, 35, 161, 163}  # 35: previous GTIDs; 161, 163: MariaDB's
+# An event is at most 1 GiB (the largest max_allowed_packet) and its head.
+MOST_EVENT_BYTES = (1 << 30) + 4096
+# Enough for a mean to 1 %; ours.
+MOST_TRANSACTIONS = 200_000
+
+
+@dataclass(frozen=True)
+class LoggedTransaction:
+    """`events` and `bytes` with its GTID event. `begins_after`, `number`: of MySQL's logical clock;
+    `group`: MariaDB's id of the group commit, None: alone in it."""
+
+    events: int
+    bytes: int
+    number: int | None = None
+    begins_after: int | None = None
+    group: int | None = None
+
+
+@dataclass(frozen=True)
+class BinaryLogSample:
+    """The transactions of one file, in order."""
+
+    flavor: Literal["mariadb", "mysql"]
+    transactions: tuple[LoggedTransaction, ...]
+
+    @property
+    def events(self) -> float:
+        """Mean of a transaction."""
+        return sum(one.events for one in self.transactions) / len(self.transactions)
+
+    @property
+    def bytes(self) -> float:
+        """Mean of a transaction."""
+        return sum(one.bytes for one in self.transactions) / len(self.transactions)
+
+    @property
+    def largest_bytes(self) -> int:
+        """Of the largest transaction: whatever the workers, it is applied by one of them."""
+        return max(one.bytes for one in self.transactions)
+
+    @property
+    def group(self) -> float | None:
+        """Transactions of one group commit of the source; None where the log does not tell."""
+        if self.flavor != "mariadb":
+            return None
+        alone = sum(one.group is None for one in self.transactions)
+        groups = len({one.group for one in self.transactions if one.group is not None})
+        return len(self.transactions) / (alone + groups)
+
+    def parallelism(self, workers: int) -> float:
+        """How many of `workers` can be busy on average by what the log allows, if all transactions
+        take as long and commits take no time: 1 to `workers`.
+
+        MySQL: a transaction begins when all up to its last_committed have ended; it is given out in
+        order. MariaDB (conservative): one begins when those of earlier groups have ended.
+        """
+        after = [one.begins_after for one in self.transactions] if self.flavor == "mysql" else self._groups_before()
+        numbers = [one.number for one in self.transactions] if self.flavor == "mysql" else range(1, len(after) + 1)
+        return _busy(list(zip(numbers, after, strict=True)), workers)
+
+    def _groups_before(self) -> list[int]:
+        found, last, begun = [], None, 0
+        for index, one in enumerate(self.transactions):
+            if one.group is None or one.group != last:
+                begun, last = index, one.group
+            found.append(begun)
+        return found
+
+
+def _busy(clock: list[tuple[int | None, int | None]], workers: int) -> float:
+    """Transactions over rounds, when each takes a round and begins as early as its order allows."""
+    running: list[tuple[int, int]] = []  # (end, number)
+    now, last_end = 0, 0
+    done_below = 0  # all up to this number have ended
+    ended: set[int] = set()
+    for index, (number, after) in enumerate(clock, start=1):
+        number, after = number or index, after if after is not None else index - 1
+        while len(running) >= workers or (running and done_below < after):
+            now, other = heapq.heappop(running)
+            ended.add(other)
+            while done_below + 1 in ended:
+                done_below += 1
+                ended.discard(done_below)
+        heapq.heappush(running, (now + 1, number))
+        last_end = max(last_end, now + 1)
+    return len(clock) / last_end if last_end else 1.0
+
+
+def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLogSample:
+    """The first `most` whole transactions of a file. What is cut at its end is left out.
+
+    Raises InputError for a file that is not a binary log, is encrypted or has no transactions with
+    GTIDs, CouldNotRun for what cannot be read.
+    """
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            if file.read(4) != MAGIC:
+                rule = "is not a binary log: it does not begin with fe 62 69 6e"
+                raise InputError(str(path), rule, DOC, "A server's binlog.000001, not the output of mysqlbinlog.")
+            flavor, found = _transactions(file, path, most)
+    except FileNotFoundError:
+        raise InputError(str(path), "is not there", DOC, "See SHOW BINARY LOGS and @@log_bin_basename.") from None
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", "", "Is it yours to read?") from None
+    if not found:
+        rule = "has no transaction with a GTID event (MariaDB, or MySQL 5.7 and later)"
+        raise InputError(str(path), rule, DOC, "Take a file that is full, from the source.")
+    return BinaryLogSample(flavor, tuple(found))
+
+
+def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["mariadb", "mysql"], list[LoggedTransaction]]:
+    found: list[LoggedTransaction] = []
+    flavor: Literal["mariadb", "mysql"] = "mysql"
+    open_: dict | None = None
+    whole = os.fstat(file.fileno()).st_size
+    while len(found) < most:
+        head = file.read(HEAD.size)
+        if len(head) < HEAD.size:
+            break
+        _, kind, _, size, _, _ = HEAD.unpack(head)
+        if not HEAD.size <= size <= MOST_EVENT_BYTES:
+            rule = f"has an event of {size:,} bytes at {file.tell() - HEAD.size:,}, which none can have"
+            raise InputError(str(path), rule, DOC, "Is the file damaged?")
+        if kind == ENCRYPTED:
+            raise InputError(str(path), "is encrypted", DOC, "Take a sample with encrypt_binlog off, or without it.")
+        wanted = (
+            min(size - HEAD.size, MYSQL_GTID.size + COMMIT_ID.size) if kind in (GTID, ANONYMOUS_GTID, MARIADB) else 0
+        )
+        body, rest = file.read(wanted), size - HEAD.size - wanted
+        if len(body) < wanted or file.tell() + rest > whole:
+            break
+        file.seek(rest, 1)
+        if kind in HOUSEKEEPING:
+            continue
+        if kind in (GTID, ANONYMOUS_GTID, MARIADB):
+            if open_ is not None:
+                found.append(LoggedTransaction(**open_))
+            if kind == MARIADB:
+                flavor = "mariadb"
+            open_ = {"events": 1, "bytes": size} | (_mariadb(body) if kind == MARIADB else _mysql(body))
+        elif open_ is not None:
+            open_["events"] += 1
+            open_["bytes"] += size
+            if kind == XID:
+                found.append(LoggedTransaction(**open_))
+                open_ = None
+    return flavor, found
+
+
+def _mysql(body: bytes) -> dict:
+    if len(body) < MYSQL_GTID.size:
+        return {}
+    _, _, _, clock, after, number = MYSQL_GTID.unpack_from(body)
+    return {"begins_after": after, "number": number} if clock == LOGICAL_CLOCK else {}
+
+
+def _mariadb(body: bytes) -> dict:
+    _, _, flags = MARIADB_GTID.unpack_from(body)
+    if flags & FL_GROUP_COMMIT_ID:
+        return {"group": COMMIT_ID.unpack_from(body, MARIADB_GTID.size)[0]}
+    return {}

@@ -1,0 +1,245 @@
+"""Volumes and snapshots of EC2, with boto3 (the extra `aws`). Credentials, region and endpoint are
+found as all AWS tools find them: environment, profile, role of the instance.
+
+A rehearsal before anything is locked loads what boto3 needs and opens the connection, so that the
+call itself takes one round trip.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.snapshots.freezing.filesystems import Below, volume_id
+from headrace.operate.snapshots.services import MemberVolume
+from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot
+
+# Longest wait for a connection and for an answer, s, guesses: shorter than a freeze may last.
+CONNECT_S, ANSWER_S = 3.0, 8.0
+# A call that changes things is tried once: while a filesystem is frozen nothing waits for a second
+# try. EC2 User Guide: ExcludeDataVolumeIds takes 127 ids.
+MOST_EXCLUDED = 127
+# EC2 API reference, error codes.
+WOULD_RUN, GONE = "DryRunOperation", ("InvalidSnapshot.NotFound", "InvalidVolume.NotFound")
+REFUSED = ("UnauthorizedOperation", "AuthFailure", "AccessDenied", "InvalidClientTokenId", "SignatureDoesNotMatch")
+
+
+class Ec2Service:
+    """EC2 of one account and region."""
+
+    def __init__(
+        self,
+        profile: str | None = None,
+        region: str | None = None,
+        zone: str | None = None,
+        root: Path = Path("/"),
+    ) -> None:
+        """`zone`: of volumes that are made; else that of the volume before. Raises CouldNotRun
+        without boto3, InputError without credentials or region."""
+        self.root, self.zone = root, zone
+        self._client = _client(profile, region)
+        self._instances: dict[str, str] = {}
+        # What the rehearsal found out, so that the call need not ask while things are frozen.
+        self._chosen: dict[tuple[str, ...], dict[str, Any]] = {}
+
+    def members(self, found: Below) -> list[MemberVolume]:
+        """By the serial number of the disk, by the name udev gave it, or by the device name of the
+        attachment."""
+        volumes = [volume_id(disk, self.root) or self._by_name(disk) for disk in found.disks]
+        answer = self._call("describe_volumes", VolumeIds=list(dict.fromkeys(volumes)))
+        known = {one["VolumeId"]: one for one in answer["Volumes"]}
+        for one in known.values():
+            attached = [each["InstanceId"] for each in one.get("Attachments", ()) if each.get("State") == "attached"]
+            if len(attached) != 1:
+                rule = f"is attached to {len(attached)} instances, not to one"
+                raise InputError(one["VolumeId"], rule, DOC, "Volumes for several instances are not supported.")
+            self._instances[one["VolumeId"]] = attached[0]
+        return [MemberVolume(one, _spec(known[one]), known[one].get("AvailabilityZone", "")) for one in volumes]
+
+    def _by_name(self, disk: str) -> str:
+        """Devices of Xen instances have no serial number; /dev/sdf of the attachment may be
+        /dev/xvdf here (EC2 User Guide, "Device names")."""
+        answer = self._pages(
+            "describe_volumes", "Volumes", Filters=[{"Name": "attachment.status", "Values": ["attached"]}]
+        )
+        found = set()
+        for one in answer:
+            for attachment in one.get("Attachments", ()):
+                name = str(attachment.get("Device", ""))
+                here = os.path.basename(os.path.realpath(self.root / name.lstrip("/")))
+                names = {here, os.path.basename(name), os.path.basename(name).replace("sd", "xvd", 1)}
+                if disk in names and os.path.exists(self.root / "sys/class/block" / disk):
+                    found.add(one["VolumeId"])
+        if len(found) != 1:
+            said = "several volumes are attached by this name" if found else "no EBS volume is known for it"
+            raise InputError(f"/dev/{disk}", said, DOC, "Is it instance store, or not on EBS? Those have no snapshots.")
+        return found.pop()
+
+    def rehearse(self, volumes: Sequence[str], tags: Mapping[str, str]) -> None:
+        """A dry run of the call."""
+        self._chosen[tuple(volumes)] = self._specification(volumes)
+        try:
+            self._call("create_snapshots", DryRun=True, **self._arguments(volumes, tags, ""))
+        except InputError as error:
+            if error.kind != WOULD_RUN:
+                raise
+
+    def create(
+        self, volumes: Sequence[str], tags: Mapping[str, str], description: str, token: str
+    ) -> list[StoredSnapshot]:
+        """CreateSnapshots: of the instance, without its other volumes."""
+        made = self._call("create_snapshots", **self._arguments(volumes, tags, description))["Snapshots"]
+        return [_of_ec2(one) for one in made]
+
+    def _specification(self, volumes: Sequence[str]) -> dict[str, Any]:
+        """The instance, and which of its volumes are left out."""
+        instances = {self._instances[one] for one in volumes}
+        if len(instances) != 1:
+            rule = f"are attached to {len(instances)} instances, and one call takes those of one"
+            raise InputError(", ".join(volumes), rule, "EC2 API, CreateSnapshots")
+        instance = instances.pop()
+        boot = self._boot_volume(instance)
+        here = [{"Name": "attachment.instance-id", "Values": [instance]}]
+        attached = [one["VolumeId"] for one in self._pages("describe_volumes", "Volumes", Filters=here)]
+        others = [one for one in attached if one not in volumes and one != boot]
+        if len(others) > MOST_EXCLUDED:
+            raise InputError(instance, f"has more than {MOST_EXCLUDED} other volumes", "EC2 API, CreateSnapshots")
+        found: dict[str, Any] = {"InstanceId": instance, "ExcludeBootVolume": boot not in volumes}
+        return found | ({"ExcludeDataVolumeIds": others} if others else {})
+
+    def _arguments(self, volumes: Sequence[str], tags: Mapping[str, str], description: str) -> dict[str, Any]:
+        listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+        found: dict[str, Any] = {
+            "InstanceSpecification": self._chosen[tuple(volumes)],
+            "TagSpecifications": [{"ResourceType": "snapshot", "Tags": listed}],
+        }
+        return found | ({"Description": description} if description else {})
+
+    def _boot_volume(self, instance: str) -> str | None:
+        """The one that is attached as the root device."""
+        answer = self._call("describe_instances", InstanceIds=[instance])
+        for reservation in answer["Reservations"]:
+            for one in reservation["Instances"]:
+                for mapping in one.get("BlockDeviceMappings", ()):
+                    if mapping.get("DeviceName") == one.get("RootDeviceName"):
+                        return mapping.get("Ebs", {}).get("VolumeId")
+        return None
+
+    def tag(self, snapshots: Sequence[str], tags: Mapping[str, str]) -> None:
+        """CreateTags: of all of them."""
+        self._call("create_tags", Resources=list(snapshots), Tags=[{"Key": k, "Value": v} for k, v in tags.items()])
+
+    def delete(self, snapshot: str) -> None:
+        """To the recycle bin, where a rule keeps it."""
+        self._unless_gone("delete_snapshot", SnapshotId=snapshot)
+
+    def stored(self) -> list[StoredSnapshot]:
+        """This account's, page by page."""
+        found = self._pages("describe_snapshots", "Snapshots", OwnerIds=["self"], Filters=[{"Name": "tag-key", "Values": [SET]}])  # fmt: skip
+        return [_of_ec2(one) for one in found]
+
+    def now(self) -> datetime:
+        """The wall's."""
+        return datetime.now(UTC)
+
+    def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
+        """In the zone that the volume was in, unless another was named."""
+        zone = self.zone or str(snapshot.member.get("zone") or "")
+        if not zone:
+            raise InputError(snapshot.id, "its zone is not known", DOC, "Add --zone.")
+        kind, size, *limits = spec.split(":")
+        more: dict[str, Any] = {"VolumeType": kind, "Size": int(size)}
+        if limits and kind in ("gp3", "io1", "io2"):
+            more["Iops"] = int(limits[0])
+        if len(limits) > 1 and kind == "gp3":
+            more["Throughput"] = int(limits[1])
+        listed = [{"Key": key, "Value": value} for key, value in ({"Name": name} | dict(tags)).items()]
+        made = self._call(
+            "create_volume",
+            SnapshotId=snapshot.id,
+            AvailabilityZone=zone,
+            TagSpecifications=[{"ResourceType": "volume", "Tags": listed}],
+            **more,
+        )
+        return made["VolumeId"]
+
+    def delete_volume(self, volume: str) -> None:
+        """One that is not attached."""
+        self._unless_gone("delete_volume", VolumeId=volume)
+
+    # --- calls ---
+
+    def _call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """One call. Raises InputError with the error's code as `kind`, CouldNotRun."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        operation: Callable[..., dict[str, Any]] = getattr(self._client, name)
+        try:
+            return operation(**arguments)
+        except ClientError as error:
+            found = error.response.get("Error", {})
+            code, said = str(found.get("Code", "")), str(found.get("Message", ""))
+            if code in REFUSED:
+                hint = "The guide has the policy that it takes."
+                raise InputError(f"EC2 {name}", f"{code}: {said[:300]}", DOC, hint, kind=code) from None
+            raise InputError(f"EC2 {name}", f"{code}: {said[:300]}", "EC2 API, error codes", kind=code) from None
+        except BotoCoreError as error:
+            rule = f"could not be called: {str(error)[:300]}"
+            raise CouldNotRun(f"EC2 {name}", rule, DOC, "Is there a network, a region, a profile?") from None
+
+    def _pages(self, name: str, member: str, **arguments: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        token: dict[str, str] = {}
+        while True:
+            page = self._call(name, **arguments, **token)
+            found += page[member]
+            if not page.get("NextToken"):
+                return found
+            token = {"NextToken": page["NextToken"]}
+
+    def _unless_gone(self, name: str, **arguments: Any) -> None:
+        try:
+            self._call(name, **arguments)
+        except InputError as error:
+            if error.kind not in GONE:
+                raise
+
+
+def _client(profile: str | None, region: str | None) -> Any:
+    try:
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    except ImportError:
+        rule = "is not installed, and EC2 is reached with it"
+        raise CouldNotRun("boto3", rule, DOC, "pip install 'headrace[aws]'") from None
+    once = Config(connect_timeout=CONNECT_S, read_timeout=ANSWER_S, retries={"total_max_attempts": 1})
+    try:
+        session = boto3.Session(profile_name=profile, region_name=region)
+        if session.get_credentials() is None:
+            hint = "Give the instance a role, or set AWS_PROFILE."
+            raise InputError("EC2", "no credentials were found", "AWS SDKs, credential providers", hint)
+        return session.client("ec2", config=once)
+    except BotoCoreError as error:
+        raise InputError("EC2", str(error)[:300], DOC, "Set AWS_REGION, or add --region.") from None
+
+
+def _spec(volume: Mapping[str, Any]) -> str:
+    parts = [volume["VolumeType"], volume["Size"], volume.get("Iops"), volume.get("Throughput")]
+    return ":".join(str(part) for part in parts if part)
+
+
+def _of_ec2(one: Mapping[str, Any]) -> StoredSnapshot:
+    started = one["StartTime"]
+    return StoredSnapshot(
+        id=one["SnapshotId"],
+        volume=one.get("VolumeId", ""),
+        size_gib=one["VolumeSize"],
+        state=one["State"],
+        started_at=started if isinstance(started, str) else started.isoformat(timespec="milliseconds"),
+        tags={tag["Key"]: tag["Value"] for tag in one.get("Tags", ())},
+    )

@@ -1,0 +1,60 @@
+"""A replica over time: lag, backlog, transactions of source and replica, I/Os."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from headrace.report.charts import style
+from headrace.report.charts.builders import Drawing, TimeAxis, lines, shade, stacked, thinned
+
+HEIGHT = 100  # px
+SOURCE_COLOUR, REPLICA_COLOUR = style.QUIET, style.SIMULATED
+
+
+def lag(run: Any, title: str) -> alt.VConcatChart:
+    """Lag, backlog, rates and I/Os on one time line; the time after the load is shaded, the most
+    lag is marked."""
+    rows = run.rows
+    length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
+    time = TimeAxis(None, rows["t_s"][-1] + length)
+    frame = time.add(thinned(rows.with_columns(pl.lit(length).alias("duration_s"))))
+    told = run.summary
+    panels = [
+        ("lag (s)", [("lag_s", "lag", style.WARN)]),
+        ("transactions waiting", [("backlog", "backlog", style.FAMILY_COLOURS["io2-block-express"])]),
+        (
+            "transactions a second",
+            [("source_tps", "source", SOURCE_COLOUR), ("applied_tps", "applied", REPLICA_COLOUR)],
+        ),
+        ("replica's I/Os a second", [("iops", "I/Os", REPLICA_COLOUR)]),
+    ]
+    if rows["balance_percent"].is_not_null().any():
+        panels.append(("credits (%)", [("balance_percent", "balance", style.FAMILY_COLOURS["st1"])]))
+    moments = time.add(
+        pl.DataFrame(
+            {"t_s": [told["load_s"], told["peak_at_s"]], "duration_s": [0.0, 0.0], "lag_s": [0.0, told["peak_lag_s"]]}
+        )
+    )
+    end = frame["until"].to_list()[-1]
+    drained = moments[:1].select("at", pl.lit(end).alias("until"))
+    drawn: list[Drawing] = []
+    for index, (name, parts) in enumerate(panels):
+        x = time.x(index == len(panels) - 1)
+        layers: list = [lines(frame, x, name, parts, height=HEIGHT)]
+        if rows["t_s"][-1] > told["load_s"]:
+            layers.insert(0, shade(drained, x, HEIGHT))
+        if index == 0:
+            peak = alt.Chart(moments[1:].with_columns(pl.lit(_peak(told)).alias("text")))
+            at = {"x": x, "y": alt.Y("lag_s:Q")}
+            layers.append(peak.mark_point(color=style.WARN, filled=True, size=60).encode(**at))
+            layers.append(peak.mark_text(align="right", dx=-8, dy=-6).encode(text="text", **at))
+        drawn.append(alt.layer(*layers))
+    return stacked(drawn, title, "Shaded: after the load has stopped.")
+
+
+def _peak(told: dict[str, Any]) -> str:
+    after = " after the load has stopped" if told["peak_at_s"] > told["load_s"] else ""
+    return f"most: {told['peak_lag_s']:,.3g} s{after}"

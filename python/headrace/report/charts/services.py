@@ -1,0 +1,63 @@
+"""EC2, RDS and Aurora side by side: transactions a second with their intervals, and the monthly
+bill by what it is made of."""
+
+from __future__ import annotations
+
+import altair as alt
+import polars as pl
+
+from headrace.report.charts import style
+from headrace.report.charts.builders import SHORT
+
+KINDS = ("server", "storage", "IOPS and MiB/s", "I/O requests")
+
+
+def side_by_side(found, title: str) -> alt.VConcatChart:
+    """Both panels share the deployments, in the order of the services."""
+    order = [one.deployment for one in found.outcomes if one.refusal is None]
+    return style.configured(alt.vconcat(_rates(found, order), _bills(found, order), spacing=24).properties(title=title))
+
+
+def _rates(found, order: list[str]):
+    rows = [
+        {"service": one.deployment, "tps": one.tps, "low": one.tps_low, "high": one.tps_high}
+        for one in found.outcomes
+        if one.refusal is None
+    ]
+    schema = {"service": pl.String, "tps": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+    base = alt.Chart(pl.DataFrame(rows, schema=schema)).encode(y=alt.Y("service:N", sort=order, title=None))
+    x = alt.X("low:Q", title="transactions a second, simulated, with 80 % interval", scale=alt.Scale(zero=True))
+    interval = base.mark_rule(strokeWidth=3, opacity=0.45, color=style.SIMULATED).encode(x=x, x2="high:Q")
+    point = base.mark_point(filled=True, size=90, opacity=1, color=style.SIMULATED).encode(x="tps:Q")
+    return alt.layer(interval, point).properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
+
+
+def _bills(found, order: list[str]) -> alt.Chart:
+    rows = [
+        {"service": one.deployment, "part": _kind(item), "usd": item["usd"]}
+        for one in found.outcomes
+        if one.refusal is None and one.usd_month is not None
+        for item in one.items
+    ]
+    frame = pl.DataFrame(rows, schema={"service": pl.String, "part": pl.String, "usd": pl.Float64})
+    colours = alt.Scale(domain=list(KINDS), range=list(style.PALETTE[: len(KINDS)]))
+    return (
+        alt.Chart(frame.group_by("service", "part", maintain_order=True).agg(pl.col("usd").sum()))
+        .mark_bar()
+        .encode(
+            y=alt.Y("service:N", sort=order, title=None),
+            x=alt.X("usd:Q", title="USD a month; no bar: no price known", axis=alt.Axis(labelExpr=SHORT)),
+            color=alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom")),
+            order=alt.Order("part:N"),
+        )
+        .properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
+    )
+
+
+def _kind(item: dict) -> str:
+    name = item["item"]
+    if item["unit"] == "h":
+        return KINDS[0]
+    if "I/O" in name:
+        return KINDS[3]
+    return KINDS[2] if "IOPS" in name or "throughput" in name else KINDS[1]

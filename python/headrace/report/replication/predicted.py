@@ -1,0 +1,191 @@
+"""A replica's predicted lag: in words, as a table and a page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from headrace.report.charts.rows import TABLE_ROWS, clock_step_s
+from headrace.report.tables import table
+from headrace.report.words import number, percent, row_labels, span
+
+SCHEMA = "headrace-replica-prediction/1"
+# What holds an applier back, in words; the keys are the core's.
+BINDINGS = {
+    "none": "nothing: it keeps up",
+    "reads": "reads of pages that are not in its cache",
+    "page-writes": "writes of dirty pages that make room for reads",
+    "flushes": "flushes of its redo and binary log",
+    "processor": "the processor time of a transaction in one thread",
+    "dependencies": "transactions that may not be applied at once",
+    "workers": "the number of workers",
+    "iops": "its volumes' I/Os a second",
+    "bytes": "its volumes' MiB/s",
+    "cores": "all of its processors",
+    "receive": "the receive thread's flushes of the relay log",
+    "large-transaction": "a transaction that nothing passes",
+}
+# What to do about it.
+REMEDIES = {
+    "reads": "a larger cache, a volume with shorter latency, or more workers; more IOPS do not shorten a read",
+    "page-writes": "a larger cache, or more free pages kept ready (innodb_lru_scan_depth)",
+    "flushes": "no binary log on the replica, or less durable settings; more workers that share a flush",
+    "processor": "more workers, or faster processors; more of them alone do not help one thread",
+    "dependencies": "WRITESET, MariaDB's optimistic mode, or more clients committing at once on the source",
+    "workers": "more workers",
+    "iops": "more IOPS, or a larger cache",
+    "bytes": "more throughput",
+    "cores": "more virtual CPUs, or fewer workers",
+    "receive": "sync_relay_log above 1 if a loss of power may lose acknowledged transactions; a relay log volume of its own",
+}
+# A share below this is not told.
+LEAST_SHARE = 0.02
+
+
+def in_words(run: Any) -> list[str]:
+    """What happened, a sentence a line."""
+    told, settings = run.summary, run.settings
+    low, high = told["low"], told["high"]
+    lines = [_setup(run, settings)]
+    lines += [f"WARNING: {text}" for text in run.warnings]
+    rate = f"{number(told['applier_tps'], 4)} tps" + _interval(low, high, "applier_tps", " tps")
+    lines.append(f"Source: {number(told['source_tps'], 4)} tps over {span(told['load_s'])}. The applier can do {rate}.")
+    if told["onset_s"] is None:
+        lines.append(f"It keeps up: at most {seconds(told['peak_lag_s'])} behind.")
+    else:
+        ends = (
+            f"{seconds(told['lag_at_load_end_s'])}{_interval(low, high, 'lag_at_load_end_s', ' s')} when the load ends"
+        )
+        lines.append(f"It falls behind from {span(told['onset_s'])} on: {ends}.")
+        peak = f"{seconds(told['peak_lag_s'])}{_interval(low, high, 'peak_lag_s', ' s')} at {span(told['peak_at_s'])}"
+        after = ", after the load has stopped" if told["peak_at_s"] > told["load_s"] else ""
+        lines.append(f"Most lag: {peak}{after}.")
+        caught = told["catch_up_s"]
+        backlog = f"{told['backlog_at_load_end']:,.0f} transactions waiting when the load ends"
+        done = "are not applied within this run" if caught is None else f"are applied {span(caught)} later"
+        lines.append(f"{backlog} {done}.")
+    lines.append(verdict(told))
+    if told["keeps_up"] is not None:
+        lines.append(f"It keeps up in {percent(told['keeps_up'])} of the databases and appliers that may be meant.")
+    if told["semi_sync"] is not None:
+        lines.append(semi_sync_in_words(told["semi_sync"], settings))
+    return lines
+
+
+def _setup(run: Any, settings: dict[str, Any]) -> str:
+    replica = run.replica
+    places = [replica.storage]
+    places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
+    places += [f"relay log on {replica.relay_storage}"] if replica.relay_storage else []
+    workers = (
+        "one thread" if settings["mode"] == "single" or settings["workers"] < 2 else f"{settings['workers']} workers"
+    )
+    order = "" if settings["preserve_order"] else ", order of commits not kept"
+    durable = f"flush_log {settings['flush_log_at_trx_commit']}, sync_binlog {settings['sync_binlog']}"
+    binlog = durable if settings["log_bin"] else f"flush_log {settings['flush_log_at_trx_commit']}, no binary log"
+    server = f"{replica.version}, {settings['mode']}, {workers}{order}, {binlog}"
+    return f"Replica on {', '.join(places)}: {server}, cache {number(run.cache_gib)} GiB; source on {run.source_storage}; limits of {run.as_of}."
+
+
+def verdict(told: dict[str, Any]) -> str:
+    """What holds the applier back, with shares, and what would change it."""
+    shares = sorted(((share, name) for name, share in told["shares"].items() if share >= LEAST_SHARE), reverse=True)
+    parts = ", ".join(f"{name} {percent(share)}" for share, name in shares)
+    binding = told["binding"]
+    text = f"What its rate is made of: {parts}."
+    if told["dependency_lever"] >= LEAST_SHARE or told["worker_lever"] >= LEAST_SHARE:
+        more = {name: told["if_halved"][name] for name in ("dependencies", "workers")}
+        text += (
+            f" {number(told['width'], 3)} transactions are applied at once; twice as many allowed: "
+            f"x {more['dependencies']:.2f}; twice the workers: x {more['workers']:.2f}."
+        )
+    if binding in told["if_halved"]:
+        half = "twice as many of them" if binding in ("dependencies", "workers") else "half of that"
+        text += f" Binding: {BINDINGS[binding]}; {half} gives x {told['if_halved'][binding]:.2f}: {REMEDIES[binding]}."
+    return text
+
+
+def semi_sync_in_words(price: dict[str, Any], settings: dict[str, Any]) -> str:
+    """What semi-sync costs the source."""
+    text = f"Semi-sync adds {number(price['added_ms'], 3)} ms to a commit"
+    if price["relay_ms"] > 0.01:
+        text += f", {number(price['relay_ms'], 3)} ms of it flushes of the relay log (sync_relay_log = {settings['sync_relay_log']:,})"
+        text += f"; no more than {number(price['most_tps'], 3)} tps in all, since these flushes are not shared"
+    return text + "."
+
+
+def seconds(value: float) -> str:
+    """A lag: 0.012 s, 3.7 s, 2 h."""
+    return span(value) if value >= 120 else f"{number(value, 3)} s"
+
+
+def _interval(low: dict[str, Any] | None, high: dict[str, Any] | None, name: str, unit: str) -> str:
+    if low is None or high is None:
+        return ""
+    upper = "beyond this run" if high[name] is None else f"{number(high[name], 3)}{unit}"
+    return f" (80 % interval {number(low[name] or 0.0, 3)} to {upper})"
+
+
+def table_of(run: Any, most: int = TABLE_ROWS):
+    """The rows, as means over stretches on the clock."""
+    rows = run.rows
+    length = rows["t_s"][1] - rows["t_s"][0] if rows.height > 1 else 1.0
+    step_s = clock_step_s(rows["t_s"][0], rows["t_s"][-1] + length, most)
+    short = rows.group_by((pl.col("t_s") / step_s).floor().alias("row"), maintain_order=True).agg(
+        pl.col("t_s").first(),
+        pl.col("source_tps", "applied_tps", "iops", "mib_s").mean(),
+        pl.col("lag_s", "backlog").last(),
+        pl.col("balance_percent").min(),
+        pl.col("binding").mode().first(),
+    )
+    told = row_labels(short["t_s"].to_list())
+    cells = []
+    for row in short.iter_rows(named=True):
+        balance = "" if row["balance_percent"] is None else f"{row['balance_percent']:.0f} %"
+        figures = (
+            number(row["source_tps"], 4),
+            number(row["applied_tps"], 4),
+            f"{row['backlog']:,.0f}",
+            seconds(row["lag_s"]),
+        )
+        device = (number(row["iops"], 4), number(row["mib_s"]), balance)
+        cells.append((next(told), *figures, *device, row["binding"]))
+    columns = ("time", "source tps", "applied tps", "backlog", "lag", "IOPS", "MiB/s", "balance", "held back by")
+    when = f"Time since the start. Each row: {span(step_s)}; backlog and lag at its end."
+    return table(columns, cells, title=when, right=columns[:-1], keep=columns, drop=("MiB/s", "balance"))
+
+
+def document(run: Any) -> dict[str, Any]:
+    """Everything, for JSON."""
+    replica = {name: value for name, value in vars(run.replica).items() if value is not None}
+    return {
+        "schema": SCHEMA,
+        "workload": run.workload.name,
+        "storage": run.source_storage,
+        "replica": replica | {"settings": run.settings, "cache_gib": run.cache_gib},
+        "as_of": run.as_of,
+        "seed": run.seed,
+        "summary": run.summary,
+        "warnings": list(run.warnings),
+        "caveats": list(run.workload.caveats),
+        "rows": run.rows,
+    }
+
+
+def write_page(path: Path, run: Any) -> None:
+    """The prediction as a chart or a page, by the ending of `path`. Raises CouldNotRun."""
+    from headrace.report.charts import replicas
+    from headrace.report.html import Page, write_chart
+
+    title = f"{run.workload.name}: a replica on {run.replica.storage}"
+    chart = replicas.lag(run, title)
+
+    def page() -> Page:
+        made = Page(title, f"Limits of {run.as_of}")
+        made.items(in_words(run))
+        made.chart(chart, f"{title} over time: lag, backlog, transactions of source and replica, I/Os")
+        return made
+
+    write_chart(path, chart, page)

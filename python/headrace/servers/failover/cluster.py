@@ -1,0 +1,129 @@
+"""Which servers belong together: named ones of the lab and addresses, the source among them, and
+where their journal is."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.connect import parse_address
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab import Lab
+from headrace.servers.failover.executor import Executor, Say, silent
+from headrace.servers.failover.hosts import AddressHost, Ec2Host, lab_host
+from headrace.servers.failover.journal import Journal, Lease, Unfinished
+from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.planning.election import followers
+from headrace.servers.failover.planning.members import GUIDE, Members
+from headrace.servers.record import data_dir_of
+from headrace.servers.server import find, servers
+
+MOST_SERVERS = 64  # a guess: one source feeds some dozen replicas
+
+
+@dataclass
+class FailoverCluster:
+    """The servers, and how to look at them."""
+
+    hosts: dict[str, AddressHost]
+    folder: Path
+
+    def observer(self) -> Observer:
+        return Observer(self.hosts)
+
+    def executor(self, clients: Path | None = None, say: Say = silent, drain_s: float = 3_600.0) -> Executor:
+        """One that can act: with journal and lease."""
+        observer = self.observer()
+        return Executor(observer, self.journal(), Lease(self.hosts), clients, say, drain_s)
+
+    def journal(self) -> Journal:
+        """The journal of these servers, by their names. Raises CouldNotRun."""
+        key = hashlib.sha256("\0".join(sorted(self.hosts)).encode()).hexdigest()[:12]
+        return Journal(self.folder / f"{key}.jsonl")
+
+    def unfinished(self) -> Unfinished | None:
+        """A failover that was cut off."""
+        journal = self.journal()
+        try:
+            return journal.unfinished()
+        finally:
+            journal.close()
+
+    def dead_source(self) -> str | None:
+        """The source of a failover that was cut off: it is meant when none is named."""
+        left = self.unfinished()
+        return None if left is None else left.wish.source
+
+
+def cluster_of(
+    names: Sequence[str], lab: Lab | None, folder: Path | None = None, ec2: Sequence[str] = ()
+) -> FailoverCluster:
+    """The servers of a command line: names of the lab's (none: all of them with a port) or
+    addresses. `ec2`: NAME=INSTANCE[,VOLUME...], for servers whose host is an instance. Raises
+    InputError, CouldNotRun."""
+    found: dict[str, AddressHost] = {}
+    if not names:
+        if lab is None:
+            raise InputError("servers", "none were named", GUIDE, "Name them, or add --data-dir.")
+        found = {one.name: lab_host(one) for one in servers(lab) if one.port is not None}
+    for name in names:
+        host = _host(name, lab)
+        if host.name in found:
+            raise InputError(name, "stands twice among the servers", GUIDE, "Name each once.")
+        found[host.name] = host
+    for text in ec2:
+        name, _, rest = text.partition("=")
+        instance, *volumes = rest.split(",")
+        if name not in found or not instance.startswith("i-") or not all(one.startswith("vol-") for one in volumes):
+            rule = "is NAME=INSTANCE[,VOLUME...] with the name of one of the servers"
+            raise InputError(f"--ec2 {text[:80]}", rule, GUIDE, "--ec2 db1:3306=i-0123,vol-0456")
+        old = found[name]
+        region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+        found[name] = Ec2Host(
+            name, old.address, can_fence=True, instance=instance, volumes=tuple(volumes), region=region
+        )
+    if not 2 <= len(found) <= MOST_SERVERS:
+        rule = f"a cluster has 2 to {MOST_SERVERS} servers"
+        raise InputError(f"{len(found)} servers", rule, GUIDE, "Make a replica: headrace replica up.")
+    if folder is None:
+        folder = data_dir_of(lab) / "failover" if lab is not None else Path("/var/lib/headrace/failover")
+    return FailoverCluster(found, folder)
+
+
+def _host(name: str, lab: Lab | None) -> AddressHost:
+    if "://" not in name:
+        if lab is None:
+            raise InputError(name, "is a name, and there is no lab", GUIDE, "Give an address: mysql://user@host:port.")
+        return lab_host(find(lab, name))
+    address = parse_address(name)
+    if address.host is None:
+        rule = "is a socket, which other servers cannot reach"
+        raise InputError(name, rule, GUIDE, "Give host and port: mysql://user@host:port.")
+    return AddressHost(f"{address.host}:{address.port or 3306}", address)
+
+
+def source_in(seen: Members, named: str | None = None) -> str:
+    """Which one is the source: the named one, else the one that the others follow. Raises
+    InputError, CouldNotRun where that is not one."""
+    if named is not None:
+        if named not in seen:
+            raise InputError(named, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
+        return named
+    # A source that is dead is still the one that is followed.
+    ranked = {name: len(followers(seen, one)) for name, one in seen.items()}
+    tops = [name for name, count in ranked.items() if count and not _follows_any(seen, name)]
+    if len(tops) == 1:
+        return tops[0]
+    if not tops:
+        errors = "; ".join(f"{one.name}: {one.error}" for one in seen.values() if one.state is None)
+        rule = f"nobody follows anybody here{f' ({errors})' if errors else ''}"
+        raise CouldNotRun(", ".join(sorted(seen)), rule, GUIDE, "Name the source: --from NAME.")
+    raise InputError(", ".join(sorted(tops)), "are all sources", GUIDE, "Name one cluster's servers, or --from NAME.")
+
+
+def _follows_any(seen: Members, name: str) -> bool:
+    state = seen[name].state
+    return bool(state and state.channels)

@@ -1,0 +1,193 @@
+"""The old source comes back: read-only, cut to what it may have, and as a replica of the new one.
+
+What it has and nobody else is written to a file before anything is done about it. MariaDB is started
+with init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged (MDEV-33465).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from headrace.base.processes import PRIVATE_ENVIRONMENT
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers import server as server_module
+from headrace.servers.failover import rescue
+from headrace.servers.failover.cluster import FailoverCluster, source_in
+from headrace.servers.failover.executor import Say, follow, silent
+from headrace.servers.failover.hosts import LabHost, change, lab_host, state_of
+from headrace.servers.failover.planning.election import extra, follows, required
+from headrace.servers.failover.planning.members import GUIDE, Seen
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.topology import Following, replica_up
+
+Diverged = Literal["refuse", "rewind", "seed"]
+FLASHBACK_S = 600.0  # a guess: what diverged is seconds of writes
+# Started without threads: nothing is received before histories have been compared.
+ONCE: dict[str, dict[str, str | None]] = {
+    "mariadb": {"skip-slave-start": "ON", "init-rpl-role": "SLAVE", "rpl-semi-sync-slave-enabled": "ON"},
+    "mysql": {"skip-replica-start": "ON"},
+}
+
+
+def rejoin(
+    cluster: FailoverCluster,
+    name: str,
+    source: str | None = None,
+    diverged: Diverged = "refuse",
+    dry_run: bool = False,
+    say: Say = silent,
+) -> dict[str, Any]:
+    """Brings `name` back as a replica. The answer has `state` (rejoined, diverged, seeded), and
+    `extra`: the transactions that only it had. Raises InputError, CouldNotRun."""
+    host = cluster.hosts.get(name)
+    if host is None:
+        raise InputError(name, f"is not one of {', '.join(sorted(cluster.hosts))}", GUIDE, "")
+    observer = cluster.observer()
+    try:
+        seen = observer.look()
+        above = source or _new_source(seen, name)
+        new = seen[above]
+        if new.state is None or new.state.read_only:
+            rule = "does not answer" if new.state is None else "is read-only, so it is not the source"
+            raise InputError(above, rule, GUIDE, "Fail over first, or name the source: --from NAME.")
+        if dry_run:
+            return {"server": name, "source": above, "state": "not tried", "extra": ""}
+        if seen[name].state is None:
+            host = _started(cluster, host, say)
+        _close(host)
+        seen = observer.look()
+        old, new = seen[name], seen[above]
+        if old.state is None:
+            raise CouldNotRun(name, f"does not answer: {old.error}", GUIDE, f"Start it: headrace mysql up {name}.")
+        if follows(old, new) is not None:
+            return {"server": name, "source": above, "state": "rejoined", "extra": ""}
+        apart = extra(old, new)
+        answer = {"server": name, "source": above, "state": "rejoined", "extra": apart, "file": ""}
+        if apart:
+            answer["file"] = str(_listed(cluster, host, old, new, apart))
+            say(f"{name} has transactions that {above} has not: {apart}; they are in {answer['file']}")
+            if diverged == "refuse":
+                return answer | {"state": "diverged"}
+            if diverged == "seed":
+                _seed_anew(host, cluster.hosts[above].name)
+                return answer | {"state": "seeded"}
+            _rewind(host, old, new, say)
+            answer["state"] = "rewound"
+        change(host, *required(old).dialect.semi_sync("replica", True)) if _semi_sync(new) else None
+        follow(host, cluster.hosts[above])
+        return answer
+    finally:
+        observer.close()
+
+
+def _semi_sync(new: Seen) -> bool:
+    return required(new).semi_sync.source_enabled
+
+
+def _new_source(seen: dict[str, Seen], name: str) -> str:
+    """The one that takes writes and follows nobody."""
+    others = {key: one for key, one in seen.items() if key != name}
+    open_now = [key for key, one in others.items() if one.state and not one.state.read_only and not one.state.channels]
+    return open_now[0] if len(open_now) == 1 else source_in(others)
+
+
+def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
+    """Starts a server of the lab that is down, for this once without its threads."""
+    if not isinstance(host, LabHost):
+        raise CouldNotRun(host.name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
+    say(f"starting {host.name} read-only")
+    flavor = host.server.flavor
+    closed: dict[str, str | None] = {"read-only": "ON"}
+    host.started(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), ONCE[flavor])
+    again = lab_host(server_module.find(host.server.lab, host.name))
+    cluster.hosts[host.name] = again
+    return again
+
+
+def _close(host: Any) -> None:
+    """Read-only, and without the source's role: whoever writes there now writes for nobody."""
+    state = state_of(host)
+    statements = state.dialect.read_only(True)
+    if state.semi_sync.source_enabled:
+        statements += state.dialect.semi_sync("source", False)
+        host.remember(**{state.dialect.semi_sync_variable("source", "enabled"): "OFF"})
+    change(host, *statements)
+
+
+def _listed(cluster: FailoverCluster, host: Any, old: Seen, new: Seen, apart: str) -> Path:
+    """A file with what only the old source has, as its binary log has it."""
+    folder = cluster.folder
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{host.name.replace('/', '_')}-diverged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.sql"
+    text = f"-- {host.name}: transactions that {new.name} has not: {apart}\n".encode()
+    if isinstance(host, LabHost):
+        program = rescue.program_of(host, required(old).flavor)
+        words = rescue.reading(program, host.own_binary_logs(), _common(old, new))
+        done = subprocess.run([*words, "--verbose"], capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
+        text += done.stdout
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(text)
+    return path
+
+
+def _common(old: Seen, new: Seen) -> GtidSet:
+    """What both have: where their histories part."""
+    mine, theirs = required(old), required(new)
+    if mine.flavor == "mysql":
+        return mine.executed.minus(mine.executed.minus(theirs.executed))
+    parts = []
+    for domain in sorted({key[0] for key in old.wrote}):
+        shared = [
+            (min(last, new.wrote.get(key, 0)), key[1])
+            for key, last in old.wrote.items()
+            if key[0] == domain and new.wrote.get(key, 0)
+        ]
+        if shared:
+            number, server = max(shared)
+            parts.append(f"{domain}-{server}-{number}")
+    return GtidSet.parse(",".join(parts), "mariadb")
+
+
+def _rewind(host: Any, old: Seen, new: Seen, say: Say) -> None:
+    """Takes back what only it has, by its own binary log (mariadb-binlog --flashback)."""
+    state = required(old)
+    if state.flavor != "mariadb" or not isinstance(host, LabHost):
+        rule = "only MariaDB's binary log can be read backwards, and only where its files are"
+        raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
+    if state.binlog_format != "ROW" or state.binlog_row_image not in ("FULL", ""):
+        rule = f"logs {state.binlog_format} with {state.binlog_row_image} images: nothing can be taken back from that"
+        raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
+    common = _common(old, new)
+    program = rescue.program_of(host, "mariadb")
+    words = rescue.reading(program, host.own_binary_logs(), common)
+    check = subprocess.run(words, capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
+    schema = [line for line in check.stdout.splitlines() if rescue.DDL.match(line)]
+    if schema:
+        rule = f"changed its schema meanwhile, which cannot be taken back: {schema[0][:120].decode(errors='replace')}"
+        raise CouldNotRun(host.name, rule, GUIDE, "Seed it anew: --diverged seed.")
+    say(f"rewinding {host.name} to {common}")
+    with rescue.client_file(host.address) as options:
+        client = [
+            *rescue.client(program),
+            f"--defaults-extra-file={options}",
+            "--init-command=SET SESSION sql_log_bin = 0",
+        ]
+        rescue.apply([*words, "--flashback"], client, host.name)
+    change(host, *state.dialect.begin_at(common))
+
+
+def _seed_anew(host: Any, source: str) -> None:
+    """Deletes it with its data, and makes it again as a replica."""
+    if not isinstance(host, LabHost):
+        raise CouldNotRun(host.name, "cannot be made again from here", GUIDE, "Seed it by hand.")
+    server = host.server
+    semi = state_of(host).semi_sync.replica_enabled
+    server_module.destroy(server)
+    replica_up(
+        server.lab, server.name, source, Following(semi_sync=semi), storage=server.storage,
+        log_storage=server.log_storage, port=server.port,
+    )  # fmt: skip

@@ -1,0 +1,140 @@
+"""Watches a source and its replicas, keeps the proof that semi-sync works, and fails over once.
+
+The source is taken for dead when it does not answer *and* no replica receives from it; taken for
+useless when it takes connections and no write for some seconds. A source that waits for replicas
+that are not there, or for somebody's lock, is left alone: no other would do better.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from headrace.errors import CouldNotRun
+from headrace.servers.failover.executor import Executor, Outcome, Say, silent
+from headrace.servers.failover.planning.election import followers, follows
+from headrace.servers.failover.planning.guarantee import carried
+from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members
+from headrace.servers.failover.planning.semisync import Trap, traps
+
+# Between two looks, s. Each takes some 30 ms; a trap is named within 2 s.
+EVERY_S = 0.5
+# Looks in a row without an answer, with no replica receiving: one may be chance (a guess).
+SILENT_LOOKS = 2
+# How long writes may fail while the server answers, s: the longest pause that EBS is known for in
+# passing (a volume's failover inside AWS takes seconds) would be a reason to wait longer.
+STALLED_S = 3.0
+# One automatic failover in this time, s, as orchestrator has it (RecoveryPeriodBlockSeconds): what
+# fails twice in an hour is for a person to look at.
+FLAP_S = 3_600.0
+
+
+@dataclass
+class Suspicion:
+    """What speaks for a failover so far."""
+
+    silent: int = 0
+    stalled_since: float | None = None
+
+    def after(self, seen: Members, source: str, now_s: float) -> str:
+        """Why to fail over now; "" while there is no reason."""
+        one = seen[source]
+        if one.state is None and one.write != "stalled":
+            self.stalled_since = None
+            receiving = [
+                each.name
+                for each in followers(seen, one)
+                if (channel := follows(each, one)) is not None and channel.receive == "on"
+            ]
+            if receiving or not followers(seen, one):
+                self.silent = 0
+                return ""
+            self.silent += 1
+            if self.silent < SILENT_LOOKS:
+                return ""
+            return f"{source} does not answer ({one.error}), and no replica receives from it"
+        self.silent = 0
+        if one.write in ("stalled", "refused"):
+            if self.stalled_since is None:
+                self.stalled_since = now_s
+            if now_s - self.stalled_since >= STALLED_S:
+                return f"{source} answers and takes no writes: {one.error}"
+            return ""
+        self.stalled_since = None
+        return ""
+
+
+@dataclass
+class Watcher:
+    """Looks every `every_s`, and calls `failed_over` when it has acted. `wish`: the choices for a
+    failover (accept a loss, rescue). `acts`: it fails over; else it says what it
+    sees. `report`: told of each look."""
+
+    executor: Executor
+    wish: FailoverWish
+    every_s: float = EVERY_S
+    say: Say = silent
+    report: Callable[[Members, list[Trap], AckProof | None], None] | None = None
+    proof: AckProof | None = None
+    source: str = ""
+    acts: bool = True
+    _suspicion: Suspicion = field(default_factory=Suspicion)
+    _told: set[tuple[str, str]] = field(default_factory=set)
+
+    def watch(self, stop: threading.Event, failovers: int = 1) -> list[Outcome]:
+        """Until it is told to stop, or has failed over `failovers` times. Raises CouldNotRun when
+        a failover is refused."""
+        done: list[Outcome] = []
+        self.source = self.source or self.wish.source
+        before: Members | None = None
+        while not stop.is_set() and len(done) < failovers:
+            began = time.monotonic()
+            seen, why = self.look()
+            found = self._tell(seen, before)
+            if self.report is not None:
+                self.report(seen, found, self.proof)
+            if why and not self.acts:
+                self.say(why)
+            elif why:
+                self.say(why)
+                outcome = self.act(why)
+                done.append(outcome)
+                self.source, self.proof, self._suspicion = outcome.elected or self.source, None, Suspicion()
+                before = None
+                continue
+            before = seen
+            stop.wait(max(0.0, self.every_s - (time.monotonic() - began)))
+        return done
+
+    def look(self) -> tuple[Members, str]:
+        """One look: what was seen, and why to fail over."""
+        seen, proof = self.executor.observer.tick(self.source)
+        if proof is not None:
+            self.proof = proof
+        elif self.proof is not None:
+            self.proof = carried(self.proof, seen)
+        return seen, self._suspicion.after(seen, self.source, time.monotonic())
+
+    def act(self, why: str) -> Outcome:
+        """Fails over by itself, unless it did so lately."""
+        last = self.executor.journal.last_failover_at()
+        if last is not None and time.time() - last < FLAP_S and self.executor.journal.unfinished() is None:
+            rule = f"failed over by itself {time.time() - last:,.0f} s ago, and once in {FLAP_S:g} s is enough: {why}"
+            hint = f"Look at it, then: headrace failover run --from {self.source}."
+            raise CouldNotRun(self.source, rule, GUIDE, hint)
+        self.executor.journal.write("detected", why=why)
+        return self.executor.run(replace(self.wish, source=self.source, proof=self.proof), by="watch")
+
+    def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
+        """Says each trap when it appears and when it has gone."""
+        found = traps(seen, seen[self.source], before)
+        now = {(one.server, one.name) for one in found}
+        for one in found:
+            if (one.server, one.name) not in self._told:
+                self.say(f"{one.kind}: {one.server}: {one.what}. {one.do}")
+        for server, name in sorted(self._told - now):
+            self.say(f"over: {server}: {name}")
+        self._told = now
+        return found

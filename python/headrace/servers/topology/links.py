@@ -1,0 +1,222 @@
+"""A network of the lab's own: servers with an address each, on one bridge, and links to cut.
+
+    bridge hr<lab>             198.18.N.1/24, in the machine's own network
+    namespace headrace-<lab>-<server>
+        eth0                   198.18.N.M/24; its other end is hr<lab>v<M>, a port of the bridge
+
+A killed process is not a dead host: what it wrote still arrives, and its peers learn of its end at
+once. A link that is cut keeps silent, as a dead host or a partition does. The server's Unix socket
+still answers on this machine, so a test can see what goes on behind the cut.
+
+The kernel's netem (delay, loss) is not everywhere; `Relay` delays in user space.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ipaddress
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from headrace.base.machine import required
+from headrace.base.processes import Command, failure, run_to_end
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.record import ServerPaths
+
+LOOPBACK = "127.0.0.1"
+# 198.18.0.0/15 is for tests of networks and is routed nowhere (RFC 2544, RFC 6890).
+NETWORKS = ipaddress.IPv4Network("198.18.0.0/15")
+NAMESPACES = Path("/run/netns")
+CLONE_NEWNET = 0x40000000  # setns(2)
+IP_S = 30.0  # a guess: a call takes milliseconds, a busy machine more
+# A MAC that no port of the bridge has (locally administered, RFC 7042): frames to it reach nobody.
+NOBODY = "02:00:00:00:00:00"
+MOST_HOSTS = 253  # of a /24 without the bridge
+PORT = 3306  # each server has an address of its own, so all can have MySQL's port
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A server's place in the lab's network."""
+
+    lab: str
+    name: str
+    host: str
+
+    @property
+    def namespace(self) -> str:
+        return f"headrace-{self.lab}-{self.name}"
+
+    @property
+    def bridge(self) -> str:
+        return f"hr{self.lab}"
+
+    @property
+    def port(self) -> str:
+        """The bridge's end; interface names have at most 15 bytes."""
+        return f"hr{self.lab}v{self.host.rpartition('.')[2]}"
+
+    @property
+    def is_there(self) -> bool:
+        return (NAMESPACES / self.namespace).exists() and Path(f"/sys/class/net/{self.port}").exists()
+
+    @property
+    def is_cut(self) -> bool:
+        flags = Path(f"/sys/class/net/{self.port}/flags")
+        return not flags.exists() or not int(flags.read_text(), 16) & 1  # IFF_UP
+
+    def make(self) -> None:
+        """Makes what is not there of bridge, namespace and link. Raises CouldNotRun."""
+        gateway = f"{self.host.rpartition('.')[0]}.1"
+        if not Path(f"/sys/class/net/{self.bridge}").exists():
+            ip(f"link add {self.bridge} type bridge")
+            ip(f"addr add {gateway}/24 dev {self.bridge}")
+            ip(f"link set {self.bridge} up")
+        if self.is_there:
+            return
+        self._drop()
+        ip(f"netns add {self.namespace}")
+        ip(f"link add {self.port} type veth peer name eth0 netns {self.namespace}")
+        ip(f"-n {self.namespace} addr add {self.host}/24 dev eth0")
+        ip(f"-n {self.namespace} link set lo up")
+        ip(f"-n {self.namespace} link set eth0 up")
+        ip(f"link set {self.port} master {self.bridge} up")
+
+    def remove(self) -> None:
+        """Removes namespace and link, and with the last of them the bridge."""
+        self._drop()
+        remove_bridge(self.lab)
+
+    def _drop(self) -> None:
+        if (NAMESPACES / self.namespace).exists():
+            ip(f"-n {self.namespace} link del eth0", missing_is_fine=True)
+            ip(f"netns del {self.namespace}")
+        if Path(f"/sys/class/net/{self.port}").exists():
+            ip(f"link del {self.port}")
+
+    def cut(self) -> None:
+        """From now on nothing comes in and nothing goes out."""
+        ip(f"link set {self.port} down")
+
+    def mend(self) -> None:
+        ip(f"link set {self.port} up")
+
+    def part(self, other: Link, both: bool = True) -> None:
+        """Frames from here to the other reach nobody, and with `both` the other way; both still
+        reach everyone else."""
+        ip(f"-n {self.namespace} neigh replace {other.host} lladdr {NOBODY} dev eth0 nud permanent")
+        if both:
+            other.part(self, both=False)
+
+    def join(self, other: Link, both: bool = True) -> None:
+        """Takes `part` back."""
+        ip(f"-n {self.namespace} neigh del {other.host} dev eth0", missing_is_fine=True)
+        if both:
+            other.join(self, both=False)
+
+    def within(self, work: Callable[[], Answer]) -> Answer:
+        """Runs `work` in a thread in the namespace; processes it starts are and stay in it."""
+        found: list[Answer] = []
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                self._enter()
+                found.append(work())
+            except BaseException as error:  # handed on to the caller below
+                errors.append(error)
+
+        thread = threading.Thread(target=run, name=self.namespace)
+        thread.start()
+        thread.join()
+        if errors:
+            raise errors[0]
+        return found[0]
+
+    def _enter(self) -> None:
+        """Moves this thread, for good."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        handle = os.open(NAMESPACES / self.namespace, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if libc.setns(handle, CLONE_NEWNET) != 0:
+                said = os.strerror(ctypes.get_errno())
+                raise CouldNotRun(self.namespace, f"cannot be entered: {said}", "setns(2)", "Run it with sudo.")
+        finally:
+            os.close(handle)
+
+
+def link_of(where: ServerPaths, host: str) -> Link | None:
+    """A server's link; None for one at 127.0.0.1, which has none."""
+    return None if host == LOOPBACK else Link(lab_of(where), where.state.name, host)
+
+
+def lab_of(where: ServerPaths) -> str:
+    """The lab's part of names: six hexadecimal digits."""
+    return where.run.parent.name[:6]
+
+
+def required_link(where: ServerPaths, host: str) -> Link:
+    """A server's link. Raises InputError for one that has none."""
+    found = link_of(where, host)
+    if found is None:
+        rule = "is at 127.0.0.1, so it has no link of its own"
+        raise InputError(where.state.name, rule, "docs/guide/replicas.md", "Make it with --own-address.")
+    return found
+
+
+def free_host(where: ServerPaths, taken: Iterable[str]) -> str:
+    """An address that no server of the lab has, in the network of those; else in a network that
+    this machine does not have."""
+    there = {host for host in taken if host != LOOPBACK}
+    network = ipaddress.IPv4Network(f"{min(there)}/24", strict=False) if there else _free_network(lab_of(where))
+    hosts = list(network.hosts())[1 : MOST_HOSTS + 1]
+    found = next((str(host) for host in hosts if str(host) not in there), None)
+    if found is None:
+        raise InputError(f"{len(there)} servers", f"a lab's network has {MOST_HOSTS} at most", "", "Destroy one.")
+    return found
+
+
+def _free_network(lab: str) -> ipaddress.IPv4Network:
+    used = ip("-4 -o addr show") + ip("-4 route show")
+    networks = list(NETWORKS.subnets(new_prefix=24))
+    begin = int(lab, 16) % len(networks)
+    for network in (*networks[begin:], *networks[:begin]):
+        if not re.search(rf"\b{re.escape(str(network.network_address).rpartition('.')[0])}\.", used):
+            return network
+    raise CouldNotRun(str(NETWORKS), "is all in use on this machine", "ip addr", "Remove what is not needed.")
+
+
+def remove_named(where: ServerPaths) -> None:
+    """Removes the namespace of a server whose record may be gone, and the bridge after the last."""
+    namespace = f"headrace-{lab_of(where)}-{where.state.name}"
+    if (NAMESPACES / namespace).exists():
+        # First: a namespace's own end is only removed some time after it.
+        ip(f"-n {namespace} link del eth0", missing_is_fine=True)
+        ip(f"netns del {namespace}")
+    remove_bridge(lab_of(where))
+
+
+def remove_bridge(lab: str) -> None:
+    """Removes a bridge that has no ports."""
+    ports = Path(f"/sys/class/net/hr{lab}/brif")
+    if ports.is_dir() and not any(ports.iterdir()):
+        ip(f"link del hr{lab}", missing_is_fine=True)
+
+
+def ip(words: str, missing_is_fine: bool = False) -> str:
+    """Runs ip(8). Raises CouldNotRun with its words."""
+    command = Command((required("ip", "iproute2"), *words.split()), what=f"ip {words}")
+    done = run_to_end(command, IP_S)
+    missing = "No such" in done.errors or "Cannot find" in done.errors
+    if done.code != 0 and not (missing and missing_is_fine):
+        raise CouldNotRun(
+            f"ip {words}", failure(done), "ip(8)", "Network namespaces take root and their kernel module."
+        )
+    return done.output

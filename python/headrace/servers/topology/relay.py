@@ -1,0 +1,127 @@
+"""A TCP relay that delays: the kernel's netem is not on every machine.
+
+Each byte is handed on `delay_s` after it came, one way and the other, so a round trip takes twice
+that. A relay that is stopped drops what it holds and resets its connections, as a cut line does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+import threading
+import time
+
+from headrace.errors import CouldNotRun
+
+CHUNK = 65_536  # bytes read at once: the usual size of a pipe
+# Chunks that one direction holds at most, 64 MiB: 1 Gbit/s for half a second of delay. A full one
+# stops reading, as a line of limited length does.
+HELD = 1_024
+START_S = 10.0  # a guess: it takes milliseconds
+# l_onoff 1, l_linger 0: closing resets and drops what the kernel still holds (socket(7)).
+RESET = struct.pack("ii", 1, 0)
+
+
+class Relay:
+    """From a port of `host` to `target`, in a thread of its own. `delay_s` may be changed while it
+    runs.
+
+    >>> relay = Relay(("127.0.0.1", 3306), delay_s=0.02)                        # doctest: +SKIP
+    >>> with relay:                                                             # doctest: +SKIP
+    ...     print(relay.port)
+    """
+
+    def __init__(self, target: tuple[str, int], delay_s: float = 0.0, host: str = "127.0.0.1") -> None:
+        self.target, self.delay_s, self.host = target, delay_s, host
+        self.port = 0
+        self._loop = asyncio.new_event_loop()
+        self._ready = threading.Event()
+        self._error: OSError | None = None
+        self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
+        self._open: set[asyncio.StreamWriter] = set()
+
+    def __enter__(self) -> Relay:
+        self._thread.start()
+        if not self._ready.wait(START_S) or self._error is not None:
+            raise CouldNotRun(f"relay at {self.host}", f"cannot listen: {self._error or 'no answer'}", "bind(2)", "")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Drops everything that is on its way. It can be called twice."""
+        if self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            server = self._loop.run_until_complete(
+                asyncio.start_server(self._accept, self.host, self.port, limit=CHUNK)
+            )
+        except OSError as error:
+            self._error = error
+            self._ready.set()
+            return
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        try:
+            self._loop.run_forever()
+        finally:
+            server.close()
+            for writer in self._open:
+                writer.transport.abort()
+            left = asyncio.all_tasks(self._loop)
+            for task in left:
+                task.cancel()
+            self._loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            self._loop.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            onward_reader, onward = await asyncio.open_connection(*self.target, limit=CHUNK)
+        except OSError:
+            writer.transport.abort()
+            return
+        ends = {writer, onward}
+        self._open |= ends
+        for one in ends:
+            found: socket.socket = one.get_extra_info("socket")
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._one_way(reader, onward))
+                group.create_task(self._one_way(onward_reader, writer))
+        except* (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            for one in ends:
+                one.transport.abort()
+            self._open -= ends
+
+    async def _one_way(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Ends, with an error, when either side does: the other direction ends with it."""
+        held: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(HELD)
+
+        async def hand_on() -> None:
+            while True:
+                due, part = await held.get()
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                if not part:
+                    raise ConnectionResetError
+                writer.write(part)
+                await writer.drain()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(hand_on())
+            while True:
+                part = await reader.read(CHUNK)
+                await held.put((time.monotonic() + self.delay_s, part))
+                if not part:
+                    return

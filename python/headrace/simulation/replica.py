@@ -1,0 +1,306 @@
+"""A replica behind a database: the rate it applies at, its lag, what semi-sync costs.
+
+>>> import headrace
+>>> shop = headrace.sysbench_tpcc(warehouses=100, engine="innodb", cache_gib=8, threads=16)
+>>> found = headrace.predict_replica(shop, "gp3:500:6000", headrace.Replica("gp3:500:3000"), seconds=60, draws=0)
+>>> found.rows.columns[:4]
+['t_s', 'source_tps', 'applied_tps', 'possible_tps']
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.checks import Shown, check_choice, check_number, check_whole, shown
+from headrace.base.core import core_errors
+from headrace.base.units import GIB, Day, day_of, span_in_words
+from headrace.errors import InputError
+from headrace.simulation.database import COARSE_ROWS, DRAWS, MAX_SECONDS, run_settings
+from headrace.workload.replica import applier_of, replica_spread
+from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
+
+SOURCE = "headrace predict --help"
+MODES = ("single", "database", "logical-clock", "writeset", "minimal", "conservative", "optimistic", "aggressive")
+MODES_OF = {
+    "mysql": ("single", "database", "logical-clock", "writeset"),
+    "mariadb": ("single", "minimal", "conservative", "optimistic", "aggressive"),
+}
+# The version whose defaults hold where none is named: the long-term release of MySQL of 2024.
+DEFAULT_VERSION = "mysql-8.4"
+# How long a run goes on after its load, at most: a day.
+MOST_DRAIN_S = 86_400
+# Bounds of the 80 % interval.
+LOW, HIGH = 0.1, 0.9
+# What draws are asked for.
+DRAWN = ("applier_tps", "lag_at_load_end_s", "peak_lag_s", "catch_up_s", "source_tps")
+COLUMNS = (
+    "t_s", "source_tps", "applied_tps", "possible_tps", "backlog", "lag_s", "binding", "iops", "mib_s",
+    "balance_percent", "reads_per_tx"
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SemiSyncOptions:
+    """Semi-synchronous replication: the round trip to each replica that acknowledges, ms; how many
+    must; the timeout, ms (the servers' default is 10 s)."""
+
+    round_trips_ms: tuple[float, ...]
+    acknowledgements: int = 1
+    timeout_ms: float = 10_000.0
+
+
+@dataclass(frozen=True)
+class Replica:
+    """How a replica is set up. What is None is as the version has it by default, or as the source
+    has it (`cache_gib`, `instance`).
+
+    `storage`: the catalog's notation; `log_storage`, `relay_storage`: volumes of their own for redo
+    and binary log, and for the relay log. `version`: mysql-9.7, mariadb-10.11 or the like. `mode`:
+    who may be applied at once. `reads_per_tx`: transactions of clients that read here, per
+    transaction applied.
+    """
+
+    storage: str
+    log_storage: str | None = None
+    relay_storage: str | None = None
+    instance: str | None = None
+    cache_gib: float | None = None
+    version: str = DEFAULT_VERSION
+    mode: str | None = None
+    workers: int | None = None
+    preserve_order: bool | None = None
+    log_bin: bool | None = None
+    flush_log_at_trx_commit: int | None = None
+    sync_binlog: int | None = None
+    sync_relay_log: int | None = None
+    start: str = "warm"
+    start_balance_percent: float | None = None
+    reads_per_tx: float = 0.0
+
+    def settings(self) -> dict[str, Any]:
+        """The core's settings. Raises InputError."""
+        flavor, _, number = self.version.partition("-")
+        check_choice("flavor", flavor, tuple(MODES_OF))
+        with core_errors():
+            settings: dict[str, Any] = dict(core.replica_settings(flavor, number))
+        if self.mode is not None:
+            check_choice("replica mode", self.mode, MODES)
+            if self.mode not in MODES_OF[flavor]:
+                rule = f"is not a mode of {flavor}, which has {', '.join(MODES_OF[flavor])}"
+                raise InputError(f"replica mode {self.mode}", rule, SOURCE, "Name the other flavour with the version.")
+        if self.workers is not None:
+            check_whole("workers", self.workers, 0, 1024)
+        names = (
+            "mode", "workers", "preserve_order", "log_bin", "flush_log_at_trx_commit", "sync_binlog", "sync_relay_log"
+        )  # fmt: skip
+        return settings | {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReplicaPrediction(Shown):
+    """The answer of `predict_replica`.
+
+    `rows`, one a second: `t_s` (start), `source_tps`, `applied_tps`, `possible_tps` (what the
+    applier could do), `backlog` (transactions), `lag_s`, `binding` (what holds the applier back),
+    `iops`, `mib_s` and `balance_percent` of the replica's volumes, `reads_per_tx`. `summary`: the
+    core's figures (`applier_tps`, `onset_s`, `peak_lag_s`, `catch_up_s`, `shares`, `if_halved`,
+    ...) and `low`, `high`: the 80 % interval of some of them, and `keeps_up`, the share of the
+    databases drawn that the replica keeps up with. `warnings`: what to know.
+    """
+
+    rows: pl.DataFrame
+    summary: dict[str, Any]
+    warnings: tuple[str, ...]
+    replica: Replica
+    settings: dict[str, Any]
+    source_storage: str
+    cache_gib: float
+    as_of: str
+    seed: int | None
+    workload: TransactionWorkload
+
+    def in_short(self) -> str:
+        """Storage, rate and lag; see `Shown`."""
+        told = self.summary
+        rate = f"applies {told['applier_tps']:,.4g} tps of {told['source_tps']:,.4g}"
+        return f"{self.replica.storage}, {span_in_words(self.rows.height)}: {rate}, at most {told['peak_lag_s']:,.3g} s behind"
+
+
+def predict_replica(
+    workload: TransactionWorkload,
+    storage: str,
+    replica: Replica,
+    *,
+    log_storage: str | None = None,
+    instance: str | None = None,
+    cache_gib: float | None = None,
+    threads: int | None = None,
+    arrivals_tps: float | Sequence[float] | None = None,
+    as_of: Day = None,
+    seconds: int = 600,
+    start: str | float = "warm",
+    start_balance_percent: float | None = None,
+    growth: float = 1.0,
+    semi_sync: SemiSyncOptions | None = None,
+    large: Sequence[tuple[float, float, float]] = (),
+    drain_s: int = 3600,
+    source_tps: Sequence[float] | None = None,
+    seed: int | None = 1,
+    draws: int = DRAWS,
+) -> ReplicaPrediction:
+    """Runs the source for `seconds` and its replica until it has caught up, at most `drain_s`
+    longer.
+
+    The source's arguments are those of `predict`. `semi_sync`: commits wait for acknowledgements.
+    `large`: transactions that nothing passes, each (begin, length on the source, length on the
+    replica) in s. `source_tps`: the source's transactions a second as measured, instead of its
+    run. `draws`: databases and appliers drawn from what is known, for the interval. Raises
+    InputError.
+    """
+    if not isinstance(workload, TransactionWorkload):
+        raise InputError(shown(workload), "is not a database in transactions", "headrace.predict_replica")
+    made = workload.grown(growth) if growth != 1.0 else workload
+    cache = check_number("cache-gib", cache_gib or workload.cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
+    check_whole("seconds", seconds, 1, MAX_SECONDS)
+    check_whole("drain", drain_s, 0, MOST_DRAIN_S)
+    check_whole("draws", draws, 0, 10_000)
+    source = run_settings(
+        storage,
+        log_storage=log_storage,
+        instance=instance,
+        as_of=day_of(as_of),
+        cache_gib=cache,
+        clients=check_whole("threads", threads or workload.threads, 1, 65_536),
+        arrivals_tps=arrivals_tps,
+        start=start,
+        seconds=seconds,
+        seed=seed,
+        start_balance_percent=start_balance_percent,
+    )
+    settings = replica.settings()
+    asked = _asked(replica, settings, cache, instance) | {
+        "semi_sync": _semi_sync(semi_sync),
+        "large": [tuple(float(part) for part in one) for one in large],
+        "drain_s": drain_s,
+        "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
+    }
+    with core_errors():
+        answer: dict[str, Any] = dict(core.replica_run(made.database, source, asked | {"applier": applier_of(made)}))
+    told = answer.pop("summary")
+    summary = told | {name: dict(told[name]) for name in ("shares", "if_halved")} | _doubt(made, source, asked, draws)
+    rows = pl.DataFrame(answer).with_columns(
+        pl.col("t_s") - source["step_s"], pl.col("balance_percent").cast(pl.Float64)
+    )
+    return ReplicaPrediction(
+        rows.select(COLUMNS),
+        summary,
+        tuple(_warnings(made, replica, settings, summary)),
+        replica,
+        settings,
+        storage,
+        replica.cache_gib or cache,
+        source["as_of"] or core.newest_date(),
+        seed,
+        made,
+    )
+
+
+def _asked(replica: Replica, settings: Mapping[str, Any], cache_gib: float, instance: str | None) -> dict[str, Any]:
+    """The replica as the core takes it."""
+    own = check_number("replica-cache-gib", replica.cache_gib or cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
+    check_choice("replica start", replica.start, ("cold", "warm"))
+    return {
+        "storage": replica.storage,
+        "log_storage": replica.log_storage,
+        "relay_storage": replica.relay_storage,
+        "instance": replica.instance or instance,
+        "cache_bytes": own * GIB,
+        "start": replica.start,
+        "start_balance_percent": replica.start_balance_percent,
+        "reads_per_tx": check_number("replica-reads", replica.reads_per_tx, 0.0, 1e4),
+        "settings": dict(settings),
+    }
+
+
+def _semi_sync(options: SemiSyncOptions | None) -> dict[str, Any] | None:
+    if options is None:
+        return None
+    trips = [check_number("semi-sync", trip, 0.0, 60_000.0, "ms") for trip in options.round_trips_ms]
+    acknowledgements = check_whole("acknowledgements", options.acknowledgements, 1, 65_535)
+    timeout = check_number("semi-sync timeout", options.timeout_ms, 1.0, 4_294_967_295.0, "ms")
+    return {"round_trips_ms": trips, "acknowledgements": acknowledgements, "timeout_ms": timeout}
+
+
+def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], draws: int) -> dict[str, Any]:
+    """The 80 % interval of what is asked for: databases and appliers as probable as what is known
+    says, and what no parameter covers."""
+    nothing: dict[str, Any] = {"low": None, "high": None, "keeps_up": None}
+    if draws == 0:
+        return nothing
+    import numpy as np  # a tenth of a second that no other command should pay
+
+    chance = np.random.default_rng(1)
+    spread = replica_spread(workload)
+    databases = workload.draws(draws, 1) or [workload.database] * draws
+    coarse = source | {"seed": None}
+    if asked["source_tps"] is None and (source["arrivals"] is None or len(source["arrivals"]) == 1):
+        coarse["step_s"] = max(1.0, source["seconds"] / COARSE_ROWS)
+    found: dict[str, list[float]] = {name: [] for name in DRAWN}
+    kept = 0
+    for database in databases:
+        # Three standard deviations at most: a tail that nobody has seen decides nothing.
+        deltas = {name: spread[name] * float(np.clip(chance.standard_normal(), -3.0, 3.0)) for name in spread}
+        unexplained = workload.unexplained(asked["cache_bytes"] / GIB) * float(chance.standard_normal())
+        deltas["cpu_ms"] += unexplained
+        deltas["flush_factor"] += unexplained
+        world = replace(workload, database=database)
+        with core_errors():
+            told = core.replica_run(database, coarse, asked | {"applier": applier_of(world, deltas)})["summary"]
+        kept += told["onset_s"] is None
+        for name in DRAWN:
+            found[name].append(math.inf if told[name] is None else told[name])
+    return {
+        "low": {name: _quantile(values, LOW) for name, values in found.items()},
+        "high": {name: _quantile(values, HIGH) for name, values in found.items()},
+        "keeps_up": kept / len(databases),
+    }
+
+
+def _quantile(values: list[float], share: float) -> float | None:
+    """None where it is beyond the run."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low, high = ordered[math.floor(place)], ordered[math.ceil(place)]
+    value = low if low == high else low + (high - low) * (place - math.floor(place))
+    return value if math.isfinite(value) else None
+
+
+def _warnings(
+    workload: TransactionWorkload, replica: Replica, settings: Mapping[str, Any], summary: Mapping[str, Any]
+) -> list[str]:
+    """What the reader must know."""
+    said = []
+    if workload.replica is None or not workload.replica.values:
+        said.append(
+            "No replica of this database was measured: the applier's costs are derived from the source's run, "
+            "and its processor time may be half or twice as much."
+        )
+    price = summary["semi_sync"]
+    if price is not None and settings["sync_relay_log"] != 1:
+        said.append(
+            f"Semi-sync with sync_relay_log = {settings['sync_relay_log']:,}: an acknowledged transaction is in the replica's "
+            "memory, not on its disk. If both hosts lose power it is gone; sync_relay_log = 1 prevents that."
+        )
+    if price is not None and price["times_out"]:
+        said.append(
+            f"A commit would wait {price['added_ms']:,.4g} ms, longer than the timeout: the source goes on without semi-sync."
+        )
+    if settings["mode"] != "single" and (settings["workers"] or 0) <= 1 and summary["onset_s"] is not None:
+        said.append(f"{replica.version} applies with one thread here: workers = {settings['workers']}.")
+    return said

@@ -1,0 +1,445 @@
+"""A database on EC2, RDS and Aurora: transactions a second, lag, failover, bill, side by side.
+
+>>> import headrace
+>>> shop = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=16)
+>>> from headrace.simulation.services import compare
+>>> found = compare(shop, "gp3:500", on=["ec2", "aurora"], instance="r6g.xlarge", seconds=60)
+>>> [one.deployment for one in found.outcomes]
+['ec2', 'aurora:standard', 'aurora:io-optimized']
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.checks import Shown, check_number, check_whole
+from headrace.base.core import core_errors
+from headrace.base.units import GIB, Z80, Day, day_of
+from headrace.errors import InputError
+from headrace.simulation.database import DRAWS, MAX_SECONDS
+from headrace.workload.transactions import TransactionWorkload
+
+SOURCE = "headrace predict --help"
+SECONDS = 600  # of a comparison: a warm cache changes no more
+SECONDS_A_MONTH = 730.0 * 3_600.0  # of the AWS pricing calculator's month
+MILLION = 1e6
+# Most readers of a cluster (data/managed/rules.csv: read_replicas).
+MOST_READERS = 15
+# What no calibration covers, relative standard deviations of tps. RDS: its engine settings and
+# hosts are not ours to see (guess). Aurora: the scatter of the published runs that were not fitted
+# (12 to 22 %), and twice that where no published run is near (guess).
+UNSEEN = {"rds:single-az": 0.10, "rds:multi-az": 0.15, "rds:multi-az-cluster": 0.15}
+UNSEEN_AURORA, UNSEEN_AURORA_FAR = 0.20, 0.40
+# A published run is near when processors, clients, and data over cache are within this factor.
+NEAR = 2.0
+# A published figure that is a rate of work.
+RATES = ("tps", "writes_s", "reads_s", "tpmC")
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A figure of a service, or words, with where it comes from. `confirmed` False: a guess, or
+    not read in a stored source."""
+
+    value: float | None
+    source: str
+    as_of: str
+    confirmed: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class ServiceOutcome:
+    """What one deployment gives.
+
+    `refusal`: why it cannot be, or None; then everything below is there. `volumes`: the EBS volumes
+    behind it in storage notation, None for Aurora. `tps` with its 80 % interval, `p95_ms`, `cap`
+    (what binds). `lag_ms`: mean and highest lag of a reader, None where there is no model of it;
+    `lag_words` says what replicates. `rto_s`: low and high end of a failover; `rpo_s`: lost when
+    the instance is lost, and when its zone is. `ios_per_tx`: billed reads and writes of a
+    transaction (Aurora). `items`, `missing`, `usd_month`: the bill, None without a price.
+    `cannot`: what it cannot do. `confidence`: what stands behind the answer.
+    """
+
+    deployment: str
+    class_name: str
+    refusal: str | None = None
+    volumes: str | None = None
+    tps: float | None = None
+    tps_low: float | None = None
+    tps_high: float | None = None
+    p95_ms: float | None = None
+    cap: str | None = None
+    reads_per_tx: float | None = None
+    lag_ms: tuple[float, float] | None = None
+    lag_words: str = ""
+    reader_cpu_share: float | None = None
+    rto_s: tuple[Fact, Fact] | None = None
+    rpo_s: tuple[Fact, Fact] | None = None
+    ios_per_tx: tuple[float, float] | None = None
+    million_ios: float = 0.0
+    items: tuple[core.CostItem, ...] = ()
+    missing: tuple[str, ...] = ()
+    usd_month: float | None = None
+    cannot: tuple[core.ServiceLimit, ...] = ()
+    confidence: str = ""
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """Where Aurora I/O-Optimized costs as much as Standard: I/O of `usd` or `million_ios` a month,
+    `share_percent` of the Standard bill; `ios_per_s` the same as a rate."""
+
+    usd: float
+    million_ios: float
+    ios_per_s: float
+    share_percent: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ServiceComparison(Shown):
+    """The answer of `compare`: `outcomes` in the order of the services, and what was asked."""
+
+    workload: str
+    outcomes: tuple[ServiceOutcome, ...]
+    storage: str
+    instance: str
+    region: str
+    as_of: str
+    cache_gib: float
+    threads: int | None
+    readers: int
+    busy_percent: float
+    data_gib: float
+    break_even: BreakEven | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    def in_short(self) -> str:
+        """tps and bill of each; see `Shown`."""
+        told = [
+            f"{one.deployment} {one.tps:,.4g} tps" if one.tps is not None else f"{one.deployment} not possible"
+            for one in self.outcomes
+        ]
+        return f"{self.workload} on {self.instance}: {', '.join(told)}"
+
+
+def compare(
+    workload: TransactionWorkload,
+    storage: str,
+    *,
+    instance: str,
+    on: Sequence[str] = ("ec2", "rds", "aurora"),
+    region: str = "us-east-1",
+    cache_gib: float | None = None,
+    threads: int | None = None,
+    arrivals_tps: float | None = None,
+    as_of: Day = None,
+    seconds: int = SECONDS,
+    start: Literal["cold", "warm"] = "warm",
+    growth: float = 1.0,
+    readers: int = 1,
+    busy_percent: float = 100.0,
+    seed: int | None = 1,
+    draws: int = DRAWS,
+) -> ServiceComparison:
+    """The database on each service: `on` names services (`rds`) or deployments (`rds:multi-az`).
+
+    `storage`: that of EC2; RDS gets one volume of the same type, size and rates by its own rules,
+    Aurora has none to choose. `instance`: an EC2 type; the services' class is `db.` and its name.
+    `readers` of an Aurora cluster. `busy_percent`: how much of the month the load runs, for what is
+    billed by use. Raises InputError where nothing can be said; what one service cannot is its
+    outcome's `refusal`.
+    """
+    if not isinstance(workload, TransactionWorkload):
+        raise InputError(f"{workload!r}", "is not a database in transactions", SOURCE, "Give what headrace calibrates.")
+    day = day_of(as_of)
+    cache = workload.cache_gib if cache_gib is None else cache_gib
+    clients = None if arrivals_tps is not None else (workload.threads if threads is None else threads)
+    _check(seconds, cache, clients, readers, busy_percent, growth, draws)
+    database = workload.grown(growth) if growth != 1.0 else workload
+    with core_errors():
+        deployments = core.deployments(list(on))
+        region = core.region_code(region)
+        core.instance(instance.removeprefix("db."), day)
+        core.parse_storage(storage)
+    if not deployments:
+        raise InputError("on", "names no service", SOURCE, "For example --on ec2,rds,aurora.")
+    asked = _Asked(
+        database,
+        storage,
+        instance,
+        region,
+        day,
+        cache,
+        clients,
+        arrivals_tps,
+        seconds,
+        start,
+        readers,
+        busy_percent,
+        seed,
+        draws,
+    )
+    outcomes = tuple(asked.outcome(one) for one in deployments)
+    return ServiceComparison(
+        database.name,
+        outcomes,
+        storage,
+        instance,
+        region,
+        day or core.newest_date(),
+        cache,
+        clients,
+        readers,
+        busy_percent,
+        asked.data_gib(),
+        asked.break_even(outcomes),
+        tuple(asked.notes()),
+    )
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One question, and its answer for a deployment."""
+
+    workload: TransactionWorkload
+    storage: str
+    instance: str
+    region: str
+    day: str | None
+    cache_gib: float
+    clients: int | None
+    arrivals_tps: float | None
+    seconds: int
+    start: str
+    readers: int
+    busy_percent: float
+    seed: int | None
+    draws: int
+
+    def outcome(self, deployment: str) -> ServiceOutcome:
+        """What the deployment gives, or why it cannot be."""
+        aurora = deployment.startswith("aurora")
+        name = self.instance if deployment == "ec2" else f"db.{self.instance.removeprefix('db.')}"
+        try:
+            with core_errors():
+                found = core.service_class(deployment, self.instance, self.day)
+                volumes = self._volumes(deployment)
+                rows = self._run(self.workload.database, deployment, volumes, self.seed)
+                memory = found["limits"]["memory_mib"] / 1024
+                if memory and self.cache_gib > memory:
+                    rule = f"{found['class']} has {memory:,.4g} GiB of memory"
+                    raise InputError(
+                        f"cache of {self.cache_gib:,.4g} GiB", rule, "data/instances.csv", "Take a larger class."
+                    )
+        except InputError as error:
+            return ServiceOutcome(deployment, name, refusal=f"{error.value}: {error.rule}")
+        half = rows[rows.height // 2 :]
+        tps = float(half["tps"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
+        reads = float(half["reads_per_tx"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
+        near = self._near(found["limits"]["vcpus"]) if aurora else 0
+        low, high = self._interval(deployment, volumes, tps, near)
+        million, per_tx = self._ios(deployment, half, reads, tps)
+        lag_ms, lag_words, cpu = self._lag(deployment, tps, found["limits"]["vcpus"])
+        with core_errors():
+            bill = core.service_bill(
+                deployment, self.instance, self.storage, self.region, self.day, self.readers, self.data_gib(), million
+            )
+        caps = half["cap"].value_counts().sort("count", descending=True)
+        return ServiceOutcome(
+            deployment,
+            found["class"],
+            volumes=volumes,
+            tps=tps,
+            tps_low=low,
+            tps_high=high,
+            p95_ms=float(half["p95_ms"].median() or 0.0),  # pyright: ignore[reportArgumentType]
+            cap=str(caps["cap"][0]),
+            reads_per_tx=reads,
+            lag_ms=lag_ms,
+            lag_words=lag_words,
+            reader_cpu_share=cpu,
+            rto_s=self._pair(deployment, ("rto_low", "rto_high")),
+            rpo_s=self._pair(deployment, ("rpo_instance", "rpo_zone")),
+            ios_per_tx=per_tx,
+            million_ios=million,
+            items=tuple(bill["items"]),
+            missing=tuple(bill["missing"]),
+            usd_month=bill["total_usd"],
+            cannot=tuple(core.service_limits(deployment)),
+            confidence=self._confidence(deployment, near),
+        )
+
+    def data_gib(self) -> float:
+        """GiB of data: what Aurora bills, as far as the workload says; else its pages."""
+        if self.workload.size_gib is not None:
+            return self.workload.size_gib
+        database = self.workload.database
+        pages = sum(one["pages"] for one in database["popularity"]["classes"])
+        return pages * database["cached_bytes"] / GIB
+
+    def break_even(self, outcomes: Sequence[ServiceOutcome]) -> BreakEven | None:
+        """Where both configurations of Aurora cost the same. None where one has no price."""
+        known = {one.deployment: one for one in outcomes}
+        bills = [known.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
+        if any(one is None or one.usd_month is None for one in bills):
+            return None
+        fixed = [sum(item["usd"] for item in one.items if "I/O" not in item["item"]) for one in bills if one]
+        price = (
+            next((item["unit_price_usd"] for item in bills[0].items if "I/O" in item["item"]), None)
+            if bills[0]
+            else None
+        )
+        if not price:
+            return None
+        usd = fixed[1] - fixed[0]
+        return BreakEven(usd, usd / price, usd / price * MILLION / SECONDS_A_MONTH, 100.0 * usd / (fixed[0] + usd))
+
+    def notes(self) -> list[str]:
+        """What holds for all of them."""
+        lines = [
+            "A bill counts the server, its storage and its I/O; backups, snapshots, traffic and support are left out.",
+            "ec2 and rds:single-az are one server without a replica; Aurora has the readers of --readers.",
+        ]
+        if self.clients is not None and self.busy_percent == 100.0:
+            lines.append(
+                "What is billed by use is billed as if this load ran all month; --busy-percent says otherwise."
+            )
+        return lines
+
+    def _volumes(self, deployment: str) -> str | None:
+        if deployment == "ec2":
+            return self.storage
+        return core.rds_storage(self.storage, self.day)["array"] if deployment.startswith("rds") else None
+
+    def _run(self, database: dict, deployment: str, volumes: str | None, seed: int | None) -> pl.DataFrame:
+        run: dict[str, Any] = {
+            "deployment": deployment,
+            "storage": volumes,
+            "instance": self.instance,
+            "as_of": self.day,
+            "cache_bytes": self.cache_gib * GIB,
+            "clients": self.clients,
+            "arrivals": None if self.arrivals_tps is None else [self.arrivals_tps],
+            "start": self.start,
+            "seconds": self.seconds,
+            # Means of a minute are enough where nothing is drawn.
+            "step_s": 1.0 if seed is not None else max(1.0, self.seconds / 60.0),
+            "seed": seed,
+            "aurora": None,
+        }
+        return pl.DataFrame(core.service_runs(database, [run])[0])
+
+    def _interval(self, deployment: str, volumes: str | None, tps: float, near: int) -> tuple[float, float]:
+        """The 80 % interval: databases as probable as the calibration says, and what is not seen of
+        the service."""
+        logs = []
+        with core_errors():
+            for database in self.workload.draws(self.draws, 1):
+                rows = self._run(database, deployment, volumes, None)
+                mean = rows[rows.height // 2 :]["tps"].mean()
+                logs.append(math.log(max(float(mean or 0.0), 1e-9)))  # pyright: ignore[reportArgumentType]
+        centre = sum(logs) / len(logs) if logs else 0.0
+        variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
+        if deployment.startswith("aurora"):
+            unseen = UNSEEN_AURORA if near else UNSEEN_AURORA_FAR
+        else:
+            unseen = UNSEEN.get(deployment, 0.0)
+        spread = math.sqrt(variance + self.workload.unexplained(self.cache_gib) ** 2 + unseen**2)
+        high = tps * math.exp(Z80 * spread)
+        # An open load never does more than arrives.
+        return tps * math.exp(-Z80 * spread), high if self.arrivals_tps is None else min(
+            high, max(tps, self.arrivals_tps)
+        )
+
+    def _ios(
+        self, deployment: str, half: pl.DataFrame, reads: float, tps: float
+    ) -> tuple[float, tuple[float, float] | None]:
+        """Millions of I/Os of a month, and for Aurora those billed of a transaction."""
+        used = self.busy_percent / 100.0 * SECONDS_A_MONTH / MILLION
+        if not deployment.startswith("aurora"):
+            return float(half["iops"].mean() or 0.0) * used, None  # pyright: ignore[reportArgumentType]
+        billed = core.aurora_billed(self.workload.database, reads, tps)
+        per_tx = (billed["reads"], billed["writes"])
+        return sum(per_tx) * tps * used, per_tx
+
+    def _lag(self, deployment: str, tps: float, vcpus: int) -> tuple[tuple[float, float] | None, str, float | None]:
+        if deployment.startswith("aurora"):
+            if self.readers == 0:
+                return None, "no reader", None
+            # A reader of the same class has the same pages cached, as far as the load is the same.
+            redo = self.workload.database["log"]["redo_bytes_per_tx"] * tps
+            found = core.aurora_reader(redo, 1.0, vcpus)
+            mean, highest = found["mean_ms"], found["highest_ms"]
+            if mean is None or highest is None:
+                return None, "does not keep up: it restarts", found["cpu_share"]
+            return (mean, highest), "applies redo to cached pages", found["cpu_share"]
+        words = {
+            "rds:multi-az": "none: the standby serves no reads",
+            "rds:multi-az-cluster": "readers apply the binary log; commits are held back beyond 120 s",
+        }
+        return None, words.get(deployment, "replicas apply the binary log"), None
+
+    def _pair(self, deployment: str, keys: tuple[str, str]) -> tuple[Fact, Fact]:
+        option = None
+        if deployment.startswith("aurora") and keys[0].startswith("rto"):
+            option = "reader" if self.readers else "no-reader"
+        return self._fact(deployment, keys[0], option), self._fact(deployment, keys[1], option)
+
+    def _fact(self, deployment: str, key: str, option: str | None) -> Fact:
+        rule = core.managed_rule(deployment, key, self.day, option)
+        if rule is None:
+            return Fact(None, "unsourced", "", False, "not known")
+        value = float(rule["value"]) if rule["value"] else None
+        return Fact(value, rule["source"], rule["first_seen"], rule["confirmed"], rule["note"])
+
+    def _near(self, vcpus: int) -> int:
+        """Published runs of Aurora that lie near this one."""
+
+        def close(one: float, other: float) -> bool:
+            return 1 / NEAR <= one / other <= NEAR
+
+        count = 0
+        for row in core.published_services():
+            if row["service"] != "aurora" or row["metric"] not in RATES or row["clients"] is None:
+                continue
+            host = core.instance(row["class"].removeprefix("db."), None)
+            room = core.cache_gib_for(host["memory_mib"] / 1024)
+            # Data that fit the cache are alike, however small they are.
+            over = [
+                max(1.0, data / cache)
+                for data, cache in ((row["data_gb"] or 0.0, room), (self.data_gib(), self.cache_gib))
+            ]
+            same_load = self.clients is None or close(row["clients"], self.clients)
+            count += same_load and close(host["vcpus"], vcpus) and close(*over)
+        return count
+
+    def _confidence(self, deployment: str, near: int) -> str:
+        if deployment.startswith("aurora"):
+            rows = [row for row in core.published_services() if row["service"] == "aurora" and row["metric"] in RATES]
+            within = f"{near} of {len(rows)} published Aurora figures lie near this question"
+            return (
+                f"{within} (processors, clients, data over cache within a factor of 2); this project has run no Aurora."
+            )
+        if deployment.startswith("rds"):
+            return "EBS volumes as RDS lays them out, by its published limits; what RDS's own hosts add is guessed."
+        return "The model of EBS volumes, as in `headrace predict`."
+
+
+def _check(
+    seconds: int, cache: float, clients: int | None, readers: int, busy: float, growth: float, draws: int
+) -> None:
+    check_whole("seconds", seconds, 1, MAX_SECONDS)
+    check_number("cache-gib", cache, 0.001, 65_536)
+    if clients is not None:
+        check_whole("threads", clients, 1, 65_536)
+    check_whole("readers", readers, 0, MOST_READERS)
+    check_number("busy-percent", busy, 0.0, 100.0, "%")
+    check_number("growth", growth, 0.001, 1000)
+    check_whole("draws", draws, 0, 10_000)

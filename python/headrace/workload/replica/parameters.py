@@ -1,0 +1,82 @@
+"""Parameters of a replica: what was identified on one, as a workload file keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from headrace.base import core
+from headrace.base.checks import check_choice, check_number, shown
+from headrace.errors import InputError
+
+DOC = "docs/reference/workload-file.md"
+
+
+@dataclass(frozen=True)
+class ReplicaParameters:
+    """What was identified on a replica, by name; the rest is derived from the source.
+
+    `values`: the parameters. `written`: per class of pages, the share of touches that writing
+    statements make; None where it is not known. `spread`: relative standard deviation of a value,
+    by name; a value without one is as certain as it is given. `origin`: what it was identified
+    from.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    written: tuple[float, ...] | None = None
+    spread: Mapping[str, float] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = parameter_spreads()
+        for name, value in self.values.items():
+            check_choice("replica parameter", name, tuple(known))
+            check_number(f"replica.{name}", value, known[name]["least"], known[name]["most"])
+        for name, value in self.spread.items():
+            check_choice("replica.spread", name, tuple(self.values))
+            check_number(f"replica.spread.{name}", value, 0.0, 10.0)
+        for name in self.origin:
+            check_choice("replica.from", name, tuple(self.values))
+
+    def to_document(self) -> dict[str, Any]:
+        """The table of a workload file."""
+        table: dict[str, Any] = {name: float(value) for name, value in self.values.items()}
+        table |= {"written": list(self.written)} if self.written is not None else {}
+        table |= {"spread": dict(self.spread)} if self.spread else {}
+        return table | ({"from": dict(self.origin)} if self.origin else {})
+
+    @staticmethod
+    def from_document(table: object) -> ReplicaParameters | None:
+        """The parameters in a parsed file. Raises InputError."""
+        if table is None:
+            return None
+        if not isinstance(table, dict):
+            raise InputError(f"replica = {shown(table)}", "must be a table", DOC)
+        values = dict(table)
+        written, spread, origin = (values.pop(name, None) for name in ("written", "spread", "from"))
+        for name, value, kind in (("written", written, list), ("spread", spread, dict), ("from", origin, dict)):
+            if value is not None and not isinstance(value, kind):
+                rule = "must be a list of shares" if kind is list else "must be a table by parameter"
+                raise InputError(f"replica.{name} = {shown(value)}", rule, DOC)
+        for share in written or []:
+            check_number("replica.written", share, 0.0, 1.0)
+        return ReplicaParameters(
+            {name: check_number(f"replica.{name}", value, 0.0, 1e9) for name, value in values.items()},
+            None if written is None else tuple(float(share) for share in written),
+            spread or {},
+            {name: str(text) for name, text in (origin or {}).items()},
+        )
+
+
+@cache
+def parameter_spreads() -> dict[str, dict[str, Any]]:
+    """The core's table of parameters by name: `words`, `relative_sd`, `least`, `most`."""
+    database = core.mysql_tpcc("innodb", 1.0)
+    return {row["parameter"]: row for row in core.replica_applier(database)["spreads"]}
+
+
+def replica_names() -> tuple[str, ...]:
+    """The names a calibration may give."""
+    return tuple(parameter_spreads())

@@ -1,0 +1,6 @@
+"""Helpers stand beside the tests that use them."""
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]

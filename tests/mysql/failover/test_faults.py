@@ -1,0 +1,130 @@
+"""Faults of a source under load, with semi-sync: the watcher acts, and nothing that was acknowledged
+is missing. FAULTS=100 for the soak; the figures are printed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import statistics
+import time
+
+from under_load import Trio
+
+from headrace.base import processes
+
+FAULTS = int(os.environ.get("FAULTS", "3"))
+SEED = int(os.environ.get("SEED", "1"))
+
+
+def pid_of(trio: Trio) -> int:
+    pid = trio.server(trio.source).pid
+    assert pid is not None
+    return pid
+
+
+def kill(trio: Trio) -> None:
+    os.kill(pid_of(trio), signal.SIGKILL)
+
+
+def power_cut(trio: Trio) -> None:
+    """Of the machine: its volumes and its process."""
+    server = trio.server(trio.source)
+    assert server.data_volume is not None
+    trio.lab.fault(server.data_volume, "power-cut", in_s=0.0, seed=random.randrange(2**62))
+    os.kill(pid_of(trio), signal.SIGKILL)
+
+
+def pause(trio: Trio) -> None:
+    """The volume answers no more; the server does. Not for long: a sync(2) anywhere on the machine
+    waits for it."""
+    trio.lab.fault(trio.server(trio.source).data_volume or "", "pause", seconds=20)
+
+
+def fill(trio: Trio) -> None:
+    place = trio.server(trio.source).paths.data_mount
+    room = os.statvfs(place)
+    with open(place / "filler", "wb") as file, contextlib.suppress(OSError):
+        os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize)
+    # What is left in small pieces.
+    with contextlib.suppress(OSError), open(place / "filler2", "wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+
+
+def mended(trio: Trio, name: str) -> None:
+    """The fault is over."""
+    server = trio.server(name)
+    trio.lab.clear_fault(server.data_volume or "")
+    left = processes.with_argument(f"--defaults-file={server.paths.config}", user_of_servers())
+    assert left is None or processes.wait_gone(left, 30), "the fenced server still runs"
+    for filler in ("filler", "filler2"):
+        with contextlib.suppress(OSError):
+            (server.paths.data_mount / filler).unlink()
+
+
+def user_of_servers():
+    from headrace.servers.access import service_user
+
+    return service_user()
+
+
+ALL = {one.__name__: one for one in (kill, pause, power_cut, fill)}
+KINDS = [ALL[name] for name in os.environ.get("FAULT_KINDS", "kill,pause,power_cut,fill").split(",")]
+
+
+def test_no_acknowledged_commit_is_lost(labs, tmp_path):
+    chance = random.Random(SEED)
+    lab = labs.up(time_scale=1_000_000)
+    trio = Trio(lab, tmp_path)
+    try:
+        rounds(trio, chance)
+    finally:
+        # A paused volume would hold up the end of its server.
+        for volume in lab.volumes():
+            lab.clear_fault(volume["id"])
+
+
+def rounds(trio: Trio, chance: random.Random) -> None:
+    outages: list[float] = []
+    acknowledged = rejoined = 0
+    ends: dict[str, int] = {}
+    for number in range(FAULTS):
+        fault = KINDS[number % len(KINDS)]
+        trio.load.start()
+        with trio.watched() as watch:
+            time.sleep(chance.uniform(0.3, 1.0))
+            before = len(trio.load.notes)
+            struck = time.monotonic()
+            fault(trio)
+            outcome = watch.outcome()
+            assert outcome.elected and outcome.kept, outcome
+            new = trio.server(outcome.elected)
+            until = time.monotonic() + 20
+            while trio.load.first_on(new.port, struck) is None and time.monotonic() < until:
+                time.sleep(0.02)
+            time.sleep(0.3)
+        trio.load.stop()
+        first = trio.load.first_on(new.port, struck)
+        assert first is not None, f"round {number}, {fault.__name__}: nobody could write again"
+        outages.append(first - struck)
+        late = [one for one in trio.load.notes if one.port != new.port and one.at > first]
+        assert not late, f"round {number}, {fault.__name__}: {len(late)} were acknowledged by the old source"
+        lost = trio.load.missing(new)
+        assert not lost, f"round {number}, {fault.__name__}: {len(lost)} of {len(trio.load.notes)} lost: {lost[:3]}"
+        assert before > 0
+        old, trio.source = trio.source, outcome.elected
+        mended(trio, old)
+        trio.forget_failover()
+        answer = trio.rejoin(old, "rewind")
+        ends[answer["state"]] = ends.get(answer["state"], 0) + 1
+        assert trio.equal(), f"round {number}, {fault.__name__}: the servers differ after {answer}"
+        rejoined += 1
+        print(f"round {number} {fault.__name__}: {outages[-1]:.2f} s, {answer['state']} {answer['extra']}")
+    acknowledged = len(trio.load.notes)
+    ordered = sorted(outages)
+    print(
+        f"{FAULTS} faults, {acknowledged} acknowledged, 0 lost; RTO median {statistics.median(outages):.2f} s, "
+        f"p95 {ordered[int(0.95 * (len(ordered) - 1))]:.2f} s, most {ordered[-1]:.2f} s; rejoined {rejoined}: {ends}"
+    )

@@ -1,0 +1,194 @@
+"""A source and two replicas under the load of clients that note every acknowledgement outside of all
+servers, and find the source by the address file as an application would."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab_servers import sql
+
+from headrace import servers
+from headrace.connect import Address, Secret, connect
+from headrace.lab import Lab
+from headrace.servers.failover.cluster import FailoverCluster, cluster_of
+from headrace.servers.failover.executor import Outcome
+from headrace.servers.failover.planning.members import FailoverWish
+from headrace.servers.failover.rejoin import Diverged, rejoin
+from headrace.servers.failover.watcher import Watcher
+from headrace.servers.topology.topology import Following, replica_up
+
+SCHEMA = "failover_load"
+# An application's account: no SUPER, no READ ONLY ADMIN, so that read_only holds for it.
+PASSWORD = Secret("not-a-secret-of-anyone")
+NEVER_MS = 4_000_000_000  # 46 days: semi-sync waits instead of falling back
+ANSWER_S = 60.0
+PAYLOAD = "x" * 200
+
+
+@dataclass
+class Acknowledged:
+    """What a client was told: its number, the transaction, the server's port, when."""
+
+    client: int
+    number: int
+    port: int | None
+    at: float
+
+
+@dataclass
+class Load:
+    """Clients that commit as fast as they are answered, and go where the file says."""
+
+    file: Path
+    clients: int = 8
+    notes: list[Acknowledged] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _threads: list[threading.Thread] = field(default_factory=list)
+    _numbers: dict[int, int] = field(default_factory=dict)
+
+    def start(self) -> None:
+        self._stop.clear()
+        self._threads = [
+            threading.Thread(target=self._go, args=(number,), daemon=True) for number in range(self.clients)
+        ]
+        for one in self._threads:
+            one.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for one in self._threads:
+            one.join(2 * ANSWER_S)
+
+    def _go(self, client: int) -> None:
+        while not self._stop.is_set():
+            with contextlib.suppress(Exception):
+                where = json.loads(self.file.read_text())
+                # An application gives up on an answer after a while; a dead host sends none.
+                with connect(app(where["host"], where["port"]), 3.0) as connection, connection.cursor() as cursor:
+                    while not self._stop.is_set():
+                        number = self._numbers[client] = self._numbers.get(client, 0) + 1
+                        cursor.execute(f"INSERT INTO entries VALUES ({client}, {number}, '{PAYLOAD}')")
+                        self.notes.append(Acknowledged(client, number, where["port"], time.monotonic()))
+                        if json.loads(self.file.read_text())["port"] != where["port"]:
+                            break
+            self._stop.wait(0.02)
+
+    def missing(self, server: servers.Server) -> list[Acknowledged]:
+        """Acknowledged, and not there."""
+        there = {tuple(row) for row in sql(server, f"SELECT client, number FROM {SCHEMA}.entries")}
+        return [one for one in list(self.notes) if (one.client, one.number) not in there]
+
+    def first_on(self, port: int | None, after: float) -> float | None:
+        """When a server first acknowledged after a moment."""
+        return min((one.at for one in list(self.notes) if one.port == port and one.at > after), default=None)
+
+
+def app(host: str, port: int) -> Address:
+    return Address("app", host, port, database=SCHEMA, password=PASSWORD, ssl_mode="REQUIRED")
+
+
+class Trio:
+    """Three servers that replicate with semi-sync (or without), and what acts on them."""
+
+    def __init__(self, lab: Lab, folder: Path, flavor: str = "mariadb", semi_sync: bool = True) -> None:
+        self.lab, self.folder, self.flavor, self.semi_sync = lab, folder, flavor, semi_sync
+        self.names = ("a", "b", "c")
+        servers.up(lab, name="a", storage="gp3:4", flavor=flavor, settings={"innodb_buffer_pool_size": "32M",
+                   "innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1"})  # fmt: skip
+        for name in "bc":
+            replica_up(lab, name, "a", Following(semi_sync=semi_sync, prepare_source=True))
+        self.source = "a"
+        if semi_sync:
+            self.set_timeout("a", NEVER_MS)
+        sql(
+            self.server("a"),
+            f"CREATE DATABASE {SCHEMA}",
+            f"CREATE USER app@'%' IDENTIFIED BY '{PASSWORD.reveal()}'",
+            f"GRANT SELECT, INSERT ON {SCHEMA}.* TO app@'%'",
+            f"CREATE TABLE {SCHEMA}.entries (client INT, number INT, payload VARCHAR(255), PRIMARY KEY (client, number))",
+        )
+        self.clients = folder / "clients.json"
+        self.tell("a")
+        self.load = Load(self.clients)
+
+    def server(self, name: str) -> servers.Server:
+        return servers.find(self.lab, name)
+
+    def set_timeout(self, name: str, milliseconds: int) -> None:
+        variable = "rpl_semi_sync_master_timeout" if self.flavor == "mariadb" else "rpl_semi_sync_source_timeout"
+        sql(self.server(name), f"SET GLOBAL {variable} = {milliseconds}")
+
+    def tell(self, name: str) -> None:
+        found = self.server(name)
+        self.clients.write_text(json.dumps({"host": found.host, "port": found.port}))
+
+    def cluster(self) -> FailoverCluster:
+        return cluster_of(self.names, self.lab, self.folder / "journal")
+
+    @contextlib.contextmanager
+    def watched(self, **choices):
+        """A watcher in a thread, which has seen semi-sync at work."""
+        executor = self.cluster().executor(self.clients, say=self._say)
+        watch = Watched(Watcher(executor, FailoverWish(self.source, **choices), say=self._say))
+        watch.start()
+        try:
+            until = time.monotonic() + 30
+            while self.semi_sync and watch.watcher.proof is None:
+                assert time.monotonic() < until and not watch.error, watch.error
+                time.sleep(0.05)
+            yield watch
+        finally:
+            watch.stop.set()
+            watch.thread.join(60)
+            executor.close()
+
+    def _say(self, text: str) -> None:
+        print(f"{time.monotonic():.2f} {text}")
+
+    def forget_failover(self) -> None:
+        """A person has looked at it: another may happen."""
+        for one in (self.folder / "journal").glob("*.jsonl"):
+            one.unlink()
+
+    def rejoin(self, name: str, diverged: Diverged = "refuse") -> dict:
+        return rejoin(self.cluster(), name, self.source, diverged, say=self._say)
+
+    def equal(self, timeout_s: float = 30.0) -> bool:
+        """Whether all three have the same rows, once they have caught up."""
+        until = time.monotonic() + timeout_s
+        while True:
+            sums = {sql(self.server(name), f"CHECKSUM TABLE {SCHEMA}.entries")[0][1] for name in self.names}
+            if len(sums) == 1 or time.monotonic() > until:
+                return len(sums) == 1
+            time.sleep(0.2)
+
+
+@dataclass
+class Watched:
+    watcher: Watcher
+    stop: threading.Event = field(default_factory=threading.Event)
+    outcomes: list[Outcome] = field(default_factory=list)
+    error: Exception | None = None
+    thread: threading.Thread = field(default_factory=threading.Thread)
+
+    def start(self) -> None:
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.outcomes = self.watcher.watch(self.stop)
+        except Exception as error:
+            self.error = error
+
+    def outcome(self, timeout_s: float = 60.0) -> Outcome:
+        self.thread.join(timeout_s)
+        if self.error is not None:
+            raise self.error
+        assert self.outcomes, "no failover in time"
+        return self.outcomes[0]

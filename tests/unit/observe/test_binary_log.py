@@ -1,0 +1,143 @@
+"""Samples of binary logs: written here event by event, as the servers' sources lay them out."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import struct
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import HeadraceError, InputError
+from headrace.observe.formats.binary_log import (
+    ENCRYPTED,
+    GTID,
+    MAGIC,
+    MARIADB,
+    QUERY,
+    XID,
+    BinaryLogSample,
+    LoggedTransaction,
+    read_binary_log,
+)
+
+DESCRIPTION, ROW = 15, 30
+
+
+def event(kind: int, body: bytes) -> bytes:
+    """An event with its head of 19 bytes."""
+    return struct.pack("<IBIIIH", 0, kind, 1, 19 + len(body), 0, 0) + body
+
+
+def mysql(number: int, after: int) -> bytes:
+    """GTID event of MySQL, and what it has behind the clock since 8.0.1."""
+    gtid = struct.pack("<B16sqBqq", 0, b"u" * 16, number, 2, after, number) + b"\0" * 20
+    return event(GTID, gtid) + event(QUERY, b"BEGIN") + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
+
+
+def mariadb(number: int, group: int | None) -> bytes:
+    body = struct.pack("<QIB", number, 0, 0 if group is None else 2) + (
+        b"" if group is None else struct.pack("<Q", group)
+    )
+    return event(MARIADB, body + b"\0" * 6) + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
+
+
+def file_of(folder: Path, *parts: bytes) -> Path:
+    path = folder / "binlog.000001"
+    path.write_bytes(MAGIC + event(DESCRIPTION, b"d" * 100) + b"".join(parts))
+    return path
+
+
+def test_events_and_bytes_of_a_mysql_transaction(tmp_path):
+    found = read_binary_log(file_of(tmp_path, *(mysql(number, number - 1) for number in range(1, 11))))
+    assert (found.flavor, len(found.transactions), found.events) == ("mysql", 10, 4.0)
+    # Heads: 4 x 19; bodies: 42 + 20, 5, 81, 12.
+    assert found.bytes == found.largest_bytes == 4 * 19 + 62 + 5 + 81 + 12
+    assert found.group is None
+
+
+def test_the_group_commits_of_mariadb(tmp_path):
+    groups = [7, 7, 7, None, 8, 8, 9, 9]  # one of 3, one alone, two of 2
+    found = read_binary_log(file_of(tmp_path, *(mariadb(at + 1, group) for at, group in enumerate(groups))))
+    assert found.flavor == "mariadb"
+    assert found.group == pytest.approx(8 / 4)
+    # Rounds with workers enough: 3, 1, 2, 2 at once.
+    assert found.parallelism(16) == pytest.approx(8 / 4)
+    assert found.parallelism(1) == 1.0
+    assert found.parallelism(2) == pytest.approx(8 / 5)
+
+
+def test_what_writesets_allow():
+    chain = tuple(LoggedTransaction(4, 100, number, number - 1) for number in range(1, 101))
+    assert BinaryLogSample("mysql", chain).parallelism(16) == 1.0
+    free = tuple(LoggedTransaction(4, 100, number, 0) for number in range(1, 101))
+    assert BinaryLogSample("mysql", free).parallelism(4) == 4.0
+    assert BinaryLogSample("mysql", free).parallelism(1000) == 100.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parallelism_is_that_of_a_naive_schedule(seed):
+    chance = random.Random(seed)
+    after = [chance.randint(max(0, number - 1 - chance.randint(0, 12)), number - 1) for number in range(1, 81)]
+    workers = chance.choice([1, 2, 3, 4, 8, 16])
+    sample = BinaryLogSample("mysql", tuple(LoggedTransaction(4, 1, at + 1, mark) for at, mark in enumerate(after)))
+    assert sample.parallelism(workers) == pytest.approx(80 / naive(after, workers))
+
+
+def naive(after: list[int], workers: int) -> int:
+    """Rounds, with all transactions looked at in each: given out in order, as many as workers are
+    free, while those that the next one waits for have ended."""
+    ended, given, round_ = 0, 0, 0
+    while given < len(after):
+        begun = 0
+        # All that began in earlier rounds have ended, since each takes one.
+        ended = given
+        while given < len(after) and begun < workers and after[given] <= ended:
+            given, begun = given + 1, begun + 1
+        round_ += 1
+    return round_
+
+
+def test_a_cut_file_has_its_whole_transactions(tmp_path):
+    whole = b"".join(mysql(number, 0) for number in range(1, 4))
+    for cut in range(1, len(mysql(3, 0))):
+        found = read_binary_log(file_of(tmp_path, whole[:-cut]))
+        assert len(found.transactions) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is not a binary log"),
+        (b"# at 4\n#221122 BEGIN", "is not a binary log"),
+        (MAGIC, "no transaction"),
+        (MAGIC + event(QUERY, b"BEGIN") + event(XID, b"x"), "no transaction"),
+        (MAGIC + struct.pack("<IBIIIH", 0, QUERY, 1, 3, 0, 0), "an event of 3 bytes"),
+        (MAGIC + event(ENCRYPTED, b"k"), "is encrypted"),
+    ],
+)
+def test_what_is_no_binary_log(tmp_path, content, words):
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        read_binary_log(path)
+
+
+def test_no_file_and_a_folder(tmp_path):
+    with pytest.raises(InputError, match="is not there"):
+        read_binary_log(tmp_path / "none")
+    with pytest.raises(HeadraceError):
+        read_binary_log(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_damage_is_an_error_or_a_sample(tmp_path, seed):
+    chance = random.Random(seed)
+    content = bytearray(MAGIC + b"".join(mysql(number, 0) for number in range(1, 20)))
+    for _ in range(8):
+        content[chance.randrange(4, len(content))] = chance.randrange(256)
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with contextlib.suppress(HeadraceError):
+        assert read_binary_log(path).transactions

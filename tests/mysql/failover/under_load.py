@@ -76,7 +76,8 @@ class Load:
                         self.notes.append(Acknowledged(client, number, where["port"], time.monotonic()))
                         if json.loads(self.file.read_text())["port"] != where["port"]:
                             break
-            self._stop.wait(0.02)
+            # As a pool of connections does; eight clients that knock without a pause take a core.
+            self._stop.wait(0.1)
 
     def missing(self, server: servers.Server) -> list[Acknowledged]:
         """Acknowledged, and not there."""
@@ -134,7 +135,13 @@ class Trio:
     def watched(self, **choices):
         """A watcher in a thread, which has seen semi-sync at work."""
         executor = self.cluster().executor(self.clients, say=self._say)
-        watch = Watched(Watcher(executor, FailoverWish(self.source, **choices), say=self._say))
+
+        def report(seen, found, proof):
+            one = seen[self.source]
+            if one.write != "ok":
+                self._say(f"look: {one.write} {one.error}")
+
+        watch = Watched(Watcher(executor, FailoverWish(self.source, **choices), say=self._say, report=report))
         watch.start()
         try:
             until = time.monotonic() + 30

@@ -96,7 +96,9 @@ def app(host: str, port: int) -> Address:
 class Trio:
     """Three servers that replicate with semi-sync (or without), and what acts on them."""
 
-    def __init__(self, lab: Lab, folder: Path, flavor: str = "mariadb", semi_sync: bool = True) -> None:
+    def __init__(
+        self, lab: Lab, folder: Path, flavor: str = "mariadb", semi_sync: bool = True, links: bool = False
+    ) -> None:
         self.lab, self.folder, self.flavor, self.semi_sync = lab, folder, flavor, semi_sync
         self.names = ("a", "b", "c")
         servers.up(lab, name="a", storage="gp3:4", flavor=flavor, settings={"innodb_buffer_pool_size": "32M",

@@ -208,8 +208,6 @@ ANSWERS = {
     "mysql_tpcc": [("innodb", 10.0), ("myrocks", 10.0)],
     "mysql_sysbench": [({"cache_gib": 1.0, "threads": 4},)],
     "cache_gib_for": [(16.0,), (16.0, 0.5)],
-    "replica_applier": [(INNODB,)],
-    "replica_settings": [("mysql", "9.7"), ("mariadb", "10.11")],
     "deployments": [(["rds", "aurora:standard"],)],
     "service_class": [("ec2", "r6g.large"), ("rds:multi-az", "r6g.large")],
     "rds_storage": [("gp3:400",), ("gp2:100",)],
@@ -226,6 +224,8 @@ ANSWERS = {
     "aurora_reader": [(1e6, 1.0, 4), (1e9, 1.0, 4)],
     "aurora_billed": [(INNODB, 2.0, 100.0)],
     "service_runs": [(INNODB, [SERVICE_RUN])],
+    "replica_applier": [(INNODB,)],
+    "replica_settings": [("mysql", "9.7"), ("mariadb", "10.11")],
 }
 
 

@@ -36,9 +36,9 @@ Examples:
   headrace predict shop.toml --storage gp3:500:6000
   headrace predict shop.toml --storage io1:1024:5000 --cache-gib 27 --threads 32 --start warm --output csv
   headrace predict sysbench-tpcc:warehouses=1000,cache_gib=25,threads=16 --storage gp2:1200 --report run.html
+  headrace predict shop.toml --storage gp3:500 --on ec2,rds,aurora --instance r6g.2xlarge      services side by side
   headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500:3000 --workers 4 --report lag.html
   headrace predict shop.toml --storage gp3:500:6000 --replica gp3:500 --replica-version mariadb-10.11 --semi-sync 0.5
-  headrace predict shop.toml --storage gp3:500 --on ec2,rds,aurora --instance r6g.2xlarge      services side by side
 
 A row per second: transactions a second, 95th percentile of response times, IOPS, MiB/s, balances, the bottleneck,
 dirty and cached share. The table shows them shortened; csv and json have every row. A demand of I/Os is run by
@@ -77,8 +77,8 @@ def predict(
     workload: DatabaseArgument,
     storage: StorageOption,
     settings: RunSettings,
-    replica: ReplicaOptions,
     services: ServiceSettings,
+    replica: ReplicaOptions,
     output: OutputOption = "table",
     report: PageOrChartOption = None,
 ) -> None:
@@ -91,13 +91,14 @@ def predict(
     if settings.arrivals_tps is not None and settings.threads is not None:
         rule = "is for clients that wait; with --arrivals-tps none does"
         raise InputError("--threads", rule, "headrace predict --help", "Leave it out.")
+    where = Storage.parse(storage).text
     if services.on is not None:
         if replica.replica is not None:
-            rule = "is answered for a server of your own on EC2; a service's replicas are its own"
-            raise InputError("--replica with --on", rule, "headrace predict --help", "Leave one of them out.")
-        return print_services(load, Storage.parse(storage).text, settings, services, output, report)
+            rule = "is not there with --on: a service has readers of its own"
+            raise InputError("--replica", rule, "headrace predict --help", "Leave one of the two out.")
+        return print_services(load, where, settings, services, output, report)
     refuse_alone(services)
-    predict_load(load, Storage.parse(storage).text, settings, replica, output, report)
+    predict_load(load, where, settings, replica, output, report)
 
 
 def predict_load(
@@ -113,8 +114,7 @@ def predict_load(
     if replica.replica is None:
         return print_prediction(workload, storage, settings, output, report)
     seconds = whole_seconds(settings.seconds, REPLICA_SECONDS)
-    given = vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}
-    print_replica(workload, storage, given, replica, output, report)
+    print_replica(workload, storage, vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}, replica, output, report)
 
 
 def print_prediction(

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from dataclasses import dataclass
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.options import CommandGroup, LabPlace, OutputOption, choice, flag, option, storage_option
-from headrace.cli.output import print_answer, progress, say, table
+from headrace.cli.options import (
+    CommandGroup,
+    LabPlace,
+    OutputOption,
+    PasswordOptions,
+    choice,
+    flag,
+    option,
+    storage_option,
+)
+from headrace.cli.output import data, print_answer, print_json, progress, say, table
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import InputError
+from headrace.report.output import plain
 
 if TYPE_CHECKING:
+    from headrace.servers.topology.lag.watch import LagReading
     from headrace.servers.topology.topology import Following, TopologyMember
 
 EPILOG = """\b
@@ -24,6 +39,9 @@ Examples:
   sudo headrace replica up late --of db --delay 3600            an hour behind on purpose
   sudo headrace replica up shop --of db --filter replicate-do-db=shop
   sudo headrace replica status                                  who follows whom, and what is wrong; exit code 1 if so
+  sudo headrace replica lag --seconds 60 --report lag.html      four clocks, backlog, applier, CPU, device: one page
+  sudo headrace replica lag --prometheus 9105
+  headrace replica lag --server mysql://watcher@db1 --server mysql://watcher@db2
   sudo headrace replica down r1
 
 docs/guide/replicas.md says which seed copies what, and what each setting costs and can lose."""
@@ -171,6 +189,122 @@ def status(
     _notes(found)
     if any(one.problems for one in found):
         raise typer.Exit(1)
+
+
+@app.command()
+def lag(
+    place: LabPlace,
+    password: PasswordOptions,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[NAME]", help="Which replica. Default: all.", autocompletion=complete_server),
+    ] = None,
+    server: Annotated[
+        list[str] | None,
+        option("ADDRESS", "Servers of your own instead: mysql://USER@HOST:PORT, source and replicas. Repeatable."),
+    ] = None,
+    seconds: Annotated[
+        float | None, option("S", "Watch this long. Default: 2, with --watch until Ctrl-C.", min=0.5)
+    ] = None,
+    watch: Annotated[bool, flag("--watch", "A line for each channel and second, until Ctrl-C.")] = False,
+    heartbeat: Annotated[
+        bool, flag("--heartbeat", "Write a row on the source ten times a second, for one clock more.")
+    ] = False,
+    prometheus: Annotated[int | None, option("PORT", "Serve metrics at 127.0.0.1 instead; 0: a free port.")] = None,
+    report: Annotated[Path | None, option("FILE", "Write a page with charts (.html).")] = None,
+    output: OutputOption = "table",
+) -> None:
+    """Show how far replicas are behind, by four clocks; exit code 1 when one is broken."""
+    from headrace.servers.topology.lag import metrics
+    from headrace.servers.topology.lag.record import LagRecord
+    from headrace.servers.topology.topology import watched
+
+    if report is not None:
+        from headrace.report.output import check_chart_path
+
+        check_chart_path(report, (".html",))
+    listener = None if prometheus is None else metrics.listen(prometheus)
+    with place.open() as lab:
+        addresses = [password.read_address(text) for text in server or ()]
+        found = watched(lab, name, addresses, heartbeat)
+        with found.watch as watching:
+            record = LagRecord(watching, found.servers)
+            if listener is not None:
+                with contextlib.suppress(KeyboardInterrupt):
+                    metrics.serve(watching, listener, say)
+                return
+            each = _lines(name) if watch and output == "table" else lambda readings: None
+            with contextlib.suppress(KeyboardInterrupt):
+                record.run(seconds or (None if watch else LOOK_S), each)
+            last = [one for one in watching.read() if name in (None, one.replica)]
+            problems = watching.problems()
+    if report is not None:
+        from headrace.report.replication.measured import write_lag
+
+        write_lag(report, record.frame())
+        say(f"{report}: written")
+    rows = [asdict(one) for one in last]
+    if output == "csv" or not watch:
+        cells = [_lag_cells(one) for one in last]
+        print_answer(rows, output, record.frame().to_dicts(), LAG_CSV, lambda: (table(LAG_COLUMNS, cells),))
+    elif output == "json":
+        print_json(record.frame().to_dicts())
+    for who, said in problems.items():
+        say(f"problem: {who}: {said}")
+    for one in last:
+        if one.problem:
+            say(f"problem: {one.replica}: {one.problem}")
+    if problems or any(one.problem for one in last):
+        raise typer.Exit(1)
+
+
+# s. Long enough for rates, which are taken over a second.
+LOOK_S = 2.0
+LAG_COLUMNS = (
+    "replica",
+    "source",
+    "lag s",
+    "gtid s",
+    "heartbeat s",
+    "server s",
+    "commit s",
+    "backlog",
+    "unapplied",
+    "applied/s",
+    "state",
+)
+LAG_CSV = (
+    "t_s", "at_unix", "replica", "channel", "lag_s", "exact", "gtid_s", "heartbeat_s", "server_s", "commit_s", "backlog", "unapplied",
+    "applied_tps", "source_tps", "cpu_cores", "read_iops", "write_iops", "read_ms", "write_ms", "balance_percent", "problem",
+)  # fmt: skip
+
+
+def _lag_cells(one: LagReading) -> list[object]:
+    def seconds(value: float | None, exact: bool = True) -> str:
+        return "-" if value is None else f"{'' if exact else '>= '}{value:.2f}"
+
+    state = "ok" if not one.problem else f"receive {one.receive}, apply {one.apply}"
+    replica = one.replica + (f" ({one.channel})" if one.channel else "")
+    clocks = [seconds(one.heartbeat_s), "-" if one.server_s is None else one.server_s, seconds(one.commit_s)]
+    counts = ["-" if value is None else f"{value:,.0f}" for value in (one.backlog, one.unapplied, one.applied_tps)]
+    return [replica, one.source, seconds(one.lag_s, one.exact), seconds(one.gtid_s), *clocks, *counts, state]
+
+
+def _lines(name: str | None) -> Callable[[list[LagReading]], None]:
+    """Prints a line for each channel once a second."""
+    printed = [0.0]
+
+    def each(readings: list[LagReading]) -> None:
+        if time.monotonic() - printed[0] < 1.0:
+            return
+        printed[0] = time.monotonic()
+        for one in readings:
+            if name in (None, one.replica):
+                clock = time.strftime("%H:%M:%S", time.localtime(one.at_unix))
+                words = [f"{label} {cell}" for label, cell in zip(LAG_COLUMNS[2:], _lag_cells(one)[2:], strict=True)]
+                data(plain(f"{clock}  {_lag_cells(one)[0]} < {one.source}  " + "  ".join(words)) + "\n")
+
+    return each
 
 
 COLUMNS = ("server", "follows", "receive", "apply", "behind s", "executed", "read-only", "workers", "semi-sync")

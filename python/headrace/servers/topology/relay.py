@@ -15,7 +15,7 @@ import time
 
 from headrace.errors import CouldNotRun
 
-CHUNK = 65_536
+CHUNK = 65_536  # bytes read at once: the usual size of a pipe
 # Chunks that one direction holds at most, 64 MiB: 1 Gbit/s for half a second of delay. A full one
 # stops reading, as a line of limited length does.
 HELD = 1_024

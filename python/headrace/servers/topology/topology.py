@@ -10,10 +10,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headrace.base.processes import ends_as_interrupts
+from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import access, creation, running
@@ -24,6 +25,7 @@ from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 from headrace.servers.server import Server, find, servers, stop
 from headrace.servers.topology import accounts, checks, links, seeding
 from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
+from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.state import ServerState, observe
 
 MODES = {
@@ -408,6 +410,40 @@ def source_of(lab: Lab, server: Server, state: ServerState, channel: str = "") -
         return None
     places = {(one.host, one.port): one for one in servers(lab)}
     return places.get((found.source_host, found.source_port))
+
+
+# --- lag ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class WatchedServers:
+    """What is watched: a watch to be entered, and the servers of the lab in it, by name."""
+
+    watch: LagWatch
+    servers: dict[str, Server]
+
+
+def watched(
+    lab: Lab, name: str | None = None, addresses: Sequence[Address] = (), heartbeat: bool = False
+) -> WatchedServers:
+    """A watch of the lab's topology, or of servers anywhere. Raises InputError when nothing there
+    follows anything."""
+    if addresses:
+        places = {(one.host or "", one.port or DEFAULT_PORT): one.label for one in addresses}
+        watch = LagWatch({one.label: one for one in addresses}, places, addresses[0].label if heartbeat else None)
+        return WatchedServers(watch, {})
+    members = [one for one in status(lab) if one.server.state == "running"]
+    if not any(one.state and one.state.channels for one in members):
+        raise InputError(
+            name or "this lab", "no server here follows another", GUIDE, "headrace replica up NAME --of SOURCE"
+        )
+    if name is not None and name not in {one.server.name for one in members}:
+        raise InputError(name, "is not a replica that runs", GUIDE, "headrace replica status shows them.")
+    heads = [one.server.name for one in members if one.state and not one.state.channels]
+    places = {(one.server.host, one.server.port or 0): one.server.name for one in members}
+    on = heads[0] if heartbeat and heads else None
+    watch = LagWatch({one.server.name: one.server.address() for one in members}, places, on)
+    return WatchedServers(watch, {one.server.name: one.server for one in members})
 
 
 # --- numbers --------------------------------------------------------------------------------------

@@ -1,0 +1,143 @@
+"""The age of what a replica lacks, by one clock: the watcher's own.
+
+The source's GTIDs are sampled some times a second. A transaction that is in a sample and not in the
+one before was committed between the two; with many in between, they are taken to be spread evenly.
+A replica that lacks transactions is as far behind as the first of them is old. One that lacks none
+is not behind at all, however long nothing was written: a true zero. It needs no clock of a server,
+no writes, and works while a replica receives or applies nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.servers.topology.gtid import GtidSet
+
+# Samples that a trace keeps: twenty minutes at ten a second; older ones are thinned, so that a
+# replica that is days behind still has an answer, by a coarser scale.
+MOST_SAMPLES = 12_000
+# s without an answer after which a server counts as not seen (a guess: 20 samples missed).
+STALE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A server had exactly these transactions whenever it was asked from `first_s` to `last_s`."""
+
+    first_s: float
+    last_s: float
+    gtids: GtidSet
+
+
+@dataclass(frozen=True)
+class Age:
+    """`seconds` behind at the moment `at_s`. `exact` False: at least that, as the missing began
+    before the trace did, or as a server was not seen since."""
+
+    seconds: float
+    exact: bool = True
+    at_s: float = 0.0
+
+
+class Trace:
+    """What a server had, and when, by the watcher's clock (s, any origin)."""
+
+    def __init__(self, most: int = MOST_SAMPLES) -> None:
+        self.most = most
+        self.stretches: list[Stretch] = []
+
+    @property
+    def seen_s(self) -> float | None:
+        """When it last answered."""
+        return self.stretches[-1].last_s if self.stretches else None
+
+    @property
+    def latest(self) -> GtidSet | None:
+        return self.stretches[-1].gtids if self.stretches else None
+
+    def add(self, at_s: float, gtids: GtidSet) -> None:
+        """A sample. A server that has less than before was made anew: its trace begins again."""
+        if self.stretches:
+            last = self.stretches[-1]
+            if at_s < last.last_s:
+                return  # two samples that overtook each other
+            if last.gtids == gtids:
+                self.stretches[-1] = Stretch(last.first_s, at_s, gtids)
+                return
+            if not gtids.contains(last.gtids):
+                self.stretches.clear()
+        self.stretches.append(Stretch(at_s, at_s, gtids))
+        if len(self.stretches) > self.most:
+            half = self.most // 2
+            # A stretch that is left out: its transactions came before the next one that is kept.
+            self.stretches = [*self.stretches[:half:2], *self.stretches[half:]]
+
+    def at(self, moment_s: float) -> Stretch | None:
+        """What it had by the last sample up to then."""
+        index = self._first(lambda one: one.first_s > moment_s) - 1
+        return self.stretches[index] if index >= 0 else None
+
+    def committed_s(self, without: GtidSet) -> Age | None:
+        """When the first transaction that is not in `without` was committed, as an Age whose
+        `seconds` are that moment. None when there is none."""
+        index = self._first(lambda one: not without.contains(one.gtids))
+        if index == len(self.stretches):
+            return None
+        found = self.stretches[index]
+        if index == 0:
+            return Age(found.first_s, exact=False)
+        before = self.stretches[index - 1]
+        new = found.gtids.minus(before.gtids)
+        count = new.count()
+        has = count - new.minus(without).count()
+        return Age(before.last_s + (found.first_s - before.last_s) * min(1.0, (has + 0.5) / count))
+
+    def _first(self, holds) -> int:
+        """The index of the first stretch of which `holds`, as of all behind it."""
+        low, high = 0, len(self.stretches)
+        while low < high:
+            middle = (low + high) // 2
+            if holds(self.stretches[middle]):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+def age(source: Trace, replica: Trace, now_s: float) -> Age | None:
+    """How far a replica is behind; None while one of them was never seen.
+
+    Both are looked at as they were at one moment, at which the replica was asked and after which
+    the source was: neither counts as ahead because it was asked a little later.
+    """
+    if source.seen_s is None or replica.seen_s is None or replica.latest is None:
+        return None
+    lost = now_s - source.seen_s > STALE_S, now_s - replica.seen_s > STALE_S
+    moment, has = now_s, replica.latest
+    if not any(lost):
+        sample = replica.at(source.seen_s)
+        if sample is None:
+            return None
+        moment, has = min(source.seen_s, sample.last_s), sample.gtids
+    missing = source.committed_s(has)
+    if missing is not None and missing.seconds < moment:
+        return Age(moment - missing.seconds, missing.exact and not any(lost), moment)
+    if lost[0]:
+        # Nothing is known to be missing; what the source did since, nobody knows.
+        return Age(now_s - source.seen_s, False, moment)
+    return Age(now_s - replica.seen_s, False, moment) if lost[1] else Age(0.0, True, moment)
+
+
+def backlog(source: Trace, replica: Trace) -> int | None:
+    """Transactions that the replica lacks."""
+    if source.latest is None or replica.latest is None:
+        return None
+    return source.latest.minus(replica.latest).count()
+
+
+def rate(trace: Trace, over_s: float) -> float | None:
+    """Transactions a second over the last `over_s` seconds; None before there are that many."""
+    if trace.seen_s is None or trace.latest is None:
+        return None
+    before = trace.at(trace.seen_s - over_s)
+    return None if before is None else trace.latest.minus(before.gtids).count() / over_s

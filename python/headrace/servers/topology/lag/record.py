@@ -1,0 +1,92 @@
+"""A stretch of lag with what explains it, a row for each moment and channel: every clock, backlog,
+applier, processor of the replica's server, its device."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+
+from headrace.errors import HeadraceError
+from headrace.lab.metrics import rates
+from headrace.servers.server import Server
+from headrace.servers.topology.lag.watch import LagReading, LagWatch
+
+# s. Between two rows: one each for the lab's seconds, and one between.
+EVERY_S = 0.5
+MOST_ROWS = 200_000  # some hours of a few replicas: a guess at what nobody watches any longer
+
+SCHEMA = {
+    "t_s": pl.Float64, "at_unix": pl.Float64, "replica": pl.String, "channel": pl.String, "lag_s": pl.Float64, "exact": pl.Boolean,
+    "gtid_s": pl.Float64, "heartbeat_s": pl.Float64, "server_s": pl.Float64, "commit_s": pl.Float64, "backlog": pl.Float64,
+    "unapplied": pl.Float64, "applied_tps": pl.Float64, "source_tps": pl.Float64, "cpu_cores": pl.Float64, "read_iops": pl.Float64,
+    "write_iops": pl.Float64, "read_ms": pl.Float64, "write_ms": pl.Float64, "balance_percent": pl.Float64, "problem": pl.String,
+}  # fmt: skip
+
+
+@dataclass
+class LagRecord:
+    """Collects rows. `servers`: those of the lab among what is watched, by name."""
+
+    watch: LagWatch
+    servers: dict[str, Server] = field(default_factory=dict)
+    rows: list[dict[str, object]] = field(default_factory=list)
+    began_s: float = field(default_factory=time.monotonic)
+    _ticks: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def run(self, seconds: float | None, each: Callable[[list[LagReading]], None] = lambda readings: None) -> None:
+        """Takes a row of every channel each half second; `each` is told."""
+        end = None if seconds is None else time.monotonic() + seconds
+        while end is None or time.monotonic() < end:
+            began = time.monotonic()
+            readings = self.watch.read()
+            self.add(readings)
+            each(readings)
+            time.sleep(max(0.0, began + EVERY_S - time.monotonic()))
+
+    def add(self, readings: list[LagReading]) -> None:
+        """A row for each reading."""
+        now, machines = time.monotonic() - self.began_s, {}
+        for one in readings:
+            if one.replica not in machines:
+                machines[one.replica] = self._machine(one.replica)
+            known = {name: getattr(one, name) for name in SCHEMA if hasattr(one, name)}
+            self.rows.append({"t_s": now} | known | machines[one.replica])
+        del self.rows[: max(0, len(self.rows) - MOST_ROWS)]
+
+    def frame(self) -> pl.DataFrame:
+        """The rows, with every column of SCHEMA."""
+        return pl.DataFrame(self.rows, schema=SCHEMA, infer_schema_length=None)
+
+    def _machine(self, name: str) -> dict[str, object]:
+        """Processor and device of a server of the lab, as far as they can be read."""
+        server = self.servers.get(name)
+        if server is None:
+            return {}
+        found: dict[str, object] = {"cpu_cores": self._cores(server)}
+        with contextlib.suppress(HeadraceError, KeyError, IndexError):
+            if server.data_volume is not None:
+                answer = server.lab.metrics(server.data_volume, "second", last=1)
+                rate = rates(answer["columns"], answer["rows"][-1])
+                found |= {"read_iops": rate.read_iops, "write_iops": rate.write_iops}
+                found |= {"read_ms": rate.read_p50_ms, "write_ms": rate.write_p50_ms}
+                found |= {"balance_percent": rate.balance_percent}
+        return found
+
+    def _cores(self, server: Server) -> float | None:
+        """Processor time of its process since the last look, in cores (proc_pid_stat(5), fields 14
+        and 15)."""
+        try:
+            fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
+        except (OSError, ValueError):
+            return None
+        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        now = time.monotonic()
+        before = self._ticks.get(server.name)
+        self._ticks[server.name] = (now, used)
+        return None if before is None or now <= before[0] else (used - before[1]) / (now - before[0])

@@ -1,0 +1,325 @@
+"""Watches servers: samples their positions and reads every clock of lag.
+
+    gtid        age of the first transaction that the replica lacks (`clocks`)
+    heartbeat   age of a row that is written on the source, if that was asked for
+    server      Seconds_Behind_Source, as the server says it: whole seconds, nothing when broken
+    commit      MySQL: age of the oldest transaction that is being applied, by worker
+
+A thread for each server, so that one that hangs keeps no other from being watched.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.connect import connect
+from headrace.connect.address import Address
+from headrace.errors import HeadraceError
+from headrace.servers.topology.lag.clocks import STALE_S, Age, Trace, age, backlog, rate
+from headrace.servers.topology.state import Channel, ServerState, observe
+
+if TYPE_CHECKING:
+    import pymysql
+
+# s. Between two samples of a position: ten small reads a second and server. What was committed
+# between two is spread evenly over the time between them.
+SAMPLE_S = 0.1
+# s. Between two looks at channels: SHOW REPLICA STATUS takes locks of the replica's threads.
+STATUS_S = 0.5
+# s. The longest wait for an answer, and between two tries to connect.
+ANSWER_S = 2.0
+RETRY_S = 0.5
+# s. Over which rates are taken.
+RATE_S = 1.0
+HEARTBEAT_S = 0.1
+SCHEMA = "headrace"
+TABLE = f"{SCHEMA}.heartbeat"
+
+
+@dataclass(frozen=True)
+class WorkerLag:
+    """A worker of MySQL's applier: `age_s` of the transaction it applies, 0 when it has none."""
+
+    number: int
+    age_s: float
+
+
+@dataclass(frozen=True)
+class LagReading:
+    """How far a channel is behind at a moment (`at_unix`, s).
+
+    `lag_s`: by GTIDs, and where that is not known by the next best clock; `exact` False: at least
+    that. `backlog`: transactions that the replica lacks; `unapplied`: those of them that it has
+    received.
+    """
+
+    at_unix: float
+    replica: str
+    channel: str
+    source: str
+    lag_s: float | None
+    exact: bool
+    gtid_s: float | None
+    heartbeat_s: float | None
+    server_s: int | None
+    commit_s: float | None
+    backlog: int | None
+    unapplied: int | None
+    applied_tps: float | None
+    source_tps: float | None
+    receive: str
+    apply: str
+    delay_s: int = 0
+    workers: tuple[WorkerLag, ...] = ()
+    problem: str = ""
+
+
+@dataclass
+class _Watched:
+    """What is known of a server, written by its thread under the lock."""
+
+    name: str
+    address: Address
+    trace: Trace = field(default_factory=Trace)
+    state: ServerState | None = None
+    state_s: float = 0.0
+    heartbeat_us: int | None = None
+    heartbeat_s: float = 0.0
+    commit: dict[str, tuple[float | None, tuple[WorkerLag, ...]]] = field(default_factory=dict)
+    error: str = ""
+    applied: int = 0
+
+
+class LagWatch:
+    """Watches while it is entered. `follows`: the source's name by replica and channel; None: by
+    the addresses that channels name.
+
+    >>> with LagWatch({"db": db.address(), "r1": r1.address()}) as watch:       # doctest: +SKIP
+    ...     time.sleep(2)
+    ...     print(watch.read()[0].lag_s)
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, Address],
+        places: Mapping[tuple[str, int], str],
+        heartbeat_on: str | None = None,
+    ) -> None:
+        self.places = dict(places)
+        self.heartbeat_on = heartbeat_on
+        self._watched = {name: _Watched(name, address) for name, address in servers.items()}
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> LagWatch:
+        for one in self._watched.values():
+            self._begin(self._sample, one)
+        if self.heartbeat_on is not None:
+            self._begin(self._beat, self._watched[self.heartbeat_on])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        for thread in self._threads:
+            thread.join(2 * ANSWER_S)
+
+    def _begin(self, work: Any, one: _Watched) -> None:
+        thread = threading.Thread(target=self._kept_up, args=(work, one), name=f"lag of {one.name}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _kept_up(self, work: Any, one: _Watched) -> None:
+        """Does the work on a connection, and on a new one when that is lost."""
+        while not self._end.is_set():
+            try:
+                with contextlib.closing(connect(one.address, ANSWER_S)) as connection:
+                    work(connection, one)
+            except HeadraceError as error:
+                said = error.rule
+            except Exception as error:
+                said = f"no answer: {error.args[-1] if error.args else type(error).__name__}"
+            else:
+                return
+            with self._lock:
+                one.error = said
+            self._end.wait(RETRY_S)
+
+    # --- sampling ---------------------------------------------------------------------------------
+
+    def _sample(self, connection: pymysql.Connection, one: _Watched) -> None:
+        state = observe(connection, one.name)
+        due_status = 0.0
+        while not self._end.is_set():
+            began = time.monotonic()
+            gtids = executed_now(connection, state)
+            took = time.monotonic() - began
+            with self._lock:
+                # The server read it at some moment in between.
+                one.trace.add(began + took / 2, gtids)
+                one.error = ""
+            if began >= due_status:
+                state = observe(connection, one.name)
+                commit = {each.name: commit_age(connection, state, each) for each in state.channels}
+                beat = self._beat_seen(connection, state)
+                with self._lock:
+                    one.state, one.state_s, one.commit = state, time.monotonic(), commit
+                    if beat is not None:
+                        one.heartbeat_us, one.heartbeat_s = beat, time.time()
+                due_status = began + STATUS_S
+            self._end.wait(max(0.0, began + SAMPLE_S - time.monotonic()))
+
+    def _beat_seen(self, connection: pymysql.Connection, state: ServerState) -> int | None:
+        if self.heartbeat_on is None or not state.channels:
+            return None
+        with connection.cursor() as cursor:
+            try:
+                cursor.execute(f"SELECT MAX(at_us) FROM {TABLE}")
+            except Exception:
+                return None  # it has not come here yet
+            row = cursor.fetchone()
+        return None if row is None or row[0] is None else int(row[0])
+
+    def _beat(self, connection: pymysql.Connection, one: _Watched) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
+            while not self._end.wait(HEARTBEAT_S):
+                cursor.execute(f"REPLACE INTO {TABLE} VALUES (1, %s)", (int(time.time() * 1e6),))
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read(self) -> list[LagReading]:
+        """Every channel of every server, as it is now."""
+        with self._lock:
+            now = time.monotonic()
+            return [
+                self._reading(one, each, now)
+                for one in self._watched.values()
+                if one.state is not None
+                for each in one.state.channels
+            ]
+
+    def problems(self) -> dict[str, str]:
+        """Servers that do not answer, and why."""
+        with self._lock:
+            return {one.name: one.error for one in self._watched.values() if one.error}
+
+    def server_figures(self) -> list[tuple[str, dict[str, str], float]]:
+        """Figures of servers, not of channels: name, labels, value."""
+        found: list[tuple[str, dict[str, str], float]] = []
+        with self._lock:
+            for one in self._watched.values():
+                labels = {"server": one.name}
+                found.append(("headrace_replica_server_up", labels, float(not one.error)))
+                if one.state is None or not one.state.semi_sync.source_enabled:
+                    continue
+                sync = one.state.semi_sync
+                found.append(("headrace_semi_sync_status", labels, float(sync.source_status)))
+                found.append(("headrace_semi_sync_clients", labels, sync.clients))
+                found.append(("headrace_semi_sync_unanswered_total", labels, sync.no_tx))
+        return found
+
+    def _reading(self, one: _Watched, channel: Channel, now: float) -> LagReading:
+        name = self.places.get((channel.source_host, channel.source_port), "")
+        source = self._watched.get(name)
+        found = None if source is None else age(source.trace, one.trace, now)
+        silent = now - one.state_s > 2 * STALE_S
+        commit, workers = one.commit.get(channel.name, (None, ()))
+        beat = None
+        if one.heartbeat_us is not None:
+            beat = max(0.0, time.time() - one.heartbeat_us / 1e6 - HEARTBEAT_S - STATUS_S)
+            if not silent:
+                beat = max(0.0, one.heartbeat_s - one.heartbeat_us / 1e6 - HEARTBEAT_S)
+        best = found or _next_best(commit, beat, channel)
+        return LagReading(
+            at_unix=time.time() - (0.0 if found is None else now - found.at_s),
+            replica=one.name,
+            channel=channel.name,
+            source=name or f"{channel.source_host}:{channel.source_port}",
+            lag_s=None if best is None else round(best.seconds, 4),
+            exact=best is not None and best.exact,
+            gtid_s=None if found is None else round(found.seconds, 4),
+            heartbeat_s=None if beat is None else round(beat, 4),
+            server_s=channel.seconds_behind,
+            commit_s=commit,
+            backlog=None if source is None else backlog(source.trace, one.trace),
+            unapplied=channel.received.minus(channel.executed).count(),
+            applied_tps=rate(one.trace, RATE_S),
+            source_tps=None if source is None else rate(source.trace, RATE_S),
+            receive="not seen" if silent else channel.receive,
+            apply="not seen" if silent else channel.apply,
+            delay_s=channel.delay_s,
+            workers=workers,
+            problem=self._problem(one, source, channel, silent),
+        )
+
+    def _problem(self, one: _Watched, source: _Watched | None, channel: Channel, silent: bool) -> str:
+        words = []
+        if silent or one.error:
+            words.append(f"{one.name} does not answer: {one.error or 'no answer'}")
+        if source is not None and source.error:
+            words.append(f"{source.name} does not answer: {source.error}")
+        if channel.receive != "on":
+            words.append(f"receives nothing ({channel.receive}): {channel.receive_error or 'no error'}")
+        if channel.apply != "on":
+            words.append(f"applies nothing: {channel.apply_error or 'stopped'}")
+        return "; ".join(words)
+
+
+def _next_best(commit: float | None, beat: float | None, channel: Channel) -> Age | None:
+    """Without the source's positions."""
+    for seconds in (commit, beat, channel.seconds_behind):
+        if seconds is not None:
+            return Age(float(seconds), exact=False)
+    return None
+
+
+def executed_now(connection: pymysql.Connection, state: ServerState):
+    """The GTIDs of a server, in one small read."""
+    from headrace.servers.topology.gtid import GtidSet
+
+    with connection.cursor() as cursor:
+        cursor.execute(state.dialect.executed())
+        texts = cursor.fetchone() or ()
+    sets = [GtidSet.parse(str(text or ""), state.flavor) for text in texts]
+    return sets[0] if len(sets) == 1 else sets[0].union(sets[1])
+
+
+# By the replica's clock, against commit timestamps of the source's. A transaction that is being
+# applied is as old as its commit; an applier that has nothing to do is not behind.
+WORKERS = """SELECT worker_id, applying_transaction <> '',
+TIMESTAMPDIFF(MICROSECOND, applying_transaction_original_commit_timestamp, NOW(6)) / 1e6,
+TIMESTAMPDIFF(MICROSECOND, last_applied_transaction_original_commit_timestamp, NOW(6)) / 1e6
+FROM performance_schema.replication_applier_status_by_worker WHERE channel_name = %s"""
+RECEIVED = """SELECT TIMESTAMPDIFF(MICROSECOND, GREATEST(last_heartbeat_timestamp,
+last_queued_transaction_end_queue_timestamp), NOW(6)) / 1e6
+FROM performance_schema.replication_connection_status WHERE channel_name = %s"""
+
+
+def commit_age(
+    connection: pymysql.Connection, state: ServerState, channel: Channel
+) -> tuple[float | None, tuple[WorkerLag, ...]]:
+    """MySQL's own clock of a channel, and its workers; nothing from MariaDB."""
+    if state.dialect.is_mariadb:
+        return None, ()
+    with connection.cursor() as cursor:
+        cursor.execute(WORKERS, (channel.name,))
+        rows = cursor.fetchall()
+        cursor.execute(RECEIVED, (channel.name,))
+        silent = cursor.fetchone()
+    workers = tuple(
+        WorkerLag(int(number), round(float(busy or 0), 6) if is_busy else 0.0) for number, is_busy, busy, _ in rows
+    )
+    oldest = max((one.age_s for one in workers), default=0.0)
+    if channel.apply != "on" and not channel.executed.contains(channel.received):
+        # The next one to be applied was committed after the last that was.
+        oldest = max(oldest, min((float(last) for *_, last in rows if last is not None), default=0.0))
+    if channel.receive != "on" and silent and silent[0] is not None:
+        oldest = max(oldest, float(silent[0]))
+    return round(oldest, 6), workers

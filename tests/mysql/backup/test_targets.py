@@ -1,6 +1,6 @@
 """Targets that fail, runs that are killed, credits that are kept.
 
-KILLS=50 for the soak: `kill -9` of a run and of a stream at so many random moments.
+BACKUP_KILLS=50 for the soak: `kill -9` of a run and of a stream, each at 50 random moments.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headrace.servers.backup.pacing import PaceLimits, lab_pacer
 from headrace.servers.backup.source import source_of
 from headrace.servers.backup.targets.opening import open_target
 
-KILLS = int(os.environ.get("KILLS", "2"))
+KILLS = int(os.environ.get("BACKUP_KILLS", "2"))
 S3RVER = Path(__file__).parents[3] / ".venv/clients/node_modules/.bin/s3rver"
 
 

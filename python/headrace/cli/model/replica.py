@@ -132,7 +132,7 @@ def number_of(text: str, where: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(where, f"{text!r} is no number", HELP) from None
+        raise InputError(where, f"{text!r} is not a number", HELP) from None
 
 
 def print_replica(
@@ -143,7 +143,7 @@ def print_replica(
     output: Output,
     report: Path | None,
 ) -> None:
-    """Predicts a replica and prints. `run`: the source's settings, as `headrace predict` has them."""
+    """Predicts a replica and prints. `run`: the settings of the source's run."""
     from headrace.report.replication import predicted
     from headrace.simulation.replica import predict_replica
 

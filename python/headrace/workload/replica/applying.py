@@ -1,4 +1,4 @@
-"""What applying a transaction of a workload takes: calibrated values beside defaults that the core
+"""What applying a transaction of a workload takes: calibrated values, and defaults that the core
 derives from the source's own run, each with how far it may be off."""
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def measured_replica(
     origin: str = "a replica's run",
     written: tuple[float, ...] | None = None,
 ) -> TransactionWorkload:
-    """The workload with what a replica's run identified, beside what was known. Raises
+    """The workload with what a replica's run identified, added to what was known. Raises
     InputError."""
     before = workload.replica or ReplicaParameters()
     made = ReplicaParameters(

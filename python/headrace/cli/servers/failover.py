@@ -90,7 +90,7 @@ def status(
     source: FromOption = None,
     output: OutputOption = "table",
 ) -> None:
-    """Show who follows whom, which guarantee holds now, and what is wrong; exit code 1 when something is."""
+    """Show who follows whom, which guarantee holds now, and what is wrong; exit code 1 then."""
     from headrace.servers.failover.cluster import source_in
     from headrace.servers.failover.planning.guarantee import guarantee_now
     from headrace.servers.failover.planning.semisync import traps
@@ -133,7 +133,7 @@ def run(
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Fail over: the source is dead. Its replicas stop acknowledging, it is fenced, one of them takes over."""
+    """Fail over: the source is dead. It is fenced, and a replica takes over."""
     _change("failover", place, cluster, choices, servers, source, to, clients, dry_run, yes, output)
 
 
@@ -150,7 +150,7 @@ def switchover(
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Switch by plan: the source works, its writes stop, another takes over, the old one follows it."""
+    """Switch by plan: the source works, a replica takes over, the old source follows it."""
     _change("switchover", place, cluster, choices, servers, source, to, clients, dry_run, yes, output)
 
 
@@ -198,7 +198,7 @@ def rejoin(
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Bring the old source back as a replica, read-only. What only it has is written to a file first."""
+    """Bring the old source back as a replica. What only it has is written to a file first."""
     from headrace.servers.failover.rejoin import rejoin as bring_back
 
     with _opened(place, cluster, None) as found:
@@ -242,9 +242,18 @@ def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, 
 
 
 def _change(
-    kind: str, place: LabPlace, cluster: ClusterOptions, choices: ChoiceOptions, servers: list[str] | None, source: str | None, to: str | None,
-    clients: Path | None, dry_run: bool, yes: bool, output: Any,
-) -> None:  # fmt: skip
+    kind: str,
+    place: LabPlace,
+    cluster: ClusterOptions,
+    choices: ChoiceOptions,
+    servers: list[str] | None,
+    source: str | None,
+    to: str | None,
+    clients: Path | None,
+    dry_run: bool,
+    yes: bool,
+    output: Any,
+) -> None:
     with _opened(place, cluster, servers) as found:
         executor = found.executor(clients, say, choices.drain_s)
         try:

@@ -141,7 +141,7 @@ class Executor:
                     self._give_up(wish, seen)
                 raise CouldNotRun(wish.source, made.refusal, GUIDE, made.hint)
             if not made.steps:
-                return self._finished(decided if decided.elected else made, made)
+                return self._finished(decided if decided.elected else made, made, wish.source)
             if any(step.action == "writable" for step in made.stage):
                 decided = made
             wish = self._stage(made, wish, seen)
@@ -208,7 +208,8 @@ class Executor:
         host = self.observer.hosts[name]
         self.observer.hosts = {**self.observer.hosts, name: replace(host, can_fence=False)}
 
-    def _finished(self, decided: FailoverPlan, last: FailoverPlan) -> Outcome:
+    def _finished(self, decided: FailoverPlan, last: FailoverPlan, last_source: str) -> Outcome:
+        self.observer.fenced.discard(last_source)
         outcome = Outcome(
             elected=decided.elected,
             kept=decided.kept,
@@ -345,7 +346,7 @@ def follow(host: AddressHost, source: AddressHost, known: SourceOf | None = None
             accounts.run(connection, dialect.stop(channel.name))
         statements: tuple[str, ...] = ()
         if dialect.is_mariadb and not state.channels:
-            # It begins where its own binary log ends, and not where it once stopped to be a replica.
+            # It begins where its own binary log ends, not where it once ceased to be a replica.
             statements = (f"SET GLOBAL gtid_slave_pos = '{state.executed}'",)
         delay = state.channels[0].delay_s if state.channels else 0
         name = state.channels[0].name if state.channels else ""

@@ -101,8 +101,8 @@ class LabHost(AddressHost):
         return self.server.port
 
     def fence(self) -> str:
-        """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so it
-        answers nobody, even while it waits for a paused volume and cannot end."""
+        """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so
+        it answers nobody, even while it waits for a paused volume and cannot end."""
         where = self.server.paths
         known = records.required(where)
         process = running.process_of(where, known)

@@ -205,7 +205,7 @@ LEASE_S = 2.0  # how long each server may take to grant it, a guess
 @dataclass
 class Lease:
     """A named lock on a majority of the replicas: of two watchers, one acts. It is held by
-    connections, so it ends with whoever holds it."""
+    connections, so it ends with the one who holds it."""
 
     hosts: Mapping[str, AddressHost]
     held: dict[str, Any] = field(default_factory=dict)

@@ -85,6 +85,8 @@ class Observer:
         host = self.hosts[name]
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
+        if name in self.fenced:
+            return replace(seen, error="it is fenced")
         for fresh in (False, True):
             connection, began = None, time.monotonic()
             try:

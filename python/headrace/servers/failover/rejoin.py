@@ -1,7 +1,7 @@
 """The old source comes back: read-only, cut to what it may have, and as a replica of the new one.
 
-What it has and nobody else is written to a file before anything is done about it. MariaDB is started
-with init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged (MDEV-33465).
+What it has and nobody else is written to a file before anything is done about it. MariaDB is
+started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged (MDEV-33465).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
 
 
 def _close(host: Any) -> None:
-    """Read-only, and without the source's role: whoever writes there now writes for nobody."""
+    """Read-only, and without the source's role: what is written there now is written for nobody."""
     state = state_of(host)
     statements = state.dialect.read_only(True)
     if state.semi_sync.source_enabled:
@@ -188,6 +188,11 @@ def _seed_anew(host: Any, source: str) -> None:
     semi = state_of(host).semi_sync.replica_enabled
     server_module.destroy(server)
     replica_up(
-        server.lab, server.name, source, Following(semi_sync=semi), storage=server.storage,
-        log_storage=server.log_storage, port=server.port,
-    )  # fmt: skip
+        server.lab,
+        server.name,
+        source,
+        Following(semi_sync=semi),
+        storage=server.storage,
+        log_storage=server.log_storage,
+        port=server.port,
+    )

@@ -74,7 +74,7 @@ def _single(name: str, flavor: str) -> GtidSet:
 
 
 def program_of(host: AddressHost, flavor: str) -> ServerProgram:
-    """The server's program, which its tools stand beside."""
+    """The server's program, which its tools belong to."""
     server = getattr(host, "server", None)
     return find_program(flavor, None if server is None else server.server_path)
 

@@ -137,8 +137,11 @@ def _plain(found: dict[str, Any], state: ServerState) -> dict[str, object]:
 
 def observe(connection: pymysql.Connection, name: str = "", position: bool = True) -> ServerState:
     """Asks a server. `position` False: not for file and offset of its binary log, for which both
-    flavors take a lock that commits hold while they wait for a volume or for a replica. Raises CouldNotRun when it does not answer, InputError when the account may
-    not ask or the server is too old."""
+    flavors take a lock that commits hold while they wait for a volume or for a replica.
+
+    Raises CouldNotRun when it does not answer, InputError when the account may not ask or the
+    server is too old.
+    """
     try:
         with connection.cursor() as cursor:
             return _observed(cursor, name, position)

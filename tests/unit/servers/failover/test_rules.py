@@ -119,7 +119,7 @@ def test_rings_and_second_writers_are_refused():
     assert "follow each other" in plan(made.seen(), wish(made)).refusal
     other = cluster()
     other.servers[2].read_only = False
-    assert "writable beside" in plan(other.seen(), wish(other)).refusal
+    assert "writable next to" in plan(other.seen(), wish(other)).refusal
 
 
 def test_two_server_ids_alike_are_refused():

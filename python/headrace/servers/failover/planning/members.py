@@ -63,8 +63,8 @@ class Seen:
     `host`, `port`: as the other servers reach it. `state`: None, it did not answer, and `error`
     says why. `write`: of the write probe (ok; stalled: no answer within the deadline; refused: an
     error; blocked: it waits for replicas or for a lock, which failover does not mend; untried).
-    `run`: tells whether a relay log can have been thrown away. `wrote`: MariaDB alone, the last sequence number of each (domain, server) in
-    its binary log: two positions do not tell whether two histories have parted. `fence`: whether
+    `run`: tells whether a relay log can have been thrown away. `wrote`: MariaDB alone, the last
+    sequence number of each (domain, server) in its binary log: two positions do not tell whether two histories have parted. `fence`: whether
     its process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
     """
 
@@ -96,8 +96,8 @@ class AckProof:
     A write that began at `at_s` (a monotonic clock) was acknowledged while the status was ON. So
     every commit acknowledged before has been received by `wait_count` replicas, and the source
     cannot have given up waiting before `at_s + timeout_s`. `ackers`: replicas that can acknowledge,
-    whether they took part then or not; `clients`: how many the source counted; `runs`: of each replica,
-    carried on while no relay log can have been thrown away.
+    whether they took part then or not; `clients`: how many the source counted; `runs`: of each
+    replica, carried on while no relay log can have been thrown away.
     """
 
     source: str

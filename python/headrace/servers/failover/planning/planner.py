@@ -65,7 +65,7 @@ def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
     writable = [one for one in answering if not required(one).read_only and one.name not in (wish.source, wish.elected)]
     lawful = [one for one in writable if _is_promoted(one)]
     if len(lawful) > 1 or len(lawful) < len(writable):
-        rule = f"{', '.join(sorted(one.name for one in writable))}: writable beside {wish.elected or wish.source}"
+        rule = f"{', '.join(sorted(one.name for one in writable))}: writable next to {wish.elected or wish.source}"
         return FailoverPlan(
             refusal=rule, hint="Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
         )
@@ -144,7 +144,7 @@ def _revoke(source: Seen, replicas: list[Seen], fenced: bool) -> tuple[FailoverS
     """Takes from the old source what it needs to acknowledge: its process and volume, and its
     replicas.
 
-    The fence comes first where there is one: what a dead source sent is still in the sockets, and
+    The fence comes first if it has one: what a dead source sent is still in the sockets, and
     the replicas may take it in until they are stopped.
     """
     steps = []
@@ -260,7 +260,7 @@ def _choice(
         left_out |= {name: f"has transactions of its own: {text}" for name, text in found.items()}
     if not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
-        return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Mend one of them first."), left_out
+        return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
     chosen = election.best(able, wish.target)
     if chosen is None:
         return FailoverPlan(
@@ -268,7 +268,7 @@ def _choice(
         ), left_out
     beyond = _missing(pool, chosen)
     if beyond and not wish.accept_loss:
-        hint = "Mend that replica and promote it, or go on without them: --accept-loss."
+        hint = "Correct that replica and promote it, or go on without them: --accept-loss."
         rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
         return FailoverPlan(refusal=rule, hint=hint, missing=beyond), left_out
     if wish.target is not None and chosen.name != wish.target:

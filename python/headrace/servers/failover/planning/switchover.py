@@ -85,7 +85,7 @@ def promotion(
         steps.append(FailoverStep(stage, "leave-source", chosen.name, why="it follows nobody any more"))
     semi = state.semi_sync
     if semi.replica_enabled:
-        steps.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it is no replica any more"))
+        steps.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
     wanted = wish.proof is not None or semi.replica_enabled
     ackers = [one for one in followers if required(one).semi_sync.replica_enabled or one.name == wish.source]
     count = min(wish.proof.wait_count if wish.proof else max(semi.wait_count, 1), len(ackers))

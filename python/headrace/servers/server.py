@@ -118,6 +118,7 @@ def up(
     seed_from: str | os.PathLike | None = None,
     log_seed_from: str | None = None,
     own_address: bool = False,
+    host: str | None = None,
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> Server:
@@ -135,7 +136,7 @@ def up(
     `progress`: told a share (0 to 1) and what is done. `timeout_s`:
     longest wait for the server to answer. `own_address`: not at 127.0.0.1 but with an address of
     its own in a network namespace, whose link can be cut (`topology.links`); at port 3306, if no
-    other is named.
+    other is named; `host`: that very address.
 
     Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left
     of a new server, and an old one is stopped.
@@ -180,8 +181,8 @@ def up(
             unpaced=unpaced,
             encrypted=encrypted,
         )
-        if own_address:
-            host = free_host(where, records.hosts(data_dir_of(lab)))
+        if own_address or host is not None:
+            host = host or free_host(where, records.hosts(data_dir_of(lab)))
             wanted = wanted.with_(host=host, port=port or links.PORT)
         request = creation.checked_request(program, wanted, _seed(seed_from), log_seed_from)
         if where.state.exists():

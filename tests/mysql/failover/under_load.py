@@ -18,7 +18,7 @@ from headrace.lab import Lab
 from headrace.servers.failover.cluster import FailoverCluster, cluster_of
 from headrace.servers.failover.executor import Outcome
 from headrace.servers.failover.planning.members import FailoverWish
-from headrace.servers.failover.rejoin import rejoin
+from headrace.servers.failover.rejoin import Diverged, rejoin
 from headrace.servers.failover.watcher import Watcher
 from headrace.servers.topology.topology import Following, replica_up
 
@@ -36,7 +36,7 @@ class Acknowledged:
 
     client: int
     number: int
-    port: int
+    port: int | None
     at: float
 
 
@@ -53,7 +53,9 @@ class Load:
 
     def start(self) -> None:
         self._stop.clear()
-        self._threads = [threading.Thread(target=self._go, args=(number,), daemon=True) for number in range(self.clients)]
+        self._threads = [
+            threading.Thread(target=self._go, args=(number,), daemon=True) for number in range(self.clients)
+        ]
         for one in self._threads:
             one.start()
 
@@ -81,7 +83,7 @@ class Load:
         there = {tuple(row) for row in sql(server, f"SELECT client, number FROM {SCHEMA}.entries")}
         return [one for one in list(self.notes) if (one.client, one.number) not in there]
 
-    def first_on(self, port: int, after: float) -> float | None:
+    def first_on(self, port: int | None, after: float) -> float | None:
         """When a server first acknowledged after a moment."""
         return min((one.at for one in list(self.notes) if one.port == port and one.at > after), default=None)
 
@@ -153,7 +155,7 @@ class Trio:
         for one in (self.folder / "journal").glob("*.jsonl"):
             one.unlink()
 
-    def rejoin(self, name: str, diverged="refuse") -> dict:
+    def rejoin(self, name: str, diverged: Diverged = "refuse") -> dict:
         return rejoin(self.cluster(), name, self.source, diverged, say=self._say)
 
     def equal(self, timeout_s: float = 30.0) -> bool:

@@ -70,9 +70,9 @@ def test_within_the_distance_of_commits_of_the_truth(tps):
         if found is None or moment < 1:
             continue
         assert found.exact
-        seen = min(source.seen_s or 0, replica.seen_s or 0)
-        as_of = max(one for one, whose in events if whose == "r" and one <= seen)
-        errors.append(abs(found.seconds - (made.truth(replica_has(as_of), seen))))
+        # As of at most a sample of each ago.
+        assert moment - found.at_s <= 2 * 1.3 * SAMPLE_S
+        errors.append(abs(found.seconds - made.truth(replica_has(found.at_s), found.at_s)))
     errors.sort()
     assert len(errors) > 300
     assert errors[len(errors) // 2] < {50: 0.022, 200: 0.011, 2_000: 0.0035}[tps]

@@ -33,6 +33,7 @@ EPILOG = """\b
 Examples:
   sudo headrace mysql up --storage gp3:100:6000 --memory-gib 2    MariaDB, InnoDB, its own defaults but for the cache
   sudo headrace mysql up shop --flavor mysql --storage io2:100:10000 --log-storage gp3:20 --config tuned --memory-gib 4
+  sudo headrace mysql up g --flavor mysql --group 3 --storage gp3:20     group replication: g-1, g-2, g-3
   sudo headrace mysql cli shop                                    the client, logged in
   sudo headrace mysql down shop                                   it ends, its data stay; `up shop` starts it again
   sudo headrace mysql destroy shop
@@ -105,6 +106,9 @@ def up(
     place: LabPlace,
     new: NewServerOptions,
     name: ServerArgument = "db",
+    group: Annotated[
+        int | None, option("N", "MySQL's group replication: N members, NAME-1 to NAME-N, 3 at least.")
+    ] = None,
     setting: Annotated[list[str] | None, option("K=V", "An option of the server, on top. Repeatable.", "--set")] = None,
     output: OutputOption = "table",
 ) -> None:
@@ -112,10 +116,52 @@ def up(
     from headrace import servers
 
     wanted: Any = servers.settings_of(setting)
+    if group is not None:
+        return _group_up(place, new, name, group, wanted, output)
     with place.open() as lab, progress("starting") as tick:
         server = servers.up(lab, name=name, settings=wanted, progress=tick, **vars(new))
     _notes(server)
     _print(server, output)
+
+
+def _group_up(place: LabPlace, new: NewServerOptions, name: str, size: int, wanted: Any, output: Output) -> None:
+    from headrace.servers.topology.group import group_up
+
+    shared = ("storage", "log_storage", "memory_gib", "own_address", "unpaced")
+    others = [key for key, value in vars(new).items() if value not in (None, False) and key not in (*shared, "flavor")]
+    if others:
+        option_name = f"--{others[0].replace('_', '-')}"
+        raise InputError(option_name, "is not for a group", "headrace mysql up --help", "Leave it out, or use --set.")
+    if new.flavor != "mysql":
+        hint = "Add --flavor mysql. MariaDB: headrace replica up."
+        raise InputError(f"--group {size}", "is group replication, which MySQL alone has", "", hint)
+    with place.open() as lab, progress("starting") as tick:
+        members = group_up(
+            lab, name, size, settings=wanted, progress=tick, **{key: getattr(new, key) for key in shared}
+        )
+    rows = [_csv(server) for server in members]
+    cells = [_row(one) for one in members]
+    print_answer([one.as_dict() for one in members], output, rows, CSV, lambda: (table(COLUMNS, cells),))
+
+
+@app.command()
+def group(
+    place: LabPlace,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The group: its members are NAME-1, NAME-2, ...")],
+    output: OutputOption = "table",
+) -> None:
+    """Show a group's members, as each sees itself; exit code 1 when one is not online."""
+    from headrace.servers.topology.group import group_status, members_of
+
+    with place.open() as lab:
+        found = group_status(members_of(lab, name))
+    rows = [vars(one) for one in found]
+    columns = ("name", "state", "role", "waiting", "executed")
+    print_answer(
+        rows, output, rows, columns, lambda: (table(columns, [[row[key] for key in columns] for row in rows]),)
+    )
+    if not all(one.is_online for one in found):
+        raise typer.Exit(1)
 
 
 @app.command()

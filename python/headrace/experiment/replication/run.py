@@ -17,11 +17,12 @@ from headrace.base.processes import undisturbed
 from headrace.bench import Target, run, server_target
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.connect.address import Secret
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, InputError
 from headrace.experiment.data import DATABASE, ExperimentLab, scan
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, source_settings
 from headrace.experiment.replication.counters import PerTransaction, between, count
 from headrace.experiment.replication.statements import Statements
+from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
 
 # Of a source without limits: the volume only has to be large enough.
 SOURCE_STORAGE = "io2:{size_gib}:20000"
@@ -50,6 +51,16 @@ class WrittenSource:
     def tps(self) -> float:
         return self.transactions / self.seconds
 
+    def sample(self) -> BinaryLogSample:
+        """Its binary log, the first file that has transactions."""
+        folder = self.server.datadir.parent / "log"
+        for path in sorted(folder.glob("binlog.[0-9]*")):
+            try:
+                return read_binary_log(path)
+            except InputError:
+                continue
+        raise CouldNotRun(self.server.name, "has no transactions in its binary log", str(folder))
+
 
 @dataclass(frozen=True)
 class Drained:
@@ -65,7 +76,6 @@ class Drained:
     received: int
     received_s: float
     load_average: tuple[float, float]
-    source_group: float | None = None
 
     @property
     def tps(self) -> float:

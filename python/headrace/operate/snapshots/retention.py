@@ -26,6 +26,11 @@ class RetentionVerdict:
     goes: bool
     why: str
 
+    def as_dict(self) -> dict[str, object]:
+        """For JSON and CSV."""
+        found = {"id": self.chosen.id, "server": self.chosen.server, "taken_at": self.chosen.taken_at}
+        return found | {"goes": self.goes, "why": self.why}
+
 
 def judge(
     sets: Sequence[SnapshotSet], now: datetime, keep: int | None, keep_for_s: float | None

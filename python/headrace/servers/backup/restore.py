@@ -140,11 +140,20 @@ def _position_is_own(manifest: Manifest) -> bool:
 
 
 def _collected(
-    target: BackupTarget, manifest: Manifest, wanted: RestoreRequest, key: bytes | None, work: Path, progress: Progress,
+    target: BackupTarget,
+    manifest: Manifest,
+    wanted: RestoreRequest,
+    key: bytes | None,
+    work: Path,
+    progress: Progress,
     base: GtidSet | None = None,
-) -> ReplayPlan:  # fmt: skip
+) -> ReplayPlan:
     """All that is to be replayed, tested and on the disk."""
     assert wanted.goal is not None
+    moment = wanted.goal.moment_us
+    # A dump stands where it began, and no copy stands before that.
+    if moment is not None and moment < manifest.began_unix * moments.SECOND_US:
+        raise moments.before_base(moment, "its own time")
     at = base or GtidSet.parse(manifest.position.gtid, manifest.flavor)
     chosen = moments.choose(archive.timelines(target, key), manifest, at, wanted.timeline)
     folder = work / "relay"
@@ -192,9 +201,15 @@ def parts_of(target: BackupTarget, manifest: Manifest, tell=lambda count: None) 
 
 
 def _base(
-    lab: Lab, target: BackupTarget, manifest: Manifest, program: ServerProgram, wanted: RestoreRequest, key: bytes | None,
-    work: Path, progress: Progress,
-) -> Server:  # fmt: skip
+    lab: Lab,
+    target: BackupTarget,
+    manifest: Manifest,
+    program: ServerProgram,
+    wanted: RestoreRequest,
+    key: bytes | None,
+    work: Path,
+    progress: Progress,
+) -> Server:
     settings = _settings(manifest, wanted)
     new = {
         "name": wanted.name,

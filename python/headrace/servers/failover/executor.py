@@ -31,7 +31,8 @@ from headrace.servers.failover.planning.members import (
 )
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.topology import accounts
-from headrace.servers.topology.state import ServerState
+from headrace.servers.topology.dialect import SourceOf
+from headrace.servers.topology.state import ServerState, dialect_of
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
@@ -92,6 +93,7 @@ class Executor:
     _out_s: float | None = None
     _rescued: int | None = None
     _applied: dict[str, Any] = field(default_factory=dict)
+    _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
 
     @property
     def hosts(self) -> Mapping[str, AddressHost]:
@@ -165,6 +167,8 @@ class Executor:
                             change(self.hosts[one.name], *one.state.dialect.start_receive(channel.name))  # type: ignore[union-attr]
 
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
+        if any(step.action == "writable" for step in made.stage):
+            self._prepare(made)
         for step in made.stage:
             self.lease.check(_leased(wish))
             if step.action == "leave-source" or (step.action == "writable" and wish.elected is None):
@@ -190,6 +194,14 @@ class Executor:
                 self.journal.write("rescued", transactions=self._rescued)
                 wish = replace(wish, rescued=True)
         return wish
+
+    def _prepare(self, made: FailoverPlan) -> None:
+        """The accounts by which the others will follow, while nothing waits on the new source yet:
+        once it is open, commits wait there until a replica acknowledges."""
+        new = self.hosts[made.elected or ""]
+        for name, host in self.hosts.items():
+            if name != new.name:
+                self._following[new.name, name] = source_of(new, host)
 
     def _unfenced(self, name: str) -> None:
         """A fence that failed is not tried again in this run: the quorum of replicas decides."""
@@ -260,7 +272,7 @@ class Executor:
                 change(host, *dialect.read_only(False))
                 host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
             case "repoint":
-                follow(host, self.hosts[step.to])
+                follow(host, self.hosts[step.to], self._following.get((step.to, host.name)))
 
     def _tell_clients(self, host: AddressHost) -> None:
         if self.clients is not None:
@@ -315,12 +327,16 @@ class Executor:
                 self.say(f"{host.name} has {left:,} transactions to apply")
 
 
-def follow(host: AddressHost, source: AddressHost) -> None:
+def source_of(source: AddressHost, follower: AddressHost) -> SourceOf:
+    """How `follower` is to follow `source`, with an account there."""
+    with contextlib.closing(source.connected(WAIT_S * 10)) as above:
+        return source.source_for(follower, above, dialect_of(above))
+
+
+def follow(host: AddressHost, source: AddressHost, known: SourceOf | None = None) -> None:
     """Makes a server a read-only replica of another, by GTID. What it received of an earlier source
     and has not applied is thrown away: the new source has it, or it is in the plan's list."""
-    with contextlib.closing(source.connected(WAIT_S * 10)) as above:
-        new = state_of(source)
-        following = source.source_for(host, above, new.dialect)
+    following = known or source_of(source, host)
     state = state_of(host)
     dialect = state.dialect
     with contextlib.closing(host.connected(WAIT_S * 30)) as connection:

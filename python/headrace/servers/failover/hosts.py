@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # How long a killed process may take to go before its volumes are taken from it, s (a guess: one
 # without I/O under way goes in milliseconds, one on a paused volume not at all).
-KILLED_S = 1.0
+KILLED_S = 0.5
 # A statement that changes replication waits for threads to end; those wait for the network.
 CHANGE_S = 30.0
 # How long the EC2 API is waited for, s (a guess; calls answer within one).
@@ -101,26 +101,24 @@ class LabHost(AddressHost):
         return self.server.port
 
     def fence(self) -> str:
-        """Kills the process, which answers nobody from then on, and keeps it down. Where it cannot
-        end because its volume does not answer, the volume is taken from it."""
-        where, lab = self.server.paths, self.server.lab
+        """Kills the process and keeps it down. From SIGKILL on none of its threads runs again, so it
+        answers nobody, even while it waits for a paused volume and cannot end."""
+        where = self.server.paths
         known = records.required(where)
         process = running.process_of(where, known)
         said = "its process was down already"
         if process is not None:
-            said = f"killed process {process.pid}"
-            if not processes.end_process(process, signal.SIGKILL, KILLED_S):
-                for volume in known.volumes:
-                    lab.detach(volume, force=True)
-                said += f", and detached {', '.join(known.volumes)}"
+            ended = processes.end_process(process, signal.SIGKILL, KILLED_S)
+            said = f"killed process {process.pid}{'' if ended else ', which ends when its volume answers'}"
         with contextlib.suppress(HeadraceError), records.locked(where):
-            records.save(where, records.required(where).with_(process=None, wanted=False, clean=False))
+            records.save(where, records.required(where).with_(wanted=False, clean=False))
         return said
 
     def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
         if not isinstance(follower, LabHost):
             return super().source_for(follower, connection, dialect)
-        accounts.create_account(self.server.paths, connection, dialect, self.host)
+        if not (self.server.paths.state / accounts.FILE).exists():
+            accounts.create_account(self.server.paths, connection, dialect, self.host)
         return accounts.follow(follower.server.paths, self.server)
 
     def remember(self, **settings: str | None) -> None:
@@ -239,7 +237,7 @@ def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> 
 def state_of(host: AddressHost, timeout_s: float = CHANGE_S) -> Any:
     """Its state, asked now."""
     with contextlib.closing(host.connected(timeout_s)) as connection:
-        return observe(connection, host.name)
+        return observe(connection, host.name, position=False)
 
 
 def _words(error: Exception) -> str:

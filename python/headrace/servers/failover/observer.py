@@ -84,22 +84,30 @@ class Observer:
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
         for fresh in (False, True):
-            connection = None
+            connection, began = None, time.monotonic()
             try:
                 connection = self._connection(name, fresh)
-                state = observe(connection, name)
+                state = observe(connection, name, position=False)
                 run, wrote = _thread_run(connection, state), _wrote(connection, state)
                 return replace(seen, state=state, run=run, wrote=wrote)
-            except HeadraceError as error:
-                self._drop(name)
-                # An old connection may have died while the server did not.
-                if fresh or connection is None:
-                    return replace(seen, error=error.rule)
             except Exception as error:
                 self._drop(name)
+                said = error.rule if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"[:200]
+                if connection is not None and time.monotonic() - began >= self.look_s:
+                    return replace(seen, **self._silent(name))
+                # An old connection may have died while the server did not.
                 if fresh or connection is None:
-                    return replace(seen, error=f"{type(error).__name__}: {str(error)[:200]}")
+                    return replace(seen, error=said)
         return seen
+
+    def _silent(self, name: str) -> dict[str, Any]:
+        """A server that did not answer a question: does it still take connections? Then it is not
+        gone, it waits for something, as a commit for its volume under a lock that SHOW needs."""
+        try:
+            cut(self.hosts[name].connected(self.look_s))
+        except Exception as error:
+            return {"error": error.rule if isinstance(error, HeadraceError) else str(error)[:200]}
+        return {"write": "stalled", "error": f"takes connections, and answers nothing within {self.look_s:g} s"}
 
     def _connection(self, name: str, fresh: bool = False) -> Any:
         with self._lock:

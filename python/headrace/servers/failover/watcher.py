@@ -41,7 +41,7 @@ class Suspicion:
     def after(self, seen: Members, source: str, now_s: float) -> str:
         """Why to fail over now; "" while there is no reason."""
         one = seen[source]
-        if one.state is None:
+        if one.state is None and one.write != "stalled":
             self.stalled_since = None
             receiving = [
                 each.name

@@ -135,12 +135,13 @@ def _plain(found: dict[str, Any], state: ServerState) -> dict[str, object]:
     return found
 
 
-def observe(connection: pymysql.Connection, name: str = "") -> ServerState:
-    """Asks a server. Raises CouldNotRun when it does not answer, InputError when the account may
+def observe(connection: pymysql.Connection, name: str = "", position: bool = True) -> ServerState:
+    """Asks a server. `position` False: not for file and offset of its binary log, for which both
+    flavors take a lock that commits hold while they wait for a volume or for a replica. Raises CouldNotRun when it does not answer, InputError when the account may
     not ask or the server is too old."""
     try:
         with connection.cursor() as cursor:
-            return _observed(cursor, name)
+            return _observed(cursor, name, position)
     except HeadraceError:
         raise
     except Exception as error:
@@ -177,13 +178,18 @@ def _refused(error: Exception, name: str) -> HeadraceError:
     return CouldNotRun(name or "the server", f"does not answer: {said or type(error).__name__}", "", "Is it running?")
 
 
-def _observed(cursor: Any, name: str) -> ServerState:
+def _observed(cursor: Any, name: str, position: bool) -> ServerState:
     variables = _pairs(cursor, "SHOW GLOBAL VARIABLES")
     status = _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'rpl_semi%'") | _pairs(cursor, "SHOW GLOBAL STATUS LIKE 'uptime'")
     dialect = dialect_of_version(variables.get("version", ""))
     mariadb = dialect.is_mariadb
-    file, position = _binary_log(cursor, dialect) if _on(variables.get("log_bin")) else ("", 0)
-    channels = tuple(_channel(row, variables, dialect) for row in _rows(cursor, dialect.replica_status()))
+    file, offset = _binary_log(cursor, dialect) if position and _on(variables.get("log_bin")) else ("", 0)
+    # A group's own channels follow no server: group replication looks after them.
+    channels = tuple(
+        _channel(row, variables, dialect)
+        for row in _rows(cursor, dialect.replica_status())
+        if not str(row.get("channel_name") or "").startswith("group_replication_")
+    )
     # Read last: whatever was received or applied before is in it.
     cursor.execute(dialect.executed())
     sets = [GtidSet.parse(str(text or ""), dialect.flavor) for text in cursor.fetchone()]
@@ -198,7 +204,7 @@ def _observed(cursor: Any, name: str) -> ServerState:
         super_read_only=_on(variables.get("super_read_only")),
         executed=executed,
         binlog_file=file,
-        binlog_position=position,
+        binlog_position=offset,
         log_bin=_on(variables.get("log_bin")),
         log_replica_updates=_on(variables.get("log_slave_updates", variables.get("log_replica_updates"))),
         gtid_on=mariadb or variables.get("gtid_mode") == "ON",

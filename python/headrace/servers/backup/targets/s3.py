@@ -3,9 +3,9 @@
     s3://BUCKET[/PREFIX][?region=REGION][&endpoint=https://HOST:PORT]
 
 A file is sent as a multipart upload: in memory there is one part, and until the last call nothing
-is seen. Every part goes with its SHA-256, the last call only writes where nothing is (If-None-Match:
-a server that does not know it is asked before). Keys are those of the AWS tools: environment,
-profile, role of the instance; none stands in a target's text.
+is seen. Every part goes with its SHA-256, the last call only writes where nothing is
+(If-None-Match: a server that does not know it is asked before). Keys are those of the AWS tools:
+environment, profile, role of the instance; none stands in a target's text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The age of what a replica lacks, by one clock: that of whoever watches.
+"""The age of what a replica lacks, by one clock: the watcher's own.
 
 The source's GTIDs are sampled some times a second. A transaction that is in a sample and not in the
 one before was committed between the two; with many in between, they are taken to be spread evenly.
@@ -72,10 +72,10 @@ class Trace:
             # A stretch that is left out: its transactions came before the next one that is kept.
             self.stretches = [*self.stretches[:half:2], *self.stretches[half:]]
 
-    def at(self, moment_s: float) -> GtidSet | None:
+    def at(self, moment_s: float) -> Stretch | None:
         """What it had by the last sample up to then."""
         index = self._first(lambda one: one.first_s > moment_s) - 1
-        return self.stretches[index].gtids if index >= 0 else None
+        return self.stretches[index] if index >= 0 else None
 
     def committed_s(self, without: GtidSet) -> Age | None:
         """When the first transaction that is not in `without` was committed, as an Age whose
@@ -107,16 +107,18 @@ class Trace:
 def age(source: Trace, replica: Trace, now_s: float) -> Age | None:
     """How far a replica is behind; None while one of them was never seen.
 
-    Both are looked at as they were at the same moment, so a source that is sampled a little later
-    does not count as ahead.
+    Both are looked at as they were at one moment, at which the replica was asked and after which
+    the source was: neither counts as ahead because it was asked a little later.
     """
     if source.seen_s is None or replica.seen_s is None or replica.latest is None:
         return None
     lost = now_s - source.seen_s > STALE_S, now_s - replica.seen_s > STALE_S
-    moment = now_s if any(lost) else min(source.seen_s, replica.seen_s)
-    has = replica.latest if any(lost) else replica.at(moment)
-    if has is None:
-        return None
+    moment, has = now_s, replica.latest
+    if not any(lost):
+        sample = replica.at(source.seen_s)
+        if sample is None:
+            return None
+        moment, has = min(source.seen_s, sample.last_s), sample.gtids
     missing = source.committed_s(has)
     if missing is not None and missing.seconds < moment:
         return Age(moment - missing.seconds, missing.exact and not any(lost), moment)
@@ -138,4 +140,4 @@ def rate(trace: Trace, over_s: float) -> float | None:
     if trace.seen_s is None or trace.latest is None:
         return None
     before = trace.at(trace.seen_s - over_s)
-    return None if before is None else trace.latest.minus(before).count() / over_s
+    return None if before is None else trace.latest.minus(before.gtids).count() / over_s

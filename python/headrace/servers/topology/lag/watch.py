@@ -54,7 +54,8 @@ class LagReading:
     """How far a channel is behind at a moment (`at_unix`, s).
 
     `lag_s`: by GTIDs, and where that is not known by the next best clock; `exact` False: at least
-    that. `backlog`: transactions that the replica lacks; `unapplied`: those of them it has received.
+    that. `backlog`: transactions that the replica lacks; `unapplied`: those of them that it has
+    received.
     """
 
     at_unix: float

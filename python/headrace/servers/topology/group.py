@@ -1,0 +1,320 @@
+"""MySQL's group replication, ready-made: members on lab volumes, one of them takes writes.
+
+A commit is acknowledged when a majority of the members has agreed on its place, so a member that
+dies takes none with it; the others expel it and choose a new primary by themselves.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.connect.address import Address, Secret, write_client_file
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab import Lab
+from headrace.servers import access
+from headrace.servers import record as records
+from headrace.servers.record import checked_name, data_dir_of, server_paths
+from headrace.servers.running import Progress, quiet
+from headrace.servers.server import Server, destroy, find, servers, up
+from headrace.servers.topology import accounts, links
+from headrace.servers.topology.dialect import GUIDE, literal
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.topology import free_port, free_server_id
+
+if TYPE_CHECKING:
+    import pymysql
+
+ACCOUNT = "headrace_group"
+FILE = "group.cnf"
+CHANNEL = "group_replication_recovery"
+# A majority that survives one loss takes three; nine is MySQL's limit (group-replication-limits).
+SMALLEST, LARGEST = 3, 9
+# s. A member recovers what it lacks first; a guess for a lab, where that is little.
+ONLINE_S = 120.0
+LOOK_EVERY_S = 0.1
+# Account of a member for the others: to stream the group's messages, and to recover from it.
+GRANTS = "REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_STREAM"
+
+
+@dataclass(frozen=True)
+class GroupMember:
+    """A member as the group sees it. `state`: ONLINE, RECOVERING, UNREACHABLE, ERROR, OFFLINE, or
+    down when its server does not run. `waiting`: transactions it has not yet checked or applied."""
+
+    name: str
+    state: str
+    role: str
+    waiting: int | None
+    executed: str
+
+    @property
+    def is_online(self) -> bool:
+        return self.state == "ONLINE"
+
+
+def group_up(
+    lab: Lab,
+    name: str,
+    size: int,
+    *,
+    storage: str | None = None,
+    log_storage: str | None = None,
+    memory_gib: float | None = None,
+    settings: dict[str, str | None] | None = None,
+    own_address: bool = False,
+    unpaced: bool = False,
+    progress: Progress = quiet,
+) -> list[Server]:
+    """Makes a group of NAME-1, NAME-2, ... and starts it, or starts one that is there again.
+
+    Raises InputError, CouldNotRun, LabRefused; then nothing is left of a new group.
+    """
+    access.check_root()
+    checked_name(name)
+    if not SMALLEST <= size <= LARGEST:
+        rule = f"a group has {SMALLEST} to {LARGEST} members: a majority of them decides"
+        raise InputError(f"--group {size}", rule, GUIDE, "Take 3, or 5 to survive two losses.")
+    names = [f"{name}-{number}" for number in range(1, size + 1)]
+    there = [one for one in names if one in records.names(data_dir_of(lab))]
+    if there and len(there) == size and all(_is_member(lab, one) for one in names):
+        return _started_again(lab, names, progress)
+    if there:
+        rule = "is there already, and is not a whole group"
+        raise InputError(", ".join(there), rule, GUIDE, "headrace mysql destroy it, or take another name.")
+    if storage is None:
+        rule = "is not a group of this lab yet, and no storage was named for it"
+        raise InputError(name, rule, GUIDE, "Add --storage, for example --storage gp3:20.")
+    request = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "own_address": own_address}
+    try:
+        made = _made(lab, names, request | {"unpaced": unpaced}, dict(settings or {}), progress)
+        progress(0.7, "forming the group")
+        _form(made)
+    except BaseException:
+        for one in names:
+            if server_paths(data_dir_of(lab), one).state.exists():
+                destroy(find(lab, one))
+        raise
+    return [_kept(lab, one) for one in names]
+
+
+def _made(lab: Lab, names: list[str], request: dict, wanted: dict[str, str | None], progress: Progress) -> list[Server]:
+    """The servers, apart from each other; made at the same time, as each waits for its disk."""
+    group = str(uuid.uuid4())
+    first_id = free_server_id(lab)
+    taken = records.hosts(data_dir_of(lab))
+    places: list[tuple[str, int]] = []
+    for one in names:
+        host = links.LOOPBACK
+        if request["own_address"]:
+            host = links.free_host(server_paths(data_dir_of(lab), one), taken)
+            taken.append(host)
+        places.append((host, links.PORT if request["own_address"] else _other_port(places)))
+    seeds = ",".join(f"{host}:{port}" for host, port in places)
+    progress(0.1, f"making {len(names)} servers")
+
+    def make(index: int) -> Server:
+        host, port = places[index]
+        settings = _settings(group, host, port, seeds, first_id + index) | wanted
+        own = {"port": port, "host": host if request["own_address"] else None}
+        rest = {key: value for key, value in request.items() if key != "own_address"}
+        with Lab(lab.place.data_dir, lab.place.socket) as mine:
+            return up(mine, name=names[index], flavor="mysql", settings=settings, **rest, **own)
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        waiting = [pool.submit(make, index) for index in range(len(names))]
+    for one in waiting:
+        one.result()  # raises what went wrong, when all have ended
+    return [find(lab, one) for one in names]
+
+
+def _other_port(places: Sequence[tuple[str, int]]) -> int:
+    while True:
+        port = free_port()
+        if port not in {taken for _, taken in places}:
+            return port
+
+
+def _settings(group: str, host: str, port: int, seeds: str, server_id: int) -> dict[str, str | None]:
+    """What a member needs (MySQL manual, Configuring an Instance for Group Replication)."""
+    return {
+        "server-id": str(server_id),
+        "gtid-mode": "ON",
+        "enforce-gtid-consistency": "ON",
+        "report-host": host,
+        "report-port": str(port),
+        "plugin-load-add": "group_replication.so",
+        "loose-group-replication-group-name": group,
+        "loose-group-replication-start-on-boot": "OFF",
+        "loose-group-replication-bootstrap-group": "OFF",
+        # By MySQL's own protocol and port, with its TLS and accounts (8.0.27 and later).
+        "loose-group-replication-communication-stack": "MYSQL",
+        "loose-group-replication-local-address": f"{host}:{port}",
+        "loose-group-replication-group-seeds": seeds,
+        "loose-group-replication-ssl-mode": "REQUIRED",
+        "loose-group-replication-recovery-use-ssl": "ON",
+    }
+
+
+def _form(members: list[Server]) -> None:
+    password = Secret(secrets.token_urlsafe(access.PASSWORD_BYTES))
+    for index, server in enumerate(members):
+        write_client_file(Address(ACCOUNT, server.host, server.port, password=password), server.paths.state / FILE)
+        with accounts.connected(server) as connection:
+            _account(connection, server, password)
+            _join(connection, server, first=index == 0)
+
+
+def _account(connection: pymysql.Connection, server: Server, password: Secret) -> None:
+    """Made on each member by itself: it has to be there before the member can join."""
+    source = "127.0.0.1" if server.host == links.LOOPBACK else f"{server.host.rpartition('.')[0]}.%"
+    account, secret = f"{literal(ACCOUNT)}@{literal(source)}", literal(password.reveal())
+    statements = (
+        "SET SESSION sql_log_bin = 0",
+        f"CREATE USER {account} IDENTIFIED BY {secret} REQUIRE SSL",
+        f"GRANT {GRANTS} ON *.* TO {account}",
+        "SET SESSION sql_log_bin = 1",
+        f"CHANGE REPLICATION SOURCE TO SOURCE_USER = {literal(ACCOUNT)}, SOURCE_PASSWORD = {secret} FOR CHANNEL '{CHANNEL}'",
+    )
+    accounts.run(connection, statements)
+
+
+def _join(connection: pymysql.Connection, server: Server, first: bool) -> None:
+    """Starts its replication, and waits until it is online. `first`: it begins the group."""
+    if first:
+        accounts.run(connection, ("SET GLOBAL group_replication_bootstrap_group = ON",))
+    try:
+        accounts.run(connection, ("START GROUP_REPLICATION",))
+    except CouldNotRun as error:
+        raise CouldNotRun(
+            server.name, f"cannot join the group: {error.rule}", str(server.log), "See its log."
+        ) from None
+    finally:
+        if first:
+            accounts.run(connection, ("SET GLOBAL group_replication_bootstrap_group = OFF",))
+    _wait(lambda: _own_state(connection) == "ONLINE", server)
+
+
+def _own_state(connection: pymysql.Connection) -> str:
+    row = accounts.one_row(
+        connection,
+        "SELECT member_state FROM performance_schema.replication_group_members WHERE member_id = @@server_uuid",
+    )
+    return str(row[0]) if row else ""
+
+
+def _wait(holds: Callable[[], bool], server: Server) -> None:
+    deadline = time.monotonic() + ONLINE_S
+    while not holds():
+        if time.monotonic() > deadline:
+            rule = f"is not online in its group after {ONLINE_S:g} s"
+            raise CouldNotRun(server.name, rule, str(server.log), f"headrace mysql log {server.name}")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _kept(lab: Lab, name: str) -> Server:
+    """From now on a member that starts joins by itself."""
+    where = server_paths(data_dir_of(lab), name)
+    with records.locked(where):
+        known = records.required(where)
+        on: dict[str, str | None] = {"loose-group-replication-start-on-boot": "ON"}
+        records.save(where, known.with_(settings=known.settings | on))
+    return find(lab, name)
+
+
+def _is_member(lab: Lab, name: str) -> bool:
+    known = records.load(server_paths(data_dir_of(lab), name))
+    return known is not None and known.made and "loose-group-replication-group-name" in known.settings
+
+
+def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
+    """Starts members that are down. A group of which nobody is left is begun anew by the member
+    that has everything the others have; without one nothing is begun."""
+    for index, one in enumerate(names):
+        progress(0.1 + 0.5 * index / len(names), f"starting {one}")
+        up(lab, name=one)
+    members = [find(lab, one) for one in names]
+    if not any(one.is_online for one in group_status(members)):
+        _begin_again(members)
+    for server in members:
+        with accounts.connected(server) as connection:
+            if _own_state(connection) in ("", "OFFLINE", "ERROR"):
+                accounts.run(connection, ("STOP GROUP_REPLICATION",))
+                _join(connection, server, first=False)
+            _wait(lambda connection=connection: _own_state(connection) == "ONLINE", server)
+    return members
+
+
+def _begin_again(members: list[Server]) -> None:
+    has: dict[str, GtidSet] = {}
+    for server in members:
+        with accounts.connected(server) as connection:
+            accounts.run(connection, ("STOP GROUP_REPLICATION",))
+            has[server.name] = GtidSet.parse(
+                str(accounts.one_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql"
+            )
+    first = next((one for one in members if all(has[one.name].contains(other) for other in has.values())), None)
+    if first is None:
+        rule = "has no member with all transactions of the others, so beginning it anew would lose some"
+        raise CouldNotRun(members[0].name.rpartition("-")[0], rule, GUIDE, "Compare gtid_executed of its members.")
+    with accounts.connected(first) as connection:
+        _join(connection, first, first=True)
+
+
+def members_of(lab: Lab, name: str) -> list[Server]:
+    """The servers NAME-1, NAME-2, ... Raises InputError when there are none."""
+    found = [one for one in servers(lab) if one.name.rpartition("-")[0] == name and _is_member(lab, one.name)]
+    if not found:
+        raise InputError(name, "is not a group of this lab", GUIDE, "headrace mysql up NAME --flavor mysql --group 3")
+    return found
+
+
+STATUS = """SELECT m.member_id, m.member_state, m.member_role, s.count_transactions_in_queue
++ s.count_transactions_remote_in_applier_queue FROM performance_schema.replication_group_members m
+LEFT JOIN performance_schema.replication_group_member_stats s USING (member_id)"""
+
+
+def group_status(members: Sequence[Server]) -> list[GroupMember]:
+    """Each member as it sees itself: one that is cut off from the others may be wrong of them."""
+    found = []
+    for server in members:
+        if server.state != "running":
+            found.append(GroupMember(server.name, "down", "", None, ""))
+            continue
+        try:
+            with accounts.connected(server) as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT @@server_uuid, @@GLOBAL.gtid_executed")
+                own, executed = cursor.fetchone() or ("", "")
+                cursor.execute(STATUS)
+                seen = {row[0]: row[1:] for row in cursor.fetchall()}
+            state, role, waiting = seen.get(own, ("OFFLINE", "", None))
+            found.append(GroupMember(server.name, state, role, waiting, str(executed).replace("\n", "")))
+        except HeadraceError as error:
+            found.append(GroupMember(server.name, f"does not answer: {error.rule}", "", None, ""))
+    return found
+
+
+def primary_of(members: Sequence[Server]) -> Server | None:
+    """The member that takes writes: the one a majority calls PRIMARY."""
+    votes: dict[tuple[str, int], int] = {}
+    for server in members:
+        try:
+            if server.state == "running":
+                with accounts.connected(server, 5.0) as connection:
+                    row = accounts.one_row(connection, PRIMARY)
+                if row:
+                    place = (str(row[0]), int(row[1]))
+                    votes[place] = votes.get(place, 0) + 1
+        except HeadraceError:
+            continue
+    place = next((one for one, count in votes.items() if 2 * count > len(members)), None)
+    return next((one for one in members if (one.host, one.port) == place), None)
+
+
+PRIMARY = """SELECT member_host, member_port FROM performance_schema.replication_group_members
+WHERE member_role = 'PRIMARY' AND member_state = 'ONLINE'"""

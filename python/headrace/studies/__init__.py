@@ -86,6 +86,7 @@ _ON_LAB = {
     "whitepaper-2017": "tuned_default",
     "encrypted-vs-not": "encryption",
     "restored-volume": "restored_volume",
+    "replication-2016": "replica_lag",
 }
 _LAB_ONLY = {found.name: found for found in map(study, ("encryption", "restored_volume"))}
 

@@ -70,6 +70,8 @@ def print_services(
         for name in ("instance", "as_of", "cache_gib", "threads", "arrivals_tps", "seed", "growth")
     }
     seconds = SECONDS if settings.seconds is None else settings.seconds
+    if float(seconds).is_integer():
+        seconds = int(seconds)
     found = compare(
         workload,
         storage,

@@ -248,13 +248,15 @@ def _aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[
     for row in (dict(row) for row in core.published_services()):
         if row["family"] != "sigmod-table-4" or row["service"] != "aurora":
             continue
-        rate = int(row["metric"].split()[2])
+        rate = int(str(row["metric"]).split()[2])
         mine = core.aurora_reader(rate * REDO_OF_A_WRITE, 1.0, 32)["mean_ms"] or math.inf
         fitted = rate in LAG_FITTED
         what = f"Aurora's lag at {rate:,} writes/s"
         note = "fitted" if fitted else "not fitted"
         made.append(compare(what, _published(row, PAPER), mine, None if fitted else LAG_PERCENT, note))
-        rates.append(rate), theirs.append(row["value"]), ours.append(mine)
+        rates.append(rate)
+        theirs.append(row["value"])
+        ours.append(mine)
     table1 = {
         metric: rows_of("sigmod-table-1", "aurora", metric)[0] for metric in ("transactions", "ios_per_transaction")
     }

@@ -7,6 +7,9 @@ waits for. Its counters and a sample of the binary log take that apart:
     counters           pages read, commits of a group, processor time
     rate               what is left: flushes, and writes that are waited for
 
+Pages read also tell how many distinct pages are touched, if the database itself is a standard one,
+not calibrated from runs of the source (those know it better).
+
 What is asked for is the most probable set of parameters given their spreads before: one run with
 one thread already separates most of them, a second in memory or with workers tells the rest. The
 rates are those of the core.
@@ -16,12 +19,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from headrace.errors import InputError
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
+from headrace.workload.parameters import applied, of_engine
 from headrace.workload.replica import applier_of, measured_replica, replica_spread
 from headrace.workload.transactions import TransactionWorkload
 
@@ -34,14 +38,14 @@ DOC = "docs/guide/calibrate-a-replica.md"
 TPS_SPREAD, READS_SPREAD, GROUP_SPREAD = 0.05, 0.03, 0.1
 # The process's processor time has that of its page cleaner and receiver in it; a guess.
 CPU_SPREAD = 0.2
-# How far the share of touches that write may be from sysbench's scripts or a third; a guess.
-WRITTEN_SPREAD = 0.5
 # Fewer reads a transaction tell nothing: they are those of the start.
 LEAST_READS = 0.05
 # More than any replica applies, so that there is always a backlog: 5,000 s of it at 2,000 tps.
 BACKLOG = 1e7
 FITTED = ("cpu_ms", "flush_factor", "forced_writes", "group_share")
 LARGEST_STEP = math.log(30.0)
+# Distinct pages that transactions touch.
+_PAGES = next(parameter for parameter in of_engine("innodb") if parameter.name == "pages_touched")
 
 
 @dataclass(frozen=True)
@@ -140,12 +144,15 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     begin = {name: 0.0 for name in names}
     if alone:
         begin["cpu_ms"] = float(np.clip(math.log(fmean(alone) / base["cpu_ms"]), -LARGEST_STEP, LARGEST_STEP))
-    spreads = np.array([max(spread[name], 1e-3) for name in names] + ([WRITTEN_SPREAD] if reads else []))
+    pages = reads and not workload.parameters
+    spreads = np.array([max(spread[name], 1e-3) for name in names] + ([_PAGES.spread] if pages else []))
 
     def with_(deltas: Sequence[float]) -> TransactionWorkload:
         values = {name: base[name] * math.exp(delta) for name, delta in zip(names, deltas, strict=False)}
-        written = _scaled(base["written"], deltas[-1]) if reads else None
-        return measured_replica(workload, _bounded(values), written=written)
+        made = measured_replica(workload, _bounded(values))
+        if not pages:
+            return made
+        return replace(made, database=applied(made.database, made.engine, {_PAGES.name: deltas[-1]}))
 
     def residuals(deltas: np.ndarray) -> np.ndarray:
         changed = with_([float(delta) for delta in deltas])
@@ -154,16 +161,16 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
             parts += _compare(changed, run)
         return np.array(parts)
 
-    start = np.array([begin[name] for name in names] + ([0.0] if reads else []))
+    start = np.array([begin[name] for name in names] + ([0.0] if pages else []))
     found = least_squares(
         residuals, start, bounds=(-LARGEST_STEP - 0.1, LARGEST_STEP + 0.1), diff_step=0.01, x_scale=spreads, max_nfev=40
     )
     covariance = np.linalg.pinv(found.jac.T @ found.jac)
     sure = {name: float(math.sqrt(covariance[index, index])) for index, name in enumerate(names)}
-    values = {name: base[name] * math.exp(delta) for name, delta in zip(names, found.x, strict=False)}
-    written = _scaled(base["written"], found.x[-1]) if reads else None
-    origin = ", ".join(run.name for run in runs)
-    return measured_replica(workload, _bounded(values), spread=sure, origin=origin, written=written)
+    best = with_([float(delta) for delta in found.x])
+    assert best.replica is not None
+    values = {name: best.replica.values[name] for name in names}
+    return measured_replica(best, values, spread=sure, origin=", ".join(run.name for run in runs))
 
 
 def _syncs(run: ReplicaRun) -> bool:
@@ -174,10 +181,6 @@ def _syncs(run: ReplicaRun) -> bool:
 def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
     """Whether the runs can tell a parameter at all."""
     return {"flush_factor": syncs, "group_share": grouped and syncs, "forced_writes": reads}.get(name, True)
-
-
-def _scaled(written: Sequence[float], delta: float) -> tuple[float, ...]:
-    return tuple(min(1.0, share * math.exp(delta)) for share in written)
 
 
 def _bounded(values: Mapping[str, float]) -> dict[str, float]:

@@ -11,6 +11,7 @@ import random
 import shutil
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from backup_chains import Chain, build, gone_after, rows_of
 
 from headrace.errors import InputError
-from headrace.servers.backup import checking, proving, restore
+from headrace.servers.backup import checking, manifest, proving, restore
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.restore import RestoreRequest
@@ -63,6 +64,8 @@ def test_a_restore_ends_at_the_moment(lab, chain):
     """All that was acknowledged before the moment is there on MySQL, but for the one transaction
     that was under way; nothing that was sent after it. MariaDB's log knows whole seconds, so what
     it may lack is said."""
+    if RESTORES == 1 and chain.source.flavor == "mariadb":
+        pytest.skip("one flavor by default: RESTORES=20 for both")
     for commit in drawn(chain):
         moment = (commit.before + commit.after) / 2
         try:
@@ -83,9 +86,15 @@ def test_a_restore_ends_at_the_moment(lab, chain):
 
 def test_a_backup_is_proved(lab, chain):
     """Restored up to now, and every table equal to the source's."""
-    proof = proving.prove(lab, chain.target, chain.base.id, "gp3:4", None, chain.key, unpaced=True)
-    assert proof.ok and proof.tables >= 1 and proof.against == ""
-    assert chain.commits[-1].row + 1 >= 1
+    if RESTORES == 1 and chain.source.flavor == "mysql":
+        pytest.skip("one flavor by default: RESTORES=20 for both")
+    proof = proving.prove(lab, chain.target, chain.base.id, "gp3:4", chain.source, chain.key, unpaced=True)
+    assert proof.ok and proof.tables == 1 and proof.against == chain.source.name
+    assert manifest.read_proof(chain.target, chain.base.id, chain.key) == proof
+    # A table that differs is found: the same proof against other checksums.
+    truth = proving.table_sums(chain.source)
+    other = replace(truth, by_table={name: 1 for name in truth.by_table})
+    assert proving.compared(truth, truth) == "" and "differ" in proving.compared(other, truth)
 
 
 def test_the_stream_is_at_most_a_second_behind(chain):

@@ -97,6 +97,7 @@ def rounds(trio: Trio, chance: random.Random) -> None:
             time.sleep(chance.uniform(0.3, 1.0))
             before = len(trio.load.notes)
             struck = time.monotonic()
+            print(f"{struck:.2f} {fault.__name__}")
             fault(trio)
             outcome = watch.outcome()
             assert outcome.elected and outcome.kept, outcome
@@ -108,7 +109,8 @@ def rounds(trio: Trio, chance: random.Random) -> None:
         trio.load.stop()
         first = trio.load.first_on(new.port, struck)
         assert first is not None, f"round {number}, {fault.__name__}: nobody could write again"
-        outages.append(first - struck)
+        # A full disk stops writes some seconds later: the outage begins with the last answer.
+        outages.append(first - max(struck, max(one.at for one in trio.load.notes if one.port != new.port)))
         late = [one for one in trio.load.notes if one.port != new.port and one.at > first]
         assert not late, f"round {number}, {fault.__name__}: {len(late)} were acknowledged by the old source"
         lost = trio.load.missing(new)

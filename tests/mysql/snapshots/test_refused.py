@@ -32,10 +32,10 @@ PATIENCE_S = 30.0
 
 @pytest.fixture
 def mounted(lab, tmp_path):
-    """A small xfs on a volume of the lab: its mount point."""
+    """A small xfs on a volume of the lab, `frail`: its mount point."""
     from headrace.servers import volumes
 
-    volume = lab.create("gp3:1")["id"]
+    volume = lab.create("gp3:1", name="frail")["id"]
     device = lab.attach(volume, unpaced=True, probe=False)["attachment"]["device"]
     volumes.make_filesystem(device)
     place = tmp_path / 'a "b"\nc'
@@ -147,6 +147,30 @@ def test_the_deadline_thaws(mounted):
         freezer.freeze()
         probe.next_after(time.monotonic_ns() + 1_000_000, PATIENCE_S)
         assert not freezer.thaw().held
+
+
+def test_a_volume_that_does_not_answer(lab, mounted):
+    """The freeze hangs, for it writes back first. It is given up in time, and when the volume
+    answers again, it is thawed."""
+    with Probe(mounted) as probe:
+        with Freezer(filesystems_of([str(mounted)]), 0.3) as freezer:
+            pid = freezer.process_id
+            (mounted / "dirty").write_bytes(b"x" * (1 << 20))
+            lab.fault("frail", "pause", seconds=2)  # ends by itself, whatever the test does
+            with pytest.raises(CouldNotRun, match="could not be frozen within 0.3 s"):
+                freezer.freeze()
+        until = time.monotonic() + PATIENCE_S
+        while Path(f"/proc/{pid}").exists() and state_of(pid) != "Z":
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        probe.next_after(time.monotonic_ns(), PATIENCE_S)
+
+
+def state_of(pid: int | None) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
 
 
 def test_held_too_short_a_time(lab, server):

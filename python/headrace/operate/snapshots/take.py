@@ -164,6 +164,9 @@ def take(request: SnapshotRequest, on_step: Step = quiet) -> TakenSet:
     Raises InputError for what cannot be locked or frozen, CouldNotRun for what was not had in time
     or did not hold. Then there is no set, and nothing is frozen or locked.
     """
+    if request.freeze and os.geteuid() != 0:
+        rule = "freezing a filesystem takes root"
+        raise CouldNotRun(f"user id {os.geteuid()}", rule, "ioctl FIFREEZE", "Run it with sudo, or add --no-freeze.")
     name = sets.new_id()
     with ends_as_interrupts(), ServerLock(request.address, request.wait_lock_s, _hold_s(request)) as lock:
         assert lock.facts is not None

@@ -94,8 +94,12 @@ def restore(
         raise InputError(wanted.name, rule, DOC, "Name a new server: --as NAME.")
     with _work(wanted.work, manifest) as work:
         replay = None
-        if wanted.goal is not None and not _position_is_own(manifest):
+        if wanted.goal is not None:
             replay = _collected(target, manifest, wanted, key, work, progress)
+            if _position_is_own(manifest):
+                # Tested from where the copy began; made again once the copy has told its place.
+                replay = None
+                shutil.rmtree(work / "relay")
         began = time.monotonic()
         try:
             server = _base(lab, target, manifest, program, wanted, key, work, progress)

@@ -31,7 +31,7 @@ from headrace.servers.failover.planning.members import (
 )
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import SourceOf
+from headrace.servers.topology.dialect import NET_TIMEOUT_S, SourceOf
 from headrace.servers.topology.state import ServerState, dialect_of
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
@@ -350,7 +350,11 @@ def follow(host: AddressHost, source: AddressHost, known: SourceOf | None = None
         delay = state.channels[0].delay_s if state.channels else 0
         name = state.channels[0].name if state.channels else ""
         following = replace(following, channel=name, delay_s=delay)
+        # A dead source is known by its silence: the servers' own 60 s are too long to wait for it.
+        timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
+        statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
         accounts.run(connection, (*statements, *dialect.point_at(following), *dialect.start(name)))
+    host.remember(**{timeout: str(NET_TIMEOUT_S)})
     host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
 
 

@@ -62,9 +62,17 @@ class Journal:
             hint = "Wait for it, or see what it does: headrace failover status."
             raise CouldNotRun(str(self.path), "another failover of this cluster is under way", GUIDE, hint) from None
         try:
+            self._mend()
             yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _mend(self) -> None:
+        """Takes away a last line that a crash cut off, so that the next one is whole."""
+        with open(self.path, "rb+") as file:
+            content = file.read(MAX_BYTES + 1)
+            if content and not content.endswith(b"\n") and len(content) <= MAX_BYTES:
+                file.truncate(content.rfind(b"\n") + 1)
 
     def write(self, event: str, **more: Any) -> None:
         """One line, on the disk when this returns."""

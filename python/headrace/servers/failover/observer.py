@@ -27,11 +27,13 @@ LOOK_S = 1.0
 # slowest volume types take 50 ms. Longer is a write that does not come through.
 WRITE_S = 1.5
 SCHEMA = "headrace_failover"
+ROWS = 1_000  # of the probe's table; far more than probes can hang at once
 MAKE = (
     f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
     f"CREATE TABLE IF NOT EXISTS {SCHEMA}.probe (id INT NOT NULL PRIMARY KEY, number BIGINT NOT NULL) ENGINE=InnoDB",
 )
-PROBE = f"INSERT INTO {SCHEMA}.probe VALUES (1, 1) ON DUPLICATE KEY UPDATE number = number + 1"
+# A row of its own for each connection: a probe that still hangs holds the lock of its row.
+PROBE = f"INSERT INTO {SCHEMA}.probe VALUES (CONNECTION_ID() % {ROWS}, 1) ON DUPLICATE KEY UPDATE number = number + 1"
 NO_TABLE = (1146, 1049)  # ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR
 READ_ONLY = (1290, 1836, 3100)  # the server runs with --read-only, in its three forms
 # What the list of processes says of a write that waits for something failover does not mend.

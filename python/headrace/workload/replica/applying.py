@@ -23,9 +23,8 @@ def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None
     """
     given = workload.replica or ReplicaParameters()
     with core_errors():
-        written = None if given.written is None else list(given.written)
-        applier: dict[str, Any] = dict(core.replica_applier(workload.database, written)["applier"])
-    applier |= dict(given.values)
+        applier: dict[str, Any] = dict(core.replica_applier(workload.database)["applier"])
+    applier |= dict(given.values) | ({} if given.written is None else {"written": list(given.written)})
     for name, delta in (deltas or {}).items():
         known = parameter_spreads()[name]
         if delta and applier[name] is not None:

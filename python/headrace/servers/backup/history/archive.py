@@ -306,12 +306,12 @@ def _file(
     whole = _joined(target, file, [one for one in names if "/whole-" in one], key, told)
     if whole is not None and whole.ended and not told:
         return whole
-    told.clear()
-    live = _joined(target, file, [one for one in names if "/live-" in one], key, told)
-    if live is None and whole is not None:
-        live = whole
-        told.append(f"{file} ends early in the archive, at {whole.ends:,}")
+    # Damage is told whatever else there is; large pieces that only end early were not finished.
     problems += told
+    live = _joined(target, file, [one for one in names if "/live-" in one], key, problems)
+    if live is None and whole is not None:
+        problems.append(f"{file} ends early in the archive, at {whole.ends:,}")
+        return whole
     return live
 
 

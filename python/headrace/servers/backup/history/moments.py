@@ -172,6 +172,8 @@ def collect(
         known = known.union(file.later)
         _check_end(timeline, file, wanted[index + 1] if index + 1 < len(wanted) else None, reach)
     reach.finish(timeline)
+    if not reach.done:
+        _refuse_broken(timeline, base, reach)
     return _result(timeline, reach, logs)
 
 
@@ -346,6 +348,17 @@ def _check_join(timeline: Timeline, file: ArchivedFile, known: GtidSet, first: b
         rule = f"is of another history: its source has not executed {_few(known.minus(file.earlier))}"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
     raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.")
+
+
+def _refuse_broken(timeline: Timeline, base: GtidSet, reach: _Reach) -> None:
+    """All there is was asked for: raises InputError where more had been there. What lies in files
+    before the base does not matter."""
+    before = [file.name for file in timeline.files if base.contains(file.later)]
+    broken = [one for one in timeline.problems if not any(name in one for name in before)]
+    if broken:
+        last = reach.last_gtid or _few(base)
+        rule = f"has more than can be read: {broken[0]}"
+        raise InputError(timeline.id, rule, DOC, f"The last that can be reached: --to-gtid {last}")
 
 
 def _check_end(timeline: Timeline, file: ArchivedFile, behind: ArchivedFile | None, reach: _Reach) -> None:

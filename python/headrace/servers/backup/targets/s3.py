@@ -43,7 +43,7 @@ LEAST_PART, MOST_PART, MOST_PARTS = 5 * MIB, 5 << 30, 10_000
 # a copy that gets larger than was expected.
 PART_BYTES, PLANNED_PARTS = 16 * MIB, 9_000
 # Seconds for a connection and for an answer, and tries; botocore waits longer each time.
-CONNECT_S, READ_S, ATTEMPTS = 10, 60, 6
+CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5
 WRONG_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
 LATER = ("SlowDown", "ServiceUnavailable", "503", "InternalError", "500", "RequestTimeout", "Throttling")
 NOBODY = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")

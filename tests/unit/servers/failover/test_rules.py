@@ -1,0 +1,231 @@
+"""Single rules of the planner, traps, detection and the journal, on states of the naive model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from relay_logs import Cluster
+
+from headrace.errors import CouldNotRun
+from headrace.servers.failover.journal import Journal
+from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
+from headrace.servers.failover.planning.members import FailoverWish, Seen
+from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.semisync import traps
+from headrace.servers.failover.watcher import STALLED_S, Suspicion
+
+
+def cluster(replicas: int = 2, flavor: str = "mariadb", fence: bool = True, timeout_s: float = 1e9) -> Cluster:
+    made = Cluster(replicas, flavor, 1, timeout_s, fence)
+    for _ in range(3):
+        made.write()
+    for one in made.servers[1:]:
+        for _ in range(3):
+            made.receive(one.index)
+            made.apply(one.index)
+    made.look()
+    return made
+
+
+def wish(made: Cluster, **more) -> FailoverWish:
+    return FailoverWish("s0", proof=made.proof, now_s=made.now, fenced_s=made.fenced_s, **more)
+
+
+def changed(seen: dict[str, Seen], name: str, **state) -> dict[str, Seen]:
+    one = seen[name]
+    assert one.state is not None
+    return seen | {name: replace(one, state=replace(one.state, **state))}
+
+
+def test_a_source_that_works_is_not_failed_over():
+    made = cluster()
+    assert "alive and takes writes" in plan(made.look(), wish(made)).refusal
+
+
+def test_an_applier_that_is_stopped_is_started_while_receiving_goes_on():
+    """MDEV-4698: once receiving has stopped, its start would throw the relay log away."""
+    made = cluster(replicas=1)
+    made.stop_threads(made.servers[1], receive=False)
+    made.write()
+    made.receive(1)
+    made.kill_source()
+    actions = [step.action for step in plan(made.look(), wish(made)).stage]
+    assert actions == ["fence", "start-apply", "stop-receive"]
+
+
+def test_a_relay_log_that_will_be_thrown_away_does_not_count():
+    made = cluster(replicas=1)
+    made.stop_threads(made.servers[1], receive=False)
+    made.write()
+    made.receive(1)
+    made.stop_threads(made.servers[1])
+    made.kill_source()
+    made.fenced_s = made.now
+    refused = plan(made.look(), wish(made))
+    assert refused.refusal and not refused.steps
+    kept = cluster(replicas=1, flavor="mysql")
+    kept.stop_threads(kept.servers[1], receive=False)
+    kept.write()
+    kept.receive(1)
+    kept.stop_threads(kept.servers[1])
+    kept.kill_source()
+    kept.fenced_s = kept.now
+    steps = [step.action for step in plan(kept.look(), wish(kept)).steps]
+    assert steps[:2] == ["start-apply", "wait-applied"], "MySQL keeps its relay log"
+
+
+def test_without_a_fence_enough_replicas_must_be_stopped():
+    made = cluster(fence=False)
+    made.cut |= {(-1, 0), (0, 1), (0, 2), (-1, 2)}
+    made.stop_threads(made.servers[1], apply=False)
+    assert "could not be fenced, and only 1" in plan(made.look(), wish(made)).refusal
+    made.cut -= {(-1, 2)}
+    made.stop_threads(made.servers[2], apply=False)
+    assert plan(made.look(), wish(made)).elected
+
+
+def test_a_timeout_that_may_have_passed_is_no_guarantee():
+    made = cluster(timeout_s=5.0)
+    made.kill_source()
+    made.fenced_s = made.now + 6.0
+    for one in made.servers[1:]:
+        made.stop_threads(one, apply=False)
+    assert "fallen back to asynchronous" in plan(made.look(), wish(made)).refusal
+    assert plan(made.look(), wish(made, accept_loss=True)).elected
+
+
+@pytest.mark.parametrize(
+    "harm, words",
+    [
+        (lambda one: setattr(one, "delayed", True), "delayed on purpose"),
+        (lambda one: setattr(one, "logs_updates", False), "does not log what it applies"),
+        (lambda one: setattr(one, "apply_error", "1062: Duplicate entry"), "cannot apply"),
+    ],
+    ids=["delayed", "no log_replica_updates", "broken"],
+)
+def test_unfit_replicas_are_named(harm, words):
+    made = cluster(replicas=1)
+    harm(made.servers[1])
+    made.kill_source()
+    made.fenced_s = made.now
+    made.stop_threads(made.servers[1], apply=False)
+    assert words in plan(made.look(), wish(made)).refusal
+
+
+def test_rings_and_second_writers_are_refused():
+    made = cluster()
+    made.servers[0].follows = 1
+    assert "follow each other" in plan(made.seen(), wish(made)).refusal
+    other = cluster()
+    other.servers[2].read_only = False
+    assert "writable beside" in plan(other.seen(), wish(other)).refusal
+
+
+def test_two_server_ids_alike_are_refused():
+    made = cluster()
+    assert "both have server_id" in plan(changed(made.seen(), "s2", server_id=2), wish(made)).refusal
+
+
+def test_one_that_was_elected_and_is_gone_stops_everything():
+    made = cluster()
+    made.kill_source()
+    made.fenced_s = made.now
+    made.cut.add((-1, 1))
+    assert "was elected, does not answer" in plan(made.look(), wish(made, elected="s1")).refusal
+
+
+def test_the_guarantee_follows_the_status():
+    made = cluster()
+    assert guarantee_now(made.seen(), made.seen()["s0"]).level == "kept"
+    made.source.status = False
+    assert guarantee_now(made.seen(), made.seen()["s0"]).level == "async"
+    for one in made.servers[1:]:
+        one.delayed = True
+    assert guarantee_now(made.seen(), made.seen()["s0"]).level == "none"
+
+
+def test_a_restarted_acker_is_not_intact():
+    made = cluster()
+    assert made.proof is not None and is_intact(made.proof, made.seen()["s1"])
+    made.restart(1, power=False)
+    assert not is_intact(made.proof, made.seen()["s1"])
+
+
+def named(made: Cluster, before=None) -> set[tuple[str, str]]:
+    seen = made.seen()
+    return {(one.server, one.name) for one in traps(seen, seen["s0"], before)}
+
+
+def test_each_trap_is_named():
+    made = cluster()
+    made.source.status = False
+    assert ("s0", "fell-back") in named(made)
+    made = cluster()
+    before = changed(made.seen(), "s0", semi_sync=replace(made.state(made.source).semi_sync, no_tx=-5))
+    assert ("s0", "unacknowledged") in named(made, before)
+    made.count = 3
+    assert ("s0", "too-many-asked") in named(made)
+    made = cluster()
+    for one in made.servers[1:]:
+        made.stop_threads(one, apply=False)
+    assert {("s0", "too-few-connected"), ("s1", "not-receiving")} <= named(made)
+    made = cluster(timeout_s=10.0)
+    made.servers[1].source_role = True
+    made.servers[2].applier = 0
+    assert {("s0", "short-timeout"), ("s1", "source-role-on-replica"), ("s2", "acknowledges-only")} <= named(made)
+    made = cluster()
+    for _ in range(1_200):
+        made.write()
+    assert ("s1", "receive-behind") in named(made)
+    for one in made.servers:
+        one.sync_relay_log = 1
+    made = cluster()
+    for one in made.servers:
+        one.sync_relay_log = 1
+    assert named(made) == set(), "nothing is wrong here"
+
+
+def test_detection_needs_the_replicas_word():
+    made = cluster()
+    suspicion = Suspicion()
+    made.cut.add((-1, 0))  # the watcher alone is cut off: its replicas still receive
+    assert [suspicion.after(made.seen(), "s0", 0.0) for _ in range(5)] == [""] * 5
+    made.kill_source()
+    first, second = suspicion.after(made.seen(), "s0", 0.0), suspicion.after(made.seen(), "s0", 0.5)
+    assert first == "" and "no replica receives" in second
+
+
+def test_detection_of_a_source_that_takes_no_writes():
+    made = cluster()
+    seen = made.seen()
+    stalled = seen | {"s0": replace(seen["s0"], write="stalled", error="no answer")}
+    blocked = seen | {"s0": replace(seen["s0"], write="blocked", error="a lock")}
+    suspicion = Suspicion()
+    assert suspicion.after(stalled, "s0", 0.0) == ""
+    assert suspicion.after(blocked, "s0", STALLED_S + 1) == "", "a lock is no reason"
+    assert suspicion.after(stalled, "s0", 10.0) == ""
+    assert "takes no writes" in suspicion.after(stalled, "s0", 10.0 + STALLED_S)
+
+
+def test_the_journal_knows_what_cannot_be_seen(tmp_path):
+    made = cluster()
+    journal = Journal(tmp_path / "journal")
+    assert journal.unfinished() is None
+    journal.begin(wish(made, accept_loss=True), "watch")
+    assert made.proof is not None
+    journal.proof(made.proof)
+    journal.fenced("s0", "killed")
+    journal.write("elected", server="s1")
+    with open(tmp_path / "journal", "a") as file:
+        file.write('{"event": "fini')  # a crash in the middle of a line
+    again = Journal(tmp_path / "journal")
+    left = again.unfinished()
+    assert left is not None and left.by == "watch"
+    assert (left.wish.elected, left.wish.accept_loss, left.wish.proof) == ("s1", True, made.proof)
+    assert left.wish.fenced_s is not None
+    with journal.alone(), pytest.raises(CouldNotRun, match="under way"), again.alone():
+        pass
+    with again.alone():
+        again.write("finished", outcome={})
+    assert again.unfinished() is None and again.last_failover_at() is not None

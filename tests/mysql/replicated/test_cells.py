@@ -77,7 +77,7 @@ def test_lag_goes_on_growing_after_the_load(lab):
     # gp2 of 20 GiB without credits has 100 IOPS, and a durable commit of one thread takes 4 requests
     # (redo, binary log, twice the log of the filesystem) and the pages it reads: at most 25 of 60
     # transactions a second.
-    found = course(lab, cell(load_of("mariadb"), 40, storage="gp2:20", balance_percent=0.0), 60, 3, warm_s=1)
+    found = course(lab, cell(load_of("mariadb"), 40, storage="gp2:20", balance_percent=0.0), 60, 4)
     assert found.backlog_at_end > 0
     assert found.peak_s > found.lag_at_end_s
     assert found.peak_at_s > found.load_s

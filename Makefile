@@ -56,7 +56,7 @@ $(BIN)/headraced: $(VENV)/system.ok $(RUST_SOURCES)
 # missing, tests say what they lack.
 $(VENV)/machine.ok: $(VENV)/system.ok
 	@packaging/system_packages.sh "for real servers and loads" \
-	  fio xfsprogs sysbench patch openssl mariadb-server mariadb-plugin-rocksdb
+	  fio xfsprogs sysbench patch openssl zstd mariadb-server mariadb-backup mariadb-plugin-rocksdb
 	@touch $@
 
 # MySQL itself is not in Debian's stable releases: it is unpacked next to the system, which stays as it is. Tests that
@@ -133,7 +133,8 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok 
 	  OPENBLAS_CORETYPE=$${kernel%:*} OPENBLAS_NUM_THREADS=$${kernel#*:} \
 	    $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace; \
 	done
-	HYPOTHESIS_PROFILE=soak CRASHES=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
+	HYPOTHESIS_PROFILE=soak CRASHES=50 SNAPSHOTS=50 KILLS=200 TOPOLOGIES=all SEEDINGS_KILLED=50 GROUP_KILLS=30 \
+	  RESTORES=20 FLIPS=100 BACKUP_KILLS=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
 	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 $(BIN)/python -m pytest -q tests/api
 
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`.

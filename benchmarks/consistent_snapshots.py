@@ -65,19 +65,19 @@ SCHEMA = (
     "CREATE TABLE held.a (client INT, n INT, filler VARCHAR(200), PRIMARY KEY (client, n)) ENGINE=InnoDB",
     "CREATE TABLE held.b (client INT, n INT, PRIMARY KEY (client, n)) ENGINE=InnoDB",
     "CREATE TABLE held.c (id INT PRIMARY KEY, filler VARCHAR(2000)) ENGINE=InnoDB",
-    f"INSERT INTO held.c SELECT id, REPEAT('c', 2000) FROM ({{numbers}}) AS numbers WHERE id <= {ROWS}",
+    "INSERT INTO held.c SELECT id, REPEAT('c', 2000) FROM ({numbers}) AS numbers WHERE id <= {rows}",
     "CREATE TABLE held.m (n BIGINT AUTO_INCREMENT PRIMARY KEY, filler VARCHAR(200)) ENGINE=MyISAM",
 )
 
 
-def prepare(server: Server, torn: bool = False) -> None:
+def prepare(server: Server, torn: bool = False, rows: int = ROWS) -> None:
     """The tables that `Writers` write to."""
     digits = " UNION ALL ".join(f"SELECT {digit} AS d" for digit in range(10))
     numbers = "SELECT 1 + " + " + ".join(f"{10**place} * t{place}.d" for place in range(5)) + " AS id FROM "
     numbers += ", ".join(f"({digits}) AS t{place}" for place in range(5))
     with connect(server.address(), 300) as connection, connection.cursor() as cursor:
         for statement in SCHEMA[: None if torn else -1]:
-            cursor.execute(statement.replace("{numbers}", numbers))
+            cursor.execute(statement.replace("{numbers}", numbers).replace("{rows}", str(rows)))
 
 
 class Writers:
@@ -95,6 +95,8 @@ class Writers:
         with connect(self.server.address()) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT client, MAX(n) FROM held.a GROUP BY client")
             self.begun = dict(cursor.fetchall())
+            cursor.execute("SELECT COUNT(*) FROM held.c")
+            self.rows = int(cursor.fetchall()[0][0])
         self._threads = [threading.Thread(target=self._write, args=(one,)) for one in range(self.clients)]
         if self.torn:
             self._threads.append(threading.Thread(target=self._write_torn))
@@ -123,7 +125,7 @@ class Writers:
                     cursor.execute("BEGIN")
                     cursor.execute("INSERT INTO held.a VALUES (%s, %s, REPEAT('x', 200))", (client, n))
                     cursor.execute("INSERT INTO held.b VALUES (%s, %s)", (client, n))
-                    for row in sorted(chance.sample(range(1, ROWS + 1), CHANGES)):  # in order: no deadlocks
+                    for row in sorted(chance.sample(range(1, self.rows + 1), CHANGES)):  # in order: no deadlocks
                         cursor.execute("UPDATE held.c SET filler = REPEAT(%s, 2000) WHERE id = %s", (n % 10, row))
                     cursor.execute("COMMIT")
                     self.acknowledged[client].append((time.monotonic(), n))

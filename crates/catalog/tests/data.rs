@@ -55,6 +55,7 @@ fn sources_are_whole_and_used() {
     }
     // Tables other crates read name the same sources.
     all += include_str!("../../../data/mysql/popularity.csv");
+    all += include_str!("../../../data/mysql/replicas.csv");
     all += include_str!("../../../data/nvme_log_page_d0.csv");
     let managed = &files.managed;
     for text in [managed.classes, managed.rds_storage, managed.rules, managed.cannot, managed.features, managed.published] {

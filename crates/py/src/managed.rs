@@ -177,7 +177,7 @@ fn simulate(
     let aurora = args.aurora.unwrap_or_default();
     let (database, data) = match deployment.service() {
         Service::Aurora => {
-            let rule = "is no engine of Aurora MySQL";
+            let rule = "is an engine that Aurora MySQL does not run";
             let made = log_only(database).ok_or_else(|| SimError::refused("engine", "myrocks", rule, "Leave Aurora out, or calibrate InnoDB."))?;
             (made, None)
         }

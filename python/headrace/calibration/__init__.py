@@ -10,5 +10,6 @@ popularity      what the physics leaves unexplained along the life of the cache
 cycle           MyRocks' compaction cycle
 scatter         one-second scatter, 95th percentile
 calibrate       all of it, in rounds
+replica         what a replica's own runs tell of its applier
 score           predictions of runs that were left out
 """

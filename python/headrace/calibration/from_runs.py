@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from headrace.base.checks import check_name
 from headrace.base.core import core_errors
@@ -13,6 +14,7 @@ from headrace.calibration.runs import Run, load_run
 from headrace.errors import InputError
 from headrace.workload.parameters import of_engine, value
 from headrace.workload.points import check_size
+from headrace.workload.replica import ReplicaParameters
 from headrace.workload.transactions import Covered, TransactionWorkload
 
 
@@ -118,7 +120,8 @@ def sysbench_oltp(*, cache_gib: float, threads: int, **options: object) -> Trans
     made = oltp({"threads": threads, "cache_gib": cache_gib} | options)
     database = dict(made["database"])
     name = f"sysbench {options.get('script', 'oltp_read_write')}, {options.get('tables', 1)} x {options.get('table_size', 10_000):,} rows"
-    return _standard(name, made["database"]["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
+    found = _standard(name, made["database"]["engine"], database, cache_gib, threads, made["size_gib"], "sysbench-oltp")
+    return replace(found, replica=ReplicaParameters(written=tuple(made["changed"])))
 
 
 def _standard(

@@ -110,8 +110,8 @@ class ReplicaPrediction(Shown):
     applier could do), `backlog` (transactions), `lag_s`, `binding` (what holds the applier back),
     `iops`, `mib_s` and `balance_percent` of the replica's volumes, `reads_per_tx`. `summary`: the
     core's figures (`applier_tps`, `onset_s`, `peak_lag_s`, `catch_up_s`, `shares`, `if_halved`,
-    ...) and `low`, `high`: the 80 % interval of some of them, and `keeps_up`, the share of the
-    databases drawn that the replica keeps up with. `warnings`: what to know.
+    ...) and `low`, `high`: the 80 % interval of some of them, `drawn` behind it, and `keeps_up`,
+    the share of the databases drawn that the replica keeps up with. `warnings`: what to know.
     """
 
     rows: pl.DataFrame
@@ -240,7 +240,7 @@ def _semi_sync(options: SemiSyncOptions | None) -> dict[str, Any] | None:
 def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], draws: int) -> dict[str, Any]:
     """The 80 % interval of what is asked for: databases and appliers as probable as what is known
     says, and what no parameter covers."""
-    nothing: dict[str, Any] = {"low": None, "high": None, "keeps_up": None}
+    nothing: dict[str, Any] = {"low": None, "high": None, "keeps_up": None, "drawn": None}
     if draws == 0:
         return nothing
     import numpy as np  # a tenth of a second that no other command should pay
@@ -269,6 +269,7 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
         "low": {name: _quantile(values, LOW) for name, values in found.items()},
         "high": {name: _quantile(values, HIGH) for name, values in found.items()},
         "keeps_up": kept / len(databases),
+        "drawn": found,
     }
 
 

@@ -3,7 +3,7 @@ are.
 
     >>> from headrace import studies
     >>> len(studies.list_studies()), studies.list_studies()[0].name
-    (9, 'gp2-burst')
+    (10, 'gp2-burst')
     >>> burst = next(v for v in studies.run_study("gp2-burst").verdicts if v.published == 3600.0)
     >>> burst.what, burst.published, round(burst.ours)
     ('burst of 500 GiB, per I/O', 3600.0, 3600)
@@ -43,6 +43,7 @@ from headrace.studies.base import (
     error_percent,
     study,
 )
+from headrace.studies.replication import replication_2016
 
 __all__ = [
     "ChartData",
@@ -73,6 +74,7 @@ _STUDIES = {
         iops_900_3000,
         whitepaper_2017,
         first_hour,
+        replication_2016,
     )
 }
 # Studies that run on the lab: their module of headrace.studies.measured.
@@ -84,6 +86,7 @@ _ON_LAB = {
     "whitepaper-2017": "tuned_default",
     "encrypted-vs-not": "encryption",
     "restored-volume": "restored_volume",
+    "replication-2016": "replica_lag",
 }
 _LAB_ONLY = {found.name: found for found in map(study, ("encryption", "restored_volume"))}
 

@@ -3,24 +3,63 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from headrace.cli.lab.common import tags
-from headrace.cli.options import LabPlace, OutputOption, YesOption, flag, option
-from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.options import LabPlace, OutputOption, PasswordOptions, YesOption, choice, flag, option
+from headrace.cli.output import data, pairs, print_answer, progress, say, table
 from headrace.errors import CouldNotRun, InputError
 
+if TYPE_CHECKING:
+    from headrace.operate.snapshots.restore import RestoredVolume
+    from headrace.operate.snapshots.services import VolumeService
+    from headrace.operate.snapshots.take import SnapshotRequest
+
 COLUMNS = ("id", "server", "flavor", "version", "taken_at", "gtid", "position", "frozen_ms", "whole")
+On = Literal["lab", "ec2"]
 SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Its id, latest, or latest:SERVER.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ec2Options:
+    """Where snapshots are: in the lab or on EC2."""
+
+    on: Annotated[On, choice("Where the volumes are.")] = "lab"
+    profile: Annotated[str | None, option("NAME", "Of EC2: the profile of the AWS tools.")] = None
+    region: Annotated[str | None, option("REGION", "Of EC2. Default: as the AWS tools find it.")] = None
+
+    @contextmanager
+    def open(self, place: LabPlace, zone: str | None = None) -> Iterator[VolumeService]:
+        """The service. Raises NoLab, CouldNotRun, InputError."""
+        from headrace.operate.snapshots.services import LabService
+
+        if self.on == "ec2":
+            from headrace.operate.snapshots.ec2 import Ec2Service
+
+            yield Ec2Service(self.profile, self.region, zone)
+            return
+        if self.profile is not None or self.region is not None:
+            raise InputError("--profile, --region", "are of EC2", "", "Add --on ec2.")
+        with place.open() as lab:
+            yield LabService(lab)
+
+
+SERVER = "A server of the lab; or mysql://USER@... of one on this EC2 instance. Default: db."
+
+
 def take(
-    server: Annotated[str, typer.Argument(metavar="[SERVER]", help="Which server of the lab. Default: db.")] = "db",
-    *,
     place: LabPlace,
+    ec2: Ec2Options,
+    password: PasswordOptions,
+    server: Annotated[str, typer.Argument(metavar="[SERVER]", help=SERVER)] = "db",
+    name: Annotated[str | None, option("NAME", "Of EC2: name of the server in the set. Default: of the host.")] = None,
     tag: Annotated[list[str] | None, option("K=V", "A tag. Repeatable.")] = None,
     description: Annotated[str, option("TEXT", "At most 255 characters.")] = "",
     wait_lock: Annotated[float, option("SECONDS", "Give up when the server's lock is not had by then.", min=1)] = 5.0,
@@ -33,33 +72,51 @@ def take(
 ) -> None:
     """Take a snapshot of all volumes of a running server, with its commits held back and its
     filesystems frozen for a moment."""
-    from headrace.lab.watching import stored
     from headrace.operate.snapshots import take as taking
-    from headrace.operate.snapshots.targets import lab_request
 
-    with place.open() as lab:
-        request = lab_request(
-            lab,
-            server,
-            tags=tags(tag),
-            description=description,
-            lock=not no_lock,
-            freeze=not no_freeze,
-            wait_lock_s=wait_lock,
-            hold_s=hold,
-        )
+    options = {
+        "tags": tags(tag),
+        "description": description,
+        "lock": not no_lock,
+        "freeze": not no_freeze,
+        "wait_lock_s": wait_lock,
+        "hold_s": hold,
+    }
+    with _request(place, ec2, password, server, name, options) as request:
         if dry_run:
             _print_plan(taking.plan(request), output)
             return
         taken = taking.take(request)
         if wait:
-            for one in taken.made.snapshots:
-                with progress(f"storing {one.id}") as tick:
-                    stored(lab, one.id, tick)
+            with progress(f"storing {taken.made.id}") as tick:
+                stored_set(request.service, taken.made.id, tick)
     for note in taken.notes:
         say(f"note: {note}")
     rows = taken.made.as_dict() | {"locked_ms": round(taken.locked_ms, 1), "frozen_ms": round(taken.frozen_ms, 1)}
     print_answer(rows, output, [rows], (*COLUMNS, "locked_ms"), lambda: (pairs(_facts(rows)),))
+
+
+@contextmanager
+def _request(
+    place: LabPlace,
+    ec2: Ec2Options,
+    password: PasswordOptions,
+    server: str,
+    name: str | None,
+    options: dict[str, Any],
+) -> Iterator[SnapshotRequest]:
+    """A server of the lab by its name, another one by its address."""
+    from headrace.operate.snapshots.targets import ec2_request, lab_request
+
+    if "://" in server or ec2.on == "ec2":
+        address = password.read_address(server)
+        with replace(ec2, on="ec2").open(place) as service:
+            yield ec2_request(address, service, name, **options)
+        return
+    if name is not None:
+        raise InputError(f"--name {name[:60]}", "is for a server at an address", "", "A server of the lab has its own.")
+    with place.open() as lab:
+        yield lab_request(lab, server, **options)
 
 
 def _facts(row: dict[str, Any]) -> list[tuple[str, object]]:
@@ -75,6 +132,25 @@ def _facts(row: dict[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
+# Between two looks at snapshots that are being stored, s: EC2 counts requests.
+LOOK_EVERY_S = 1.0
+
+
+def stored_set(service: VolumeService, name: str, tick: Callable[[float], None]) -> None:
+    """Waits until all snapshots of a set are stored. Raises CouldNotRun."""
+    from headrace.operate.snapshots.sets import sets_of
+
+    while True:
+        found = next((one for one in sets_of(service.stored()) if one.id == name), None)
+        if found is None or any(one.state == "error" for one in found.snapshots):
+            raise CouldNotRun(name, "could not be stored", "", "See headrace snapshot sets.")
+        done = sum(one.state == "completed" for one in found.snapshots)
+        if done == len(found.snapshots):
+            return
+        tick(done / len(found.snapshots))
+        time.sleep(LOOK_EVERY_S)
+
+
 def _print_plan(prepared: Any, output: str) -> None:
     rows = [
         {"volume": member.id, "spec": member.spec, "filesystem": use["place"], "kind": use["kind"]}
@@ -87,11 +163,15 @@ def _print_plan(prepared: Any, output: str) -> None:
 
 def sets(
     place: LabPlace,
+    ec2: Ec2Options,
     server: Annotated[str | None, option("NAME", "Of this server alone.")] = None,
     output: OutputOption = "table",
 ) -> None:
     """List the snapshot sets, and what is wrong with those that are not whole."""
-    found = _sets(place, server)
+    from headrace.operate.snapshots.sets import sets_of
+
+    with ec2.open(place) as service:
+        found = [one for one in sets_of(service.stored()) if server is None or one.server == server]
     rows = [one.as_dict() for one in found]
     cells = [
         (one.id, one.server, one.taken_at, str(one.size_gib), one.gtid or one.position, _state(one)) for one in found
@@ -106,64 +186,67 @@ def _state(one: Any) -> str:
     return "whole" if one.stored else "being stored"
 
 
-def _sets(place: LabPlace, server: str | None) -> list[Any]:
-    from headrace.operate.snapshots.services import LabService
-    from headrace.operate.snapshots.sets import sets_of
-
-    with place.open() as lab:
-        found = sets_of(LabService(lab).stored())
-    return [one for one in found if server is None or one.server == server]
-
-
 def restore(
     chosen: SetArgument,
     place: LabPlace,
+    ec2: Ec2Options,
     name: Annotated[str | None, option("NAME", "Of the new server, or the beginning of the volumes' names.")] = None,
     volumes: Annotated[bool, flag("--volumes", "Make the volumes alone, no server.")] = False,
     storage: Annotated[str | None, option("SPEC", "Other data volumes, not smaller.")] = None,
     log_storage: Annotated[str | None, option("SPEC", "Another log volume, not smaller.")] = None,
-    memory_gib: Annotated[float | None, option("GIB", "Of the new server. Default: as it was.")] = None,
+    memory_gib: Annotated[float | None, option("GIB", "Memory of the new server. Default: as it was.")] = None,
     port: Annotated[int | None, option("PORT", "Also listen at 127.0.0.1, with TLS.")] = None,
+    zone: Annotated[str | None, option("ZONE", "Of EC2: of the new volumes. Default: as they were.")] = None,
+    warm: Annotated[bool, flag("--warm", "Then load its blocks, in order of need, and wait.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Make a new server, or volumes, from a snapshot set."""
     from headrace.operate.snapshots import restore as restoring
     from headrace.operate.snapshots import sets as known
-    from headrace.operate.snapshots.services import LabService
 
-    with place.open() as lab:
-        service = LabService(lab)
+    with ec2.open(place, zone) as service:
         found = known.chosen(known.sets_of(service.stored()), chosen)
         prefix = name or f"{found.server[:20]}-restored"
-        if volumes:
+        if volumes or ec2.on == "ec2":
             made = restoring.to_volumes(service, found, prefix, storage)
-            rows = [
-                {"volume": one.volume, "snapshot": one.snapshot, "place": one.place, "spec": one.spec} for one in made
-            ]
-            columns = ("volume", "snapshot", "place", "spec")
-            cells = [[row[name] for name in columns] for row in rows]
-            print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
-            for line in restoring.next_steps(made):
-                say(f"then: {line}")
+            _print_volumes(made, output)
             return
-        with progress(f"restoring {found.id}") as tick:
-            server = restoring.to_server(
-                lab,
-                found,
-                prefix,
-                storage=storage,
-                log_storage=log_storage,
-                memory_gib=memory_gib,
-                port=port,
-                progress=lambda share, what: tick(share),
-            )
+    with place.open() as lab, progress(f"restoring {found.id}") as tick:
+        server = restoring.to_server(
+            lab,
+            found,
+            prefix,
+            storage=storage,
+            log_storage=log_storage,
+            memory_gib=memory_gib,
+            port=port,
+            progress=lambda share, what: tick(share),
+        )
+        if warm:
+            from headrace.operate.snapshots.warming import warm_server
+
+            loaded = warm_server(server, lambda share, what: tick(share))
+            say(f"loaded {loaded / 2**20:,.0f} MiB in order of need")
     rows = server.as_dict() | {"set": found.id, "gtid": found.gtid}
     facts = [("server", server.name), ("set", found.id), ("GTID", found.gtid), ("address", rows["address"])]
     print_answer(rows, output, [rows], ("name", "set", "gtid", "address"), lambda: (pairs(facts),))
 
 
+def _print_volumes(made: list[RestoredVolume], output: str) -> None:
+    from headrace.operate.snapshots.restore import next_steps
+
+    rows = [{"volume": one.volume, "snapshot": one.snapshot, "place": one.place, "spec": one.spec} for one in made]
+    columns = ("volume", "snapshot", "place", "spec")
+    cells = [[row[name] for name in columns] for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(columns, cells),))
+    say("Attach them, then:")
+    for line in next_steps(made):
+        say(f"  {line}")
+
+
 def prune(
     place: LabPlace,
+    ec2: Ec2Options,
     server: Annotated[str | None, option("NAME", "Sets of this server alone. Default: of each server.")] = None,
     keep: Annotated[int | None, option("N", "Keep the newest N of each server.", min=1)] = None,
     keep_for: Annotated[str | None, option("TIME", "Keep what is younger: 12h, 7d, 4w (lab time).")] = None,
@@ -173,13 +256,11 @@ def prune(
 ) -> None:
     """Delete old snapshot sets, never the last whole one of a server."""
     from headrace.operate.snapshots import retention
-    from headrace.operate.snapshots.services import LabService
-    from headrace.operate.snapshots.sets import moment, sets_of
+    from headrace.operate.snapshots.sets import sets_of
 
-    with place.open() as lab:
-        service = LabService(lab)
+    with ec2.open(place) as service:
         found = [one for one in sets_of(service.stored()) if server is None or one.server == server]
-        now = moment(lab.status()["lab_time"])
+        now = service.now()
         keep_for_s = None if keep_for is None else retention.seconds(keep_for, "--keep-for")
         verdicts = [
             verdict
@@ -187,7 +268,7 @@ def prune(
             for verdict in retention.judge([one for one in found if one.server == name], now, keep, keep_for_s)
         ]
         going = [one for one in verdicts if one.goes]
-        rows = [{"id": one.chosen.id, "server": one.chosen.server, "taken_at": one.chosen.taken_at, "goes": one.goes, "why": one.why} for one in verdicts]  # fmt: skip
+        rows = [one.as_dict() for one in verdicts]
         if going and not dry_run:
             _ask(len(going), yes)
             for name in sorted({one.chosen.server for one in going}):
@@ -209,9 +290,12 @@ def _ask(count: int, yes: bool) -> None:
 
 
 def every(
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="Which server of the lab.")],
+    server: Annotated[str, typer.Argument(metavar="SERVER", help=SERVER)],
     interval: Annotated[str, typer.Argument(metavar="TIME", help="Between two runs: 15m, 6h, 1d.")],
     place: LabPlace,
+    ec2: Ec2Options,
+    name: Annotated[str | None, option("NAME", "Of EC2: name of the server in its sets.")] = None,
+    defaults_file: Annotated[Path | None, option("FILE", "Of EC2: option file with the account's password.")] = None,
     keep: Annotated[int | None, option("N", "Afterwards keep the newest N.", min=1)] = None,
     keep_for: Annotated[str | None, option("TIME", "Afterwards keep what is younger.")] = None,
     into: Annotated[Path | None, option("DIR", "Write the units there, such as /etc/systemd/system.", "--into")] = None,
@@ -220,26 +304,34 @@ def every(
     from headrace.base.files import write_whole
     from headrace.operate.snapshots import retention
 
-    where = [word for word in place_words(place)]
-    take_words = ["snapshot", "take", server, *where]
+    known, take_words = server, ["snapshot", "take", server]
+    where = place_words(place)
+    if "://" in server or ec2.on == "ec2":
+        if name is None:
+            raise InputError(server, "is an address, and its sets need a name", "", "Add --name.")
+        known, given = name, {"--profile": ec2.profile, "--region": ec2.region}
+        where = ["--on", "ec2", *(word for key, value in given.items() if value for word in (key, value))]
+        take_words += ["--name", name]
+        take_words += [] if defaults_file is None else ["--defaults-file", str(defaults_file.absolute())]
     prune_words = None
     if keep is not None or keep_for is not None:
         if keep_for is not None:
             retention.seconds(keep_for, "--keep-for")
         kept = [*(["--keep", str(keep)] if keep else []), *(["--keep-for", keep_for] if keep_for else [])]
-        prune_words = ["snapshot", "prune", "--server", server, *kept, "--yes", *where]
+        prune_words = ["snapshot", "prune", "--server", known, *kept, "--yes", *where]
     every_s = retention.seconds(interval, "every")
-    made = retention.units(server, [sys.executable, "-m", "headrace"], take_words, prune_words, every_s)
+    program = [sys.executable, "-m", "headrace"]
+    made = retention.units(known, program, [*take_words, *where], prune_words, every_s)
     timer = next(name for name in made if name.endswith(".timer"))
     if into is None:
-        for name, text in made.items():
-            print(f"# {name}\n{text}")
+        for file, text in made.items():
+            data(f"# {file}\n{text}\n")
         return
     if not into.is_dir():
         raise InputError(str(into), "is not a folder", "", "On most systems: /etc/systemd/system.")
-    for name, text in made.items():
-        write_whole(into / name, text.encode())
-        say(f"wrote {into / name}")
+    for file, text in made.items():
+        write_whole(into / file, text.encode())
+        say(f"wrote {into / file}")
     say(f"then: systemctl daemon-reload && systemctl enable --now {timer}")
 
 

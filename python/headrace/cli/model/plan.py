@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from headrace.cli.inputs import read_database, read_workload
+from headrace.cli.model.replica import ReplicaGoal, plan_for_replica
 from headrace.cli.options import (
     AsOfOption,
     Output,
@@ -41,6 +42,7 @@ Examples:
   headrace plan mysql.toml --as-of 2018-08-15 --exclude st1,sc1 --output json
   headrace plan shop.toml --goal 'tps>=300' --goal 'p95_ms<=50' --compare m5.2xlarge/gp2:1200,log=gp3:20
   headrace plan innodb.toml --against myrocks.toml --goal 'tps>=300' --instances 'r6i.*'
+  headrace plan shop.toml --replica-lag-s 1 --compare r6i.xlarge/gp3:500:6000        the cheapest replica that keeps up
 
 Goals are METRIC<=NUMBER or METRIC>=NUMBER. Metrics of a demand: p99_ms (I/O p99 of the worst five minutes),
 overall_p99_ms (I/O p99 of the whole recording), throttled_min, headroom_percent, longest_wait_s,
@@ -137,6 +139,7 @@ class PlanOptions:
 def plan(
     workload: WorkloadArgument,
     options: PlanOptions,
+    replica: ReplicaGoal,
     against: Annotated[
         str | None, option("WORKLOAD", "Database: another database under the same goals: InnoDB against MyRocks.")
     ] = None,
@@ -149,6 +152,11 @@ def plan(
     what to do next."""
 
     check_chart_path(report, (".html",))
+    if replica.replica_lag_s is not None:
+        if not plan_for_replica(read_database(workload), replica, options.settings(), output, report):
+            raise typer.Exit(1)
+        return
+    replica.check()
     load, other = (
         (read_workload(workload), None) if against is None else (read_database(workload), read_database(against))
     )

@@ -114,7 +114,14 @@ def predict_load(
     if replica.replica is None:
         return print_prediction(workload, storage, settings, output, report)
     seconds = whole_seconds(settings.seconds, REPLICA_SECONDS)
-    print_replica(workload, storage, vars(settings) | {"seconds": seconds, "start": settings.start or "cold"}, replica, output, report)
+    print_replica(
+        workload,
+        storage,
+        vars(settings) | {"seconds": seconds, "start": settings.start or "cold"},
+        replica,
+        output,
+        report,
+    )
 
 
 def print_prediction(

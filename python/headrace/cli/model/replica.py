@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from headrace.cli.options import Output, choice, flag, instance_option, option, storage_option
-from headrace.cli.output import data, print_json, say, show
+from headrace.cli.output import data, print_json, progress, say, show
 from headrace.errors import InputError
 from headrace.report.output import as_csv
 
@@ -127,12 +127,75 @@ class ReplicaOptions:
         return made
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplicaGoal:
+    """`headrace plan`: a replica instead of the database itself."""
+
+    replica_lag_s: Annotated[
+        float | None, option("S", "Database: plan a replica of it whose lag stays at most this. --compare: its source.")
+    ] = None
+    replica_version: Annotated[str | None, option("FLAVOR-VERSION", "With --replica-lag-s: mysql-9.7 or the like.")] = (
+        None
+    )
+    replica_mode: Annotated[Mode | None, choice("With --replica-lag-s: transactions applied at once.")] = None
+    sync_relay_log: Annotated[int | None, option("N", "With --replica-lag-s: events per flush of the relay log.")] = (
+        None
+    )
+
+    def check(self) -> None:
+        """Refuses settings of a replica where none is planned."""
+        for name, value in vars(self).items():
+            if value is not None:
+                flag_name = f"--{name.replace('_', '-')}"
+                raise InputError(
+                    flag_name, "needs --replica-lag-s", "headrace plan --help", "For example --replica-lag-s 1."
+                )
+
+
+# Settings of `headrace plan` that a replica's plan takes, by its own names.
+PLANNED = {"compare": "source", "instances": "instances", "arrivals_tps": "arrivals_tps", "threads": "threads",
+           "confidence": "probability", "draws": "draws", "region": "region", "as_of": "as_of"}  # fmt: skip
+
+
+def plan_for_replica(
+    workload: TransactionWorkload, goal: ReplicaGoal, settings: dict[str, Any], output: Output, report: Path | None
+) -> bool:
+    """Plans a replica and prints; whether one holds. Raises InputError."""
+    from headrace.planner.replicas import plan_replica
+    from headrace.report.replication import planned, predicted
+
+    if settings["goals"]:
+        rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
+        raise InputError(f"--goal {settings['goals'][0]}", rule, "headrace plan --help", "Leave it out.")
+    taken = {ours: settings[name] for name, ours in PLANNED.items() if settings[name] is not None}
+    with progress("planning") as tick:
+        made = plan_replica(
+            workload,
+            lag_s=goal.replica_lag_s or 0.0,
+            version=goal.replica_version,
+            mode=goal.replica_mode,
+            sync_relay_log=goal.sync_relay_log,
+            progress=tick,
+            **taken,
+        )
+    if report is not None and made.prediction is not None:
+        predicted.write_page(report, made.prediction)
+        say(f"report written to {report}")
+    if output == "json":
+        print_json(made.to_dict())
+    elif output == "csv":
+        data(as_csv(planned.frame_of(made)))
+    else:
+        show(*planned.in_words(made), "", planned.table_of(made))
+    return made.chosen is not None
+
+
 def number_of(text: str, where: str) -> float:
     """A part of an option as a number. Raises InputError."""
     try:
         return float(text)
     except ValueError:
-        raise InputError(where, f"{text!r} is no number", HELP) from None
+        raise InputError(where, f"{text!r} is not a number", HELP) from None
 
 
 def print_replica(
@@ -143,7 +206,7 @@ def print_replica(
     output: Output,
     report: Path | None,
 ) -> None:
-    """Predicts a replica and prints. `run`: the source's settings, as `headrace predict` has them."""
+    """Predicts a replica and prints. `run`: the settings of the source's run."""
     from headrace.report.replication import predicted
     from headrace.simulation.replica import predict_replica
 

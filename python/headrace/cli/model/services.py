@@ -28,7 +28,7 @@ class ServiceSettings:
         ),
     ] = None
     region: RegionOption = "us-east-1"
-    readers: Annotated[int, option("N", "With --on: readers of an Aurora cluster beside its writer.")] = 1
+    readers: Annotated[int, option("N", "With --on: readers of an Aurora cluster, its writer not counted.")] = 1
     busy_percent: Annotated[
         float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")
     ] = 100.0
@@ -70,6 +70,8 @@ def print_services(
         for name in ("instance", "as_of", "cache_gib", "threads", "arrivals_tps", "seed", "growth")
     }
     seconds = SECONDS if settings.seconds is None else settings.seconds
+    if float(seconds).is_integer():
+        seconds = int(seconds)
     found = compare(
         workload,
         storage,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from headrace.cli.options import (
     LabPlace,
     OutputOption,
     PasswordOptions,
+    YesOption,
     choice,
     flag,
     option,
@@ -75,18 +77,95 @@ def _key(path: Path | None) -> bytes | None:
     return read_key(path)
 
 
+@dataclass(frozen=True, kw_only=True)
+class PaceOptions:
+    """How fast a copy may go."""
+
+    share: Annotated[float | None, option("SHARE", "Of the volume's MiB/s, 0 to 1.")] = None
+    mib_s: Annotated[float | None, option("MIB_S", "Read no more than this from the source.", "--mib-s")] = None
+    credit_floor: Annotated[
+        float, option("PERCENT", "Stop while a credit balance that the copy draws on is this low.")
+    ] = 10.0
+    lag_s: Annotated[float | None, option("S", "Slow down while the server, a replica, is further behind.")] = None
+    latency_ratio: Annotated[
+        float | None, option("RATIO", "Slow down while the volume's I/O p99 is above this many times that before.")
+    ] = None
+
+    def limits(self) -> Any:
+        """As the library takes them. Raises InputError."""
+        from headrace.servers.backup.pacing import PaceLimits
+
+        return PaceLimits(self.share, self.mib_s, self.credit_floor, self.lag_s, self.latency_ratio)
+
+
+def _pacer(server: BackupSource, target: Any, pace: PaceOptions, method: str) -> Any:
+    """What holds the copy back: on the lab credits always, elsewhere MiB/s alone."""
+    import contextlib
+
+    from headrace.servers.backup.forecast import target_volume
+    from headrace.servers.backup.pacing import Pacer, PaceSignals, lab_pacer
+
+    limits = pace.limits()
+    if method == "snapshot":
+        return contextlib.nullcontext()
+    if server.server is not None:
+        return lab_pacer(server, limits, target_volume(server.server.lab, target))
+    if pace.share is not None or pace.lag_s is not None or pace.latency_ratio is not None:
+        rule = "is not a server of the lab, so its volume cannot be seen"
+        raise InputError(server.address.label, rule, "headrace backup run --help", "Pace it by --mib-s.")
+    if pace.mib_s is None:
+        return contextlib.nullcontext()
+    return Pacer(limits, pace.mib_s, PaceSignals)
+
+
+def _say_forecast(
+    server: BackupSource, target: Any, method: str, pack: Pack | None, pace: PaceOptions, output: Any
+) -> None:
+    """How long it will take: as an answer with `output`, else a line on stderr."""
+    from headrace.servers.backup import source as sources
+    from headrace.servers.backup.forecast import forecast
+    from headrace.servers.backup.pipeline import best_pack
+
+    if method == "physical" and server.server is not None:
+        size = sources.physical_bytes(server.server)
+    else:
+        with server.connect() as connection:
+            size = sources.data_bytes(connection)
+    limits = pace.limits()
+    most = limits.mib_s
+    if limits.share is not None and server.server is not None and server.server.data_volume is not None:
+        cap = server.server.lab.describe(server.server.data_volume)["throughput_mib_s"]
+        most = min(one for one in (most, cap * limits.share) if one is not None)
+    told = forecast(server, target, size, pack or best_pack(), most_mib_s=most)
+    if output is None:
+        if told.seconds:
+            say(f"about {_age(told.seconds)} for {_size(size)}: the {told.binds} binds")
+        return
+    answer = {"bytes": size, "seconds": round(told.seconds, 1), "binds": told.binds}
+    answer |= {f"{name.replace(' ', '_')}_s": round(value, 1) for name, value in told.seconds_by.items()}
+    print_answer(
+        answer,
+        output,
+        [answer],
+        tuple(answer),
+        lambda: (table(("forecast", ""), [list(one) for one in answer.items()]),),
+    )
+
+
 @app.command()
 def run(
     source: SourceArgument,
     to: TargetOption,
     place: LabPlace,
     password: PasswordOptions,
+    pace: PaceOptions,
     method: Annotated[Method, choice("How it is copied.")] = "physical",
     pack: Annotated[Pack | None, choice("Default: zstd where it is installed.")] = None,
     key_file: KeyOption = None,
     staging: Annotated[
         Path | None, option("FOLDER", "Where MySQL's CLONE puts its copy first. Default: the server's own volume.")
     ] = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Say how long it will take and what binds, and copy nothing.")] = False,
     output: OutputOption = "table",
 ) -> None:
     """Take a backup of a server; print its id and position."""
@@ -95,9 +174,19 @@ def run(
 
     target, key = open_target(to), _key(key_file)
     server = _source(place, password, source)
-    with progress("copying") as tick:
-        wanted = copying.Wanted(method=method, pack=pack, key=key, staging=staging, progress=tick)
+    if method != "snapshot":
+        _say_forecast(server, target, method, pack, pace, output if dry_run else None)
+    if dry_run:
+        return
+    with progress("copying") as tick, _pacer(server, target, pace, method) as pacer:
+        wanted = copying.Wanted(
+            method=method, pack=pack, key=key, staging=staging, progress=tick, **({"pace": pacer} if pacer else {})
+        )
         made = copying.run(server, target, wanted)
+    if pacer is not None:
+        for why, seconds in sorted(pacer.report.held_s.items()):
+            if seconds >= 1.0:
+                say(f"note: held back {seconds:,.0f} s by {why}")
     from headrace.servers.backup.manifest import Backup
 
     _print_backups([Backup(made, None)], output)
@@ -105,7 +194,7 @@ def run(
 
 @app.command("list")
 def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
-    """Show backups with their age, and which were never restored; exit code 1 when one is damaged."""
+    """Show backups, their age, and which were never restored; exit code 1 when one is damaged."""
     from headrace.servers.backup.manifest import backups
     from headrace.servers.backup.targets.opening import open_target
 
@@ -195,7 +284,9 @@ class RestoreOptions:
     )
     latest: Annotated[bool, flag("--latest", "ReplayPlan all there is.")] = False
     timeline: Annotated[str | None, option("ID", "Which history, where several go on from the backup.")] = None
-    workers: Annotated[int | None, option("N", "Of the replay. Default: twice the processors.", min=0, max=1024)] = None
+    workers: Annotated[
+        int | None, option("N", "Workers of the replay. Default: twice the processors.", min=0, max=1024)
+    ] = None
     work: Annotated[Path | None, option("FOLDER", "Where the copy is unpacked. Default: the system's.")] = None
     read_only: Annotated[bool, flag("--read-only", "Leave it read-only.")] = False
 
@@ -308,7 +399,9 @@ def verify(
     if backup is None:
         found, problems = backups(target, key)
         checks = [checking.check_backup(target, one.id, key) for one in found]
-        checks += [checking.check_timeline(target, one, key) for one in archive.timelines(target, key)]
+        histories = archive.timelines(target, key)
+        checks += [checking.check_timeline(target, one, key) for one in histories]
+        problems += checking.broken_chains(found, histories)
     else:
         checks = [checking.check_backup(target, _named(target, backup, key), key)]
     rows: list[dict[str, object]] = [
@@ -338,7 +431,7 @@ def stream(
     for_s: Annotated[float | None, option("S", "End after so long. Default: with Ctrl-C or SIGTERM.", min=0.0)] = None,
     output: OutputOption = "table",
 ) -> None:
-    """Copy a server's binary log as it is written, testing that nothing is missing, until Ctrl-C."""
+    """Copy a server's binary log as it is written, and test that nothing is missing."""
     import signal
     import threading
 
@@ -404,3 +497,81 @@ def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "ta
     print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
     if any(one["problems"] for one in rows):
         raise typer.Exit(1)
+
+
+@app.command()
+def prove(
+    backup: BackupArgument,
+    to: InOption,
+    place: LabPlace,
+    password: PasswordOptions,
+    storage: Annotated[str, storage_option("The volume it is restored onto: gp3:100.")],
+    against: Annotated[
+        str | None, option("SERVER", "Compare every table with this server, its source, at one GTID.", "--against")
+    ] = None,
+    unpaced: Annotated[bool, flag("--unpaced", "Restore onto a volume without its limits.")] = False,
+    work: Annotated[Path | None, option("FOLDER", "Where the copy is unpacked. Default: the system's.")] = None,
+    key_file: KeyOption = None,
+    output: OutputOption = "table",
+) -> None:
+    """Restore a backup onto a volume of the lab, replay, compare, and remove it again."""
+    from headrace.servers.backup import proving
+    from headrace.servers.backup.targets.opening import open_target
+
+    target, key = open_target(to), _key(key_file)
+    source = None if against is None else _source(place, password, against)
+    with place.open() as lab, progress("restoring") as tick:
+        named = _named(target, backup, key)
+        proof = proving.prove(lab, target, named, storage, source, key, work=work, unpaced=unpaced, progress=tick)
+    answer = {"backup": named, **vars(proof)}
+    print_answer(
+        answer, output, [answer], tuple(answer), lambda: (table(("proved", ""), [list(one) for one in answer.items()]),)
+    )
+    if not proof.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def prune(
+    to: InOption,
+    place: LabPlace,
+    keep: Annotated[int | None, option("N", "Keep the newest N of each server.", min=1)] = None,
+    days: Annotated[float | None, option("DAYS", "Keep what is younger.", min=0.0)] = None,
+    key_file: KeyOption = None,
+    dry_run: Annotated[bool, flag("--dry-run", "Say what would go, and delete nothing.")] = False,
+    yes: YesOption = False,
+    output: OutputOption = "table",
+) -> None:
+    """Delete old backups and the binary logs before them; never the last provable chain."""
+    from headrace.servers.backup import copying, retention
+    from headrace.servers.backup.history import archive
+    from headrace.servers.backup.manifest import backups
+    from headrace.servers.backup.targets.opening import open_target
+
+    target, key = open_target(to), _key(key_file)
+    found, problems = backups(target, key)
+    for problem in problems:
+        say(f"problem: {problem}")
+    wanted = retention.plan(found, archive.timelines(target, key), time.time(), keep, days)
+    told = [(one.id, "keep", why) for one, why in wanted.keep] + [(one.id, "delete", why) for one, why in wanted.remove]
+    told += [(name, "delete", "before every kept backup") for name in wanted.files]
+    names = ("what", "fate", "why")
+    rows: list[dict[str, object]] = [dict(zip(names, one, strict=True)) for one in told]
+    print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
+    if dry_run or not (wanted.remove or wanted.files):
+        return
+    if not yes and not sys.stdin.isatty():
+        raise InputError(to, "deletes backups, and nobody can be asked", "headrace backup prune --help", "Add --yes.")
+    if not yes:
+        typer.confirm(f"Delete {len(wanted.remove)} backups?", abort=True, err=True)
+
+    def drop(snapshot: str) -> None:
+        with place.open() as lab:
+            lab.delete_snapshot(snapshot)
+
+    for one, _ in wanted.remove:
+        retention.remove(target, one, drop)
+    for name in wanted.files:
+        target.remove(name)
+    for name in copying.clear_unfinished(target):
+        say(f"removed what a run that was killed had left: {name}")

@@ -178,6 +178,9 @@ def status(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME]", help="Which server. Default: all.", autocompletion=complete_server)
     ] = None,
+    explain: Annotated[
+        bool, flag("--explain", "What the durability settings of each server cost, and what they can lose.")
+    ] = False,
     output: OutputOption = "table",
 ) -> None:
     """Show who follows whom, and what is wrong; exit code 1 when something is."""
@@ -185,10 +188,22 @@ def status(
 
     with place.open() as lab:
         found = topology.status(lab, name)
-    _print(found, output)
+    if explain:
+        _explain(found, output)
+    else:
+        _print(found, output)
     _notes(found)
     if any(one.problems for one in found):
         raise typer.Exit(1)
+
+
+def _explain(members: list[TopologyMember], output: str) -> None:
+    from headrace.servers.topology.explain import explained
+
+    columns = ("name", "setting", "value", "costs", "can_lose")
+    rows = [{"name": one.server.name} | asdict(each) for one in members if one.state for each in explained(one.state)]
+    cells = [[row[key] for key in columns] for row in rows]
+    print_answer(rows, output, rows, columns, lambda: (table(("server", *columns[1:4], "can lose"), cells),))
 
 
 @app.command()

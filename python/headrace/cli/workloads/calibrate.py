@@ -16,16 +16,30 @@ Examples:
   headrace calibrate run.toml --to shop.toml
   headrace calibrate io1-5000.toml io1-20000.toml gp2.toml --to shop.toml
   headrace calibrate --check *.toml          how well runs predict a run they do not include
+  headrace calibrate --of shop.toml --replica replica.toml --to shop.toml
+  headrace calibrate --of shop.toml --binary-log binlog.000042 --to shop.toml
 
 A RUN.toml names the engine, storage, day, instance, cache, clients, data, start (cold or warm) and the measured files:
 sysbench output or CSV, and where there are any iostat -x, vmstat, SHOW GLOBAL STATUS. See
-docs/reference/run-description.md."""
+docs/reference/run-description.md. A REPLICA.toml describes a stretch in which a replica was behind, so that it applied
+as fast as it could: docs/guide/calibrate-a-replica.md."""
 
 SOURCE = "headrace calibrate --help"
 
 
 def calibrate(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN.toml...", help="Descriptions of measured runs.")],
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUN.toml...", help="Descriptions of measured runs.")
+    ] = None,
+    of: Annotated[Path | None, option("WORKLOAD", "With --replica: the database, instead of runs.", "--of")] = None,
+    replica: Annotated[
+        list[Path] | None,
+        option("REPLICA.toml", "A measured stretch of a replica that was behind. Repeatable.", "--replica"),
+    ] = None,
+    binary_log: Annotated[
+        Path | None,
+        option("FILE", "A file of the source's binary log: events, what may be applied at once.", "--binary-log"),
+    ] = None,
     to: Annotated[Path | None, option("FILE", "Write the workload here.", "--to", "-o")] = None,
     name: NameOption = None,
     check: Annotated[bool, flag("--check", "Score instead: predict every run from the others.")] = False,
@@ -45,14 +59,71 @@ def calibrate(
         raise InputError(str(to), "the folder does not exist", "", "Make it, or name another.")
     if to is None and not check and output == "table":
         say("nothing is written: name a file with --to to keep the workload")
-    loaded = [load_run(path) for path in runs]
+    of_replica = bool(replica) or binary_log is not None
+    _check_sources(runs or [], of, of_replica, check)
+    loaded = [load_run(path) for path in runs or []]
     for run in loaded:
         for line in describe(run):
             say(line)
     if check:
         print_scores(loaded, from_one, output)
+    elif of_replica:
+        fit_replica(loaded, of, replica or [], binary_log, name, to, output)
     else:
         fit_and_keep(loaded, name, to, output)
+
+
+def _check_sources(runs: list[Path], of: Path | None, of_replica: bool, check: bool) -> None:
+    if of_replica and check:
+        raise InputError("--check", "scores runs of a source, not of a replica", SOURCE, "Leave out --replica.")
+    if of is not None and not of_replica:
+        raise InputError(f"--of {of}", "belongs to --replica or --binary-log", SOURCE, "Add one of them.")
+    if bool(runs) == (of is not None):
+        rule = "are needed, or with --replica the workload of the database: exactly one of the two"
+        raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
+
+
+def fit_replica(
+    runs: list,
+    of: Path | None,
+    replicas: list[Path],
+    binary_log: Path | None,
+    name: str | None,
+    to: Path | None,
+    output: str,
+) -> None:
+    """The database with its replica's applier, printed, and written where a file is named."""
+    from headrace.calibration.from_runs import calibrate as fit
+    from headrace.calibration.replica import calibrate_replica
+    from headrace.calibration.runs.replica import load_replica_run
+    from headrace.observe.formats.binary_log import read_binary_log
+    from headrace.report.replication.calibrated import applier_table
+    from headrace.workload import TransactionWorkload, load, save
+
+    measured = [load_replica_run(path) for path in replicas]
+    samples = [sample for _, sample in measured if sample is not None]
+    if binary_log is not None:
+        samples.append(read_binary_log(binary_log))
+    if len(samples) > 1:
+        rule = "is one file: the source's, of the same load"
+        raise InputError(f"{len(samples)} binary logs", rule, SOURCE, "Leave the others out.")
+    if of is not None:
+        workload = load(of)
+        if not isinstance(workload, TransactionWorkload):
+            rule = "is not a database in transactions, so it has no replica"
+            raise InputError(str(of), rule, SOURCE, "Calibrate one: headrace calibrate run.toml --to shop.toml.")
+    else:
+        with progress("calibrating") as tick:
+            workload = fit(runs, name=name, progress=tick)
+    made = calibrate_replica(workload, [run for run, _ in measured], samples[0] if samples else None)
+    if to is not None:
+        save(made, to)
+    if output == "json":
+        print_json(made.to_document())
+    else:
+        show(applier_table(made))
+    if to is not None:
+        say(f"workload written to {to}; next: headrace predict {to} --storage gp3:500 --replica gp3:500")
 
 
 def print_scores(runs: list, from_one: bool, output: str) -> None:

@@ -1,1 +1,52 @@
-"""Replicas measured on the lab."""
+"""Replicas measured on the lab, compared with what the model says of them.
+
+    cell        volume, cache, workers and durability of a replica; the load it applies
+    statements  a connection, with the statements of servers.topology
+    counters    what a transaction took: reads, pages, flushes, requests, processor time
+    run         a source that wrote its load and rests; replica after replica applies it
+    dynamics    a load that begins and ends: lag, onset, peak, catch-up
+    score       predictions of cells that were not calibrated on
+
+>>> from headrace.experiment import DataSet, ExperimentLab                         # doctest: +SKIP
+>>> from headrace.experiment.replication import ReplicaCell, ReplicationLab        # doctest: +SKIP
+>>> with ExperimentLab() as lab:                                                   # doctest: +SKIP
+...     ReplicationLab(lab).drain(ReplicaCell("one thread", load, "gp3:20:3000", cache_mib=64)).tps
+108.3
+"""
+
+from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
+from headrace.experiment.replication.counters import PerTransaction
+from headrace.experiment.replication.dynamics import Course, course, lag_course
+from headrace.experiment.replication.run import Drained, ReplicationLab, WrittenSource
+from headrace.experiment.replication.score import (
+    ScoredCell,
+    ScoredCourse,
+    calibrated,
+    errors,
+    replica_of,
+    run_of,
+    score,
+    score_course,
+    standard_workload,
+)
+
+__all__ = [
+    "Course",
+    "Drained",
+    "PerTransaction",
+    "ReplicaCell",
+    "ReplicaLoad",
+    "ReplicationLab",
+    "ScoredCell",
+    "ScoredCourse",
+    "WrittenSource",
+    "calibrated",
+    "course",
+    "errors",
+    "lag_course",
+    "replica_of",
+    "run_of",
+    "score",
+    "score_course",
+    "standard_workload",
+]

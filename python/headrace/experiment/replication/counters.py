@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base.units import MIB
+from headrace.errors import CouldNotRun
 from headrace.experiment.replication.statements import Statements
 
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -46,6 +47,8 @@ STATUS = (
     "Binlog_commits",
     "Binlog_group_commits",
     "Slave_retried_transactions",
+    "Innodb_buffer_pool_pages_free",
+    "Innodb_buffer_pool_pages_total",
 )
 
 
@@ -99,7 +102,7 @@ def _applier_metrics(sql: Statements) -> dict[str, float]:
         return {}
     try:
         rows = sql.rows("SELECT * FROM performance_schema.replication_applier_metrics")
-    except Exception:
+    except CouldNotRun:
         return {}
     return {key.lower(): float(value) for row in rows for key, value in row.items() if isinstance(value, int | float)}
 
@@ -111,7 +114,7 @@ class PerTransaction:
     Times in ms. `reads`: pages that a thread waited for; `pages`: written; `log_bytes`: redo;
     `group`: commits in one flush of the binary log. What begins with `volume_` is the lab's own
     count of requests, latencies with waits for caps included. `busy`: share of the time with a
-    request in flight.
+    request in flight. `free`: share of the buffer pool without a page, at the end.
     """
 
     transactions: int
@@ -133,6 +136,7 @@ class PerTransaction:
     busy: float
     queue: float
     capped: float
+    free: float
     metrics: Mapping[str, float]
 
     @property
@@ -174,5 +178,6 @@ def between(first: Counted, last: Counted) -> PerTransaction:
         busy=1.0 - volume("idle_s") / seconds,
         queue=volume("queue_s") / seconds,
         capped=volume("capped_s") / seconds,
+        free=last.status["Innodb_buffer_pool_pages_free"] / last.status["Innodb_buffer_pool_pages_total"],
         metrics={key: last.metrics[key] - first.metrics.get(key, 0.0) for key in last.metrics},
     )

@@ -125,9 +125,9 @@ class _Watch(threading.Thread):
         return bool(self.looks) and self.looks[-1][2] >= self.looks[-1][1]
 
 
-def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
+def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int, warm_s: int = WARM_S) -> Course:
     """A source of its own gets `rate` transactions a second for `load_s`, while the replica
-    applies; until it has caught up. Raises CouldNotRun where it does not."""
+    applies; until it has caught up. `warm_s` of a third of that first. Raises CouldNotRun where it does not."""
     source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
     try:
         with Statements(source.server) as at_source, lab.replica(cell, source) as (server, sql):
@@ -135,7 +135,7 @@ def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Co
             sql.run(sql.dialect.start_apply())
             scan(target_of(server))
             watch = _Watch(at_source, sql)
-            _paced(source, round(WARM_RATE_SHARE * rate) or 1, WARM_S)
+            _paced(source, round(WARM_RATE_SHARE * rate) or 1, warm_s)
             if cell.balance_percent is not None and server.data_volume is not None:
                 lab.lab.lab.set_balance(server.data_volume, cell.balance_percent)
             before = os.getloadavg()[0]

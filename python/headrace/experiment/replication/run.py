@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,11 +16,13 @@ from headrace.base.processes import undisturbed
 from headrace.bench import Target, run, server_target
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.connect.address import Secret
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, InputError
 from headrace.experiment.data import DATABASE, ExperimentLab, scan
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, source_settings
 from headrace.experiment.replication.counters import PerTransaction, between, count
 from headrace.experiment.replication.statements import Statements
+from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
+from headrace.servers.topology.topology import free_port
 
 # Of a source without limits: the volume only has to be large enough.
 SOURCE_STORAGE = "io2:{size_gib}:20000"
@@ -44,11 +45,21 @@ class WrittenSource:
     port: int
     password: Secret
     transactions: int
-    seconds: float
 
     @property
     def tps(self) -> float:
-        return self.transactions / self.seconds
+        """Written a second while the load lasted; 0 for a load of no time."""
+        return self.transactions / self.load.seconds if self.load.seconds else 0.0
+
+    def sample(self) -> BinaryLogSample:
+        """Its binary log, the first file that has transactions."""
+        folder = self.server.datadir.parent / "log"
+        for path in sorted(folder.glob("binlog.[0-9]*")):
+            try:
+                return read_binary_log(path)
+            except InputError:
+                continue
+        raise CouldNotRun(self.server.name, "has no transactions in its binary log", str(folder))
 
 
 @dataclass(frozen=True)
@@ -65,7 +76,6 @@ class Drained:
     received: int
     received_s: float
     load_average: tuple[float, float]
-    source_group: float | None = None
 
     @property
     def tps(self) -> float:
@@ -84,9 +94,10 @@ class ReplicationLab:
 
     def source(self, load: ReplicaLoad) -> WrittenSource:
         """The source of a load, made and written once. Raises as servers.up and bench.run."""
-        if load.name not in self._sources:
-            self._sources[load.name] = self.written(load)
-        return self._sources[load.name]
+        key = repr(load)
+        if key not in self._sources:
+            self._sources[key] = self.written(load)
+        return self._sources[key]
 
     def written(self, load: ReplicaLoad) -> WrittenSource:
         """A new source that wrote the load; its server is the caller's to destroy."""
@@ -109,18 +120,16 @@ class ReplicationLab:
                 before = sql.done()
                 target = target_of(server)
                 scan(target)
-                began = time.monotonic()
                 if load.seconds:
                     self.write(load, target, load.seconds)
-                seconds = time.monotonic() - began
                 written = sql.done()
         except BaseException:
             with undisturbed():
                 servers.destroy(server)
             raise
-        found = WrittenSource(load, server, port, password, written, seconds)
+        found = WrittenSource(load, server, port, password, written)
         if load.seconds:
-            self.say(f"{load.name}: {written - before:,} transactions in {seconds:.0f} s ({found.tps:,.0f} tps)")
+            self.say(f"{load.name}: {written - before:,} transactions ({found.tps:,.0f} tps)")
         return found
 
     def write(self, load: ReplicaLoad, target: Target, seconds: int) -> None:
@@ -218,10 +227,3 @@ def target_of(server: servers.Server) -> Target:
     return server_target(
         server.address(DATABASE), storage=server.storage, devices=server.devices, lab=server.lab.place, engine="innodb"
     )
-
-
-def free_port() -> int:
-    """A TCP port of this machine that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -1,6 +1,7 @@
 """Import what a measuring tool recorded.
 
 iostat, vmstat, sar, cloudwatch    one parser each; json_text: JSON that may be cut off
+binary_log   events and dependencies of a server's transactions
 devices      from the reports of a tool to the series of a device, and to a workload
 """
 

@@ -19,7 +19,7 @@ from typing import BinaryIO, Literal
 
 from headrace.errors import CouldNotRun, InputError
 
-DOC = "docs/guide/replica-lag.md, Calibrate"
+DOC = "docs/guide/calibrate-a-replica.md"
 MAGIC = b"\xfebin"
 HEAD = struct.Struct("<IBIIIH")
 MYSQL_GTID = struct.Struct("<B16sqBqq")
@@ -122,8 +122,8 @@ def _busy(clock: list[tuple[int | None, int | None]], workers: int) -> float:
 def read_binary_log(path: str | Path, most: int = MOST_TRANSACTIONS) -> BinaryLogSample:
     """The first `most` whole transactions of a file. What is cut at its end is left out.
 
-    Raises InputError for a file that is not a binary log, is encrypted or has no transactions with GTIDs,
-    CouldNotRun for what cannot be read.
+    Raises InputError for a file that is not a binary log, is encrypted or has no transactions with
+    GTIDs, CouldNotRun for what cannot be read.
     """
     path = Path(path)
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,10 @@ class Ec2Service:
         """This account's, page by page."""
         found = self._pages("describe_snapshots", "Snapshots", OwnerIds=["self"], Filters=[{"Name": "tag-key", "Values": [SET]}])  # fmt: skip
         return [_of_ec2(one) for one in found]
+
+    def now(self) -> datetime:
+        """The wall's."""
+        return datetime.now(UTC)
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
         """In the zone that the volume was in, unless another was named."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connect import Address, connect
 from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers.topology.gtid import GtidSet
 
 if TYPE_CHECKING:
     import pymysql
@@ -210,12 +211,13 @@ class ServerLock:
             row = self.rows("SELECT local, storage_engines FROM performance_schema.log_status")[0]
             local, engines = json.loads(row["local"]), json.loads(row["storage_engines"])
             return ServerPosition(
-                gtid="".join((local.get("gtid_executed") or "").split()),
+                gtid=_normal(local.get("gtid_executed") or "", "mysql"),
                 file=local.get("binary_log_file") or "",
                 offset=int(local.get("binary_log_position") or 0),
                 lsn=(engines.get("InnoDB") or {}).get("LSN"),
                 exact=exact,
             )
+        # MySQL renamed it in 8.2, and has log_status by then.
         shown = self.rows("SHOW MASTER STATUS")
         log = shown[0] if shown else {}
         if facts.flavor == "mysql":
@@ -226,10 +228,10 @@ class ServerLock:
             ]
             gtid, applied = (row["log"] if shown else row["now"]) or "", row["applied"] or ""
         return ServerPosition(
-            gtid="".join(gtid.split()),
+            gtid=_normal(gtid, facts.flavor),
             file=log.get("File") or "",
             offset=int(log.get("Position") or 0),
-            replica_gtid=applied,
+            replica_gtid=_normal(applied, facts.flavor),
             exact=exact,
         )
 
@@ -274,6 +276,15 @@ def _folders(found: dict[str, str], datadir: str) -> list[str]:
 def _absolute(path: str, datadir: str) -> str:
     """A path of the server: relative ones begin in its data directory."""
     return path if path.startswith("/") or not path else f"{datadir.rstrip('/')}/{path}"
+
+
+def _normal(gtids: str, flavor: str) -> str:
+    """As a set is written everywhere in this package; as the server wrote it, where that is not
+    understood: no snapshot fails for it."""
+    try:
+        return str(GtidSet.parse(gtids, flavor))
+    except InputError:
+        return "".join(gtids.split())
 
 
 def _listed(words: tuple[str, ...]) -> str:

@@ -26,6 +26,12 @@ class RetentionVerdict:
     goes: bool
     why: str
 
+    def as_dict(self) -> dict[str, object]:
+        """For JSON and CSV."""
+        one = self.chosen
+        found: dict[str, object] = {"id": one.id, "server": one.server, "taken_at": one.taken_at}
+        return found | {"goes": self.goes, "why": self.why}
+
 
 def judge(
     sets: Sequence[SnapshotSet], now: datetime, keep: int | None, keep_for_s: float | None
@@ -72,8 +78,11 @@ def prune(service: VolumeService, verdicts: Sequence[RetentionVerdict]) -> list[
         raise CouldNotRun("prune", "would delete the last whole set", DOC, "Keep one: --keep 1.")
     kept = []
     for one in reversed(verdicts):
-        if one.goes:
-            kept += delete_all(service, [snapshot.id for snapshot in one.chosen.snapshots])
+        for snapshot in one.chosen.snapshots if one.goes else ():
+            left = delete_all(service, [snapshot.id])
+            if left:
+                kept += left  # locked, perhaps: the rest of the set stays as well
+                break
     return kept
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab, LabRefused
 from headrace.operate.snapshots.freezing.filesystems import Below
-from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot
+from headrace.operate.snapshots.sets import DOC, SET, StoredSnapshot, moment
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class VolumeService(Protocol):
 
     def stored(self) -> list[StoredSnapshot]:
         """All snapshots that belong to a set."""
+        ...
+
+    def now(self) -> datetime:
+        """The time that its snapshots are of: lab time, or the wall's."""
         ...
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
@@ -120,6 +125,10 @@ class LabService:
             after = page["next"]
             if after is None:
                 return found
+
+    def now(self) -> datetime:
+        """Lab time."""
+        return moment(self.lab.status()["lab_time"])
 
     def create_volume(self, snapshot: StoredSnapshot, spec: str, name: str, tags: Mapping[str, str]) -> str:
         """Usable at once; blocks are loaded when they are first used."""

@@ -53,6 +53,11 @@ class StoredSnapshot:
         """How the volume was used: `place`, `kind`, `layout`, `spec`, `role`."""
         return _json(_joined(self.tags, MEMBER))
 
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        own = {"snapshot": self.id, "volume": self.volume, "size_gib": self.size_gib, "state": self.state}
+        return self.member | own
+
 
 @dataclass(frozen=True)
 class SnapshotSet:
@@ -91,7 +96,7 @@ class SnapshotSet:
         """For JSON and CSV."""
         names = ("id", "server", "flavor", "version", "taken_at", "gtid", "replica_gtid", "position", "frozen_ms")
         found: dict[str, object] = {name: getattr(self, name) for name in names}
-        members = [{"snapshot": one.id, "volume": one.volume, "size_gib": one.size_gib, "state": one.state} | one.member for one in self.snapshots]  # fmt: skip
+        members = [one.as_dict() for one in self.snapshots]
         steps = ["crash-consistent"] if not self.steps else list(self.steps)
         return found | {"steps": steps, "whole": self.whole, "problems": list(self.problems), "snapshots": members}
 
@@ -182,7 +187,8 @@ def _problems(found: list[StoredSnapshot]) -> list[str]:
     wanted = [volume for volume in _joined(found[0].tags, VOLUMES).split(",") if volume]
     have = [one.volume for one in found]
     problems = [f"no snapshot of {volume}" for volume in wanted if volume not in have]
-    problems += [f"{one.id} is of {one.volume or 'an unknown volume'}, which is not a member" for one in found if one.volume not in wanted]  # fmt: skip
+    foreign = [one for one in found if one.volume not in wanted]
+    problems += [f"{one.id} is of {one.volume or 'an unknown volume'}, which is not a member" for one in foreign]
     problems += [f"more than one snapshot of {volume}" for volume in wanted if have.count(volume) > 1]
     if not wanted:
         problems = ["its tags do not say which volumes it is of"]
@@ -191,7 +197,8 @@ def _problems(found: list[StoredSnapshot]) -> list[str]:
     if apart > SAME_TIME_S:
         problems.append(f"its snapshots are {apart:,.1f} s apart: they are not of one moment")
     problems += [f"{one.id} is in state error" for one in found if one.state == "error"]
-    problems += [f"{one.id} was not finished: its maker ended before the freeze was known to have held" for one in found if FINISHED not in one.tags]  # fmt: skip
+    unfinished = "was not finished: its maker ended before the freeze was known to have held"
+    problems += [f"{one.id} {unfinished}" for one in found if FINISHED not in one.tags]
     if len({(_joined(one.tags, VOLUMES), _joined(one.tags, GTID), one.tags.get(POSITION)) for one in found}) > 1:
         problems.append("its snapshots have tags that contradict each other")
     return problems
@@ -203,7 +210,8 @@ def moment(text: str) -> datetime:
 
 
 def chosen(sets: list[SnapshotSet], name: str) -> SnapshotSet:
-    """The set of an id, or `latest`, or `latest:SERVER`: the newest whole one. Raises InputError."""
+    """The set of an id, or `latest`, or `latest:SERVER`: the newest whole one. Raises
+    InputError."""
     kind, _, server = name.partition(":")
     if kind == "latest":
         good = [one for one in sets if one.whole and (not server or one.server == server)]

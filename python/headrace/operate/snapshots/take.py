@@ -29,8 +29,8 @@ from headrace.operate.snapshots.sets import DOC, SnapshotSet
 
 # In order, as `on_step` hears of them, each when it is done.
 STEPS = ("watchdog", "locked", "synced", "frozen", "snapshot", "thawed", "unlocked", "tagged")
-# Beyond the freeze, how long the lock may be held, s: what became dirty since the first writing back
-# is written between. A guess.
+# Beyond the freeze, how long the lock may be held, s: what became dirty since the first sync is
+# written between. A guess.
 SYNC_S = 20.0
 
 Step = Callable[[str], None]
@@ -39,8 +39,9 @@ Step = Callable[[str], None]
 @dataclass(frozen=True)
 class SnapshotRequest:
     """What to take. `name`: of the server, for people. `service`: where its volumes are. `about`:
-    what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`: longest wait for
-    the lock. `hold_s`: longest freeze. `tags`: the user's own."""
+    what a restore wants to know. `lock`, `freeze`: leave a step out. `wait_lock_s`: longest wait
+    for the lock. `hold_s`: longest freeze. `tags`: the user's own. `keep_off`: folders that are
+    needed meanwhile, so must not be on a filesystem that is frozen."""
 
     name: str
     address: Address
@@ -88,7 +89,7 @@ def quiet(step: str) -> None:
 def prepare(request: SnapshotRequest, facts: ServerFacts) -> Prepared:
     """Which filesystems and volumes a server's files are on. Changes nothing.
 
-    Raises InputError for what cannot be frozen or is no volume, CouldNotRun.
+    Raises InputError for what cannot be frozen or is not on a volume, CouldNotRun.
     """
     paths = [_here(path, facts) for path in facts.folders]
     found = filesystems_of(paths)
@@ -163,6 +164,9 @@ def take(request: SnapshotRequest, on_step: Step = quiet) -> TakenSet:
     Raises InputError for what cannot be locked or frozen, CouldNotRun for what was not had in time
     or did not hold. Then there is no set, and nothing is frozen or locked.
     """
+    if request.freeze and os.geteuid() != 0:
+        rule = "freezing a filesystem takes root"
+        raise CouldNotRun(f"user id {os.geteuid()}", rule, "ioctl FIFREEZE", "Run it with sudo, or add --no-freeze.")
     name = sets.new_id()
     with ends_as_interrupts(), ServerLock(request.address, request.wait_lock_s, _hold_s(request)) as lock:
         assert lock.facts is not None
@@ -198,7 +202,8 @@ def _taken(request: SnapshotRequest, prepared: Prepared, lock: ServerLock, name:
             frozen = freezer.thaw()
             on_step("thawed")
         if request.freeze and not frozen.held:
-            rule = "the filesystems were thawed before the snapshot had begun" + (f", after {request.hold_s:g} s" if freezer.late else ", by another program")  # fmt: skip
+            why = f"after {request.hold_s:g} s" if freezer.late else "by another program"
+            rule = f"the filesystems were thawed before the snapshot had begun, {why}"
             raise CouldNotRun(request.name, rule, DOC, "Allow it more time (--hold), or see what is slow.")
         if request.lock:
             lock.release()

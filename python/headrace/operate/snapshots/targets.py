@@ -22,7 +22,8 @@ SECRET = re.compile(r"pass|secret|key|token|credential", re.IGNORECASE)
 
 
 def lab_request(lab: Lab, name: str, **options: Any) -> SnapshotRequest:
-    """The request for a server of the lab. Raises InputError, CouldNotRun for one that is not up."""
+    """The request for a server of the lab. Raises InputError, CouldNotRun for one that is not
+    up."""
     server = servers.find(lab, name)
     if server.state != "running":
         rule = f"is {server.state}, so it cannot be held still, and its position is not known"

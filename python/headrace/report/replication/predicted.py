@@ -40,6 +40,8 @@ REMEDIES = {
     "cores": "more virtual CPUs, or fewer workers",
     "receive": "sync_relay_log above 1 if a loss of power may lose acknowledged transactions; a relay log volume of its own",
 }
+# Limits, of which there could be more; the others are costs, of which there could be less.
+LIMITS = ("dependencies", "workers", "iops", "bytes", "cores")
 # A share below this is not told.
 LEAST_SHARE = 0.02
 
@@ -102,7 +104,7 @@ def verdict(told: dict[str, Any]) -> str:
             f"x {more['dependencies']:.2f}; twice the workers: x {more['workers']:.2f}."
         )
     if binding in told["if_halved"]:
-        half = "twice as many of them" if binding in ("dependencies", "workers") else "half of that"
+        half = "twice as much" if binding in LIMITS else "half of that"
         text += f" Binding: {BINDINGS[binding]}; {half} gives x {told['if_halved'][binding]:.2f}: {REMEDIES[binding]}."
     return text
 
@@ -167,7 +169,7 @@ def document(run: Any) -> dict[str, Any]:
         "replica": replica | {"settings": run.settings, "cache_gib": run.cache_gib},
         "as_of": run.as_of,
         "seed": run.seed,
-        "summary": run.summary,
+        "summary": {name: value for name, value in run.summary.items() if name != "drawn"},
         "warnings": list(run.warnings),
         "caveats": list(run.workload.caveats),
         "rows": run.rows,

@@ -3,7 +3,7 @@ and whether anything is there that no backup knows, or is missing that one needs
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headrace.errors import InputError
@@ -11,7 +11,8 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import restore
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.manifest import Manifest, folder_of
+from headrace.servers.backup.manifest import Backup, Manifest, folder_of
+from headrace.servers.backup.retention import chain_whole
 from headrace.servers.backup.targets.target import BackupTarget
 
 
@@ -83,3 +84,13 @@ def check_timeline(
         if not file.ended:
             problems.append(f"{file.name} ends early, and {timeline.files[index + 1].name} follows")
     return Checked(timeline.id, count, size, tuple(problems))
+
+
+def broken_chains(found: Sequence[Backup], histories: Sequence[archive.Timeline]) -> list[str]:
+    """In words, which backups cannot be replayed up to the end of their source's archive."""
+    streamed = {one.source_id for one in histories if one.files}
+    return [
+        f"{one.id}: the binary log from its position to the archive's end is not whole"
+        for one in found
+        if one.manifest.source_id in streamed and one.manifest.position.file and not chain_whole(one, histories)
+    ]

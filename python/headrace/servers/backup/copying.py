@@ -5,8 +5,8 @@ one size with their checksums, and last of all the manifest.
     physical   mariabackup (MariaDB), CLONE (MySQL): files; a server of the lab
     snapshot   the volumes of a server of the lab, at one instant under a lock
 
-A copy that is interrupted leaves files without a manifest, which are no backup; the next run
-removes them.
+A copy that is interrupted leaves files without a manifest, which nobody takes for a backup; the
+next run removes them.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from headrace.base.units import MIB
 from headrace.connect.option_files import quoted
@@ -26,14 +27,14 @@ from headrace.servers.access import service_user
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import source as sources
 from headrace.servers.backup.manifest import BinlogPosition, Manifest, Part, folder_of, new_id, write_manifest
-from headrace.servers.backup.pipeline import Flow, Stage, best_pack, cipher, packer
+from headrace.servers.backup.pipeline import Flow, Pumped, Stage, best_pack, cipher, packer
 from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.target import DOC, BackupTarget, TargetWriter
 from headrace.servers.running import Progress, quiet
 from headrace.servers.server import Server
 
-# A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that is
-# sent again after an error is small, and lists stay short).
+# A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that
+# is sent again after an error is small, and lists stay short).
 PART_BYTES, MOST_PARTS = 64 * MIB, 1_000
 # How much of a dump is searched for its position: it stands before the first table.
 HEAD_BYTES = 4 * MIB
@@ -45,14 +46,26 @@ LOCK_WAIT_S = 10
 LOOK_EVERY_S = 0.1
 
 
-class Pace:
-    """How fast a copy may go: nothing slows it. See `pacing`."""
+class Pace(Protocol):
+    """How fast a copy may go; `pacing.Pacer` is one."""
 
     def spent(self, count: int) -> None:
-        """Called after `count` bytes: waits as long as it must."""
+        """Called after `count` bytes were read: waits as long as it must."""
+        ...
 
     def free(self) -> None:
         """From now on it does not wait: the server is held up."""
+        ...
+
+
+class Unpaced:
+    """Nothing slows the copy."""
+
+    def spent(self, count: int) -> None:
+        """Goes on at once."""
+
+    def free(self) -> None:
+        """Nothing to free."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,7 @@ class Wanted:
     method: str = "physical"
     pack: str | None = None
     key: bytes | None = field(default=None, repr=False)
-    pace: Pace = field(default_factory=Pace)
+    pace: Pace = field(default_factory=Unpaced)
     staging: Path | None = None
     progress: Progress = quiet
 
@@ -100,7 +113,7 @@ def _forget(target: BackupTarget, backup: str) -> None:
         for one in target.list(folder_of(backup) + "/"):
             target.remove(one.name)
     except (CouldNotRun, InputError, OSError):
-        return  # without a manifest it is no backup; the next run removes it
+        return  # without a manifest it is not a backup; the next run removes it
 
 
 def clear_unfinished(target: BackupTarget, older_s: float = SWEEP_S) -> list[str]:
@@ -157,15 +170,15 @@ def _mark(target: BackupTarget, backup: str) -> None:
 class PartsWriter:
     """Writes a stream as files of one size. `done`: those that are whole."""
 
-    def __init__(self, target: BackupTarget, backup: str, expected_bytes: int, pace: Pace) -> None:
-        self.target, self.folder, self.pace = target, folder_of(backup), pace
+    def __init__(self, target: BackupTarget, backup: str, expected_bytes: int) -> None:
+        self.target, self.folder = target, folder_of(backup)
         self.each = max(PART_BYTES, expected_bytes // MOST_PARTS)
         self.done: list[Part] = []
         self.expected = expected_bytes
         self._writer: TargetWriter | None = None
 
     def write(self, data: bytes) -> None:
-        """Adds to the stream, at the pace."""
+        """Adds to the stream."""
         view = memoryview(data)
         while view:
             if self._writer is None:
@@ -173,7 +186,6 @@ class PartsWriter:
                 self._writer = self.target.create(name, min(self.each, self.expected))
             taken = view[: self.each - self._writer.size]
             self._writer.write(bytes(taken))
-            self.pace.spent(len(taken))
             view = view[len(taken) :]
             if self._writer.size >= self.each:
                 self.close()
@@ -193,21 +205,13 @@ class PartsWriter:
             self._writer = None
 
 
-def _stream(
-    target: BackupTarget,
-    backup: str,
-    flow: Flow,
-    expected: int,
-    wanted: Wanted,
-    look: Callable[[bytes], None] = lambda _: None,
-) -> list[Part]:
+def _stream(target: BackupTarget, backup: str, flow: Flow, expected: int, wanted: Wanted) -> list[Part]:
     """Writes what the programs make."""
     _mark(target, backup)
-    parts, written = PartsWriter(target, backup, expected, wanted.pace), 0
+    parts, written = PartsWriter(target, backup, expected), 0
     try:
         with flow:
             for piece in flow.pieces():
-                look(piece)
                 parts.write(piece)
                 written += len(piece)
                 wanted.progress(min(0.95, written / max(1, expected)), "copying")
@@ -220,9 +224,17 @@ def _stream(
 
 
 def _made(
-    source: BackupSource, wanted: Wanted, backup: str, began: float, position: BinlogPosition, form: str, pack: str,
-    size: int, parts: list[Part], **more: object,
-) -> Manifest:  # fmt: skip
+    source: BackupSource,
+    wanted: Wanted,
+    backup: str,
+    began: float,
+    position: BinlogPosition,
+    form: str,
+    pack: str,
+    size: int,
+    parts: list[Part],
+    **more: object,
+) -> Manifest:
     return Manifest(
         id=backup,
         method=wanted.method,
@@ -270,63 +282,18 @@ def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup:
         tool = source.tool("mysqldump")
     head = bytearray()
 
+    def look(piece: bytes) -> None:
+        if len(head) < HEAD_BYTES:
+            head.extend(piece[: HEAD_BYTES - len(head)])
+        wanted.pace.spent(len(piece))
+
     with source.client_file() as file:
         dump = Stage((*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names), tool[-1])
-        plain = Flow([dump])
-        flow = _Headed(plain, head, packer(pack) + cipher(wanted.key))
+        flow = Pumped(Flow([dump]), packer(pack) + cipher(wanted.key), look)
         parts = _stream(target, backup, flow, size, wanted)
     position = _dump_position(bytes(head), source)
     made = _made(source, wanted, backup, began, position, "sql", pack, flow.plain_bytes, parts, databases=tuple(names))
     return made.with_(facts=made.facts | {"accounts": "not in a logical copy"})
-
-
-class _Headed(Flow):
-    """Two flows in a row, with the first bytes of what passes between them kept."""
-
-    def __init__(self, first: Flow, head: bytearray, behind: list[Stage]) -> None:
-        super().__init__(behind)
-        self.first, self.head, self.plain_bytes = first, head, 0
-
-    def pieces(self) -> Iterator[bytes]:
-        if not self.stages:
-            yield from self._seen()
-            return
-        import contextlib
-        import subprocess
-        import threading
-
-        failed: list[BaseException] = []
-        self._start(first_stdin=subprocess.PIPE, last_stdout=subprocess.PIPE)
-        pipe, last = self.children[0].stdin, self.children[-1].stdout
-        assert pipe is not None and last is not None
-
-        def give() -> None:
-            try:
-                for piece in self._seen():
-                    pipe.write(piece)
-            except BaseException as error:
-                failed.append(error)
-            with contextlib.suppress(OSError):
-                pipe.close()
-
-        giver = threading.Thread(target=give)
-        giver.start()
-        try:
-            while piece := last.read(MIB):
-                yield piece
-        finally:
-            giver.join()
-        if failed:
-            raise failed[0]
-        self._check()
-
-    def _seen(self) -> Iterator[bytes]:
-        with self.first as flow:
-            for piece in flow.pieces():
-                if len(self.head) < HEAD_BYTES:
-                    self.head += piece[: HEAD_BYTES - len(self.head)]
-                self.plain_bytes += len(piece)
-                yield piece
 
 
 def _dump_position(head: bytes, source: BackupSource) -> BinlogPosition:
@@ -376,7 +343,8 @@ def _mariabackup(source: BackupSource, target: BackupTarget, wanted: Wanted, bac
         )
         both.write_text(text)
         words = (*tool, f"--defaults-file={both}", "--backup", "--stream=mbstream", f"--target-dir={folder}")
-        flow = Flow([Stage(words, "mariabackup"), *packer(pack), *cipher(wanted.key)], heard)
+        copy = Flow([Stage(words, "mariabackup")], heard)
+        flow = Pumped(copy, packer(pack) + cipher(wanted.key), lambda piece: wanted.pace.spent(len(piece)))
         parts = _stream(target, backup, flow, size, wanted)
     if source.log_bin and not found:
         rule = "told no binary log position, so nothing could be replayed on top of the copy"
@@ -401,7 +369,8 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
             after = sources.position(connection, source)
             expected = sum(one.stat().st_size for one in staging.rglob("*") if one.is_file())
             words = (shutil.which("tar") or "tar", "--create", "--sparse", "--directory", str(staging), ".")
-            flow = Flow([Stage(words, "tar", user=user), *packer(pack), *cipher(wanted.key)])
+            tar = Flow([Stage(words, "tar", user=user)])
+            flow = Pumped(tar, packer(pack) + cipher(wanted.key), lambda piece: wanted.pace.spent(len(piece)))
             parts = _stream(target, backup, flow, expected, wanted)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
@@ -454,7 +423,7 @@ def _snapshot(source: BackupSource, wanted: Wanted, backup: str) -> Manifest:
 
 
 def _completed(server: Server, snapshots: list[str]) -> None:
-    """Waits until the snapshots are in the store: a pending one is no backup yet."""
+    """Waits until the snapshots are in the store: a pending one is not a backup yet."""
     waiting = set(snapshots)
     while waiting:
         for one in sorted(waiting):
@@ -462,5 +431,5 @@ def _completed(server: Server, snapshots: list[str]) -> None:
             if state == "completed":
                 waiting.discard(one)
             elif state != "pending":
-                raise CouldNotRun(one, f"is {state}: it is no backup", DOC, "See headrace snapshot show.")
+                raise CouldNotRun(one, f"is {state}: it is not a backup", DOC, "See headrace snapshot show.")
         time.sleep(LOOK_EVERY_S)

@@ -132,7 +132,7 @@ def new_id(name: str, now: float | None = None) -> str:
 
 
 def folder_of(backup: str) -> str:
-    """The folder of a backup in its target. Raises InputError for what is no id."""
+    """The folder of a backup in its target. Raises InputError for what is not an id."""
     if not ID.fullmatch(backup):
         raise InputError(repr(backup)[:80], "is not the id of a backup", DOC, "See headrace backup list.")
     return f"backups/{backup}"

@@ -169,9 +169,16 @@ class Flow:
         environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), "LC_ALL": "C"}
         try:
             return subprocess.Popen[bytes](
-                words, stdin=stdin, stdout=stdout, stderr=subprocess.PIPE, cwd=stage.folder, env=environment,
-                start_new_session=True, pass_fds=passed, **account,
-            )  # fmt: skip
+                words,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=subprocess.PIPE,
+                cwd=stage.folder,
+                env=environment,
+                start_new_session=True,
+                pass_fds=passed,
+                **account,
+            )
         except OSError as error:
             rule = f"could not be started: {error.strerror}"
             raise CouldNotRun(stage.what, rule, stage.words[0], "Is it installed, and may it be run?") from None
@@ -207,6 +214,57 @@ class Flow:
             stage, code, text = own[0]
             rule = f"failed (exit code {code}): {telling_lines(text)}"
             raise CouldNotRun(stage.what, rule, stage.words[0], hint_for(text))
+
+
+class Pumped(Flow):
+    """A flow, and programs behind it, with every piece that passes between them shown to `see`,
+    which may wait: the first flow then waits too."""
+
+    def __init__(self, first: Flow, behind: list[Stage], see: Callable[[bytes], None]) -> None:
+        super().__init__(behind)
+        self.first, self.see, self.plain_bytes = first, see, 0
+
+    def pieces(self) -> Iterator[bytes]:
+        if not self.stages:
+            yield from self._seen()
+            return
+        failed: list[BaseException] = []
+        self._start(first_stdin=subprocess.PIPE, last_stdout=subprocess.PIPE)
+        pipe, last = self.children[0].stdin, self.children[-1].stdout
+        assert pipe is not None and last is not None
+
+        def give() -> None:
+            try:
+                for piece in self._seen():
+                    pipe.write(piece)
+            except BaseException as error:
+                failed.append(error)
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+        giver = threading.Thread(target=give, daemon=True)
+        giver.start()
+        try:
+            while piece := last.read(READ_BYTES):
+                yield piece
+        except GeneratorExit:
+            self.first.__exit__()
+            raise
+        giver.join()
+        if failed and not isinstance(failed[0], BrokenPipeError):
+            raise failed[0]
+        self._check()
+
+    def __exit__(self, *error: object) -> None:
+        self.first.__exit__()
+        super().__exit__(*error)
+
+    def _seen(self) -> Iterator[bytes]:
+        with self.first as flow:
+            for piece in flow.pieces():
+                self.plain_bytes += len(piece)
+                self.see(piece)
+                yield piece
 
 
 HINTS = (

@@ -94,8 +94,12 @@ def restore(
         raise InputError(wanted.name, rule, DOC, "Name a new server: --as NAME.")
     with _work(wanted.work, manifest) as work:
         replay = None
-        if wanted.goal is not None and not _position_is_own(manifest):
+        if wanted.goal is not None:
             replay = _collected(target, manifest, wanted, key, work, progress)
+            if _position_is_own(manifest):
+                # Tested from where the copy began; made again once the copy has told its place.
+                replay = None
+                shutil.rmtree(work / "relay")
         began = time.monotonic()
         try:
             server = _base(lab, target, manifest, program, wanted, key, work, progress)
@@ -140,11 +144,20 @@ def _position_is_own(manifest: Manifest) -> bool:
 
 
 def _collected(
-    target: BackupTarget, manifest: Manifest, wanted: RestoreRequest, key: bytes | None, work: Path, progress: Progress,
+    target: BackupTarget,
+    manifest: Manifest,
+    wanted: RestoreRequest,
+    key: bytes | None,
+    work: Path,
+    progress: Progress,
     base: GtidSet | None = None,
-) -> ReplayPlan:  # fmt: skip
+) -> ReplayPlan:
     """All that is to be replayed, tested and on the disk."""
     assert wanted.goal is not None
+    moment = wanted.goal.moment_us
+    # A dump stands where it began, and no copy stands before that.
+    if moment is not None and moment < manifest.began_unix * moments.SECOND_US:
+        raise moments.before_base(moment, "its own time")
     at = base or GtidSet.parse(manifest.position.gtid, manifest.flavor)
     chosen = moments.choose(archive.timelines(target, key), manifest, at, wanted.timeline)
     folder = work / "relay"
@@ -192,9 +205,15 @@ def parts_of(target: BackupTarget, manifest: Manifest, tell=lambda count: None) 
 
 
 def _base(
-    lab: Lab, target: BackupTarget, manifest: Manifest, program: ServerProgram, wanted: RestoreRequest, key: bytes | None,
-    work: Path, progress: Progress,
-) -> Server:  # fmt: skip
+    lab: Lab,
+    target: BackupTarget,
+    manifest: Manifest,
+    program: ServerProgram,
+    wanted: RestoreRequest,
+    key: bytes | None,
+    work: Path,
+    progress: Progress,
+) -> Server:
     settings = _settings(manifest, wanted)
     new = {
         "name": wanted.name,

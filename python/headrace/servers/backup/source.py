@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace.servers.server import Server
 
-# An answer of a busy server, s: a guess. Statements that wait for locks have deadlines of their own.
+# An answer of a busy server, s: a guess. Statements that wait for locks have their own deadlines.
 ANSWER_S = 60.0
 SYSTEM = ("mysql", "sys", "information_schema", "performance_schema")
 PACKAGES = {

@@ -187,11 +187,10 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
     dialect = dialect_of_version(variables.get("version", ""))
     mariadb = dialect.is_mariadb
     file, offset = _binary_log(cursor, dialect) if position and _on(variables.get("log_bin")) else ("", 0)
-    rows = _rows(cursor, dialect.replica_status())
     # A group's own channels follow no server: group replication looks after them.
     channels = tuple(
         _channel(row, variables, dialect)
-        for row in rows
+        for row in _rows(cursor, dialect.replica_status())
         if not str(row.get("channel_name") or "").startswith("group_replication_")
     )
     # Read last: whatever was received or applied before is in it.

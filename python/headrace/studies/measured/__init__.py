@@ -4,7 +4,8 @@ the model gives.
     session    options; the lab, processors, simulation, measurement, result, in order
     verdicts   directions, orders, ratios, and their tolerances
     tables     what every page ends with
-    iops_threads, tuned_default, raid_arrays, burst_oltp, encryption, engines    the studies
+    iops_threads, tuned_default, raid_arrays, burst_oltp, encryption, engines,
+    restored_volume, replica_lag    the studies
 
 >>> from headrace import studies
 >>> studies.run_on_lab("iops-900-vs-3000", quick=True).verdicts          # doctest: +SKIP
@@ -23,5 +24,9 @@ __all__ = ["LabOptions", "run_study"]
 
 
 def run_study(module: str, options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
-    """A study by the name of its module here. Raises as `session.run`."""
-    return run(import_module(f"headrace.studies.measured.{module}"), options, progress, say)
+    """A study by the name of its module here; one whose cells are not benchmarks of one server has
+    a `run` of its own. Raises as `session.run`."""
+    found = import_module(f"headrace.studies.measured.{module}")
+    if hasattr(found, "run"):
+        return found.run(options, progress, say)
+    return run(found, options, progress, say)

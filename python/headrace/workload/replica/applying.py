@@ -1,4 +1,4 @@
-"""What applying a transaction of a workload takes: calibrated values beside defaults that the core
+"""What applying a transaction of a workload takes: calibrated values, and defaults that the core
 derives from the source's own run, each with how far it may be off."""
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ def applier_of(workload: TransactionWorkload, deltas: Mapping[str, float] | None
     """
     given = workload.replica or ReplicaParameters()
     with core_errors():
-        written = None if given.written is None else list(given.written)
-        applier: dict[str, Any] = dict(core.replica_applier(workload.database, written)["applier"])
-    applier |= dict(given.values)
+        applier: dict[str, Any] = dict(core.replica_applier(workload.database)["applier"])
+    applier |= dict(given.values) | ({} if given.written is None else {"written": list(given.written)})
     for name, delta in (deltas or {}).items():
         known = parameter_spreads()[name]
         if delta and applier[name] is not None:
@@ -49,7 +48,7 @@ def measured_replica(
     origin: str = "a replica's run",
     written: tuple[float, ...] | None = None,
 ) -> TransactionWorkload:
-    """The workload with what a replica's run identified, beside what was known. Raises
+    """The workload with what a replica's run identified, added to what was known. Raises
     InputError."""
     before = workload.replica or ReplicaParameters()
     made = ReplicaParameters(

@@ -15,7 +15,7 @@ use headrace_model::Cap;
 
 /// Device writes of one flush of a relay log that grows: data, then the filesystem's journal; as
 /// for the binary log ([`super::super::settings::syncs_per_commit`]).
-fn relay_writes() -> f64 {
+pub(super) fn relay_writes() -> f64 {
     super::super::settings::syncs_per_commit(0, true, 1)
 }
 

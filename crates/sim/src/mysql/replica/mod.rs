@@ -8,12 +8,14 @@
 //! | `rate` | transactions a second from reads, flushes, dependencies, caps, processors; shares |
 //! | `devices` | the replica's volumes: data, logs, relay log |
 //! | `interval` | second by second: backlog and lag, the peak after the load, large transactions |
+//! | `events` | the per-I/O form: every worker, read, write and flush |
 //! | `semisync` | what a commit waits for |
 //!
 //! Left out, see docs/semantics/replica-lag.md.
 
 mod applier;
 mod devices;
+mod events;
 mod interval;
 mod rate;
 mod semisync;
@@ -21,6 +23,7 @@ mod settings;
 
 pub use applier::{Applier, ApplierSpread, APPLIER_SPREADS};
 pub use devices::ReplicaStorage;
+pub use events::{run_events, ReplicaEvents};
 pub use interval::{replica_database, run, source_series, LargeTransaction, ReplicaRun, ReplicaScenario, ReplicaSecond, ReplicaSummary, BEHIND_S};
 pub use rate::{ApplierCosts, ReplicaBinding, COSTS};
 pub use semisync::{receive_s, SemiSync, SemiSyncPrice};

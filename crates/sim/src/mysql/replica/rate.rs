@@ -12,7 +12,8 @@
 //! Everything that costs time is listed once, so that a share is how much of the rate goes when
 //! that one cost grows: a hundredth more of it takes share / 100 away. Of costs and limits together
 //! the shares are 1, since a replica that is twice as slow in everything is twice as slow (Euler's
-//! theorem on functions of degree -1). Width and workers are no costs: their levers stand beside.
+//! theorem on functions of degree -1). Width and workers are limits of another kind: their levers
+//! are told apart.
 
 use super::super::interval::weakest_limit;
 use serde::Serialize;
@@ -128,11 +129,12 @@ pub struct ApplierCosts {
 impl ApplierCosts {
     /// Time of one transaction's rows in its worker, s.
     pub fn rows_s(&self) -> f64 {
-        let ordered = if self.workers > 1.0 { 1.0 + ORDER * self.order_cv * (1.0 + self.order_cv) * libm::log(self.at_once()) } else { 1.0 };
+        let ordered =
+            if self.workers > 1.0 { 1.0 + ORDER * self.order_cv * (1.0 + self.order_cv) * libm::log(self.workers.min(self.width).max(1.0)) } else { 1.0 };
         (self.processor_s + self.reads_s + self.page_writes_s) * (1.0 + self.redone) * ordered
     }
 
-    /// Time from a transaction's begin to its commit with nobody beside it, s.
+    /// Time from a transaction's begin to its commit with none at the same time, s.
     pub fn alone_s(&self) -> f64 {
         self.processor_s + self.reads_s + self.page_writes_s + self.commit_processor_s + self.flushes_s
     }

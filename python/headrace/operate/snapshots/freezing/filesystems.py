@@ -174,8 +174,8 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _array(root: Path, name: str) -> dict[str, str]:
-    """An md array as /sys has it (Documentation/admin-guide/md.rst); what is missing there is looked
-    for in /proc/mdstat."""
+    """An md array as /sys has it (Documentation/admin-guide/md.rst). An old kernel has its level in
+    /proc/mdstat alone."""
     at = f"sys/class/block/{name}/md"
     level = _text(root, f"{at}/level").strip()
     if not level:

@@ -20,7 +20,8 @@ from headrace.operate.snapshots.freezing.filesystems import DOC, Filesystem, sho
 # Until the watchdog is up: starting Python and locking its memory takes 0.1 s on an idle machine. A
 # guess for a busy one. Nothing is frozen yet.
 START_S = 30.0
-# Beyond the deadline, until the watchdog has said that all is thawed: a guess.
+# From the order to thaw until the watchdog has said that all is thawed, s: a guess, a thousand
+# times what it takes.
 GRACE_S = 5.0
 
 
@@ -113,7 +114,7 @@ class Freezer:
                     self.thaw()
                     raise CouldNotRun(
                         ", ".join(shown(one.place) for one in self.filesystems),
-                        f"could not be frozen within {self.deadline_s:g} s, and is thawed again",
+                        f"could not be frozen within {self.deadline_s:g} s; the watchdog thaws it as soon as its volume answers",
                         DOC,
                         "Is a volume paused, or far too slow for what is to be written back?",
                     )
@@ -183,23 +184,26 @@ class Freezer:
                 self.late = True
 
     def _let_go(self) -> None:
-        """Has the watchdog thaw; does it itself where the watchdog is dead or silent."""
+        """Has the watchdog thaw; does it itself where the watchdog is dead.
+
+        A watchdog that lives and is silent waits for a freeze that hangs in the kernel, and to thaw
+        now would hang as well. It stays, and thaws when that freeze ends.
+        """
         if self._program is None:
             return
         os.close(self._commands)  # it thaws when the pipe is closed, by whatever means
-        until = time.monotonic() + self.deadline_s + GRACE_S
+        until = time.monotonic() + GRACE_S
         while (words := self._answer(until)) and words[0] != "done":
             self._note(words)
-        if not words:
+        if not words and self._program.poll() is not None:
             self._thaw_here()
         os.close(self._answers)
         self._commands = self._answers = -1
         program, self._program = self._program, None
         try:
-            program.wait(GRACE_S)
+            program.wait(GRACE_S if words else 0)
         except subprocess.TimeoutExpired:
-            # A freeze hangs in the kernel. It stays, and thaws when that ends.
-            program.returncode = 0
+            program.returncode = 0  # no longer ours to wait for
 
     def _thaw_here(self) -> None:
         import fcntl

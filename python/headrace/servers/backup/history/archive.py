@@ -138,7 +138,7 @@ class Timeline:
 
 
 def as_position(gtids: GtidSet) -> GtidSet:
-    """MariaDB's as it counts them: in a domain all up to the last one, whether it was used or not."""
+    """MariaDB's as it counts them: in a domain all up to the last one, used or not."""
     if gtids.flavor != "mariadb":
         return gtids
     return GtidSet(gtids.flavor, tuple((key, ((1, parts[-1][1]),)) for key, parts in gtids.ranges), gtids.writers)
@@ -211,7 +211,7 @@ def read_piece(target: BackupTarget, name: str, key: bytes | None) -> Piece:
         raw += part
         if len(raw) >= 21 and wanted == 21:
             if not re.fullmatch(rb"[0-9]{20}\n", raw[:21]) or int(raw[:20]) > MOST_HEAD_BYTES:
-                raise _damaged(target, name, "its first line is no length")
+                raise _damaged(target, name, "its first line is not a length")
             wanted += int(raw[:20])
         if len(raw) >= wanted > 21:
             break
@@ -306,12 +306,12 @@ def _file(
     whole = _joined(target, file, [one for one in names if "/whole-" in one], key, told)
     if whole is not None and whole.ended and not told:
         return whole
-    told.clear()
-    live = _joined(target, file, [one for one in names if "/live-" in one], key, told)
-    if live is None and whole is not None:
-        live = whole
-        told.append(f"{file} ends early in the archive, at {whole.ends:,}")
+    # Damage is told whatever else there is; large pieces that only end early were not finished.
     problems += told
+    live = _joined(target, file, [one for one in names if "/live-" in one], key, problems)
+    if live is None and whole is not None:
+        problems.append(f"{file} ends early in the archive, at {whole.ends:,}")
+        return whole
     return live
 
 

@@ -67,7 +67,7 @@ class Transaction:
 
 
 def damaged(where: str, offset: int, what: str) -> InputError:
-    """The error for bytes that are no binary log."""
+    """The error for bytes that are not a binary log."""
     hint = "Fetch the file again from the source, as long as it has it: headrace backup stream."
     return InputError(f"{where}, offset {offset:,}", what, DOC, hint)
 
@@ -85,7 +85,7 @@ class Reader:
         self._rest = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Event]:
-        """The next events. Raises InputError for what is no binary log."""
+        """The next events. Raises InputError for what is not a binary log."""
         self._rest += data
         at = 0
         if self.offset == 0:
@@ -93,7 +93,7 @@ class Reader:
                 return
             if self._rest[:4] != MAGIC:
                 encrypted = self._rest[:4] == ENCRYPTED_MAGIC
-                rule = "is encrypted by its server: read it from there" if encrypted else "is no binary log"
+                rule = "is encrypted by its server: read it from there" if encrypted else "is not a binary log"
                 raise damaged(self.where, 0, rule)
             at = self.offset = len(MAGIC)
         try:

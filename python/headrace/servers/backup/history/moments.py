@@ -20,7 +20,7 @@ from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.topology.gtid import GtidSet
 
-SECOND_US = 1_000_000
+SECOND_US = 1_000_000  # µs
 # RFC 3339, with the time zone: a moment without one is another moment in October.
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?P<zone>Z|[+-]\d\d:\d\d)?", re.ASCII)
 
@@ -66,7 +66,7 @@ def parse_moment(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text.strip().replace(" ", "T"))
     except ValueError:
-        raise InputError(text[:60], "is no date and time of the calendar", "RFC 3339", form) from None
+        raise InputError(text[:60], "is not a date and time of the calendar", "RFC 3339", form) from None
     since = moment.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     return since.days * 86_400 * SECOND_US + since.seconds * SECOND_US + since.microseconds
 
@@ -128,6 +128,12 @@ def _few(gtids: GtidSet) -> str:
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 
+def before_base(moment_us: int, has: str) -> InputError:
+    """The error for a moment that a backup is already past."""
+    rule = f"is before the backup, which has transactions of {has} already"
+    return InputError(f"--to-time {shown(moment_us)}", rule, DOC, "Take an older backup.")
+
+
 # --- reading --------------------------------------------------------------------------------------
 
 
@@ -166,15 +172,24 @@ def collect(
         known = known.union(file.later)
         _check_end(timeline, file, wanted[index + 1] if index + 1 < len(wanted) else None, reach)
     reach.finish(timeline)
+    if not reach.done:
+        _refuse_broken(timeline, base, reach)
     return _result(timeline, reach, logs)
 
 
 def _result(timeline: Timeline, reach: _Reach, logs: list[Path]) -> ReplayPlan:
     ends = (reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", "")
     return ReplayPlan(
-        timeline.id, reach.executed, reach.count, reach.last_gtid, reach.last_us, tuple(logs),
-        frozenset(reach.servers), len(reach.doubtful), ends,
-    )  # fmt: skip
+        timeline.id,
+        reach.executed,
+        reach.count,
+        reach.last_gtid,
+        reach.last_us,
+        tuple(logs),
+        frozenset(reach.servers),
+        len(reach.doubtful),
+        ends,
+    )
 
 
 class _Reach:
@@ -185,7 +200,7 @@ class _Reach:
         self.count, self.last_gtid, self.last_us, self.done = 0, "", 0, False
         self.servers: set[int] = set()
         self.doubtful: list[str] = []
-        self.first_us = 0
+        self.base_us = 0  # of the latest transaction that is in the base and was seen
         self._taken: list[str] = []
         self.left: dict[str, int] = {}
         self._left_set: GtidSet | None = None
@@ -222,7 +237,9 @@ class _Reach:
             raise InputError(f"offset {one.starts:,}", "a transaction has no GTID, so it cannot be followed", DOC, "")
         key, number, writer = parts_of(one.gtid, self.flavor)
         if self._in_base(key, number):
+            self.base_us = max(self.base_us, one.time_us)
             return False
+        self._check_base()
         if self.goal.moment_us is not None and not self._in_time(one):
             return False
         if self.flavor == "mariadb" and key in self.left and number == self.left[key]:
@@ -253,6 +270,12 @@ class _Reach:
             self.left = {one: ranges[-1][1] for one, ranges in self._left_set.ranges}
         self.done = not self.left
 
+    def _check_base(self) -> None:
+        """Raises InputError where the base has transactions of after the moment."""
+        moment = self.goal.moment_us
+        if moment is not None and self.base_us > moment:
+            raise before_base(moment, shown(self.base_us))
+
     def _in_base(self, key: str, number: int) -> bool:
         ranges = next((ranges for one, ranges in self.base.ranges if one == key), ())
         return any(first <= number <= last for first, last in ranges)
@@ -262,7 +285,6 @@ class _Reach:
         first later one is taken."""
         moment = self.goal.moment_us
         assert moment is not None
-        self.first_us = self.first_us or one.time_us
         # MariaDB's stamp is a second that has begun: the transaction is from that second.
         latest = one.time_us if self.flavor == "mysql" else one.time_us + SECOND_US - 1
         if latest <= moment and not self.doubtful:
@@ -275,6 +297,7 @@ class _Reach:
 
     def finish(self, timeline: Timeline) -> None:
         """At the end of the archive. Raises InputError where the goal was not reached."""
+        self._check_base()
         if self.done or (self.goal.gtid is None and self.goal.moment_us is None):
             return
         last = f"{self.last_gtid or _few(self.base)}" + (f" of {shown(self.last_us)}" if self.last_us else "")
@@ -282,9 +305,9 @@ class _Reach:
             value = f"--to-gtid {_few(self.goal.gtid)}"
         else:
             assert self.goal.moment_us is not None
-            value = f"--to {shown(self.goal.moment_us)}"
+            value = f"--to-time {shown(self.goal.moment_us)}"
         rule = f"is after the end of timeline {timeline.id}, whose last transaction is {last}"
-        raise InputError(value, rule, DOC, "Let the stream catch up, or leave --to out to take all there is.")
+        raise InputError(value, rule, DOC, "Let the stream catch up, or take --latest, all there is.")
 
 
 def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None) -> Iterator[int]:
@@ -325,6 +348,17 @@ def _check_join(timeline: Timeline, file: ArchivedFile, known: GtidSet, first: b
         rule = f"is of another history: its source has not executed {_few(known.minus(file.earlier))}"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
     raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.")
+
+
+def _refuse_broken(timeline: Timeline, base: GtidSet, reach: _Reach) -> None:
+    """All there is was asked for: raises InputError where more had been there. What lies in files
+    before the base does not matter."""
+    before = [file.name for file in timeline.files if base.contains(file.later)]
+    broken = [one for one in timeline.problems if not any(name in one for name in before)]
+    if broken:
+        last = reach.last_gtid or _few(base)
+        rule = f"has more than can be read: {broken[0]}"
+        raise InputError(timeline.id, rule, DOC, f"The last that can be reached: --to-gtid {last}")
 
 
 def _check_end(timeline: Timeline, file: ArchivedFile, behind: ArchivedFile | None, reach: _Reach) -> None:

@@ -37,8 +37,8 @@ from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.topology.gtid import GtidSet
 
-# A piece is stored at least this often while something is written, s: a quarter of the second that a
-# crash may cost (docs/guide/backups.md, "How much a crash may cost").
+# A piece is stored at least this often while something is written, s: a quarter of the second that
+# a crash may cost (docs/guide/backups.md, "How much a crash may cost").
 EVERY_S = 0.25
 LOOK_EVERY_S = 0.02
 LIVE_BYTES, WHOLE_BYTES = 8 * MIB, 64 * MIB  # guesses: what is held in memory, and few objects

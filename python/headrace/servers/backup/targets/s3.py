@@ -3,9 +3,9 @@
     s3://BUCKET[/PREFIX][?region=REGION][&endpoint=https://HOST:PORT]
 
 A file is sent as a multipart upload: in memory there is one part, and until the last call nothing
-is seen. Every part goes with its SHA-256, the last call only writes where nothing is (If-None-Match:
-a server that does not know it is asked before). Keys are those of the AWS tools: environment,
-profile, role of the instance; none stands in a target's text.
+is seen. Every part goes with its SHA-256, the last call only writes where nothing is
+(If-None-Match: a server that does not know it is asked before). Keys are those of the AWS tools:
+environment, profile, role of the instance; none stands in a target's text.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ LEAST_PART, MOST_PART, MOST_PARTS = 5 * MIB, 5 << 30, 10_000
 # a copy that gets larger than was expected.
 PART_BYTES, PLANNED_PARTS = 16 * MIB, 9_000
 # Seconds for a connection and for an answer, and tries; botocore waits longer each time.
-CONNECT_S, READ_S, ATTEMPTS = 10, 60, 6
+CONNECT_S, READ_S, ATTEMPTS = 10, 60, 5
 WRONG_REGION = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException", "301")
 LATER = ("SlowDown", "ServiceUnavailable", "503", "InternalError", "500", "RequestTimeout", "Throttling")
 NOBODY = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")

@@ -95,7 +95,7 @@ class BackupTarget(ABC):
 
     @abstractmethod
     def create(self, name: str, expected_bytes: int = 0) -> TargetWriter:
-        """A new file. Raises InputError where there is one of this name, CouldNotRun."""
+        """A new file. Raises InputError where the name is taken, CouldNotRun."""
 
     @abstractmethod
     def read(self, name: str, offset: int = 0) -> Iterator[bytes]:

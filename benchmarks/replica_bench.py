@@ -1,0 +1,205 @@
+"""How well the rate and the lag of a replica are predicted on configurations nobody has seen: two
+replicas to calibrate on, then others with other volumes, caches, workers and durability.
+
+    python benchmarks/replica_bench.py [--flavor mariadb|mysql] [--cells N] [--courses N] [--repeat N] [--results FILE]
+
+A source writes its load once and rests; each replica receives all of it and applies it with nothing
+beside. The predictions know the two replicas calibrated on, a sample of the source's binary log,
+and the configuration. Other work on the machine slows down what is measured and never makes it
+quicker, so of several runs (--repeat) the quickest counts; the load average stands beside each.
+Needs root, /dev/fuse, sysbench and the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+from headrace.bench import SysbenchOltp
+from headrace.errors import HeadraceError
+from headrace.experiment import DataSet, ExperimentLab
+from headrace.experiment.replication import (
+    Course,
+    Drained,
+    ReplicaCell,
+    ReplicaLoad,
+    ReplicationLab,
+    calibrated,
+    course,
+    errors,
+    score,
+    score_course,
+)
+
+# Rows of each of 8 tables: 0.42 GiB.
+ROWS, TABLES = 220_000, 8
+ROW_BYTES = 247
+CLIENTS, WRITE_S, SETTLE_S = 16, 25, 30
+# The acceptance figures: median and worst error of a rate, worst of onset and catch-up, percent.
+MEDIAN_BAR, WORST_BAR, COURSE_BAR = 10.0, 30.0, 15.0
+
+
+def load_of(flavor: str) -> ReplicaLoad:
+    """sysbench oltp_write_only over data that were written to for a while."""
+    benchmark = SysbenchOltp("oltp_write_only", TABLES, ROWS, "uniform")
+    gib = ROW_BYTES * ROWS * TABLES / 2**30
+    data = DataSet(f"write-only-{flavor}", benchmark, gib, flavor=flavor, settle_s=SETTLE_S)
+    return ReplicaLoad(f"write-only, {CLIENTS} clients, {flavor}", data, benchmark, CLIENTS, WRITE_S)
+
+
+def cells(flavor: str) -> tuple[list[ReplicaCell], list[ReplicaCell]]:
+    """Those calibrated on, and the others: gp2 with and without credits, gp3, io2; one thread, 4 and
+    16 workers; a cache of a tenth of the data up to all; 1/1 and 0/2."""
+    load = load_of(flavor)
+    most = "optimistic" if flavor == "mariadb" else "ordered"
+    first = "conservative" if flavor == "mariadb" else "ordered"
+
+    def cell(storage: str, cache_mib: int, workers: int, durable: bool = True, mode: str = most, **more) -> ReplicaCell:
+        words = f"{storage}, {cache_mib} MiB, {workers} workers{f' {mode}' if workers else ''}, {'1/1' if durable else '0/2'}"
+        if "balance_percent" in more:
+            words += f", {more['balance_percent']:g} % credits"
+        mode = mode if workers else "serial"
+        flush, sync = (1, 1) if durable else (2, 0)
+        return ReplicaCell(words, load, storage, cache_mib, workers, mode, flush, sync, **more)
+
+    known = [cell("gp3:20:5000", 128, 0), cell("gp3:20:5000", 128, 4)]
+    others = [
+        cell("gp3:20:3000", 44, 0),
+        cell("gp3:20:3000", 220, 4),
+        cell("gp3:20:3000", 480, 16),
+        cell("gp3:20:10000", 110, 4, durable=False),
+        cell("gp3:20:10000", 44, 16),
+        cell("gp3:20:10000", 480, 0),
+        cell("gp2:100", 110, 0, balance_percent=100.0),
+        cell("gp2:100", 44, 4, durable=False, balance_percent=100.0),
+        cell("gp2:200", 220, 0, balance_percent=0.0),
+        cell("gp2:200", 110, 16, balance_percent=0.0),
+        cell("io2:20:8000", 44, 0, durable=False),
+        cell("io2:20:8000", 220, 4, mode=first),
+    ]
+    return known, others
+
+
+def quickest(lab: ReplicationLab, cell: ReplicaCell, repeat: int) -> Drained | None:
+    """The quickest run of a cell; None where none could be measured."""
+    found = []
+    for _ in range(repeat):
+        try:
+            found.append(lab.drain(cell))
+        except HeadraceError as error:
+            print(f"{cell.words}: {error}", file=sys.stderr)
+    return max(found, key=lambda one: one.tps, default=None)
+
+
+def table(rows: list[dict]) -> str:
+    """Markdown."""
+    lines = [
+        "| cell | measured tps | predicted | error | reads/tx | predicted | group | held by | load average |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in rows:
+        group = "" if one["group"] is None else f"{one['group']:.1f}"
+        lines.append(
+            f"| {one['cell']} | {one['tps']:.1f} | {one['predicted_tps']:.1f} | {one['error_percent']:+.1f} % | "
+            f"{one['reads']:.2f} | {one['predicted_reads']:.2f} | {group} | {one['binding']} | "
+            f"{one['load_average'][0]:.1f} to {one['load_average'][1]:.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def course_table(scored: list) -> str:
+    """Markdown."""
+    lines = [
+        "| course | tps written | onset s | predicted | lag at end | predicted | peak | predicted | catch-up | predicted |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for one in scored:
+        seen: Course = one.course
+        pairs = (
+            (seen.onset_s, one.onset_s),
+            (seen.lag_at_end_s, one.lag_at_end_s),
+            (seen.peak_s, one.peak_s),
+            (seen.catch_up_s, one.catch_up_s),
+        )
+        texts = " | ".join("never" if value is None else f"{value:.1f}" for pair in pairs for value in pair)
+        lines.append(f"| {seen.cell.words} | {seen.rate:.0f} for {seen.load_s:.0f} s | {texts} |")
+    return "\n".join(lines)
+
+
+def as_row(one) -> dict:
+    """What the results keep of a cell."""
+    per = one.drained.per
+    return {
+        "cell": one.drained.cell.words,
+        "tps": per.tps,
+        "predicted_tps": one.predicted_tps,
+        "error_percent": one.error_percent,
+        "reads": per.reads,
+        "predicted_reads": one.predicted_reads,
+        "group": per.group,
+        "binding": one.binding,
+        "load_average": one.drained.load_average,
+        "per_transaction": asdict(per),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flavor", choices=("mariadb", "mysql"), default="mariadb")
+    parser.add_argument("--cells", type=int, default=12, help="of those not calibrated on")
+    parser.add_argument("--courses", type=int, default=1, help="loads that begin and end, with one thread")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--results", type=Path)
+    asked = parser.parse_args()
+    known, others = cells(asked.flavor)
+    say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
+    with ExperimentLab(data_gib=2.0) as place:
+        lab = ReplicationLab(place, say=say)
+        try:
+            log = lab.source(known[0].load).sample()
+            base = [one for cell in known if (one := quickest(lab, cell, asked.repeat)) is not None]
+            workload = calibrated(base, log)
+            assert workload.replica is not None
+            say(f"calibrated: {dict(workload.replica.values)}")
+            measured = [one for cell in others[: asked.cells] if (one := quickest(lab, cell, asked.repeat)) is not None]
+            courses = []
+            for _ in range(asked.courses):
+                # Twice of what this replica applies, so that it falls behind by half a second a second.
+                rate = round(2 * base[0].tps)
+                courses.append(score_course(workload, course(lab, known[0], rate, 12)))
+        finally:
+            lab.close()
+    scored = score(workload, measured)
+    rows = [as_row(one) for one in scored]
+    print(f"### Replicas, {asked.flavor}\n\n{table(rows)}\n")
+    if scored:
+        median, worst = errors(scored)
+        print(
+            f"n = {len(scored)}: median {median:.1f} % (bar {MEDIAN_BAR:g}), worst {worst:.1f} % (bar {WORST_BAR:g})."
+        )
+    if courses:
+        print(f"\n{course_table(courses)}\n")
+        off = [
+            100 * abs(told / seen - 1)
+            for one in courses
+            for seen, told in ((one.course.onset_s, one.onset_s), (one.course.catch_up_s, one.catch_up_s))
+            if seen and told
+        ]
+        if off:
+            print(
+                f"Onset and catch-up: median {statistics.median(off):.0f} %, worst {max(off):.0f} % (bar {COURSE_BAR:g})."
+            )
+    if asked.results:
+        known_rows = [as_row(one) for one in score(workload, base)]
+        kept = {"flavor": asked.flavor, "calibrated_on": known_rows, "cells": rows}
+        asked.results.write_text(json.dumps(kept, indent=1, default=str) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

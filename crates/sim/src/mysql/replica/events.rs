@@ -1,0 +1,446 @@
+//! The per-I/O form of a replica: every worker, page read, page write and flush, in virtual time.
+//!
+//! ```text
+//!  source's commits -> receive thread -> relay log -> next in order -> a free worker:
+//!      processor -> page reads, page writes that make room, one after the other
+//!                -> [begins to commit] -> processor of the commit -> its turn
+//!                -> a group flushes its logs; those that come meanwhile are the next group
+//! ```
+//!
+//! A transaction begins once a worker is free and the ones it must wait for are committed (or, in
+//! the modes that overlap commits, have begun to commit). Nothing is tuned here: caps, latencies
+//! and waiting are the volume model's.
+
+use super::interval::ReplicaScenario;
+use super::settings::ReplicaSettings;
+use crate::error::SimError;
+use crate::mysql::database::RUN_BYTES;
+use crate::mysql::interval::Start;
+use crate::setup::Setup;
+use headrace_model::chance::{around, normal, poisson, unit};
+use headrace_model::{Host, Instance, Io, Nanos, Op};
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// Where the logs lie on a volume they share with the data: in front of the pages. Only offsets
+/// depend on it.
+const LOG_AREA: u64 = 64 << 20;
+/// Page writes that may be under way before reads wait for one: as the clients' form
+/// (innodb_lru_scan_depth).
+const PAGES_BEHIND: usize = 1_024;
+/// Most transactions of a run: some minutes of computing.
+const MOST_TX: f64 = 2e7;
+
+/// What a run I/O by I/O came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ReplicaEvents {
+    /// Transactions applied in each second.
+    pub applied: Vec<u64>,
+    /// Lag at the end of each second, s.
+    pub lag_s: Vec<f64>,
+    /// Flushes of a commit group.
+    pub groups: u64,
+    /// Page reads.
+    pub reads: u64,
+    /// Page writes that a worker waited for.
+    pub waited_writes: u64,
+    /// Mean and standard deviation of the time of a transaction's rows, s.
+    pub rows_s: (f64, f64),
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    Idle,
+    Rows,
+    CommitProcessor,
+    Ready,
+    Flushing,
+}
+
+#[derive(Clone, Copy)]
+struct Worker {
+    phase: Phase,
+    tx: u64,
+    reads: u32,
+    writes: u32,
+    begun: Nanos,
+}
+
+struct Applying<'a, 'b> {
+    scenario: &'b ReplicaScenario<'a>,
+    host: Host,
+    /// Places of logs and relay log.
+    log: usize,
+    relay: usize,
+    queue: BinaryHeap<Reverse<(Nanos, u64, usize)>>,
+    order: u64,
+    workers: Vec<Worker>,
+    chance: ChaCha8Rng,
+    processors: Option<BinaryHeap<Reverse<Nanos>>>,
+    arrivals: Vec<Nanos>,
+    received: u64,
+    receive_left: u32,
+    next: u64,
+    begun_commit: u64,
+    committed: u64,
+    /// Transactions that are committed, out of order.
+    done: VecDeque<bool>,
+    group: Vec<usize>,
+    writes_left: u32,
+    page_writes: BinaryHeap<Reverse<Nanos>>,
+    in_run: f64,
+    tx: f64,
+    hint: usize,
+    rows: (f64, f64, f64),
+    found: ReplicaEvents,
+}
+
+/// Runs the applier for `seconds` behind the source's transactions a second (a step each, spread
+/// evenly). The seed decides every draw.
+pub fn run_events(scenario: &ReplicaScenario<'_>, source_tps: &[f64], seconds: u32, seed: u64) -> Result<ReplicaEvents, SimError> {
+    let step_s = scenario.source.step_s;
+    let total: f64 = source_tps.iter().map(|tps| tps * step_s).sum();
+    SimError::check_range("transactions of a run I/O by I/O", total, 1.0, MOST_TX)?;
+    let mut arrivals = Vec::with_capacity(total as usize + 1);
+    let mut owed = 0.0;
+    for (step, tps) in source_tps.iter().enumerate() {
+        let from = owed;
+        owed += tps * step_s;
+        while (arrivals.len() as f64 + 1.0) <= owed {
+            let part = (arrivals.len() as f64 + 1.0 - from) / (tps * step_s);
+            arrivals.push(Nanos::from_secs_f64((step as f64 + part) * step_s));
+        }
+    }
+    let mut applying = Applying::new(scenario, arrivals, seed);
+    applying.run(Nanos::from_secs(u64::from(seconds)));
+    Ok(applying.finish())
+}
+
+impl<'a, 'b> Applying<'a, 'b> {
+    fn new(scenario: &'b ReplicaScenario<'a>, arrivals: Vec<Nanos>, seed: u64) -> Applying<'a, 'b> {
+        let storage = &scenario.storage;
+        let device = |setup: &Setup, salt: u64| {
+            Setup { instance: None, seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(salt), ..setup.clone() }.host().devices
+        };
+        let mut devices = device(storage.data, 0);
+        devices.extend(storage.log.into_iter().flat_map(|log| device(log, 1 << 40)));
+        let log = devices.len() - 1;
+        devices.extend(storage.relay.into_iter().flat_map(|relay| device(relay, 2 << 40)));
+        let relay = devices.len() - 1;
+        let instance = storage.instance.map(|limits| Instance::new(limits, storage.data.options.saved_second));
+        let vcpus = storage.instance.map_or(0, |limits| limits.vcpus);
+        let tx = match scenario.start {
+            Start::Cold => 0.0,
+            Start::Warm => scenario.warm_up.settled_tx(),
+            Start::Transactions(tx) => tx,
+        };
+        let idle = Worker { phase: Phase::Idle, tx: 0, reads: 0, writes: 0, begun: Nanos::ZERO };
+        Applying {
+            scenario,
+            host: Host { instance, devices },
+            log,
+            relay,
+            queue: BinaryHeap::new(),
+            order: 0,
+            workers: vec![idle; scenario.settings.threads() as usize],
+            chance: ChaCha8Rng::seed_from_u64(seed),
+            processors: (vcpus > 0).then(|| (0..vcpus).map(|_| Reverse(Nanos::ZERO)).collect()),
+            arrivals,
+            received: 0,
+            receive_left: 0,
+            next: 0,
+            begun_commit: 0,
+            committed: 0,
+            done: VecDeque::new(),
+            group: Vec::new(),
+            writes_left: 0,
+            page_writes: BinaryHeap::new(),
+            in_run: 0.0,
+            tx,
+            hint: 0,
+            rows: (0.0, 0.0, 0.0),
+            found: ReplicaEvents::default(),
+        }
+    }
+
+    fn flush_slot(&self) -> usize {
+        self.workers.len()
+    }
+
+    fn receive_slot(&self) -> usize {
+        self.workers.len() + 1
+    }
+
+    fn push(&mut self, at: Nanos, slot: usize) {
+        self.order += 1;
+        self.queue.push(Reverse((at, self.order, slot)));
+    }
+
+    fn submit(&mut self, device: usize, now: Nanos, op: Op, offset: u64, bytes: f64) -> Nanos {
+        // Whole sectors, at most a run.
+        let bytes = ((bytes / 512.0).ceil().max(1.0) * 512.0).min(RUN_BYTES) as u32;
+        self.host.submit(device, now, Io { op, offset, bytes }).complete
+    }
+
+    fn page_place(&mut self) -> u64 {
+        let size = self.scenario.storage.data.span_bytes(0);
+        let pages = (size - LOG_AREA) / 16_384;
+        LOG_AREA + (unit(&mut self.chance) * pages as f64) as u64 * 16_384
+    }
+
+    fn run(&mut self, end: Nanos) {
+        self.receive(Nanos::ZERO);
+        let mut second = Nanos::from_secs(1);
+        let mut before = 0;
+        while let Some(Reverse((now, _, slot))) = self.queue.pop() {
+            while second <= now && second <= end {
+                self.found.applied.push(self.committed - before);
+                before = self.committed;
+                self.found.lag_s.push(self.lag_s(second));
+                second += Nanos::from_secs(1);
+            }
+            if now >= end {
+                return;
+            }
+            if slot == self.flush_slot() {
+                self.flushed(now);
+            } else if slot == self.receive_slot() {
+                self.receive(now);
+            } else {
+                self.go_on(slot, now);
+            }
+        }
+        // Nothing is left to do: the rest of the time is idle.
+        while second <= end {
+            self.found.applied.push(self.committed - before);
+            before = self.committed;
+            self.found.lag_s.push(self.lag_s(second));
+            second += Nanos::from_secs(1);
+        }
+    }
+
+    /// Age of the newest transaction applied, where one is missing.
+    fn lag_s(&self, now: Nanos) -> f64 {
+        let missing = self.arrivals.get(self.committed as usize).is_some_and(|at| *at <= now);
+        let last = self.committed.checked_sub(1).map_or(Nanos::ZERO, |last| self.arrivals[last as usize]);
+        if missing {
+            now.since(last).as_secs_f64()
+        } else {
+            0.0
+        }
+    }
+
+    /// The receive thread: writes one transaction after the other to the relay log.
+    fn receive(&mut self, now: Nanos) {
+        let settings = self.scenario.settings;
+        if self.receive_left > 0 {
+            self.receive_left -= 1;
+            if self.receive_left == 0 {
+                self.received += 1;
+                self.start_transactions(now);
+            }
+        }
+        while let Some(&at) = self.arrivals.get(self.received as usize) {
+            if self.receive_left == 0 {
+                if at > now {
+                    self.push(at, self.receive_slot());
+                    break;
+                }
+                let mean = flush_writes(self.scenario, settings);
+                let writes = around(&mut self.chance, mean);
+                if writes == 0 {
+                    self.received += 1;
+                    continue;
+                }
+                self.receive_left = writes;
+            }
+            let bytes = self.scenario.source.database.log.binlog_bytes_per_tx / f64::from(self.receive_left.max(1));
+            let done = self.submit(self.relay, now, Op::Write, LOG_AREA / 2, bytes);
+            self.push(done, self.receive_slot());
+            break;
+        }
+        self.start_transactions(now);
+    }
+
+    /// Gives the next transactions to free workers, as far as they need not wait for others.
+    fn start_transactions(&mut self, now: Nanos) {
+        let settings = self.scenario.settings;
+        let width = settings.width(self.scenario.applier, self.scenario.applier.commit_order_width.unwrap_or(1.0));
+        while self.next < self.received {
+            let before = if settings.mode.overlaps_commits() { self.begun_commit } else { self.committed };
+            if width.is_finite() && ((self.next - before) as f64) >= width {
+                return;
+            }
+            let Some(id) = self.workers.iter().position(|worker| worker.phase == Phase::Idle) else { return };
+            let at = self.scenario.warm_up.at(self.tx, &mut self.hint);
+            self.tx += 1.0;
+            let applier = self.scenario.applier;
+            let reads = poisson(&mut self.chance, at.reads * at.shape);
+            let dirty = at.evicted_dirty * at.shape;
+            let writes = poisson(&mut self.chance, applier.forced_writes * dirty);
+            self.workers[id] = Worker { phase: Phase::Rows, tx: self.next, reads, writes, begun: now };
+            self.next += 1;
+            let others = poisson(&mut self.chance, (dirty * (1.0 - applier.forced_writes)).max(0.0) + at.flushed * at.shape);
+            (0..others).for_each(|_| self.write_page(now));
+            let redone = if unit(&mut self.chance) < settings.redone(applier) { 2.0 } else { 1.0 };
+            let done = self.process(now, applier.cpu_ms / 1e3 * (1.0 - applier.commit_cpu_share) * redone);
+            self.push(done, id);
+        }
+    }
+
+    /// Processor time, with a scatter of half its mean (lognormal; a guess).
+    fn process(&mut self, now: Nanos, mean_s: f64) -> Nanos {
+        let sigma = 0.47; // sqrt(ln(1 + 0.5^2))
+        let work = Nanos::from_secs_f64(mean_s * libm::exp(sigma * normal(&mut self.chance) - 0.5 * sigma * sigma));
+        let Some(processors) = &mut self.processors else { return now + work };
+        let Some(mut first) = processors.peek_mut() else { return now + work };
+        first.0 = now.max(first.0) + work;
+        first.0
+    }
+
+    /// A page of the cleaner: nobody waits for it, unless there are too many.
+    fn write_page(&mut self, now: Nanos) {
+        let done = self.page_write(now);
+        self.page_writes.push(Reverse(done));
+    }
+
+    fn page_write(&mut self, now: Nanos) -> Nanos {
+        let database = self.scenario.database;
+        if database.writes.doublewrite {
+            self.in_run += database.cached_bytes;
+            if self.in_run >= RUN_BYTES {
+                self.in_run -= RUN_BYTES;
+                self.submit(0, now, Op::Write, 0, RUN_BYTES);
+            }
+        }
+        let place = self.page_place();
+        self.submit(0, now, Op::Write, place, database.cached_bytes)
+    }
+
+    fn go_on(&mut self, id: usize, now: Nanos) {
+        let worker = self.workers[id];
+        match worker.phase {
+            Phase::Rows if worker.reads > 0 => {
+                let from = self.room(now);
+                if from > now {
+                    return self.push(from, id);
+                }
+                self.workers[id].reads -= 1;
+                self.found.reads += 1;
+                let place = self.page_place();
+                let done = self.submit(0, now, Op::Read, place, self.scenario.database.read_bytes);
+                self.push(done, id);
+            }
+            Phase::Rows if worker.writes > 0 => {
+                self.workers[id].writes -= 1;
+                self.found.waited_writes += 1;
+                let done = self.page_write(now);
+                self.push(done, id);
+            }
+            Phase::Rows => {
+                let took = now.since(worker.begun).as_secs_f64();
+                self.rows = (self.rows.0 + 1.0, self.rows.1 + took, self.rows.2 + took * took);
+                self.workers[id].phase = Phase::CommitProcessor;
+                self.begun_commit += 1;
+                let applier = self.scenario.applier;
+                let done = self.process(now, applier.cpu_ms / 1e3 * applier.commit_cpu_share);
+                self.push(done, id);
+                self.start_transactions(now);
+            }
+            Phase::CommitProcessor => {
+                self.workers[id].phase = Phase::Ready;
+                self.flush_ready(now);
+            }
+            Phase::Idle | Phase::Ready | Phase::Flushing => {}
+        }
+    }
+
+    /// When a read may begin: at once, or when the cleaner is no longer too far behind.
+    fn room(&mut self, now: Nanos) -> Nanos {
+        while self.page_writes.peek().is_some_and(|done| done.0 <= now) {
+            self.page_writes.pop();
+        }
+        if self.page_writes.len() > PAGES_BEHIND {
+            self.page_writes.peek().map_or(now, |done| done.0)
+        } else {
+            now
+        }
+    }
+
+    /// The next group, if no flush is under way: all that are ready, in order where it is kept.
+    fn flush_ready(&mut self, now: Nanos) {
+        if !self.group.is_empty() {
+            return;
+        }
+        let settings = self.scenario.settings;
+        let applier = self.scenario.applier;
+        // Below a half the calibrated share is the limit; from there on groups that take turns are.
+        let most = if applier.group_share < 0.5 { ((applier.group_share * self.workers.len() as f64).round() as usize).max(1) } else { usize::MAX };
+        let mut ready: Vec<usize> = (0..self.workers.len()).filter(|&id| self.workers[id].phase == Phase::Ready).collect();
+        ready.sort_by_key(|&id| self.workers[id].tx);
+        if settings.preserve_order {
+            let first = self.committed;
+            let in_order = ready.iter().zip(first..).take_while(|(id, turn)| self.workers[**id].tx == *turn).count();
+            ready.truncate(in_order);
+        }
+        ready.truncate(most);
+        if ready.is_empty() {
+            return;
+        }
+        ready.iter().for_each(|&id| self.workers[id].phase = Phase::Flushing);
+        self.group = ready;
+        let syncs = self.scenario.database.log.syncs_per_commit * applier.flush_factor;
+        self.writes_left = around(&mut self.chance, syncs);
+        self.found.groups += 1;
+        self.flush(now);
+    }
+
+    fn flush(&mut self, now: Nanos) {
+        if self.writes_left == 0 {
+            return self.flushed_all(now);
+        }
+        let log = &self.scenario.database.log;
+        let bytes = (log.redo_bytes_per_tx + log.binlog_bytes_per_tx) * self.group.len() as f64 / f64::from(self.writes_left);
+        self.writes_left -= 1;
+        let done = self.submit(self.log, now, Op::Write, LOG_AREA / 4, bytes);
+        self.push(done, self.flush_slot());
+    }
+
+    fn flushed(&mut self, now: Nanos) {
+        self.flush(now);
+    }
+
+    fn flushed_all(&mut self, now: Nanos) {
+        for id in std::mem::take(&mut self.group) {
+            self.workers[id].phase = Phase::Idle;
+            let place = (self.workers[id].tx - self.committed) as usize;
+            if self.done.len() <= place {
+                self.done.resize(place + 1, false);
+            }
+            self.done[place] = true;
+            while self.done.front() == Some(&true) {
+                self.done.pop_front();
+                self.committed += 1;
+            }
+        }
+        self.start_transactions(now);
+        self.flush_ready(now);
+    }
+
+    fn finish(mut self) -> ReplicaEvents {
+        let (count, sum, squares) = self.rows;
+        let mean = sum / count.max(1.0);
+        self.found.rows_s = (mean, (squares / count.max(1.0) - mean * mean).max(0.0).sqrt());
+        self.found
+    }
+}
+
+/// Device writes of the receive thread for a transaction.
+fn flush_writes(scenario: &ReplicaScenario<'_>, settings: &ReplicaSettings) -> f64 {
+    if settings.sync_relay_log == 0 {
+        return 0.0;
+    }
+    super::devices::relay_writes() * scenario.applier.relay_flush_factor * scenario.applier.events_per_tx / f64::from(settings.sync_relay_log)
+}

@@ -1,0 +1,231 @@
+//! The applier's rate: golden numbers, laws, and what was seen of real servers.
+
+use crate::bench::{instance, setup, Bench, MIB};
+use headrace_model::latency::LatencyProfile;
+use headrace_model::Op;
+use headrace_sim::mysql::replica::*;
+use headrace_sim::SimError;
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+fn costs() -> ApplierCosts {
+    ApplierCosts {
+        processor_s: 1e-3,
+        commit_processor_s: 5e-4,
+        reads_s: 2e-3,
+        page_writes_s: 5e-4,
+        flushes_s: 2e-3,
+        redone: 0.0,
+        order_cv: 0.0,
+        workers: 1.0,
+        width: f64::INFINITY,
+        overlaps_commits: false,
+        group_share: 0.5,
+        iops_rate: f64::INFINITY,
+        bytes_rate: f64::INFINITY,
+        cores_rate: f64::INFINITY,
+        receive_rate: f64::INFINITY,
+    }
+}
+
+#[test]
+fn one_thread_does_one_thing_after_the_other() {
+    // 1 / (1 + 0.5 + 2 + 0.5 + 2 ms).
+    assert!((costs().rate() - 1e3 / 6.0).abs() < 1e-9);
+    // 2 of 6 ms are reads: a share is a part of the time.
+    let shares = costs().shares();
+    assert!((shares[0] - 2.0 / 6.0).abs() < 1e-6 && (shares[2] - 2.0 / 6.0).abs() < 1e-6, "{shares:?}");
+    assert_eq!(costs().dependency_lever(), 0.0);
+}
+
+#[test]
+fn a_width_of_one_leaves_workers_idle() {
+    let four = ApplierCosts { workers: 4.0, width: 1.0, ..costs() };
+    // Softest minimum of 1, 4 and (0.5 x 1 -> 1) / 2 ms: within 2 % of one thread.
+    assert!((four.rate() / costs().rate() - 1.0).abs() < 0.02, "{}", four.rate());
+    assert_eq!(four.binding(), ReplicaBinding::Dependencies);
+    assert!(ApplierCosts { width: 2.0, ..four }.rate() / four.rate() > 1.8);
+}
+
+#[test]
+fn overlapping_commits_leave_the_rows() {
+    // Rows take 3.5 ms in all; flushes of 16 workers are shared by 8: 4,000 a second.
+    let minimal = ApplierCosts { workers: 16.0, width: 1.0, overlaps_commits: true, ..costs() };
+    assert!((minimal.rate() * 3.5e-3 - 1.0).abs() < 0.01, "{}", minimal.rate());
+}
+
+/// Shares of all costs and limits are 1 together, whatever binds; a cost that falls never slows
+/// the applier down, and scaling everything scales the rate.
+#[test]
+fn shares_are_parts_of_one() {
+    let mut rng = ChaCha8Rng::seed_from_u64(1);
+    let mut unit = || (rng.next_u64() >> 11) as f64 / 9_007_199_254_740_992.0;
+    for case in 0..500 {
+        let mut some = |low: f64, high: f64| low * (high / low).powf(unit());
+        let made = ApplierCosts {
+            processor_s: some(1e-5, 1e-2),
+            commit_processor_s: some(1e-5, 1e-3),
+            reads_s: some(1e-6, 1e-1),
+            page_writes_s: some(1e-6, 1e-2),
+            flushes_s: some(1e-6, 1e-2),
+            redone: some(1e-3, 0.5),
+            order_cv: some(0.01, 1.0),
+            workers: some(1.0, 64.0).floor(),
+            width: some(1.0, 300.0),
+            overlaps_commits: case % 3 == 0,
+            group_share: some(0.05, 0.5),
+            iops_rate: some(50.0, 1e5),
+            bytes_rate: some(50.0, 1e5),
+            cores_rate: some(50.0, 1e5),
+            receive_rate: some(50.0, 1e5),
+        };
+        let sum: f64 = made.shares().iter().sum();
+        assert!((sum - 1.0).abs() < 1e-4, "{sum} of {made:?}");
+        for cost in COSTS {
+            assert!(made.with(cost, 0.5).rate() >= made.rate() * (1.0 - 1e-9), "{cost:?} of {made:?}");
+        }
+        let twice = COSTS.iter().fold(made, |costs, &cost| costs.with(cost, 2.0));
+        assert!((twice.rate() * 2.0 / made.rate() - 1.0).abs() < 1e-9);
+    }
+}
+
+#[test]
+fn golden_one_thread_in_cache() {
+    let bench = Bench::new();
+    let write_s = LatencyProfile::of(bench.data.storage.members[0].volume_type, Op::Write, crate::bench::day()).mean_us() / 1e6;
+    // 0.2 x 1.65 ms of the client's processor time, one redo and two binary log writes of 16 KiB.
+    let expected = 1.0 / (0.2 * 1.65e-3 + 3.0 * write_s);
+    // The table of latencies and its integral differ by less than a hundredth.
+    assert!((bench.rate() / expected - 1.0).abs() < 0.01, "{} {expected}", bench.rate());
+}
+
+/// Seen on a gp3 of a lab on 2026-11-22 (MariaDB 10.11, 416 MiB of data, two processors): with a
+/// cache of 48 MiB 3.3 times the IOPS gave one thread 5 % (87 and 91 tps).
+#[test]
+fn more_iops_do_not_help_one_thread() {
+    let rate = |storage: &str| Bench { cache: 48.0 * MIB, data: setup(storage), ..Bench::new() }.rate();
+    let (three, ten) = (rate("gp3:100:3000:500"), rate("gp3:100:10000:500"));
+    assert!((1.0..1.06).contains(&(ten / three)), "{three} {ten}");
+    // It leaves the device half idle: 1,550 of 3,000 IOPS seen.
+    let run = Bench { cache: 48.0 * MIB, ..Bench::new() }.run();
+    assert!(run.rows[10].iops < 0.7 * 3_000.0, "{}", run.rows[10].iops);
+}
+
+/// Seen in the same trials: `minimal`, which overlaps commits alone, gave 6.5 times one thread's
+/// rate with all data in the cache and nothing (0.94) with 12 % of it; optimistic mode gave 2.4
+/// times there at most. The model has the order of things and not the last: by it `minimal` still
+/// hides the flushes behind the next transaction's reads, and doubles the rate. Why the servers did
+/// not is not known (a flush of that device waits for its page writes).
+#[test]
+fn overlapping_commits_help_in_cache_and_hardly_with_misses() {
+    let rate = |mode, workers, cache: f64| {
+        let mut bench = Bench { cache: cache * MIB, ..Bench::new() }.workers(mode, workers);
+        // As calibrated there: 1 / 448 s without flushes, 4.1 ms of them.
+        (bench.applier.cpu_ms, bench.applier.flush_factor) = (2.2, 2.1);
+        bench.rate()
+    };
+    let gain = |mode, cache| rate(mode, 16, cache) / rate(ReplicaMode::Single, 0, cache);
+    let (in_cache, with_misses) = (gain(ReplicaMode::Minimal, 700.0), gain(ReplicaMode::Minimal, 48.0));
+    assert!(in_cache > 3.5 && with_misses < 2.2 && in_cache > 2.0 * with_misses, "{in_cache} {with_misses}");
+    assert!(gain(ReplicaMode::Optimistic, 48.0) > 1.3 * with_misses);
+}
+
+#[test]
+fn durable_commits_are_what_workers_share() {
+    let rate = |workers, durable: bool| {
+        let mut bench = Bench::new().workers(if workers > 0 { ReplicaMode::Optimistic } else { ReplicaMode::Single }, workers);
+        if !durable {
+            (bench.settings.flush_log_at_trx_commit, bench.settings.sync_binlog) = (2, 0);
+        }
+        bench.data = setup("gp3:100:16000:500");
+        bench.rate()
+    };
+    assert!(rate(16, true) / rate(0, true) > 4.0);
+    assert!(rate(0, false) / rate(0, true) > 3.0);
+}
+
+#[test]
+fn processors_bind_all_workers_together() {
+    let mut bench = Bench { instance: Some(instance("m5.large")), data: setup("gp3:100:16000:500"), ..Bench::new() }.workers(ReplicaMode::Optimistic, 64);
+    bench.applier.cpu_ms = 4.0;
+    let run = bench.run();
+    // Two virtual CPUs at 4 ms and 63 x 0.01 ms of spinning.
+    assert!(run.summary.applier_tps < 2e3 / 4.63 && run.summary.binding == "cores", "{:?}", run.summary);
+}
+
+#[test]
+fn one_flush_per_event_binds_the_receive_thread() {
+    let mut bench = Bench::new().workers(ReplicaMode::Optimistic, 16);
+    bench.settings.sync_relay_log = 1;
+    let run = bench.run();
+    let most = 1.0 / (bench.applier.events_per_tx * 2.0 * bench.with(|_| 0.0006));
+    assert_eq!(run.summary.binding, "receive");
+    assert!(run.summary.applier_tps < 1.2 * most, "{} {most}", run.summary.applier_tps);
+}
+
+#[test]
+fn versions_have_their_defaults() {
+    let of = |flavor, version| {
+        let settings = ReplicaSettings::of_version(flavor, version).unwrap();
+        (settings.mode, settings.workers, settings.preserve_order, settings.log_bin)
+    };
+    assert_eq!(of("mysql", "5.6.41"), (ReplicaMode::Database, 0, false, false));
+    assert_eq!(of("mysql", "5.7"), (ReplicaMode::Database, 0, false, false));
+    assert_eq!(of("mysql", "8.0.26"), (ReplicaMode::Database, 0, false, true));
+    assert_eq!(of("mysql", "8.0.27"), (ReplicaMode::LogicalClock, 4, true, true));
+    assert_eq!(of("mysql", "9.7.4"), (ReplicaMode::Writeset, 4, true, true));
+    assert_eq!(of("mariadb", "10.4.2"), (ReplicaMode::Conservative, 0, true, false));
+    assert_eq!(of("mariadb", "10.11"), (ReplicaMode::Optimistic, 0, true, false));
+    for (flavor, version) in [("mysql", "5.5"), ("mysql", ""), ("postgres", "17")] {
+        assert!(ReplicaSettings::of_version(flavor, version).is_err());
+    }
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let refused = |bench: &Bench| replica_database(&bench.database, &bench.applier, &bench.settings, 0.0, (1e9, 1e9)).err().map(|error| error.to_string());
+    let mut silent = Bench::new();
+    silent.database.log.binlog_bytes_per_tx = 0.0;
+    assert!(refused(&silent).unwrap().contains("nothing to replicate"));
+    let mut unordered = Bench::new().workers(ReplicaMode::Optimistic, 4);
+    unordered.settings.preserve_order = false;
+    assert!(refused(&unordered).unwrap().contains("is kept by MariaDB"));
+    let mut short = Bench::new();
+    short.applier.written.pop();
+    assert!(refused(&short).unwrap().contains("page classes"));
+    let semi = SemiSync { round_trips_ms: vec![0.5], acknowledgements: 2, timeout_ms: 1e4 };
+    let error: SimError = semi.check().unwrap_err();
+    assert!(error.to_string().contains("would never come"));
+}
+
+#[test]
+fn semi_sync_has_a_price() {
+    let semi = |round_trips_ms: &[f64], acknowledgements| SemiSync { round_trips_ms: round_trips_ms.to_vec(), acknowledgements, timeout_ms: 1e4 };
+    // The nearest of two, or both.
+    assert_eq!(semi(&[80.0, 0.5], 1).price(0.0).added_ms, 0.5);
+    assert_eq!(semi(&[80.0, 0.5], 2).price(0.0).added_ms, 80.0);
+    // Six events at 2.1 ms each, as seen on a gp3 of a lab: 77 to 82 tps with one client or 16.
+    let durable = semi(&[0.0], 1).price(receive_s(6.0, 1, 2.1e-3));
+    assert!((durable.most_tps - 79.4).abs() < 0.1 && (durable.added_ms - 12.6).abs() < 1e-9);
+    assert!(semi(&[10_001.0], 1).price(0.0).times_out);
+    assert_eq!(receive_s(6.0, 0, 2.1e-3), 0.0);
+}
+
+/// One client on the same switch did 7,451 tps alone and 2,377 with semi-sync (0.134 and 0.421 ms,
+/// published, source not named here: see docs/semantics/replica-lag.md): 0.29 ms a commit.
+#[test]
+fn semi_sync_slows_clients_that_wait() {
+    let mut bench = Bench::new();
+    bench.database.clients.base_ms = 0.134;
+    bench.database.clients.cpu_ms = 0.05;
+    bench.database.log.syncs_per_commit = 0.0;
+    let rate = |price: Option<SemiSyncPrice>| {
+        bench.with(|scenario| {
+            let source = headrace_sim::mysql::Scenario { load: headrace_sim::mysql::TransactionLoad::Clients(1), seconds: 5, ..scenario.source.clone() };
+            source_series(&source, price.as_ref()).unwrap()[4]
+        })
+    };
+    let price = SemiSync { round_trips_ms: vec![0.287], acknowledgements: 1, timeout_ms: 1e4 }.price(0.0);
+    let (alone, waited) = (rate(None), rate(Some(price)));
+    assert!((alone / 7_451.0 - 1.0).abs() < 0.02 && (waited / 2_377.0 - 1.0).abs() < 0.02, "{alone} {waited}");
+}

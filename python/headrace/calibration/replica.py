@@ -1,0 +1,204 @@
+"""What a replica's own runs tell of its applier.
+
+A replica that is behind applies as fast as it can, so its rate holds everything that an applier
+waits for. Its counters and a sample of the binary log take that apart:
+
+    binary log         events of a transaction; how many could be applied at once
+    counters           pages read, commits of a group, processor time
+    rate               what is left: flushes, and writes that are waited for
+
+Pages read also tell how many distinct pages are touched, if the database itself is a standard one,
+not calibrated from runs of the source (those know it better).
+
+What is asked for is the most probable set of parameters given their spreads before: one run with
+one thread already separates most of them, a second in memory or with workers tells the rest. The
+rates are those of the core.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from headrace.errors import InputError
+from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
+from headrace.workload.parameters import applied, of_engine
+from headrace.workload.replica import applier_of, measured_replica, replica_spread
+from headrace.workload.transactions import TransactionWorkload
+
+if TYPE_CHECKING:
+    from headrace.observe.formats.binary_log import BinaryLogSample
+
+DOC = "docs/guide/calibrate-a-replica.md"
+# How far what was measured is off by chance and for reasons outside the model, relative standard
+# deviations. Rates of the same cell on two days: 5 % (ours, lab, 2026-11-22: 2 to 8 %).
+TPS_SPREAD, READS_SPREAD, GROUP_SPREAD = 0.05, 0.03, 0.1
+# The process's processor time has that of its page cleaner and receiver in it; a guess.
+CPU_SPREAD = 0.2
+# Fewer reads a transaction tell nothing: they are those of the start.
+LEAST_READS = 0.05
+# More than any replica applies, so that there is always a backlog: 5,000 s of it at 2,000 tps.
+BACKLOG = 1e7
+FITTED = ("cpu_ms", "flush_factor", "forced_writes", "group_share")
+LARGEST_STEP = math.log(30.0)
+# Distinct pages that transactions touch.
+_PAGES = next(parameter for parameter in of_engine("innodb") if parameter.name == "pages_touched")
+
+
+@dataclass(frozen=True)
+class ReplicaRun:
+    """A measured run of a replica that was behind all the time.
+
+    `warmup_s` of applying were not counted, then `seconds`. `tps`: transactions applied a second;
+    `reads`: pages read a transaction; `group`: commits of a flush of the binary log; `cpu_ms` of
+    the process a transaction. None: not counted.
+    """
+
+    name: str
+    replica: Replica
+    seconds: float
+    tps: float
+    warmup_s: float = 0.0
+    as_of: str | None = None
+    reads: float | None = None
+    group: float | None = None
+    cpu_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        if not self.tps > 0 or not self.seconds > 0:
+            raise InputError(f"{self.name}: {self.tps:g} tps", "must be more than 0", DOC, "Was it behind?")
+
+
+def predicted_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPrediction:
+    """The core's run of a replica with more backlog than it can apply."""
+    return predict_replica(
+        workload,
+        run.replica.storage,
+        run.replica,
+        instance=run.replica.instance,
+        as_of=run.as_of,
+        seconds=1,
+        drain_s=math.ceil(run.warmup_s + run.seconds),
+        source_tps=[BACKLOG],
+        seed=None,
+        draws=0,
+    )
+
+
+def counted(found: ReplicaPrediction, run: ReplicaRun) -> tuple[float, float]:
+    """(transactions applied a second, pages read a transaction) over the seconds that count."""
+    rows = found.rows[1:]
+    first = min(round(run.warmup_s), rows.height - 1)
+    last = max(first + 1, math.ceil(run.warmup_s + run.seconds))
+    part = rows[first:last]
+    applied, reads = part["applied_tps"].to_list(), part["reads_per_tx"].to_list()
+    total = sum(applied)
+    return fmean(applied), sum(a * r for a, r in zip(applied, reads, strict=True)) / total if total else 0.0
+
+
+def calibrate_replica(
+    workload: TransactionWorkload,
+    runs: Sequence[ReplicaRun],
+    sample: BinaryLogSample | None = None,
+) -> TransactionWorkload:
+    """The workload with a replica's parameters from its runs, and from a sample of the binary log.
+
+    Raises InputError for neither of them, and for runs that no storage notation fits.
+    """
+    if not runs and sample is None:
+        raise InputError("no runs", "a replica is calibrated from at least one run, or a binary log", DOC)
+    made = _from_log(workload, sample)
+    return _fitted(made, runs) if runs else made
+
+
+def _from_log(workload: TransactionWorkload, sample: BinaryLogSample | None) -> TransactionWorkload:
+    if sample is None:
+        return workload
+    values = {"events_per_tx": sample.events}
+    width = sample.parallelism(WIDE)
+    values["writeset_width" if sample.flavor == "mysql" else "commit_order_width"] = width
+    words = f"a binary log of {len(sample.transactions):,} transactions"
+    return measured_replica(workload, values, spread=dict.fromkeys(values, LOG_SPREAD), origin=words)
+
+
+# As many workers as no replica has (a thousand is the most of MySQL): what the log allows at all.
+WIDE = 1024
+# Another hour has other transactions; a guess.
+LOG_SPREAD = 0.1
+
+
+def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> TransactionWorkload:
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    base, spread = applier_of(workload), replica_spread(workload)
+    syncs = any(_syncs(run) for run in runs)
+    grouped = any((run.replica.settings()["workers"] or 0) > 1 for run in runs)
+    reads = any((run.reads or 0.0) > LEAST_READS for run in runs)
+    names = [name for name in FITTED if _tells(name, syncs, grouped, reads)]
+    # A run of one thread whose processor time was counted begins there.
+    alone = [run.cpu_ms for run in runs if run.cpu_ms is not None]
+    begin = {name: 0.0 for name in names}
+    if alone:
+        begin["cpu_ms"] = float(np.clip(math.log(fmean(alone) / base["cpu_ms"]), -LARGEST_STEP, LARGEST_STEP))
+    pages = reads and not workload.parameters
+    spreads = np.array([max(spread[name], 1e-3) for name in names] + ([_PAGES.spread] if pages else []))
+
+    def with_(deltas: Sequence[float]) -> TransactionWorkload:
+        values = {name: base[name] * math.exp(delta) for name, delta in zip(names, deltas, strict=False)}
+        made = measured_replica(workload, _bounded(values))
+        if not pages:
+            return made
+        return replace(made, database=applied(made.database, made.engine, {_PAGES.name: deltas[-1]}))
+
+    def residuals(deltas: np.ndarray) -> np.ndarray:
+        changed = with_([float(delta) for delta in deltas])
+        parts = list(deltas / spreads)
+        for run in runs:
+            parts += _compare(changed, run)
+        return np.array(parts)
+
+    start = np.array([begin[name] for name in names] + ([0.0] if pages else []))
+    found = least_squares(
+        residuals, start, bounds=(-LARGEST_STEP - 0.1, LARGEST_STEP + 0.1), diff_step=0.01, x_scale=spreads, max_nfev=40
+    )
+    covariance = np.linalg.pinv(found.jac.T @ found.jac)
+    sure = {name: float(math.sqrt(covariance[index, index])) for index, name in enumerate(names)}
+    best = with_([float(delta) for delta in found.x])
+    assert best.replica is not None
+    values = {name: best.replica.values[name] for name in names}
+    return measured_replica(best, values, spread=sure, origin=", ".join(run.name for run in runs))
+
+
+def _syncs(run: ReplicaRun) -> bool:
+    settings = run.replica.settings()
+    return settings["flush_log_at_trx_commit"] == 1 or (settings["log_bin"] and settings["sync_binlog"] > 0)
+
+
+def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
+    """Whether the runs can tell a parameter at all."""
+    return {"flush_factor": syncs, "group_share": grouped and syncs, "forced_writes": reads}.get(name, True)
+
+
+def _bounded(values: Mapping[str, float]) -> dict[str, float]:
+    from headrace.base import core
+
+    rows = {row["parameter"]: row for row in core.replica_applier(core.mysql_tpcc("innodb", 1.0))["spreads"]}
+    return {name: max(rows[name]["least"], min(rows[name]["most"], value)) for name, value in values.items()}
+
+
+def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
+    """Logarithms of predicted over measured, in spreads."""
+    found = predicted_run(workload, run)
+    tps, reads = counted(found, run)
+    parts = [math.log(max(tps, 1e-9) / run.tps) / TPS_SPREAD]
+    if run.reads is not None and run.reads > LEAST_READS:
+        parts.append(math.log(max(reads, 1e-6) / run.reads) / READS_SPREAD)
+    if run.group is not None and (run.replica.settings()["workers"] or 0) > 1:
+        parts.append(math.log(max(found.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
+    if run.cpu_ms is not None:
+        parts.append(math.log(applier_of(workload)["cpu_ms"] / run.cpu_ms) / CPU_SPREAD)
+    return parts

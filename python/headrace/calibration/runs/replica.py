@@ -1,0 +1,145 @@
+"""REPLICA.toml: a measured run of a replica that was behind, and the files it names.
+
+Two outputs of SHOW GLOBAL STATUS, at its begin and its end, have the counters; a file of the
+source's binary log has the events and what may be applied at once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from headrace.base.documents import DocumentKind, DocumentTable, between, convert, parse_toml, said_as
+from headrace.base.storage import Storage
+from headrace.calibration.replica import DOC, ReplicaRun
+from headrace.errors import CouldNotRun, InputError
+from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
+from headrace.simulation.replica import MODES, Replica
+
+FORMAT, VERSION = "headrace-replica-run", 1
+MOST_BYTES = 1 << 20  # of a description or a status; ours
+KIND = DocumentKind(
+    "a replica's run",
+    FORMAT,
+    VERSION,
+    DOC,
+    begin=f'Such a file begins with format = "{FORMAT}" and version = {VERSION}.',
+    other="Write a description that names the files under [files].",
+)
+# `name<tab>value`, or a row of a table.
+STATUS_LINE = re.compile(r"\|?[ \t]*(?P<name>[A-Za-z_]\w*)[ \t]*[|\t][ \t]*(?P<value>[0-9][0-9.]*)[ \t]*\|?")
+READS, COMMITS, GROUPS = "innodb_buffer_pool_reads", "binlog_commits", "binlog_group_commits"
+UPTIME = "uptime"
+
+_Text = Annotated[str, said_as("must be text", least=1, most=400, pattern=r"\S")]
+_Path = Annotated[str, said_as("must be the path of a file, relative to the description", most=4_000, pattern=r"\S")]
+
+
+class _Files(DocumentTable):
+    status_before: _Path | None = None
+    status_after: _Path | None = None
+    binary_log: _Path | None = None
+
+
+class _Document(DocumentTable, kw_only=True):
+    """Keys as in `simulation.replica.Replica`; `server`: flavor and version, as mariadb-10.11."""
+
+    format: str
+    version: int
+    server: Annotated[
+        str, said_as("must be a flavor and a version, as mariadb-10.11", pattern=r"\A(mariadb|mysql)-\d+(\.\d+)*\Z")
+    ]
+    storage: _Text
+    log_storage: _Text | None = None
+    instance: _Text | None = None
+    as_of: object = None
+    cache_gib: Annotated[float, between(0.001, 24_576.0, "GiB")]
+    mode: Literal[MODES] | None = None  # pyright: ignore[reportInvalidTypeForm]
+    workers: Annotated[int, between(0, 1024)] | None = None
+    preserve_order: bool | None = None
+    log_bin: bool | None = None
+    flush_log_at_trx_commit: Annotated[int, between(0, 3)] | None = None
+    sync_binlog: Annotated[int, between(0, 4_294_967_295)] | None = None
+    seconds: Annotated[float, between(1.0, 86_400.0, "s")]
+    transactions: Annotated[int, between(1, 10**12)]
+    cpu_s: Annotated[float, between(0.0, 1e9, "s")] | None = None
+    files: _Files = msgspec.field(default_factory=_Files)
+
+
+def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | None]:
+    """The run in a file and its sample of a binary log. Raises InputError, CouldNotRun."""
+    path = Path(path)
+    read = convert(parse_toml(path.name, _content(path), KIND), _Document, source=DOC, where="a replica's run")
+    Storage.parse(read.storage)
+    before, after = (
+        _status(path.parent / name) if name else None for name in (read.files.status_before, read.files.status_after)
+    )
+    if (before is None) != (after is None):
+        rule = "status_before and status_after belong together: the counters are their difference"
+        raise InputError(f"{path.name}: files", rule, DOC, "Name both, or none.")
+    counts = _differences(path.name, before or {}, after or {})
+    replica = Replica(
+        read.storage,
+        log_storage=read.log_storage,
+        instance=read.instance,
+        cache_gib=read.cache_gib,
+        version=read.server,
+        mode=read.mode,
+        workers=read.workers,
+        preserve_order=read.preserve_order,
+        log_bin=read.log_bin,
+        flush_log_at_trx_commit=read.flush_log_at_trx_commit,
+        sync_binlog=read.sync_binlog,
+    )
+    n = read.transactions
+    run = ReplicaRun(
+        name=path.stem,
+        replica=replica,
+        seconds=read.seconds,
+        tps=n / read.seconds,
+        as_of=None if read.as_of is None else str(read.as_of),
+        reads=counts[READS] / n if READS in counts else None,
+        group=counts[COMMITS] / counts[GROUPS] if counts.get(GROUPS) else None,
+        cpu_ms=None if read.cpu_s is None else 1e3 * read.cpu_s / n,
+    )
+    log = read.files.binary_log
+    return run, None if log is None else read_binary_log(path.parent / log)
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            found = file.read(MOST_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(str(path), "is not there", DOC) from None
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", "", "Is it yours to read?") from None
+    if len(found) > MOST_BYTES:
+        raise InputError(str(path), f"is larger than {MOST_BYTES >> 20} MiB", DOC, "Is it the file you meant?")
+    return found
+
+
+def _status(path: Path) -> dict[str, float]:
+    text = _content(path).decode(errors="replace")
+    found = {line["name"].lower(): _number(line["value"]) for line in map(STATUS_LINE.match, text.splitlines()) if line}
+    if UPTIME not in found:
+        raise InputError(str(path), "is not the output of SHOW GLOBAL STATUS: it has no Uptime", DOC, "Save it whole.")
+    return found
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0  # an address or a version, no counter
+
+
+def _differences(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
+    if before and after[UPTIME] < before[UPTIME]:
+        rule = "was restarted between the two: status_after has the smaller Uptime"
+        raise InputError(f"{name}: the server", rule, DOC, "Are the files exchanged?")
+    return {key: after[key] - before[key] for key in before if key in after and after[key] >= before[key]}

@@ -1,0 +1,183 @@
+"""Measured replicas next to what the model says of them, calibrated on others.
+
+The database behind a load of sysbench is the standard one. What the applier takes on this machine
+is calibrated on one or two replicas; the rest are predicted.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import MIB
+from headrace.bench import SysbenchOltp
+from headrace.calibration.prior import DISTRIBUTION_OPTIONS
+from headrace.calibration.replica import ReplicaRun, calibrate_replica, counted, predicted_run
+from headrace.experiment import machine
+from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
+from headrace.experiment.replication.dynamics import ONSET_S, Course
+from headrace.experiment.replication.run import Drained
+from headrace.observe.formats.binary_log import BinaryLogSample
+from headrace.simulation.replica import Replica, predict_replica
+from headrace.workload import TransactionWorkload
+from headrace.workload.replica import measured_replica
+
+# Default redo of both flavors, GiB: innodb_log_file_size of MariaDB, innodb_redo_log_capacity of
+# MySQL 8.0.30 and later.
+REDO_GIB = {"mariadb": 96 / 1024, "mysql": 100 / 1024}
+# Control blocks of a buffer pool: Innodb_buffer_pool_pages_total over its size (MariaDB 10.11).
+POOL_SHARE = 0.99
+# The newest release of each that the lab measures.
+VERSIONS = {"mariadb": "mariadb-10.11", "mysql": "mysql-9.7"}
+# As the model names them.
+MODES = {"serial": "single", "ordered": "writeset", "unordered": "writeset"}
+
+
+@dataclass(frozen=True)
+class ScoredCell:
+    """A replica measured, and predicted without it."""
+
+    drained: Drained
+    predicted_tps: float
+    predicted_reads: float
+    binding: str
+
+    @property
+    def error_percent(self) -> float:
+        return 100.0 * (self.predicted_tps / self.drained.tps - 1.0)
+
+
+@dataclass(frozen=True)
+class ScoredCourse:
+    """A course of lag, measured and predicted; times in s, None: never."""
+
+    course: Course
+    onset_s: float | None
+    lag_at_end_s: float
+    peak_s: float
+    catch_up_s: float | None
+
+
+def standard_workload(load: ReplicaLoad, cache_mib: int, free: float | None = None) -> TransactionWorkload:
+    """The database of a load as it is behind a cache of `cache_mib`. `free`: share of that cache
+    that was seen to be kept free."""
+    benchmark = load.benchmark
+    assert isinstance(benchmark, SysbenchOltp), load.name
+    given = benchmark.options()["parameters"].items()
+    known = {DISTRIBUTION_OPTIONS[name]: value for name, value in given if name in DISTRIBUTION_OPTIONS}
+    options = {
+        "script": benchmark.script,
+        "distribution": {"type": benchmark.distribution} | known,
+        "engine": "innodb",
+        "tables": benchmark.tables,
+        "table_size": benchmark.rows,
+        "threads": load.clients,
+        "cache_gib": cache_mib / 1024,
+        "redo_gib": REDO_GIB[load.flavor],
+        "log_bin": True,
+        "flush_log_at_trx_commit": 1,
+    }
+    with core_errors():
+        found = core.mysql_sysbench(options)
+    database = deepcopy(dict(found["database"]))
+    if free is not None:
+        database["usable_share"] = max(0.05, POOL_SHARE - free)
+    workload = TransactionWorkload(
+        name=load.name,
+        engine="innodb",
+        database=database,
+        cache_gib=cache_mib / 1024,
+        threads=load.clients,
+        size_gib=load.data.gib,
+    )
+    return measured_replica(workload, {}, written=tuple(found["changed"]))
+
+
+def replica_of(cell: ReplicaCell, day: str | None = None) -> Replica:
+    """The cell as the model takes it, on as many processors as this machine has."""
+    instance, _ = machine.like_this(day or core.newest_date())
+    return Replica(
+        cell.storage,
+        log_storage=cell.log_storage,
+        instance=instance,
+        cache_gib=cell.cache_mib * MIB / 2**30,
+        version=VERSIONS[cell.load.flavor],
+        mode=MODES.get(cell.mode, cell.mode),
+        workers=cell.workers,
+        preserve_order=cell.mode != "unordered",
+        log_bin=cell.binlog,
+        flush_log_at_trx_commit=cell.flush_log,
+        sync_binlog=cell.sync_binlog,
+        sync_relay_log=cell.sync_relay_log,
+        start_balance_percent=cell.balance_percent,
+    )
+
+
+def run_of(drained: Drained) -> ReplicaRun:
+    """A measured replica as a calibration takes it."""
+    per, cell = drained.per, drained.cell
+    return ReplicaRun(
+        name=cell.words,
+        replica=replica_of(cell),
+        seconds=per.seconds,
+        warmup_s=cell.warmup_s,
+        tps=per.tps,
+        reads=per.reads,
+        group=per.group,
+        cpu_ms=per.cpu_ms,
+    )
+
+
+def calibrated(measured: Sequence[Drained], log: BinaryLogSample | None = None) -> TransactionWorkload:
+    """The load's database with the applier of these replicas."""
+    first = measured[0]
+    workload = standard_workload(first.cell.load, first.cell.cache_mib, first.per.free)
+    return calibrate_replica(workload, [run_of(one) for one in measured], log)
+
+
+def score(workload: TransactionWorkload, measured: Sequence[Drained]) -> list[ScoredCell]:
+    """Each cell next to its prediction."""
+    found = []
+    for one in measured:
+        run = run_of(one)
+        told = predicted_run(workload, run)
+        tps, reads = counted(told, run)
+        found.append(ScoredCell(one, tps, reads, str(told.summary["binding"])))
+    return found
+
+
+def score_course(workload: TransactionWorkload, course: Course) -> ScoredCourse:
+    """A measured course next to the prediction for its load: as many transactions a second, as
+    long."""
+    seconds = max(1, round(course.load_s))
+    rate = course.rate * course.load_s / seconds
+    told = predict_replica(
+        workload,
+        course.cell.storage,
+        replica_of(course.cell),
+        seconds=seconds,
+        drain_s=math.ceil(20 * course.load_s),
+        source_tps=[rate] * seconds,
+        seed=None,
+        draws=0,
+    )
+    behind = told.rows.filter(told.rows["lag_s"] >= ONSET_S)
+    return ScoredCourse(
+        course,
+        # A row's lag is that of its end.
+        float(behind["t_s"][0]) + 1.0 if behind.height else None,
+        told.summary["lag_at_load_end_s"],
+        told.summary["peak_lag_s"],
+        told.summary["catch_up_s"],
+    )
+
+
+def errors(scored: Sequence[ScoredCell]) -> tuple[float, float]:
+    """(median, worst) absolute error in percent."""
+    off = [abs(one.error_percent) for one in scored]
+    return statistics.median(off), max(off)

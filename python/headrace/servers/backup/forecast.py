@@ -1,0 +1,157 @@
+"""How long a copy will take, and what binds: said before it begins.
+
+The slowest of these decides: what the source's volume has left, the instance, the target's volume
+with its credits, and the packer. Volumes are asked of the simulator.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.base import core
+from headrace.base.units import MIB
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.lab import Lab
+from headrace.lab.doctor import Machine, mounts
+from headrace.servers.backup.pipeline import Flow, packer
+from headrace.servers.backup.source import BackupSource
+from headrace.servers.backup.targets.folder import FolderTarget
+from headrace.servers.backup.targets.target import BackupTarget
+
+# Rows of the volume's metrics that tell what its load takes now.
+LOAD_ROWS = 10
+# More than any volume takes (the largest gp3 of the catalog: 2,000 MiB/s): the volume is the limit.
+OFFERED_MIB_S = 10_000.0
+MOST_OUTSTANDING = 65_536  # the simulator's bound
+SAMPLE_BYTES = 32 * MIB  # packed once to know the packer's speed: a fraction of a second
+
+
+@dataclass(frozen=True)
+class CopyForecast:
+    """`seconds`: until the copy ends. `binds`: what decides it. `seconds_by`: what each limit alone
+    would take."""
+
+    seconds: float
+    binds: str
+    seconds_by: dict[str, float]
+
+
+def volume_seconds(
+    storage: str, size: int, write: bool, start_percent: float | None, taken_mib_s: float = 0.0
+) -> float:
+    """How long a volume takes for `size` bytes in a row, s, with its credits at `start_percent`
+    and its load taking `taken_mib_s`."""
+    n = max(1.0, size / MIB)
+    offered = n / OFFERED_MIB_S
+    # Long enough for 1 MiB/s, the slowest there is.
+    rest = n * 2
+    ours = (OFFERED_MIB_S, 0.0)
+    load = {
+        "kind": "open",
+        "duration_s": [offered, rest],
+        "reads_per_s": [0.0, 0.0] if write else list(ours),
+        "writes_per_s": list(ours) if write else [0.0, 0.0],
+        "read_bytes": [0.0, 0.0] if write else [float(MIB)] * 2,
+        "write_bytes": [float(MIB)] * 2 if write else [0.0, 0.0],
+        "sequential_read_share": 1.0,
+        "sequential_write_share": 1.0,
+        "arrivals": "even",
+        "max_outstanding": MOST_OUTSTANDING,
+        "span_bytes": 0,
+    }
+    answer = core.simulate(storage, load, form="interval", interval_s=rest, start_balance_percent=start_percent)
+    alone = answer["summary"]["recovered_at_s"] or offered
+    rate = n / alone
+    return n / max(rate - taken_mib_s, 0.01 * rate)
+
+
+def forecast(
+    source: BackupSource,
+    target: BackupTarget,
+    size: int,
+    pack: str,
+    packed_share: float = 0.5,
+    most_mib_s: float | None = None,
+) -> CopyForecast:
+    """`size`: bytes to be copied; `packed_share`: what is left of them packed (a guess before the
+    first backup); `most_mib_s`: the pace that was asked for."""
+    found: dict[str, float] = {}
+    server = source.server
+    if server is not None and server.data_volume is not None:
+        volume = server.lab.describe(server.data_volume)
+        start = volume["balance_percent"]
+        found["source volume"] = volume_seconds(volume["spec"], size, False, start, _taken(server.lab, volume["id"]))
+        found |= _instance(server.lab, size, _target_shares(server.lab, target))
+        below = target_volume(server.lab, target)
+        if below is not None:
+            there = server.lab.describe(below)
+            stored = int(size * packed_share) if pack != "none" else size
+            found["target volume"] = volume_seconds(there["spec"], stored, True, there["balance_percent"])
+    if pack != "none":
+        found["packer"] = size / MIB / packer_mib_s(pack)
+    if most_mib_s is not None:
+        found["pace"] = size / MIB / most_mib_s
+    binds = max(found, key=lambda name: found[name], default="nothing known")
+    return CopyForecast(found.get(binds, 0.0), binds, found)
+
+
+def _taken(lab: Lab, volume: str) -> float:
+    """MiB/s that a volume's load takes now."""
+    told = lab.metrics(volume, resolution="second", last=LOAD_ROWS)
+    columns = {name: index for index, name in enumerate(told["columns"])}
+    rows = told["rows"]
+    total = sum(float(row[columns[name]] or 0) for row in rows for name in ("read_bytes", "write_bytes"))
+    return total / MIB / max(1, len(rows))
+
+
+def _instance(lab: Lab, size: int, shares: float) -> dict[str, float]:
+    kind = lab.status()["instance_type"]
+    if kind is None:
+        return {}
+    limits = core.instance(kind)
+    each = limits["baseline_bytes_s"] or limits["max_bytes_s"]
+    return {"instance": size * shares / each} if each else {}
+
+
+def _target_shares(lab: Lab, target: BackupTarget) -> float:
+    """How often the bytes pass the instance's limit: twice where the target is a volume of it."""
+    return 1.0 if target_volume(lab, target) is None else 2.0
+
+
+def target_volume(lab: Lab, target: BackupTarget) -> str | None:
+    """The lab's volume that a folder lies on."""
+    if not isinstance(target, FolderTarget):
+        return None
+    place = next((one for one in (target.folder, *target.folder.parents) if one.exists()), Path("/"))
+    device = os.stat(place).st_dev
+    names = {entry.source for entry in mounts(Machine()) if _device_of(entry.place) == device}
+    for volume in lab.volumes():
+        if (volume.get("attachment") or {}).get("device") in names:
+            return volume["id"]
+    return None
+
+
+def _device_of(place: str) -> int | None:
+    try:
+        return os.stat(place).st_dev
+    except OSError:
+        return None
+
+
+@functools.cache
+def packer_mib_s(pack: str) -> float:
+    """How fast this machine packs now, MiB/s: tried on bytes that pack to about a half."""
+    noise = os.urandom(MIB)
+    sample = b"".join(zlib.compress(noise[: 1 << 19], 0) + bytes(1 << 19) for _ in range(SAMPLE_BYTES // MIB))
+    began = time.monotonic()
+    try:
+        with Flow(packer(pack)) as flow:
+            flow.through(sample)
+    except (CouldNotRun, HeadraceError):
+        return OFFERED_MIB_S
+    return len(sample) / MIB / max(1e-3, time.monotonic() - began)

@@ -1,0 +1,242 @@
+"""How fast a copy may go: a share of the volume's cap, never below a floor of credits, and no
+faster than the load's latency and a replica's lag allow.
+
+What is paced is the reading of the source, before anything is packed. While the server is held up
+for the copy (mariabackup's last lock), nothing is paced.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.base.units import MIB
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab import Lab
+from headrace.servers.backup.source import BackupSource
+from headrace.servers.backup.targets.target import DOC
+from headrace.servers.topology.state import observe
+
+# How often credits, lag and latency are looked at, s. A gp2 volume of 100 GiB at its full burst
+# loses 0.05 % of its credits in a second (5.4 million I/Os, 3,000 a second): this is early.
+LOOK_S = 0.5
+# Above the floor the pace is reduced in proportion within this many percent: a guess. The last
+# percent before it is kept free, because what was started is still charged.
+MARGIN_PERCENT, GUARD_PERCENT = 5.0, 0.5
+# Steps of the pace (guesses): as TCP does, down at once and up slowly.
+DOWN, UP_SHARE = 0.7, 0.05
+# The slowest pace that is not a stop: one piece a second.
+LEAST_MIB_S = 1.0
+# What may be read ahead at once, s: the smaller, the smoother for the load.
+BURST_S = 0.05
+# Latency before the copy, from this many seconds of the volume's metrics; 1.2 is what may be lost.
+BASELINE_ROWS, RATIO = 30, 1.2
+FEWEST_ROWS = 5
+
+
+@dataclass(frozen=True)
+class PaceLimits:
+    """`share`: of the volume's throughput, 0 to 1. `credit_floor_percent`: of every balance that
+    the copy draws on. `lag_s`: of the server as a replica. `latency_ratio`: of the I/O p99, against
+    that before the copy. None: no such limit."""
+
+    share: float | None = None
+    mib_s: float | None = None
+    credit_floor_percent: float | None = 10.0
+    lag_s: float | None = None
+    latency_ratio: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value, low, high in (
+            ("share", self.share, 0.0, 1.0),
+            ("mib-s", self.mib_s, 0.0, 1e6),
+            ("credit-floor", self.credit_floor_percent, -1e-9, 99.0),
+            ("lag-s", self.lag_s, 0.0, 1e9),
+            ("latency-ratio", self.latency_ratio, 1.0, 1e6),
+        ):
+            if value is not None and not (math.isfinite(value) and low < value <= high):
+                rule = f"is above {max(low, 0):g} and at most {high:g}"
+                raise InputError(f"--{name} {value:g}", rule, DOC, "Leave it out for no such limit.")
+
+
+@dataclass(frozen=True)
+class PaceSignals:
+    """What was seen last; None: not known, or there is none."""
+
+    credit_percent: float | None = None
+    lag_s: float | None = None
+    latency_ratio: float | None = None
+
+
+def next_rate(rate: float, most: float, limits: PaceLimits, seen: PaceSignals) -> tuple[float, str]:
+    """The next pace in MiB/s, and what decides it (cap, credits, lag or latency). 0 stops."""
+    allowed, why = most, "cap"
+    floor = limits.credit_floor_percent
+    if floor is not None and seen.credit_percent is not None:
+        left = seen.credit_percent - floor - GUARD_PERCENT
+        if left <= 0.0:
+            return 0.0, "credits"
+        if left < MARGIN_PERCENT:
+            allowed, why = most * left / MARGIN_PERCENT, "credits"
+    over = []
+    if limits.lag_s is not None and seen.lag_s is not None and seen.lag_s > limits.lag_s:
+        over.append("lag")
+    if (
+        limits.latency_ratio is not None
+        and seen.latency_ratio is not None
+        and seen.latency_ratio > limits.latency_ratio
+    ):
+        over.append("latency")
+    wanted = max(LEAST_MIB_S, rate * DOWN) if over else rate + UP_SHARE * most
+    if wanted < allowed:
+        return wanted, over[0] if over else "rising"
+    return allowed, why
+
+
+@dataclass
+class PaceReport:
+    """What a pace did: seconds that each reason held the copy back, its slowest and the lowest
+    balance it saw."""
+
+    held_s: dict[str, float] = field(default_factory=dict)
+    slowest_mib_s: float | None = None
+    lowest_credit_percent: float | None = None
+
+
+class Pacer:
+    """Holds a copy to a pace. `look` gives the signals; it is asked from a thread of its own, so a
+    slow answer does not hold the copy up."""
+
+    def __init__(self, limits: PaceLimits, most_mib_s: float, look: Callable[[], PaceSignals]) -> None:
+        self.limits, self.look = limits, look
+        shares = [most_mib_s * limits.share] if limits.share is not None else []
+        shares += [limits.mib_s] if limits.mib_s is not None else []
+        self.most = min([most_mib_s, *shares])
+        # With a limit of latency or lag it begins slowly, for what it does to them is not known.
+        careful = limits.latency_ratio is not None or limits.lag_s is not None
+        self.rate = self.most * (0.2 if careful else 1.0)
+        self.why, self.report = "cap", PaceReport()
+        self._free = threading.Event()
+        self._ended = threading.Event()
+        self._allowance, self._at = 0.0, time.monotonic()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Pacer:
+        self._step()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._free.set()
+        self._thread.join(2 * LOOK_S + 5.0)
+
+    def free(self) -> None:
+        """From now on it does not wait: the server is held up for the copy."""
+        self._free.set()
+
+    def spent(self, count: int) -> None:
+        """Called after `count` bytes were read: waits as long as it must."""
+        self._allowance -= count / MIB
+        while not self._free.is_set():
+            now = time.monotonic()
+            with self._lock:
+                rate, why = self.rate, self.why
+            earned = (now - self._at) * rate
+            self._allowance = min(self._allowance + earned, max(1.0, rate * BURST_S))
+            self._at = now
+            if self._allowance >= 0.0:
+                return
+            wait = min(LOOK_S, -self._allowance / rate) if rate > 0 else LOOK_S
+            self._free.wait(wait)
+            self.report.held_s[why] = self.report.held_s.get(why, 0.0) + time.monotonic() - now
+
+    def _watch(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            self._step()
+
+    def _step(self) -> None:
+        try:
+            seen = self.look()
+        except HeadraceError:
+            return  # the copy itself will say what is wrong
+        rate, why = next_rate(self.rate, self.most, self.limits, seen)
+        with self._lock:
+            # From a stop it begins again slowly.
+            self.rate, self.why = rate, why
+        slowest, lowest = self.report.slowest_mib_s, self.report.lowest_credit_percent
+        self.report.slowest_mib_s = rate if slowest is None else min(slowest, rate)
+        if seen.credit_percent is not None:
+            self.report.lowest_credit_percent = min(seen.credit_percent, lowest if lowest is not None else 100.0)
+
+
+# --- signals of the lab ---------------------------------------------------------------------------
+
+
+class LabSignals:
+    """Credits of the volumes, lag of the server, latency of its volume."""
+
+    def __init__(self, source: BackupSource, limits: PaceLimits, target_volume: str | None = None) -> None:
+        server = source.server
+        if server is None or server.data_volume is None:
+            rule = "is not a server of the lab, so the credits and latency of its volume cannot be seen"
+            raise InputError(source.address.label, rule, DOC, "Pace it by --mib-s.")
+        self.lab: Lab = server.lab
+        self.source, self.limits = source, limits
+        self.volume: str = server.data_volume
+        self.volumes = [one for one in (server.data_volume, server.log_volume, target_volume) if one]
+        self.before_ms = self._latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
+
+    def __call__(self) -> PaceSignals:
+        ratio = None
+        if self.limits.latency_ratio is not None and self.before_ms:
+            now = self._latency(2)
+            ratio = None if now is None else now / self.before_ms
+        lag = self._lag() if self.limits.lag_s is not None else None
+        credit = self.credit_percent() if self.limits.credit_floor_percent is not None else None
+        return PaceSignals(credit, lag, ratio)
+
+    def credit_percent(self) -> float | None:
+        """The lowest balance the copy draws on."""
+        found: list[float] = []
+        for volume in self.volumes:
+            balance = self.lab.balance(volume)
+            found += [member["percent"] for member in balance["members"] if member is not None]
+            instance = balance["instance"]
+            if instance is not None:
+                both = (instance["iops_percent"], instance["bytes_percent"])
+                found += [one for one in both if one is not None]
+        return min(found, default=None)
+
+    def _latency(self, seconds: int) -> float | None:
+        """The p99 of the volume's I/O, ms: the median of these seconds, reads and writes apart and
+        the worse of them."""
+        told = self.lab.metrics(self.volume, resolution="second", last=seconds)
+        columns = {name: index for index, name in enumerate(told["columns"])}
+        worst = []
+        for name in ("read_p99_us", "write_p99_us"):
+            values = [float(row[columns[name]]) for row in told["rows"] if row[columns[name]] is not None]
+            if values and (seconds < FEWEST_ROWS or len(values) >= FEWEST_ROWS):
+                worst.append(statistics.median(values) / 1000)
+        return max(worst, default=None)
+
+    def _lag(self) -> float | None:
+        with self.source.connect(10.0) as connection:
+            behind = [channel.seconds_behind for channel in observe(connection).channels]
+        known = [float(one) for one in behind if one is not None]
+        return max(known) if known else (math.inf if behind else None)
+
+
+def lab_pacer(source: BackupSource, limits: PaceLimits, target_volume: str | None = None) -> Pacer:
+    """A pacer for a server of the lab. Raises CouldNotRun where its volume cannot be seen."""
+    signals = LabSignals(source, limits, target_volume)
+    cap = signals.lab.describe(signals.volume)["throughput_mib_s"]
+    if limits.latency_ratio is not None and signals.before_ms is None:
+        rule = f"had too little load in the last {BASELINE_ROWS} s to know its latency by"
+        raise CouldNotRun(source.name, rule, DOC, "Leave --latency-ratio out, or begin while the load runs.")
+    return Pacer(limits, float(cap), signals)

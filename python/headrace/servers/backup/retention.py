@@ -1,0 +1,128 @@
+"""Which backups may go: by count and age, and never the last chain that can be proved.
+
+A chain is a backup and the binary log from it to the archive's end without a gap. Deleting begins
+with the manifest: a backup that is half deleted is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from headrace.errors import InputError
+from headrace.servers.backup.history.archive import Timeline
+from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of
+from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.topology.gtid import GtidSet
+
+DAY_S = 86_400.0  # seconds of a day
+
+
+@dataclass(frozen=True)
+class RetentionPlan:
+    """`keep` and `remove`: backups, each with the reason. `files`: binary logs no kept backup
+    needs, as names in the target."""
+
+    keep: tuple[tuple[Backup, str], ...]
+    remove: tuple[tuple[Backup, str], ...]
+    files: tuple[str, ...]
+
+
+def plan(
+    found: Sequence[Backup], histories: Sequence[Timeline], now: float, count: int | None, days: float | None
+) -> RetentionPlan:
+    """For each source: the newest `count`, those younger than `days`, and the newest chain that is
+    proved, or where none is, the newest that is whole. Raises InputError without a rule."""
+    if count is None and days is None:
+        raise InputError("no rule", "names neither a count nor an age", DOC, "As --keep 7 or --days 30.")
+    if (count is not None and count < 1) or (days is not None and not 0 <= days < 1e6):
+        rule = "at least one backup is kept, and days are 0 to a million"
+        raise InputError(f"--keep {count} --days {days}", rule, DOC, "")
+    keep: list[tuple[Backup, str]] = []
+    remove: list[tuple[Backup, str]] = []
+    for source in sorted({one.manifest.source_id for one in found}):
+        mine = sorted((one for one in found if one.manifest.source_id == source), key=lambda one: one.id)
+        last = guarded(mine, histories)
+        for place, one in enumerate(reversed(mine)):
+            age = one.age_s(now) / DAY_S
+            if count is not None and place < count:
+                keep.append((one, f"among the newest {count}"))
+            elif days is not None and age < days:
+                keep.append((one, f"younger than {days:g} days"))
+            elif one is last:
+                proved = one.proof is not None and one.proof.ok
+                keep.append((one, "the last proved chain" if proved else "the last chain, and none is proved"))
+            else:
+                remove.append((one, f"{age:,.1f} days old, {place} newer"))
+    files = unneeded([one for one, _ in keep], histories)
+    return RetentionPlan(tuple(keep), tuple(remove), tuple(files))
+
+
+def guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Backup | None:
+    """The backup that must stay: the newest proved one whose chain is whole; else the newest
+    proved; else the newest with a whole chain; else the newest."""
+    newest = sorted(mine, key=lambda one: one.id, reverse=True)
+    proved = [one for one in newest if one.proof is not None and one.proof.ok]
+    whole = [one for one in newest if chain_whole(one, histories)]
+    both = [one for one in proved if one in whole]
+    return next(iter([*both, *proved, *whole, *newest]), None)
+
+
+def chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
+    """Whether the archive goes on from a backup to its end without a gap."""
+    made = backup.manifest
+    at = GtidSet.parse(made.position.gtid, made.flavor)
+    for one in histories:
+        if one.flavor != made.flavor or not one.files or not at.contains(one.begins) or not one.ends.contains(at):
+            continue
+        known = at
+        needed = [file for file in one.files if not at.contains(file.later)]
+        for index, file in enumerate(needed):
+            early = index + 1 < len(needed) and not file.ended
+            if not file.earlier.minus(known).is_empty or early:
+                break
+            known = known.union(file.later)
+        else:
+            return True
+    return False
+
+
+def unneeded(kept: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]:
+    """Files of the archive that lie before every kept backup of their source. Without a backup
+    nothing is unneeded: the archive may be all there is."""
+    found: list[str] = []
+    for one in histories:
+        bases = [
+            GtidSet.parse(backup.manifest.position.gtid, one.flavor)
+            for backup in kept
+            if backup.manifest.flavor == one.flavor and backup.manifest.source_id == one.source_id
+        ]
+        if not bases:
+            continue
+        for file in one.files[:-1]:
+            if not all(base.contains(file.later) for base in bases):
+                break
+            found += file.names
+    return found
+
+
+def refuse_only_chain(backup: Backup, found: Sequence[Backup], histories: Sequence[Timeline]) -> None:
+    """Raises InputError for the one backup of a source that must stay."""
+    mine = [one for one in found if one.manifest.source_id == backup.manifest.source_id]
+    if guarded(mine, histories) is backup:
+        rule = f"is the last provable chain of {backup.manifest.source}"
+        raise InputError(backup.id, rule, DOC, "Take another and prove it first: headrace backup run, backup prove.")
+
+
+def remove(target: BackupTarget, backup: Backup, drop_snapshot: Callable[[str], None] | None = None) -> int:
+    """Deletes a backup, its manifest first; how many bytes it took. Raises CouldNotRun."""
+    folder = folder_of(backup.id)
+    if backup.manifest.snapshots:
+        if drop_snapshot is None:
+            raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --data-dir.")
+        for snapshot in backup.manifest.snapshots.values():
+            drop_snapshot(snapshot)
+    target.remove(f"{folder}/{MANIFEST}")
+    for one in target.list(f"{folder}/"):
+        target.remove(one.name)
+    return backup.manifest.stored_bytes

@@ -1,0 +1,196 @@
+"""One thread against several that apply, measured: a source writes its load, then replica after
+replica applies it. Lag follows from both rates: a load of T at rate l leaves a replica that applies
+at m behind by T (1 - m / l).
+
+The article's replica was not durable and was held back by one of sixteen processors. Of the few
+that a lab has, the source needs all: its rate is below what one such thread applies. So here each
+commit of the replica is flushed, which holds one thread back in the same way: whatever comes, it
+does one thing at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from headrace.base.units import GIB
+from headrace.bench import SysbenchOltp
+from headrace.bench.drivers.benchmark import Say, silent
+from headrace.experiment import machine
+from headrace.experiment.cell import DataSet, Progress
+from headrace.experiment.data import ExperimentLab
+from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
+from headrace.experiment.replication.run import Drained, ReplicationLab
+from headrace.studies.base import ChartData, ChartSeries, StudyResult, StudyTable, Verdict, agree, columns, texts
+from headrace.studies.measured import tables
+from headrace.studies.measured.session import DOC, LabOptions
+from headrace.studies.replication import replication_2016 as model
+
+STUDY = model.STUDY
+STORAGE = "gp3:100:3000"
+ROWS = 200_000  # a guess: 50 MB, in every cache, as the article's table was in its caches
+CACHE_MIB = 256
+WORKERS = 4
+CLIENTS = (4, 16)  # guesses for two processors: fewer and more than they need to be busy
+WRITE_S, APPLY_S, WARMUP_S = (6, 30), (6.0, 20.0), 2.0  # shortest and longest; guesses
+# Starting two servers, and receiving: s of each replica.
+START_S = 12.0
+# Faster by less than this could be scatter: the rates of repeated drains differ by 5 % (a guess).
+CLEAR = 1.1
+
+
+@dataclass(frozen=True)
+class LoadRates:
+    """What one load gave: the source's rate, and each replica's, by its workers."""
+
+    clients: int
+    source_tps: float
+    applied: dict[int, Drained]
+
+    def lag_s(self, workers: int, load_s: float = model.SECONDS) -> float:
+        """Behind after a load of that length."""
+        return load_s * max(0.0, 1.0 - self.applied[workers].tps / self.source_tps)
+
+
+def data_set() -> DataSet:
+    """One table, as in the article."""
+    return DataSet("sbtest", SysbenchOltp(tables=1, rows=ROWS), ROWS * 250 / GIB)
+
+
+def cells(options: LabOptions) -> list[ReplicaCell]:
+    """Two loads, one thread each; several workers for the one with more clients. Quick: that one
+    alone."""
+    loads = CLIENTS[-1:] if options.quick else CLIENTS
+    count = len(loads) + 1
+    each = max(0.0, options.time_s - 30.0) / count - START_S
+    apply_s = min(max(0.5 * each, APPLY_S[0]), APPLY_S[1])
+    write_s = round(min(max(0.5 * each, WRITE_S[0]), WRITE_S[1]))
+    made = []
+    for clients in loads:
+        script = SysbenchOltp("oltp_write_only", tables=1, rows=ROWS)
+        load = ReplicaLoad(f"{clients} clients", data_set(), script, clients, write_s, options.seed)
+        one = ReplicaCell(
+            f"{clients} clients, one thread",
+            load,
+            STORAGE,
+            CACHE_MIB,
+            warmup_s=WARMUP_S,
+            seconds=apply_s,
+        )
+        made.append(one)
+        if clients == CLIENTS[-1]:
+            words = f"{clients} clients, {WORKERS} workers"
+            made.append(one.with_(words=words, workers=WORKERS, mode="conservative"))
+    return made
+
+
+def run(options: LabOptions, progress: Progress = silent, say: Say = silent) -> StudyResult:
+    """The study on the lab. Raises CouldNotRun when the machine lacks something."""
+    began = time.monotonic()
+    gib = 4 * data_set().gib
+    lacks = machine.missing("mariadb", ("innodb",), folder=options.work, gib=gib)
+    machine.require(f"study {STUDY.name} on the lab", DOC, lacks)
+    todo = cells(options)
+    found: dict[int, LoadRates] = {}
+    with ExperimentLab(options.work, data_gib=gib, in_memory=options.work is None, say=say) as lab:
+        runs = ReplicationLab(lab, say)
+        try:
+            for done, cell in enumerate(todo):
+                progress(done / len(todo), cell.words)
+                drained = runs.drain(cell)
+                source = runs.source(cell.load)
+                pair = found.setdefault(cell.load.clients, LoadRates(cell.load.clients, source.tps, {}))
+                pair.applied[cell.workers] = drained
+        finally:
+            runs.close()
+        progress(1.0, "stopping the lab")
+    return result(tuple(found.values()), todo, time.monotonic() - began)
+
+
+def result(pairs: tuple[LoadRates, ...], todo: list[ReplicaCell], seconds: float) -> StudyResult:
+    """The article's statements, with what was measured and what the model gives for the article's
+    own servers."""
+    facts = machine.identity("mariadb")
+    busiest = pairs[-1]
+    theirs = model.source(model.BUSIEST)
+    applier = {workers: model.replica(theirs, workers).summary["applier_tps"] for workers in (0, WORKERS)}
+    verdicts = [_runs_away(pairs, theirs.tps, applier[0]), _faster(busiest, applier)]
+    if len(pairs) > 1:
+        verdicts.append(_more_load(pairs))
+    rows = [
+        (
+            pair.clients,
+            workers or 1,
+            round(pair.source_tps),
+            round(drained.tps),
+            round(pair.lag_s(workers)),
+            round(max(drained.load_average), 1),
+        )
+        for pair in pairs
+        for workers, drained in pair.applied.items()
+    ]
+    names = columns("clients | threads that apply | source tps | applied tps | lag after 30 min (s) | load average")
+    shown = StudyTable("Measured on the lab", names, tuple(rows))
+    cell = todo[0]
+    scaled = tables.scale(
+        "replication_2016",
+        rows=ROWS,
+        clients=", ".join(str(pair.clients) for pair in pairs),
+        storage=STORAGE,
+        seconds=cell.load.seconds,
+    )
+    notes = [
+        "Measured on Headrace's lab with real servers; the source rests while its load is applied, and the lag of "
+        "30 minutes follows from both rates: 30 min x (1 - applied / written).",
+        f"This machine has {os.cpu_count()} processors, which the servers share with all else that runs here.",
+        *texts("replication_2016", exponent=model.fall_exponent())[-1:],
+        *(f"{name}: {value}" for name, value in facts.items()),
+    ]
+    return StudyResult(STUDY, tuple(verdicts), (scaled, shown), (_chart(pairs),), tuple(notes), seconds, "lab")
+
+
+def _runs_away(pairs: tuple[LoadRates, ...], source_tps: float, applier_tps: float) -> Verdict:
+    slower = [pair for pair in pairs if pair.applied[0].tps < pair.source_tps]
+    shares = ", ".join(
+        f"{100 * pair.applied[0].tps / pair.source_tps:.0f} % with {pair.clients} clients" for pair in pairs
+    )
+    note = f"the model, for the article's servers: {100 * applier_tps / source_tps:.0f} %"
+    same = pairs[-1] in slower
+    return agree(
+        "one thread falls behind all the time",
+        "lag grows throughout",
+        f"applies {shares} of what is written",
+        model.ARTICLE,
+        same,
+        note,
+    )
+
+
+def _faster(pair: LoadRates, applier: dict[int, float]) -> Verdict:
+    ratio = pair.applied[WORKERS].tps / pair.applied[0].tps
+    said = f"{ratio:.2f} times one thread's rate, lag after 30 min {pair.lag_s(WORKERS):,.0f} s instead of {pair.lag_s(0):,.0f}"
+    note = (
+        f"the model, for the article's servers: {applier[WORKERS] / applier[0]:.2f} times; faster: by {CLEAR:g} or more"
+    )
+    return agree(f"{WORKERS} workers bound the lag", "6 to 10 s", said, model.ARTICLE, ratio >= CLEAR, note)
+
+
+def _more_load(pairs: tuple[LoadRates, ...]) -> Verdict:
+    by_rate = sorted(pairs, key=lambda pair: pair.source_tps)
+    same = by_rate[-1].lag_s(0) >= by_rate[0].lag_s(0)
+    said = "; ".join(
+        f"{pair.clients} clients write {pair.source_tps:,.0f} a second: {pair.lag_s(0):,.0f} s" for pair in pairs
+    )
+    return agree("the faster source's replica lags more", "1,024 clients more than 2,048", said, model.ARTICLE, same)
+
+
+def _chart(pairs: tuple[LoadRates, ...]) -> ChartData:
+    series = tuple(
+        ChartSeries(f"{pair.clients} clients, {workers or 1} applying", "measured", tuple(at for at, _ in drained.samples), tuple(done for _, done in drained.samples))
+        for pair in pairs
+        for workers, drained in pair.applied.items()
+    )  # fmt: skip
+    return ChartData(
+        "What replicas applied", "curves", "seconds since it began to apply", "transactions applied", series
+    )

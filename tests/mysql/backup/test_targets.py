@@ -1,0 +1,279 @@
+"""Targets that fail, runs that are killed, credits that are kept.
+
+BACKUP_KILLS=50 for the soak: `kill -9` of a run and of a stream, each at 50 random moments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import http.server
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from backup_chains import SETTINGS, Load
+
+from headrace import servers
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers import volumes
+from headrace.servers.backup import checking, copying, manifest
+from headrace.servers.backup.forecast import target_volume
+from headrace.servers.backup.history import archive
+from headrace.servers.backup.pacing import PaceLimits, lab_pacer
+from headrace.servers.backup.source import source_of
+from headrace.servers.backup.targets.opening import open_target
+
+KILLS = int(os.environ.get("BACKUP_KILLS", "2"))
+S3RVER = Path(__file__).parents[3] / ".venv/clients/node_modules/.bin/s3rver"
+
+
+@pytest.fixture(scope="module")
+def source(lab, machine):
+    server = servers.up(lab, name="kept", storage="gp2:10", settings=SETTINGS["mariadb"])
+    with Load(server):
+        time.sleep(0.3)
+    return source_of(server.address(), server.name, server)
+
+
+def test_a_killed_run_leaves_nothing_that_looks_whole(lab, source, tmp_path):
+    """`kill -9` at a random moment: there is a whole backup or none, and the next run succeeds."""
+    target, seed = open_target(tmp_path / "t"), random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    words = [sys.executable, "-m", "headrace", "backup", "run", "kept", "--to", str(tmp_path / "t"), "--mib-s", "40"]
+    for _ in range(KILLS):
+        child = subprocess.Popen(
+            [*words, "--data-dir", str(lab.place.data_dir)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(chance.uniform(0.5, 2.5))
+        child.kill()
+        child.wait()
+        for one in manifest.backups(target)[0]:
+            assert not checking.check_backup(target, one.id).problems
+    made = copying.run(source, target, copying.Wanted())
+    found, problems = manifest.backups(target)
+    assert made.id in [one.id for one in found] and not problems, "what a killed run left was removed"
+    assert not list((tmp_path / "t").rglob("*.begun"))
+
+
+def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):
+    """`kill -9` at random moments under load; in the end the archive has every acknowledged
+    commit, without a gap."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    words = [sys.executable, "-m", "headrace", "backup", "stream", "kept", "--to", str(tmp_path / "t")]
+    words += ["--data-dir", str(lab.place.data_dir)]
+    server = servers.up(lab, name="kept")
+    with servers.connect(server.address()) as connection, connection.cursor() as cursor:
+        cursor.execute("DROP DATABASE IF EXISTS kept")
+    with Load(server) as load:
+        for round_ in range(KILLS + 1):
+            more = ["--for-s", "3"] if round_ == KILLS else []
+            child = subprocess.Popen([*words, *more], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            if round_ == KILLS:
+                break
+            time.sleep(chance.uniform(1.0, 2.5))
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            with connect_to(server) as cursor:
+                cursor.execute("FLUSH BINARY LOGS")
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 0, said
+    (line,) = archive.timelines(open_target(tmp_path / "t"))
+    assert not line.problems and not checking.check_timeline(open_target(tmp_path / "t"), line).problems
+    with connect_to(server) as cursor:
+        cursor.execute("SELECT @@gtid_binlog_pos")
+        assert str(line.ends) == str((cursor.fetchone() or ("",))[0])
+    assert load.commits
+
+
+@contextlib.contextmanager
+def connect_to(server):
+    with servers.connect(server.address()) as connection, connection.cursor() as cursor:
+        yield cursor
+
+
+def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path):
+    """A volume of the lab as the target: clear errors, and no backup that looks whole."""
+    made = lab.create("st1:125", name="archive")
+    place = tmp_path / "mounted"
+    device = volumes.attach_fresh(lab, made["id"], unpaced=True)
+    volumes.make_filesystem(device)
+    volumes.mount(device, place)
+    try:
+        target = open_target(place / "b")
+        kept = copying.run(source, target, copying.Wanted(pack="none"))
+        assert target_volume(lab, target) == made["id"]
+        subprocess.run(["mount", "-o", "remount,ro", str(place)], check=True)
+        with pytest.raises(CouldNotRun, match="read-only"):
+            copying.run(source, target, copying.Wanted(pack="none"))
+        subprocess.run(["mount", "-o", "remount,rw", str(place)], check=True)
+        filler = place / "filler"
+        room = os.statvfs(place)
+        with open(filler, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - (8 << 20))
+        with pytest.raises(CouldNotRun, match="GiB left|is full"):
+            copying.run(source, target, copying.Wanted(pack="none"))
+        filler.unlink()
+        found, problems = manifest.backups(target)
+        assert [one.id for one in found] == [kept.id] and not problems
+    finally:
+        volumes.unmount(place, lazily=True)
+        volumes.remove(lab, made["id"])
+    with pytest.raises(InputError):
+        open_target("s3://bucket/../x")
+
+
+def test_credits_stay_above_the_floor(lab, source, tmp_path):
+    """A gp2 volume with 13 % of its credits and a floor of 10 %: the copy goes slower and stops
+    short of it; it never takes more than the guard leaves."""
+    server = source.server
+    assert server is not None and server.data_volume is not None
+    lab.set_balance(server.data_volume, 10.4)
+    with lab_pacer(source, PaceLimits(credit_floor_percent=10.0)) as pacer:
+        stuck = threading.Thread(
+            target=lambda: (
+                contextlib.suppress(HeadraceError).__enter__()
+                or copying.run(source, open_target(tmp_path / "t"), copying.Wanted(pace=pacer))
+            )
+        )
+        stuck.start()
+        lowest = 100.0
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            balance = lab.balance(server.data_volume)["members"][0]
+            assert balance is not None
+            lowest = min(lowest, balance["percent"])
+            time.sleep(0.1)
+        lab.set_balance(server.data_volume, 100.0)
+        stuck.join(60)
+    assert not stuck.is_alive()
+    assert lowest >= 10.0, lowest
+    assert pacer.report.held_s.get("credits", 0.0) > 1.0
+
+
+# --- S3 -------------------------------------------------------------------------------------------
+
+
+class Between(http.server.BaseHTTPRequestHandler):
+    """Passes requests on to s3rver, but for what `plan` says of the next PUTs."""
+
+    protocol_version = "HTTP/1.1"
+    port = 0
+    plan: list[str] = []
+
+    def _pass(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        todo = type(self).plan.pop(0) if self.command == "PUT" and type(self).plan else ""
+        if todo == "503":
+            return self._answer(503, b"<Error><Code>SlowDown</Code><Message>slower</Message></Error>")
+        if todo == "region":
+            text = b"<Error><Code>AuthorizationHeaderMalformed</Code><Message>m</Message><Region>eu-north-1</Region></Error>"
+            return self._answer(400, text)
+        if todo == "cut":
+            body = body[: len(body) // 2]
+        inner = http.client.HTTPConnection("127.0.0.1", type(self).port, timeout=30)
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "content-length"}
+        inner.request(self.command, self.path, body, headers | {"Content-Length": str(len(body))})
+        answer = inner.getresponse()
+        content = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in ("transfer-encoding", "connection", "content-length"):
+                self.send_header(name, value)
+        length = answer.getheader("Content-Length") if self.command == "HEAD" else str(len(content))
+        self.send_header("Content-Length", length or "0")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _answer(self, code: int, text: bytes) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = _pass
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """The text of a target: s3rver behind `Between`."""
+    if not S3RVER.exists() or shutil.which("node") is None:
+        pytest.skip("s3rver: needs Node.js and npm ci in .venv/clients")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "S3RVER")
+    port = free_port()
+    words = [str(S3RVER), "-d", str(tmp_path / "s3"), "-a", "127.0.0.1", "-p", str(port), "-s"]
+    (tmp_path / "s3").mkdir()
+    inner = subprocess.Popen(
+        [*words, "--configure-bucket", "lab"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    handler = type("Handler", (Between,), {"port": port, "plan": []})
+    outer = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=outer.serve_forever, daemon=True).start()
+    try:
+        until = time.monotonic() + 30
+        while time.monotonic() < until:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield f"s3://lab/x?endpoint=http://127.0.0.1:{outer.server_port}", handler.plan
+    finally:
+        outer.shutdown()
+        inner.kill()
+        inner.wait(30)
+
+
+def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket):
+    text, plan = bucket
+    target = open_target(text)
+    made = copying.run(source, target, copying.Wanted(key=bytes(32)))
+    assert not checking.check_backup(target, made.id, bytes(32)).problems
+    with pytest.raises(InputError, match="never overwritten"):
+        target.put_new(f"backups/{made.id}/manifest.json", b"x")
+    writer = target.create("many/parts")
+    for _ in range(20):
+        writer.write(os.urandom(1 << 20))
+    writer.close()
+    assert sum(len(piece) for piece in target.read("many/parts")) == 20 << 20
+    plan += ["503", "503"]  # botocore tries again
+    target.put_new("after/503", b"there")
+    assert target.document("after/503") == b"there"
+    plan += ["region"] * 5  # botocore follows the first ones by itself
+    with pytest.raises(InputError, match="another region") as told:
+        target.put_new("elsewhere", b"x")
+    assert "eu-north-1" in told.value.hint
+    plan.clear()
+    plan += ["cut"]
+    with pytest.raises(CouldNotRun):
+        target.put_new("cut", b"x" * 1000)
+    plan += ["503"] * 50
+    with pytest.raises(CouldNotRun, match="does not take requests"):
+        copying.run(source, target, copying.Wanted())
+    plan.clear()
+    found, _ = manifest.backups(target, bytes(32))
+    assert [one.id for one in found] == [made.id]

@@ -1,0 +1,58 @@
+"""Looks whether a filesystem is frozen, from outside: by writing to it all the time."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+# Between two writes, s: how exactly a thaw is seen.
+EVERY_S = 0.0005
+
+
+class Probe:
+    """Writes a byte to a file of the filesystem again and again; `done` are the moments (ns,
+    CLOCK_MONOTONIC) at which a write returned."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "probe"
+        self.done: list[int] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._write, daemon=True)
+
+    def __enter__(self) -> Probe:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self.path.unlink(missing_ok=True)
+
+    def _write(self) -> None:
+        handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            while not self._stop.is_set():
+                os.pwrite(handle, b"x", 0)
+                self.done.append(time.monotonic_ns())
+                time.sleep(EVERY_S)
+        finally:
+            os.close(handle)
+
+    def next_after(self, moment_ns: int, patience_s: float) -> float:
+        """How many ms after that moment the first write returned. Fails when none does."""
+        until = time.monotonic() + patience_s
+        while time.monotonic() < until:
+            for at in reversed(self.done[-200_000:]):
+                if at <= moment_ns:
+                    break
+            later = [at for at in self.done[-20_000:] if at > moment_ns]
+            if later:
+                return (later[0] - moment_ns) / 1e6
+            time.sleep(0.002)
+        raise AssertionError(f"nothing could be written for {patience_s} s")
+
+    def longest_ms(self) -> float:
+        """The longest time between two writes."""
+        return max((b - a for a, b in zip(self.done, self.done[1:], strict=False)), default=0) / 1e6

@@ -1,0 +1,210 @@
+"""Snapshots of servers under load: what they hold when they are set back. And the control, members
+one by one without a freeze, which must fail.
+
+SNAPSHOTS: how many with all steps (`make soak`: 50).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from lab_servers import left_of, sql
+
+from consistent_snapshots import SMALL, Variant, Writers, composed, examine, percentile, prepare, run_round
+from headrace import servers
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.snapshots import restore, sets, warming
+from headrace.operate.snapshots.services import LabService
+from headrace.operate.snapshots.take import take
+from headrace.operate.snapshots.targets import lab_request
+
+SNAPSHOTS = int(os.environ.get("SNAPSHOTS", "1"))
+RAID = "4xgp3:1"
+# Fewer rows and a smaller cache than the benchmark's: pages are written as often, and are made
+# sooner.
+ROWS, CACHE = 6_000, {"innodb_buffer_pool_size": "8M"}
+
+
+@pytest.fixture(scope="module")
+def striped(lab):
+    """A MariaDB on RAID 0 of four members, with tables for the load."""
+    made = servers.up(lab, name="striped", storage=RAID, settings=SMALL | CACHE)
+    prepare(made, rows=ROWS)
+    yield made
+    servers.destroy(made)
+
+
+def test_all_steps_hold_every_commit(lab, striped):
+    rounds = [run_round(lab, striped, Variant("all steps"), number, 4, torn=False) for number in range(SNAPSHOTS)]
+    frozen = [one.frozen_ms for one in rounds]
+    print(f"{len(rounds)} snapshots: frozen p50 {percentile(frozen, 0.5):.0f} ms, p95 {percentile(frozen, 0.95):.0f} ms")  # fmt: skip
+    assert [one.findings for one in rounds if not one.findings.good] == []
+    # Commits were held back until the snapshot was taken: nothing is in it after the tag.
+    assert [one.findings.beyond for one in rounds] == [0] * len(rounds)
+    assert all(one.server != "striped" for one in sets.sets_of(LabService(lab).stored()))
+
+
+def test_the_control_fails(lab, striped):
+    """Members one after the other, while pages and log are written: the pages of one member are
+    newer than the log on another. It may open by chance; of three at least one must not be good."""
+    variant = Variant("control", lock=False, freeze=False, members=True)
+    for number in range(3):
+        found = run_round(lab, striped, variant, 1000 + number, 4, torn=False)
+        if not found.findings.good:
+            return
+    raise AssertionError("three snapshots of members at different times were all good")
+
+
+@pytest.mark.skipif(SNAPSHOTS < 2, reason="SNAPSHOTS=1: the control's own check is part of `make soak`")
+def test_members_of_one_instant_are_put_together_unchanged(lab, striped):
+    """The control's tool itself: from four times the same snapshot it makes a good server."""
+    with Writers(striped) as writers:
+        time.sleep(0.3)
+        expected = writers.by(time.monotonic())
+        one = lab.create_snapshot(striped.data_volume)["id"]
+    whole = composed(lab, RAID, [one] * 4, "same")
+    looked = servers.up(lab, name="same", storage=RAID, seed_from=whole, settings=SMALL)
+    try:
+        assert examine(looked, expected, "").good
+    finally:
+        servers.destroy(looked)
+
+
+@pytest.fixture(scope="module")
+def mysql(lab, mysql_program):
+    """MySQL with its logs on a volume of their own."""
+    made = servers.up(lab, name="two", flavor="mysql", storage="gp3:2", log_storage="gp3:1", settings=SMALL)
+    prepare(made, rows=500)
+    yield made
+    servers.destroy(made)
+
+
+def test_mysql_on_two_volumes(lab, mysql):
+    """One set of both volumes, taken while it is written to; the new server has an identity of its
+    own and its own list of binary logs."""
+    with Writers(mysql, 2) as writers:
+        time.sleep(0.5)
+        moments = {}
+        got = take(lab_request(lab, "two"), lambda step: moments.setdefault(step, time.monotonic()))
+        expected = writers.by(moments["locked"])
+        time.sleep(0.3)
+    assert not writers.errors
+    made = got.made
+    assert made.whole and len(made.snapshots) == 2 and made.steps == ("lock", "freeze")
+    assert made.gtid.count(":") >= 1 and made.position.startswith("binlog.")
+    try:
+        again = restore.to_server(lab, made, "two-again")
+        assert examine(again, expected, made.gtid).good
+        assert sql(again, "SELECT @@server_uuid") != sql(mysql, "SELECT @@server_uuid")
+        assert sql(again, "SELECT @@server_id") != sql(mysql, "SELECT @@server_id")
+        index = (again.paths.log_mount / "log/binlog.index").read_text()
+        assert str(mysql.paths.log_mount) not in index and str(again.paths.log_mount) in index
+    finally:
+        servers.destroy(servers.find(lab, "two-again"))
+        assert left_of(lab, "two-again") == []
+
+
+def test_loading_in_order_of_need(lab, striped):
+    """Afterwards nearly nothing is left to load: what belongs to no file, such as the filesystem's
+    own log."""
+    got = take(lab_request(lab, "striped"))
+    again = restore.to_server(lab, got.made, "warm")
+    try:
+        before = lab.cold_blocks(again.data_volume, limit=1)["left"]
+        assert warming.warm_server(again) > 0
+        assert lab.cold_blocks(again.data_volume, limit=1)["left"] < 0.2 * max(before, 10)
+    finally:
+        servers.destroy(again)
+
+
+def test_volumes_alone(lab, mysql):
+    got = take(lab_request(lab, "two"))
+    service = LabService(lab)
+    until = time.monotonic() + 60
+    while not (now := sets.chosen(sets.sets_of(service.stored()), got.made.id)).stored:
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    made = restore.to_volumes(service, now, "alone")
+    try:
+        assert {one.place for one in made} == {str(mysql.paths.data_mount), str(mysql.paths.log_mount)}
+        assert restore.next_steps(made) == [f"mount -o noatime,nouuid DEVICE {one.place}" for one in made]
+    finally:
+        for one in made:
+            service.delete_volume(one.volume)
+
+
+def test_a_set_that_is_not_whole_is_refused(lab, mysql):
+    got = take(lab_request(lab, "two"))
+    service = LabService(lab)
+
+    def now() -> sets.SnapshotSet:
+        return sets.chosen(sets.sets_of(service.stored()), got.made.id)
+
+    first, second = (one.id for one in got.made.snapshots)
+    # Of another time: a later snapshot of the same volume with the tags of the set.
+    time.sleep(0.01)
+    later = lab.create_snapshot(got.made.snapshots[1].volume, tags=dict(got.made.snapshots[1].tags))["id"]
+    lab.delete_snapshot(second)
+    with pytest.raises(InputError, match="not of one moment"):
+        restore.to_server(lab, now(), "refused")
+    # A member missing.
+    lab.delete_snapshot(later)
+    with pytest.raises(InputError, match="no snapshot of vol-"):
+        restore.to_volumes(service, now(), "refused")
+    with pytest.raises(InputError, match="no snapshot of vol-"):
+        restore.to_server(lab, now(), "refused")
+    assert left_of(lab, "refused") == []
+    lab.delete_snapshot(first)
+
+
+def test_a_name_that_is_taken(lab, mysql):
+    got = take(lab_request(lab, "two"))
+    with pytest.raises(InputError, match="is a server of this lab already"):
+        restore.to_server(lab, got.made, "two")
+
+
+def test_a_server_that_is_down(lab, mysql):
+    servers.stop(servers.find(lab, "two"))
+    try:
+        with pytest.raises(CouldNotRun, match="is stopped"):
+            lab_request(lab, "two")
+    finally:
+        servers.up(lab, name="two")
+
+
+def test_the_tags_of_a_request_with_odd_names(lab, mysql):
+    """Quotes and newlines in the user's words do not break the set."""
+    request = replace(lab_request(lab, "two"), name='a "b"\nc', tags={"team's": "x, y"})
+    made = take(request).made
+    assert made.whole and made.server == r"a \"b\"\nc"
+    assert made.snapshots[0].tags["team's"] == "x, y"
+
+
+def test_a_long_select(lab, mysql):
+    """With a table of MyISAM that has rows FLUSH TABLES WITH READ LOCK would wait for a long SELECT,
+    and everybody for it. It is given up in time. Without such a table, nothing waits."""
+
+    def long_select(table: str) -> threading.Thread:
+        thread = threading.Thread(target=lambda: sql(mysql, f"SELECT SLEEP(3) FROM {table}", timeout_s=60))
+        thread.start()
+        time.sleep(0.3)
+        return thread
+
+    sql(mysql, "CREATE DATABASE d", "CREATE TABLE d.i (n INT)", "INSERT INTO d.i VALUES (1)")
+    thread = long_select("d.i")
+    taken = take(lab_request(lab, "two"))
+    assert taken.made.whole and not any("FLUSH TABLES" in note for note in taken.notes)
+    thread.join()
+    sql(mysql, "CREATE TABLE d.m (n INT) ENGINE=MyISAM", "INSERT INTO d.m VALUES (1)")
+    thread = long_select("d.m")
+    with pytest.raises(CouldNotRun, match="FLUSH TABLES WITH READ LOCK did not get its lock within 1 s"):
+        take(replace(lab_request(lab, "two"), wait_lock_s=1))
+    sql(mysql, "INSERT INTO d.i VALUES (2)", timeout_s=20)  # others are let in again
+    thread.join()
+    taken = take(lab_request(lab, "two"))
+    assert any("FLUSH TABLES WITH READ LOCK was needed" in note for note in taken.notes)
+    sql(mysql, "DROP DATABASE d")

@@ -1,0 +1,108 @@
+"""The same against EC2's API, which the lab serves: volumes found from mounts, one CreateSnapshots
+call without the instance's other volumes, tags, volumes from a set."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from aws_labs import AwsLab
+from lab_servers import sql
+
+from headrace import servers
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.snapshots import restore, sets
+from headrace.operate.snapshots.ec2 import Ec2Service
+from headrace.operate.snapshots.take import plan, take
+from headrace.operate.snapshots.targets import ec2_request
+
+
+@pytest.fixture(scope="module")
+def aws(shared_labs):
+    made = AwsLab(shared_labs)
+    yield made
+    for server in servers.servers(made.lab):
+        servers.destroy(server)
+    made.down()
+
+
+@pytest.fixture
+def service(aws, monkeypatch, tmp_path):
+    """EC2 as boto3 finds it here: the lab's profile. The lab's devices have no serial number; udev's
+    names for them are in the lab's folder."""
+    for name, value in aws.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    (tmp_path / "dev/disk").mkdir(parents=True)
+    (tmp_path / "dev/disk/by-id").symlink_to(aws.folder / "dev/by-id")
+    return Ec2Service(root=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def server(aws):
+    made = servers.up(aws.lab, storage="gp3:1", log_storage="gp3:1", settings={"innodb_buffer_pool_size": "16M", "log_bin": "ON"})  # fmt: skip
+    other = aws.lab.create("gp3:1")["id"]
+    aws.lab.attach(other, unpaced=True, probe=False)
+    sql(made, "CREATE DATABASE d", "CREATE TABLE d.t (n INT)", "INSERT INTO d.t VALUES (1)")
+    return made
+
+
+def test_a_set(aws, server, service):
+    request = ec2_request(server.address(), service, "shop")
+    prepared = plan(request)
+    assert set(prepared.volumes) == {server.data_volume, server.log_volume}
+    assert service.stored() == []  # the plan took nothing
+    made = take(request).made
+    assert made.whole and made.server == "shop" and made.gtid.startswith("0-1-")
+    assert {one.volume for one in made.snapshots} == {server.data_volume, server.log_volume}  # the other is left out
+    said = aws.headrace("snapshot", "sets", "--on", "ec2", "--output", "json").stdout
+    assert json.loads(said)[0]["id"] == made.id
+    # The lab sees the same set, and a whole one.
+    assert [one.whole for one in sets.sets_of(service.stored())] == [True]
+    volumes = restore.to_volumes(service, sets.sets_of(service.stored())[0], "back")
+    try:
+        zones = {aws.lab.describe(one.volume)["zone"] for one in volumes}
+        assert zones == {aws.zone} and {one.spec for one in volumes} == {"gp3:1:3000:125"}
+    finally:
+        for one in volumes:
+            service.delete_volume(one.volume)
+    for one in made.snapshots:
+        service.delete(one.id)
+        service.delete(one.id)  # gone is fine
+
+
+def test_rights_are_asked_for_before_anything_is_locked(aws, server, service, monkeypatch):
+    """A user who may look and not take: refused by the rehearsal."""
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "ec2:Describe*", "Resource": "*"}]}
+    key, secret = aws.user("looker", policy)
+    monkeypatch.delenv("AWS_PROFILE")
+    for name, value in (("ACCESS_KEY_ID", key), ("SECRET_ACCESS_KEY", secret), ("ENDPOINT_URL", aws.endpoint), ("DEFAULT_REGION", aws.region)):  # fmt: skip
+        monkeypatch.setenv(f"AWS_{name}", value)
+    poor, steps = Ec2Service(root=service.root), []
+    with pytest.raises(InputError, match="UnauthorizedOperation"):
+        take(ec2_request(server.address(), poor, "shop"), steps.append)
+    assert steps == []
+
+
+def test_no_endpoint(server, service, monkeypatch):
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(CouldNotRun, match="could not be called"):
+        take(ec2_request(server.address(), Ec2Service(root=service.root), "shop"))
+
+
+def test_by_the_name_of_the_attachment(aws, server, monkeypatch, service, tmp_path):
+    """Without serial numbers, as on Xen: /dev/sdf of the attachment leads to the disk."""
+    root = tmp_path / "xen"
+    root.mkdir()
+    (root / "dev").symlink_to(aws.folder / "dev")
+    (root / "sys").symlink_to("/sys")
+    prepared = plan(ec2_request(server.address(), Ec2Service(root=root), "shop"))
+    assert set(prepared.volumes) == {server.data_volume, server.log_volume}
+
+
+def test_a_disk_that_is_no_volume(server, service, tmp_path):
+    lost = replace(ec2_request(server.address(), service, "shop"), service=Ec2Service(root=tmp_path / "empty"))
+    with pytest.raises(InputError, match="no EBS volume is known"):
+        take(lost)

@@ -1,0 +1,155 @@
+"""A replica's parameters found again from runs that the core made with others."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace.base import core
+from headrace.calibration.replica import ReplicaRun, calibrate_replica, counted, predicted_run
+from headrace.calibration.runs.replica import load_replica_run
+from headrace.errors import InputError
+from headrace.simulation.replica import Replica
+from headrace.workload import TransactionWorkload
+from headrace.workload.replica import applier_of, measured_replica
+
+TRUE = {"cpu_ms": 0.6, "flush_factor": 1.4, "forced_writes": 0.3, "group_share": 0.3}
+DESCRIPTION = """format = "headrace-replica-run"
+version = 1
+server = "mariadb-10.11"
+storage = "gp3:20:3000"
+cache_gib = 0.2
+workers = 0
+log_bin = true
+seconds = 15.0
+transactions = 2700
+cpu_s = 1.35
+[files]
+status_before = "before.txt"
+status_after = "after.txt"
+"""
+
+
+def database() -> TransactionWorkload:
+    options = {"script": "oltp_write_only", "engine": "innodb", "tables": 8, "table_size": 200_000}
+    options |= {"distribution": {"type": "uniform"}, "threads": 16, "cache_gib": 0.2, "log_bin": True}
+    found = core.mysql_sysbench(options)
+    made = TransactionWorkload("shop", "innodb", dict(found["database"]), 0.2, 16, 0.4)
+    return measured_replica(made, {}, written=tuple(found["changed"]))
+
+
+def as_if_measured(
+    workload: TransactionWorkload, name: str, storage: str, cache_gib: float, workers: int
+) -> ReplicaRun:
+    """What the core says, as a run with its counters."""
+    mode = "optimistic" if workers else "single"
+    replica = Replica(storage, instance="m5.large", cache_gib=cache_gib, version="mariadb-10.11", mode=mode, workers=workers, log_bin=True)  # fmt: skip
+    asked = ReplicaRun(name, replica, seconds=10, tps=1.0, warmup_s=5)
+    told = predicted_run(workload, asked)
+    tps, reads = counted(told, asked)
+    cpu_ms = applier_of(workload)["cpu_ms"]
+    return replace(asked, tps=tps, reads=reads, group=told.summary["grouped"], cpu_ms=cpu_ms)
+
+
+@pytest.fixture(scope="module")
+def runs() -> list[ReplicaRun]:
+    truth = measured_replica(database(), TRUE)
+    return [
+        as_if_measured(truth, "one thread", "gp3:20:3000", 0.1, 0),
+        as_if_measured(truth, "in memory", "gp3:20:3000", 1.0, 0),
+        as_if_measured(truth, "workers", "gp3:20:6000", 0.2, 4),
+    ]
+
+
+def test_parameters_are_found_again(runs):
+    found = applier_of(calibrate_replica(database(), runs))
+    # The prior pulls: its spreads are 0.25 to 0.7, and a rate is taken to be known to 5 %. What is
+    # found lies between; these two are told apart by the cache and by the processor time.
+    assert found["cpu_ms"] == pytest.approx(TRUE["cpu_ms"], rel=0.1)
+    assert found["flush_factor"] == pytest.approx(TRUE["flush_factor"], rel=0.1)
+    assert found["group_share"] == pytest.approx(TRUE["group_share"], rel=0.2)
+
+
+def test_what_was_not_calibrated_on_is_predicted(runs):
+    truth, found = measured_replica(database(), TRUE), calibrate_replica(database(), runs)
+    for storage, cache_gib, workers in (("io2:20:8000", 0.15, 0), ("gp3:20:4000", 0.3, 8), ("gp2:100", 0.1, 0)):
+        one = as_if_measured(truth, storage, storage, cache_gib, workers)
+        tps, _ = counted(predicted_run(found, one), one)
+        plain, _ = counted(predicted_run(database(), one), one)
+        assert tps == pytest.approx(one.tps, rel=0.1), storage
+        # And it is the calibration that makes it so.
+        assert abs(tps / one.tps - 1) <= abs(plain / one.tps - 1) + 0.01, storage
+
+
+def test_spreads_shrink_and_origins_are_named(runs):
+    found = calibrate_replica(database(), runs).replica
+    assert found is not None
+    assert found.spread["flush_factor"] < 0.2
+    assert found.origin["flush_factor"] == "one thread, in memory, workers"
+
+
+def test_one_thread_tells_nothing_of_groups(runs):
+    found = calibrate_replica(database(), runs[:1]).replica
+    assert found is not None
+    assert "group_share" not in found.values
+
+
+def test_nothing_to_calibrate_from():
+    with pytest.raises(InputError, match="at least one run"):
+        calibrate_replica(database(), [])
+
+
+def files(folder: Path, text: str = DESCRIPTION, after: str | None = None) -> Path:
+    (folder / "before.txt").write_text(
+        "Uptime\t100\nInnodb_buffer_pool_reads\t5000\nBinlog_commits\t10\nBinlog_group_commits\t10\n"
+    )
+    (folder / "after.txt").write_text(
+        after
+        or "| Uptime | 115 |\n| Innodb_buffer_pool_reads | 10400 |\n| Binlog_commits | 2710 |\n| Binlog_group_commits | 1810 |\n"
+    )
+    (folder / "replica.toml").write_text(text)
+    return folder / "replica.toml"
+
+
+def test_a_description_and_its_counters(tmp_path):
+    run, sample = load_replica_run(files(tmp_path))
+    assert sample is None
+    assert (run.tps, run.reads, run.cpu_ms) == (180.0, 2.0, pytest.approx(0.5))
+    assert run.group == pytest.approx(2700 / 1800)
+    assert run.replica.settings()["workers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("version = 1", "version = 2", "newer Headrace"),
+        ("mariadb-10.11", "postgres-17", "a flavor and a version"),
+        ("gp3:20:3000", "gp9:20", "gp9"),
+        ("seconds = 15.0", "seconds = 0.0", "seconds"),
+        ("transactions = 2700", "transactions = 0", "transactions"),
+        ("transactions = 2700", "transaction = 2700", "transaction"),
+        ("cache_gib = 0.2", "", "cache_gib"),
+        ('status_after = "after.txt"', "", "belong together"),
+        ('"after.txt"', '"none.txt"', "is not there"),
+        ("workers = 0", "workers = 0\nmode = 'fast'", "mode"),
+    ],
+)
+def test_descriptions_that_are_wrong(tmp_path, old, new, words):
+    with pytest.raises(InputError, match=words):
+        load_replica_run(files(tmp_path, DESCRIPTION.replace(old, new)))
+
+
+def test_counters_that_cannot_be(tmp_path):
+    with pytest.raises(InputError, match="restarted"):
+        load_replica_run(files(tmp_path, after="Uptime\t5\nInnodb_buffer_pool_reads\t1\n"))
+    with pytest.raises(InputError, match="SHOW GLOBAL STATUS"):
+        load_replica_run(files(tmp_path, after="binary\0" * 100))
+
+
+def test_a_damaged_binary_log_is_named(tmp_path):
+    (tmp_path / "binlog.000001").write_bytes(struct.pack("<IBIIIH", 0, 2, 1, 3, 0, 0))
+    with pytest.raises(InputError, match="binary log"):
+        load_replica_run(files(tmp_path, DESCRIPTION + 'binary_log = "binlog.000001"\n'))

@@ -1,0 +1,106 @@
+"""Lag from positions: against every transaction's own time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.bench import SysbenchOltp
+from headrace.errors import InputError
+from headrace.experiment import DataSet
+from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
+from headrace.experiment.replication.counters import volume_totals
+from headrace.experiment.replication.dynamics import Look, lag_course
+
+
+def cell(**more) -> ReplicaCell:
+    load = SysbenchOltp("oltp_write_only", 1, 1000, "uniform")
+    return ReplicaCell(
+        **(
+            {
+                "words": "a",
+                "load": ReplicaLoad("l", DataSet("d", load, 0.1), load, 4, 5),
+                "storage": "gp3:20",
+                "cache_mib": 64,
+            }
+            | more
+        )
+    )
+
+
+def looked(written_at: list[float], applied_at: list[float], every_s: float, until_s: float) -> list[Look]:
+    """What is seen of times at which each transaction was written, and applied."""
+    found, at = [], 0.0
+    while at < until_s:
+        found.append(Look(at, sum(one <= at for one in written_at), sum(one <= at for one in applied_at)))
+        at += every_s
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lag_is_the_age_of_the_last_transaction_applied(seed):
+    """The truth: when the first transaction that is missing was written."""
+    chance = random.Random(seed)
+    written, applied, at, free = [], [], 0.0, 0.0
+    slow = chance.uniform(0.5, 3.0)
+    for _ in range(400):
+        at += chance.expovariate(100)
+        free = max(free, at) + chance.expovariate(100) * slow
+        written.append(at)
+        applied.append(free)
+    looks = looked(written, applied, 0.1, free + 1)
+    for look, (_, lag) in zip(looks, lag_course(looks), strict=True):
+        missing = [one for one, done in zip(written, applied, strict=True) if done > look.at_s >= one]
+        truth = look.at_s - min(missing) if missing else 0.0
+        # Between two looks 0.1 s apart, and the gap to the next transaction (10 ms on average).
+        assert lag == pytest.approx(truth, abs=0.25)
+
+
+def test_a_constant_load_that_ends_is_as_the_formula_says():
+    """lambda 200/s for 10 s, mu 100/s: lag at the end 10 (1 - 1/2) = 5 s; the backlog of 1,000 drains
+    in 10 s, and the lag is 10 s just before it is gone: T (lambda / mu - 1)."""
+    looks = [Look(t / 10, min(20 * t, 2000), min(10 * t, 2000)) for t in range(0, 210)]
+    lag = dict(lag_course(looks))
+    assert lag[10.0] == pytest.approx(5.0, abs=0.01)
+    assert max(lag.values()) == pytest.approx(10.0, abs=0.11)
+    assert lag[20.0] == 0.0
+
+
+def test_figures_of_a_volume_are_its_own():
+    text = "\n".join(
+        [
+            'aws_ebs_csi_read_ops_total{volume_id="vol-1",member="0"} 5',
+            'aws_ebs_csi_read_ops_total{volume_id="vol-1",member="1"} 7',
+            'aws_ebs_csi_read_ops_total{volume_id="vol-12"} 100',
+            'aws_ebs_csi_write_seconds_total{volume_id="vol-1",member="0"} 1.5e-3',
+        ]
+    )
+    found = volume_totals(text, {"vol-1"})
+    assert (found["reads"], found["write_s"], found["writes"]) == (12.0, 1.5e-3, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"mode": "fast"}, "mode fast"),
+        ({"workers": 4}, "4 workers, serial"),
+        ({"workers": 0, "mode": "optimistic"}, "0 workers"),
+        ({"workers": 100_000, "mode": "optimistic"}, "workers"),
+        ({"flush_log": 3}, "flush_log 3"),
+        ({"sync_binlog": -1}, "negative"),
+        ({"cache_mib": 1}, "cache of 1 MiB"),
+        ({"storage": "gp9:20"}, "gp9"),
+    ],
+)
+def test_cells_that_no_server_can_be(more, words):
+    with pytest.raises(InputError, match=words):
+        cell(**more)
+
+
+def test_settings_say_what_the_cell_says():
+    one = cell(workers=4, mode="optimistic", flush_log=2, sync_binlog=0).server_settings
+    assert (one["slave-parallel-threads"], one["slave-parallel-mode"]) == ("4", "optimistic")
+    assert (one["innodb-flush-log-at-trx-commit"], one["sync-binlog"]) == ("2", "0")
+    assert cell(binlog=False).server_settings["log-slave-updates"] == "OFF"
+    assert cell(binlog=False).durable and not cell(sync_binlog=0).durable

@@ -1,0 +1,137 @@
+"""The watchdog as a program, without rights to freeze: what it says and when it ends. And the order
+in which blocks are loaded."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from headrace.operate.snapshots import restore, warming
+from headrace.operate.snapshots.freezing import watchdog
+from headrace.operate.snapshots.restore import RestoredVolume
+
+PATIENCE_S = 30.0
+
+
+class Started:
+    """The watchdog on files that cannot be frozen."""
+
+    def __init__(self, files: list[int], deadline_s: float = 20.0) -> None:
+        ours, self.commands = os.pipe()
+        self.answers, theirs = os.pipe()
+        words = [sys.executable, "-I", "-S", watchdog.__file__, str(deadline_s), str(ours), str(theirs)]
+        self.process = subprocess.Popen([*words, *map(str, files)], pass_fds=(ours, theirs, *files))
+        os.close(ours)
+        os.close(theirs)
+
+    def line(self) -> str:
+        text = b""
+        while not text.endswith(b"\n"):
+            assert select.select([self.answers], [], [], PATIENCE_S)[0], text
+            part = os.read(self.answers, 1)
+            if not part:
+                return ""
+            text += part
+        return text.decode().strip()
+
+    def end(self) -> int:
+        os.close(self.commands)
+        code = self.process.wait(PATIENCE_S)
+        os.close(self.answers)
+        return code
+
+
+@pytest.fixture
+def pipe():
+    pair = os.pipe()
+    yield pair[0]
+    for one in pair:
+        os.close(one)
+
+
+def test_it_ends_when_its_parent_does(pipe):
+    started = Started([pipe])
+    assert started.line() == "ready"
+    assert started.end() == 0
+
+
+def test_it_ignores_signals(pipe):
+    started = Started([pipe])
+    assert started.line() == "ready"
+    for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGPIPE):
+        started.process.send_signal(one)
+    time.sleep(0.05)
+    assert started.process.poll() is None
+    assert started.end() == 0
+
+
+def test_what_cannot_be_frozen_is_said(pipe):
+    started = Started([pipe])
+    assert started.line() == "ready"
+    os.write(started.commands, b"freeze\n")
+    number = int(started.line().removeprefix("refused 0 "))
+    # A pipe is on no filesystem that can be frozen; without rights the kernel says so first.
+    assert number in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EPERM, errno.EINVAL)
+    os.write(started.commands, b"thaw\n")
+    assert started.line() == "done"
+    assert started.end() == 0
+
+
+def test_nothing_to_freeze():
+    started = Started([])
+    assert started.line() == "ready"
+    os.write(started.commands, b"freeze\n")
+    assert started.line() == "all"
+    os.write(started.commands, b"thaw\n")
+    assert started.line() == "done"
+    assert started.end() == 0
+
+
+def test_the_deadline(pipe):
+    started = Started([pipe], deadline_s=0.05)
+    assert started.line() == "ready"
+    os.write(started.commands, b"freeze\n")
+    said = [started.line() for _ in range(3)]
+    assert said[0].startswith("refused") and said[1:] == ["late", "done"]
+    assert started.end() == 0
+
+
+def test_order_of_need(tmp_path):
+    """Logs and system first, then what was cached, then the rest; every block once."""
+    data = tmp_path / "data"
+    for name, blocks, space in (("ibdata1", 2, None), ("mysql/a.ibd", 1, 3), ("shop/big.ibd", 6, 7), ("shop/a.txt", 1, None)):  # fmt: skip
+        path = data / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        head = bytes(34) + (space or 0).to_bytes(4, "big")
+        path.write_bytes(head.ljust(blocks * warming.BLOCK_BYTES, b"x"))
+    (data / "tmp").mkdir()
+    (data / "tmp/x").write_bytes(b"x")
+    # Page 160 of 16 KiB is in block 5, pages 0 to 31 in block 0.
+    found = list(warming.order([data], "7,160\n7,161\n7,3\n9,1\nnonsense\n"))
+    names = [(one.path.name, one.offset // warming.BLOCK_BYTES) for one in found]
+    assert names[:3] == [("ibdata1", 0), ("ibdata1", 1), ("a.ibd", 0)]
+    assert names[3:5] == [("big.ibd", 5), ("big.ibd", 0)]
+    assert sorted(names[5:]) == [("a.txt", 0), *[("big.ibd", block) for block in (1, 2, 3, 4)]]
+    assert warming.warm(found, 1) == sum(one.length for one in found)
+
+
+def test_a_file_that_is_gone_is_left_out(tmp_path):
+    assert warming.warm([warming.FilePart(tmp_path / "gone", 0, 10)], 10) == 0
+
+
+def test_next_steps_of_an_array_and_a_group():
+    layout = ({"md": "md0", "level": "raid0", "uuid": "a:b"}, {"dm": "vg-lv"})
+    made = [RestoredVolume(f"vol-{number}", "snap-1", "/data's", "gp3:1", layout) for number in range(2)]
+    lines = restore.next_steps(made)
+    assert lines == [
+        "mdadm --assemble --uuid=a:b /dev/md0",
+        "vgchange --activate y",
+        "mount -o noatime,nouuid DEVICE '/data'\"'\"'s'",
+    ]

@@ -1,0 +1,165 @@
+"""Snapshot sets read from tags: against a naive reference, with random damage."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.snapshots import retention, sets
+from headrace.operate.snapshots.sets import StoredSnapshot
+
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
+
+
+def made(name: str, volumes: list[str], at: datetime, state: str = "completed", **tags: str) -> list[StoredSnapshot]:
+    """A set as `take` tags it."""
+    common = {sets.SET: name, sets.SERVER: "db", sets.FINISHED: "x", sets.STEPS: "lock freeze", sets.FROZEN: "50.0"}
+    common |= sets.long_tags(sets.VOLUMES, ",".join(volumes)) | tags
+    return [StoredSnapshot(f"snap-{name}-{volume}", volume, 1, state, at.isoformat(), common) for volume in volumes]
+
+
+def test_a_whole_set():
+    gtid = ",".join(f"{number:08x}-0000-0000-0000-000000000000:1-{number}" for number in range(1, 30))
+    volumes = [f"vol-{number:017x}" for number in range(20)]
+    [one] = sets.sets_of(made("set-a", volumes, NOW, **sets.long_tags(sets.GTID, gtid)))
+    assert one.whole and one.gtid == gtid and one.frozen_ms == 50 and one.steps == ("lock", "freeze")
+    assert len(one.snapshots) == 20 and one.size_gib == 20 and one.stored
+
+
+def test_no_tag_is_too_long():
+    tags = sets.long_tags("k", "x" * 2_000)
+    assert max(map(len, tags.values())) == 256 and "".join(tags.values()) == "x" * 2_000
+    assert not sets.fits("x" * 10_000)
+    with pytest.raises(InputError, match="10,000 characters"):
+        sets.long_tags("k", "x" * 10_000)
+    assert sets.as_json("a\n'\"é") == '"a\\n\'\\"\\u00e9"'
+
+
+DAMAGE = ("none", "missing", "later", "foreign", "twice", "unfinished", "error", "contradiction", "no list")
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_damage_is_seen(seed):
+    """A set is whole if and only if nothing was done to it."""
+    chance = random.Random(seed)
+    volumes = [f"vol-{number}" for number in range(chance.randint(2, 6))]
+    found = made("set-a", volumes, NOW)
+    damage = DAMAGE[seed % len(DAMAGE)]
+    victim = chance.randrange(len(found))
+    one = found[victim]
+    late = (NOW + timedelta(seconds=chance.uniform(2, 1e6))).isoformat()
+
+    def like(**changes) -> StoredSnapshot:
+        fields = {name: getattr(one, name) for name in ("id", "volume", "size_gib", "state", "started_at", "tags")}
+        return StoredSnapshot(**(fields | changes))
+
+    match damage:
+        case "missing":
+            del found[victim]
+        case "later":
+            found[victim] = like(started_at=late)
+        case "foreign":
+            found[victim] = like(volume="vol-other")
+        case "twice":
+            found.append(like(id="snap-second"))
+        case "unfinished":
+            found[victim] = like(tags={key: value for key, value in one.tags.items() if key != sets.FINISHED})
+        case "error":
+            found[victim] = like(state="error")
+        case "contradiction":
+            found[victim] = like(tags={**one.tags, sets.POSITION: "binlog.9:9"})
+        case "no list":
+            found = [StoredSnapshot(each.id, each.volume, 1, each.state, each.started_at, {sets.SET: "set-a", sets.FINISHED: "x"}) for each in found]  # fmt: skip
+    chance.shuffle(found)
+    [read] = sets.sets_of(found)
+    assert read.whole == (damage == "none"), (damage, read.problems)
+    if damage != "none":
+        with pytest.raises(InputError):
+            sets.check_whole(read)
+
+
+def test_tags_that_mean_nothing():
+    """Of a user, or of a newer version: nothing fails, and nothing is believed."""
+    odd = {sets.SET: "set-x", sets.ABOUT: "{not json", sets.FROZEN: "soon", sets.MEMBER: "[1]"}
+    [one] = sets.sets_of([StoredSnapshot("snap-1", "", 1, "completed", NOW.isoformat(), odd)])
+    assert not one.whole and one.about == {} and one.frozen_ms is None and one.snapshots[0].member == {}
+
+
+def test_the_latest():
+    old, new = made("set-old", ["vol-1"], NOW - timedelta(days=1)), made("set-new", ["vol-1"], NOW)
+    broken = made("set-broken", ["vol-1", "vol-2"], NOW + timedelta(days=1))[:1]
+    found = sets.sets_of([*broken, *new, *old])
+    assert [one.id for one in found] == ["set-old", "set-new", "set-broken"]
+    assert sets.chosen(found, "latest").id == sets.chosen(found, "latest:db").id == "set-new"
+    assert sets.chosen(found, "set-old").id == "set-old"
+    for name in ("latest:other", "set-nothing", ""):
+        with pytest.raises(InputError):
+            sets.chosen(found, name)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_pruning_against_a_naive_reference(seed):
+    """Random sets, kept by count and age: never the last whole one, and nothing that was to be
+    kept."""
+    chance = random.Random(seed)
+    snapshots, ages, whole, pending = [], {}, {}, {}
+    for number in range(chance.randint(1, 12)):
+        name, age = f"set-{number}", chance.uniform(0, 30 * 86_400)
+        whole[name], pending[name] = chance.random() < 0.7, chance.random() < 0.2
+        found = made(
+            name, ["vol-1", "vol-2"], NOW - timedelta(seconds=age), "pending" if pending[name] else "completed"
+        )
+        snapshots += found if whole[name] else found[:1]
+        ages[name] = age
+    keep = chance.choice([None, 1, 3])
+    keep_for = chance.choice([None, 5 * 86_400.0]) if keep else 5 * 86_400.0
+    verdicts = retention.judge(sets.sets_of(snapshots), NOW, keep, keep_for)
+    going = {one.chosen.id for one in verdicts if one.goes}
+    good = sorted((name for name in ages if whole[name]), key=lambda name: ages[name])
+    stored = [name for name in good if not pending[name]]
+    for place, name in enumerate(good):
+        kept = (keep is not None and place < keep) or (keep_for is not None and ages[name] < keep_for)
+        newest = not stored or ages[name] <= ages[stored[0]]
+        assert (name in going) == (not kept and not newest), name
+    for name in ages:
+        if not whole[name]:
+            assert (name in going) == (ages[name] >= retention.BEING_TAKEN_S)
+
+
+def test_pruning_deletes_the_oldest_first_and_never_all():
+    found = sets.sets_of(made("set-a", ["vol-1"], NOW) + made("set-b", ["vol-1"], NOW - timedelta(days=2)))
+    verdicts = retention.judge(found, NOW, 1, None)
+    deleted = []
+
+    class Service:
+        def delete(self, snapshot: str) -> None:
+            deleted.append(snapshot)
+
+    assert retention.prune(Service(), verdicts) == [] and deleted == ["snap-set-b-vol-1"]  # type: ignore[arg-type]
+    from dataclasses import replace
+
+    with pytest.raises(CouldNotRun, match="last whole set"):
+        retention.prune(Service(), [replace(one, goes=True) for one in verdicts])  # type: ignore[arg-type]
+    assert len(deleted) == 1
+    with pytest.raises(InputError, match="was not said"):
+        retention.judge(found, NOW, None, None)
+
+
+def test_times():
+    assert [retention.seconds(text, "--x") for text in ("90s", "15m", "6h", "7d", "4w")] == [90, 900, 21_600, 604_800, 2_419_200]  # fmt: skip
+    for text in ("", "7", "0d", "-1d", "1y", "1 d d", "9" * 40 + "d"):
+        with pytest.raises(InputError):
+            retention.seconds(text, "--x")
+
+
+def test_units_of_systemd():
+    found = retention.units("shop", ["/usr/bin/python3", "-m", "headrace"], ["snapshot", "take", 'a "b" $c %d'], None, 3600)  # fmt: skip
+    service, timer = (found[f"headrace-snapshot-shop.{kind}"] for kind in ("service", "timer"))
+    assert 'ExecStart=/usr/bin/python3 -m headrace snapshot take "a \\"b\\" $$c %%d"\n' in service
+    assert "KillMode=process" in service and "OnUnitActiveSec=3600" in timer
+    for name, words, every in (("../x", ["a"], 3600), ("x", ["a\nb"], 3600), ("x", ["a"], 1)):
+        with pytest.raises(InputError):
+            retention.units(name, ["headrace"], words, None, every)

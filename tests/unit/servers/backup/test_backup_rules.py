@@ -1,0 +1,240 @@
+"""The pure parts of backups: sealed documents, names, moments, the pace, retention."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from headrace.errors import InputError
+from headrace.servers.backup import manifest as documents
+from headrace.servers.backup.forecast import volume_seconds
+from headrace.servers.backup.history import archive, moments
+from headrace.servers.backup.history import events as binlog
+from headrace.servers.backup.manifest import Backup, BinlogPosition, Manifest, RestoreProof, opened, sealed
+from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, next_rate
+from headrace.servers.backup.retention import guarded, plan
+from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.backup.targets.target import checked_name
+from headrace.servers.topology.gtid import GtidSet
+
+
+@pytest.mark.parametrize("key", [None, bytes(32)])
+def test_every_changed_bit_of_a_sealed_document_is_found(key):
+    raw = sealed({"name": "shop", "parts": [1, 2.5, None], "text": "é \\n"}, key)
+    assert opened(raw, "it", key)["name"] == "shop"
+    for bit in range(8 * len(raw)):
+        changed = bytearray(raw)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(InputError):
+            opened(bytes(changed), "it", key)
+    for cut in range(len(raw)):
+        with pytest.raises(InputError):
+            opened(raw[:cut], "it", key)
+
+
+def test_a_document_of_another_key_is_refused():
+    raw = sealed({"a": 1}, bytes(32))
+    for key, words in ((None, "sealed with a key"), (bytes([1] * 32), "another key")):
+        with pytest.raises(InputError, match=words):
+            opened(raw, "it", key)
+    with pytest.raises(InputError, match="anybody"):
+        opened(sealed({"a": 1}), "it", bytes(32))
+
+
+@pytest.mark.parametrize(
+    "name", ["", "/x", "x/", "..", "a/../b", "a/./b", "a b", "a\nb", "a'b", 'a"b', "ä", ".hidden", "a//b", "x" * 201]
+)
+def test_names_that_could_lead_out_of_a_target_are_refused(name):
+    with pytest.raises(InputError):
+        checked_name(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a\nb", "ftp://x/y", "file://relative", "file:///a/../b", "s3://", "s3://UPPER/x", "s3://b/x?secret=1",
+     "s3://bucket/../x", "s3://bucket/a b", "s3://bucket/x?endpoint=http://db.example:9000", "s3://bucket?region=EU!"],
+)  # fmt: skip
+def test_what_cannot_be_a_target_is_refused(text):
+    with pytest.raises(InputError):
+        open_target(text)
+
+
+def test_a_folder_never_overwrites_and_a_writer_that_is_left_is_not_seen(tmp_path):
+    target = open_target(tmp_path / 'it\'s a "folder" with blanks')
+    target.put_new("a/one", b"1")
+    with pytest.raises(InputError, match="never overwritten"):
+        target.put_new("a/one", b"2")
+    with pytest.raises(ZeroDivisionError), target.create("a/two") as writer:
+        writer.write(b"x" * (3 << 20))
+        raise ZeroDivisionError
+    first, second = target.create("a/three"), target.create("a/three")
+    first.write(b"1")
+    second.write(b"2")
+    first.close()
+    with pytest.raises(InputError, match="never overwritten"):
+        second.close()
+    assert [one.name for one in target.list()] == ["a/one", "a/three"]
+    assert target.document("a/three") == b"1"
+    assert not list(tmp_path.rglob("*.begun"))
+
+
+def test_moments_have_a_time_zone():
+    at = datetime(2026, 11, 22, 21, 50, 0, 250_000, UTC)
+    wanted = round(at.timestamp() * 1e6)
+    for text in ("2026-11-22T21:50:00.25Z", "2026-11-22 22:50:00.250000+01:00", "2026-11-22T16:20:00.25-05:30"):
+        assert moments.parse_moment(text) == wanted
+    for text in ("2026-11-22T21:50:00", "2026-10-25 02:30:00"):
+        with pytest.raises(InputError, match="no time zone"):
+            moments.parse_moment(text)
+    for text in ("", "yesterday", "2026-13-01T00:00:00Z", "2026-11-22", "2026-11-22T25:00:00Z", "1795384788"):
+        with pytest.raises(InputError):
+            moments.parse_moment(text)
+    rng = random.Random(14)
+    for _ in range(200):
+        zone = timezone(timedelta(minutes=rng.randrange(-14 * 60, 14 * 60, 15)))
+        moment = datetime.fromtimestamp(rng.randrange(10**9, 2 * 10**9), zone).replace(microsecond=rng.randrange(10**6))
+        assert moments.parse_moment(moment.isoformat()) == round(moment.timestamp() * 10**6)
+        assert moments.parse_moment(moments.shown(moments.parse_moment(moment.isoformat()))) == round(
+            moment.timestamp() * 10**6
+        )
+
+
+def test_sets_of_single_gtids_and_their_json():
+    rng = random.Random(14)
+    for flavor in ("mysql", "mariadb"):
+        for _ in range(100):
+            numbers = sorted(rng.sample(range(1, 40), rng.randrange(1, 20)))
+            uuid = "f550e960-e6bf-11f1-b5f0-02fc00000001"
+            gtids = [f"{uuid}:{n}" if flavor == "mysql" else f"3-7-{n}" for n in numbers]
+            found = archive.set_of(gtids, flavor)
+            assert found.count() == len(numbers)
+            assert archive.set_from(archive.set_json(found), flavor) == found
+            if flavor == "mysql":
+                assert found == GtidSet.parse(",".join(gtids), "mysql")
+            else:
+                assert str(archive.as_position(found)) == f"3-7-{numbers[-1]}"
+
+
+def test_the_name_behind_a_binary_log():
+    assert binlog.next_name("binlog.000009") == "binlog.000010"
+    assert binlog.next_name("a.b.999999") == "a.b.1000000"
+    with pytest.raises(InputError):
+        binlog.next_name("../binlog.1")
+
+
+# --- the pace -------------------------------------------------------------------------------------
+
+
+def test_a_pace_never_takes_credits_below_the_floor():
+    """A naive volume loses what the copy reads; whatever the load does beside it, the copy itself
+    stops above the floor."""
+    rng = random.Random(14)
+    limits = PaceLimits(credit_floor_percent=20.0)
+    for _ in range(200):
+        # Percent lost for each MiB: half a second at full pace costs at most the guard.
+        credit, rate, cost = rng.uniform(20, 40), 100.0, rng.uniform(0.0, 0.5 / 0.5 / 100.0)
+        for _ in range(500):
+            rate, why = next_rate(rate, 100.0, limits, PaceSignals(credit_percent=credit))
+            before, credit = credit, credit - rate * 0.5 * cost
+            assert credit >= 20.0 or rate == 0.0, (before, rate)
+            assert rate == 0.0 or credit > 20.0
+            assert why in ("cap", "credits", "rising")
+            credit += rng.uniform(0, 0.01)
+
+
+def test_lag_and_latency_slow_a_copy_down_and_it_recovers():
+    limits = PaceLimits(lag_s=5.0, latency_ratio=1.2)
+    rate, why = next_rate(100.0, 125.0, limits, PaceSignals(lag_s=6.0))
+    assert (rate, why) == (70.0, "lag")
+    assert next_rate(100.0, 125.0, limits, PaceSignals(latency_ratio=1.3)) == (70.0, "latency")
+    assert next_rate(1.0, 125.0, limits, PaceSignals(latency_ratio=9.9)) == (1.0, "latency")
+    rate = 1.0
+    for _ in range(20):  # 5 % of the cap a step
+        rate, _ = next_rate(rate, 125.0, limits, PaceSignals(lag_s=0.0, latency_ratio=1.0))
+    assert rate == 125.0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"share": 0.0}, {"share": 1.1}, {"share": float("nan")}, {"mib_s": -1.0}, {"credit_floor_percent": 100.0},
+     {"lag_s": float("inf")}, {"latency_ratio": 0.9}, {"latency_ratio": 1.0}],
+)  # fmt: skip
+def test_limits_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(InputError):
+        PaceLimits(**wrong)
+
+
+def test_a_held_copy_is_let_go():
+    """With its credits used up a copy stands still, until the server is held up for it."""
+    pacer = Pacer(PaceLimits(credit_floor_percent=50.0), 100.0, lambda: PaceSignals(credit_percent=40.0))
+    with pacer:
+        assert (pacer.rate, pacer.why) == (0.0, "credits")
+        pacer.free()
+        pacer.spent(1 << 30)
+
+
+def test_forecasts_are_the_simulators():
+    """st1: 500 GiB has a baseline of 20 MiB/s once its credits are used up (40 MiB/s per TiB), so
+    100 GiB take 5,120 s with none; rounding of MiB/s and 1 MiB requests: within 3 %. gp3: 125 MiB/s."""
+    gib = 1 << 30
+    assert volume_seconds("st1:500", 100 * gib, True, 0.0) == pytest.approx(5_120, rel=0.03)
+    assert volume_seconds("gp3:100", 10 * gib, False, None) == pytest.approx(10_240 / 125, rel=0.03)
+    # Half of it taken by the load: twice the time.
+    half = volume_seconds("gp3:100", 10 * gib, False, None, taken_mib_s=62.5)
+    assert half == pytest.approx(2 * 10_240 / 125, rel=0.05)
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+def made(number: int, source: str, age_days: float, proved: bool | None, now: float) -> Backup:
+    at = now - age_days * 86_400
+    backup = f"20261122T{number:06d}Z-{source}-00aa"
+    found = Manifest(
+        backup, "physical", "mysql", "9.7.4", "InnoDB", source, source, at, at, BinlogPosition("", "", 0), "tar", "none",
+        False, 1, (),
+    )  # fmt: skip
+    proof = None if proved is None else RestoreProof(at, 1.0, "", 1, "", "", proved)
+    return Backup(found, proof)
+
+
+def test_retention_keeps_a_provable_chain_whatever_the_rule():
+    """Random backups and rules against what must hold: all are kept or removed, nothing that a rule
+    keeps is removed, and of each source the newest proved one stays, or without one the newest."""
+    rng, now = random.Random(14), 1_795_384_788.0
+    for _ in range(300):
+        found = [
+            made(number, rng.choice(["a", "b"]), 40 - number, rng.choice([None, None, True, False]), now)
+            for number in range(rng.randrange(0, 30))
+        ]
+        count, days = rng.choice([None, 1, 3]), rng.choice([None, 0.0, 15.0])
+        if count is None and days is None:
+            count = 1
+        wanted = plan(found, [], now, count, days)
+        kept, gone = {one.id for one, _ in wanted.keep}, {one.id for one, _ in wanted.remove}
+        assert kept | gone == {one.id for one in found} and not kept & gone
+        for source in ("a", "b"):
+            mine = sorted((one for one in found if one.manifest.source == source), key=lambda one: one.id)
+            if not mine:
+                continue
+            proved = [one for one in mine if one.proof is not None and one.proof.ok]
+            assert (proved or mine)[-1].id in kept
+            assert guarded(mine, []) is (proved or mine)[-1]
+            for one in mine[-(count or 0) :] if count else []:
+                assert one.id in kept
+            for one in mine:
+                assert days is None or one.age_s(now) >= days * 86_400 or one.id in kept
+    for rule in ((None, None), (0, None), (None, -1.0)):
+        with pytest.raises(InputError):
+            plan([], [], now, *rule)
+
+
+def test_ids_sort_by_time_and_hold_no_paths():
+    names = [
+        documents.new_id(name, 1_795_384_788.0 + place) for place, name in enumerate(("a b", "../x", "", "É'\"\n"))
+    ]
+    assert names == sorted(names) and all(documents.ID.fullmatch(one) for one in names)
+    with pytest.raises(InputError):
+        documents.folder_of("../../etc")

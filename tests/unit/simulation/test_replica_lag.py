@@ -1,0 +1,105 @@
+"""Replicas predicted from Python: lag's formulas, doubt, semi-sync, bad input."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+import headrace
+from headrace.base import core
+from headrace.workload.replica import measured_replica
+
+WRITES = {"script": "oltp_write_only", "tables": 4, "table_size": 100_000, "cache_gib": 1.0, "threads": 8}
+
+
+@pytest.fixture(scope="module")
+def database():
+    return headrace.sysbench_oltp(**WRITES)
+
+
+def behind(database, **more):
+    """One thread of MariaDB with a binary log behind 1,500 transactions a second."""
+    replica = headrace.Replica("gp3:100", version="mariadb-10.11", log_bin=True)
+    settings = {"arrivals_tps": 1_500.0, "seconds": 60, "draws": 0, "seed": None} | more
+    return headrace.predict_replica(database, "io2:100:20000", replica, **settings)
+
+
+def test_lag_follows_from_the_two_rates(database):
+    told = behind(database).summary
+    mu, rate, load = told["applier_tps"], told["source_tps"], told["load_s"]
+    assert rate == pytest.approx(1_500.0, rel=1e-3) and mu < rate
+    # T (1 - mu / lambda) and T (lambda / mu - 1); a row is a second.
+    assert told["lag_at_load_end_s"] == pytest.approx(load * (1 - mu / rate), abs=0.2)
+    assert told["peak_lag_s"] == pytest.approx(load * (rate / mu - 1), abs=1.6)
+    assert told["peak_at_s"] > load
+    assert sum(told["shares"].values()) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_interval_is_wide_without_a_replica_and_narrow_with_one(database):
+    wide = behind(database, draws=16)
+    known = {"cpu_ms": 0.33, "flush_factor": 1.0, "events_per_tx": 6.0, "forced_writes": 0.5, "spin_ms": 0.01}
+    narrow = behind(measured_replica(database, known, spread={"cpu_ms": 0.05}), draws=16)
+    width = [math.log(one.summary["high"]["applier_tps"] / one.summary["low"]["applier_tps"]) for one in (wide, narrow)]
+    assert width[0] > 2 * width[1]
+    assert wide.summary["low"]["applier_tps"] < wide.summary["applier_tps"] < wide.summary["high"]["applier_tps"]
+    assert any("No replica of this database" in text for text in wide.warnings)
+    assert not any("No replica of this database" in text for text in narrow.warnings)
+    assert wide.summary == behind(database, draws=16).summary, "the same question has the same answer"
+
+
+def test_semi_sync_slows_the_source_and_says_what_it_is_worth(database):
+    def source(**more):
+        sync = more.pop("sync_relay_log", None)
+        replica = replace(headrace.Replica("gp3:100", version="mariadb-10.11", workers=16), sync_relay_log=sync)
+        found = headrace.predict_replica(database, "io2:100:20000", replica, seconds=30, draws=0, seed=None, **more)
+        return found.summary["source_tps"], found
+
+    plain, _ = source()
+    waited, found = source(semi_sync=headrace.SemiSyncOptions((5.0,)))
+    # Eight clients that wait 5 ms more.
+    assert waited < 8 / 5e-3 and waited < 0.7 * plain
+    assert any("is in the replica's memory" in text for text in found.warnings)
+    durable, found = source(semi_sync=headrace.SemiSyncOptions((0.0,)), sync_relay_log=1)
+    assert durable < 1.01 * found.summary["semi_sync"]["most_tps"] < 250
+    _, found = source(semi_sync=headrace.SemiSyncOptions((20_000.0,)))
+    assert any("longer than the timeout" in text for text in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"version": "postgres-17"}, "flavor"),
+        ({"version": "mysql-5.5"}, "parallel replication"),
+        ({"mode": "minimal"}, "is not a mode of mysql"),
+        ({"workers": -1}, "workers"),
+        ({"storage": "gp9:1"}, "gp9"),
+        ({"cache_gib": 1e9}, "replica-cache-gib"),
+        ({"reads_per_tx": -1.0}, "replica-reads"),
+        ({"start": "lukewarm"}, "start"),
+        ({"version": "mariadb-10.11", "preserve_order": False, "mode": "optimistic"}, "kept by MariaDB"),
+    ],
+)
+def test_bad_replicas_are_refused(database, change, says):
+    with pytest.raises(headrace.InputError, match=says):
+        headrace.predict_replica(
+            database, "gp3:100", replace(headrace.Replica("gp3:100"), **change), seconds=5, draws=0
+        )
+
+
+def test_more_acknowledgements_than_replicas_would_never_come(database):
+    semi = headrace.SemiSyncOptions((0.5,), acknowledgements=2)
+    with pytest.raises(headrace.InputError, match="never come"):
+        behind(database, semi_sync=semi)
+
+
+def test_a_load_that_writes_nothing_has_nothing_to_replicate():
+    readers = headrace.sysbench_oltp(**WRITES | {"script": "oltp_read_only"})
+    with pytest.raises(headrace.InputError, match="nothing to replicate"):
+        behind(readers)
+
+
+def test_defaults_of_versions_are_the_cores():
+    assert core.replica_settings("mysql", "9.7")["mode"] == "writeset"
+    assert headrace.Replica("gp3:1", version="mariadb-10.11").settings()["workers"] == 0

@@ -1,0 +1,171 @@
+"""EC2, RDS and Aurora side by side: what the answer is made of, what is refused, and that doubt is said."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import pytest
+
+import headrace
+from headrace import InputError
+from headrace.base import core
+from headrace.cli import main as cli
+from headrace.simulation.services import SECONDS_A_MONTH, compare
+
+SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=64)
+SHORT = {"instance": "r6g.xlarge", "seconds": 60, "draws": 4}
+ARGUMENTS = ["predict", "sysbench-tpcc:warehouses=500,cache_gib=24,threads=64", "--storage", "gp3:500"]
+
+
+def of(found, deployment: str):
+    return next(one for one in found.outcomes if one.deployment == deployment)
+
+
+@pytest.fixture
+def run(capsys):
+    """Runs the command in this process: exit code, stdout, stderr."""
+
+    def called(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main([*ARGUMENTS, *arguments])
+        out = capsys.readouterr()
+        assert "Traceback" not in out.out + out.err
+        return code, out.out, out.err
+
+    return called
+
+
+def test_ec2_is_what_predict_says():
+    found = compare(SHOP, "gp3:500", on=["ec2"], seed=None, **SHORT)
+    alone = headrace.predict(SHOP, "gp3:500", instance="r6g.xlarge", seconds=60, start="warm", seed=None, draws=4)
+    ours = of(found, "ec2")
+    # The comparison takes the same steps of a second.
+    assert ours.tps == pytest.approx(alone.summary["tps"], rel=1e-9)
+    assert (ours.tps_low, ours.tps_high) == pytest.approx(
+        (alone.summary["tps_low"], alone.summary["tps_high"]), rel=1e-3
+    )
+
+
+def test_services_stand_in_order_and_each_has_its_doubt():
+    found = compare(SHOP, "gp3:500", **SHORT)
+    assert [one.deployment for one in found.outcomes] == core.deployments(["ec2", "rds", "aurora"])
+    for one in found.outcomes:
+        assert one.tps_low < one.tps < one.tps_high and one.confidence and one.cannot
+        assert "measured" not in one.confidence
+    width = {one.deployment: math.log(one.tps_high / one.tps_low) for one in found.outcomes}
+    assert width["ec2"] < width["aurora:standard"] and width["rds:single-az"] < width["aurora:standard"]
+    assert "published Aurora figures lie near" in of(found, "aurora:standard").confidence
+    # 12,000 IOPS behind 500 GiB of RDS, 3,000 behind those of EC2.
+    assert of(found, "rds:single-az").volumes == "4xgp3:125:3000:125"
+    assert of(found, "rds:single-az").tps > 2 * of(found, "ec2").tps
+    assert of(found, "aurora:standard").tps == of(found, "aurora:io-optimized").tps
+
+
+def test_a_question_far_from_all_published_ones_has_a_wider_interval():
+    near = compare(SHOP, "gp3:500", on=["aurora:standard"], **SHORT).outcomes[0]
+    far = compare(SHOP, "gp3:500", on=["aurora:standard"], threads=4_000, **SHORT).outcomes[0]
+    assert near.confidence.startswith("1 of ") and far.confidence.startswith("0 of ")
+    assert far.tps_high / far.tps_low > 1.3 * near.tps_high / near.tps_low
+
+
+def test_a_bill_is_its_items_and_counts_the_month():
+    found = compare(SHOP, "gp3:500", on=["aurora"], readers=2, busy_percent=50.0, seed=None, **SHORT)
+    one = of(found, "aurora:standard")
+    assert one.usd_month == pytest.approx(sum(item["usd"] for item in one.items))
+    assert one.items[0]["quantity"] == 3 * 730
+    assert one.million_ios == pytest.approx(sum(one.ios_per_tx) * one.tps * 0.5 * SECONDS_A_MONTH / 1e6)
+    assert of(found, "aurora:io-optimized").items[-1]["usd"] == 0.0
+
+
+def test_break_even_is_where_both_cost_the_same():
+    found = compare(SHOP, "gp3:500", on=["aurora"], seed=None, **SHORT)
+    even = found.break_even
+    bills = [
+        core.service_bill(one, "r6g.xlarge", "gp3:500", "us-east-1", None, 1, found.data_gib, even.million_ios)[
+            "total_usd"
+        ]
+        for one in ("aurora:standard", "aurora:io-optimized")
+    ]
+    assert bills[0] == pytest.approx(bills[1], abs=0.005)
+    assert even.usd / bills[0] * 100 == pytest.approx(even.share_percent)
+
+
+def test_readers_decide_lag_and_failover():
+    with_one = of(compare(SHOP, "gp3:500", on=["aurora:standard"], **SHORT), "aurora:standard")
+    alone = of(compare(SHOP, "gp3:500", on=["aurora:standard"], readers=0, **SHORT), "aurora:standard")
+    assert with_one.lag_ms is not None and alone.lag_ms is None
+    assert (with_one.rto_s[1].value, alone.rto_s[1].value) == (60.0, 600.0)
+
+
+def test_what_a_service_cannot_is_said_and_the_others_go_on():
+    found = compare(SHOP, "st1:500", **SHORT)
+    assert "does not offer st1" in of(found, "rds:multi-az").refusal
+    assert of(found, "ec2").tps > 0 and of(found, "aurora:standard").tps > 0
+    rocks = headrace.sysbench_tpcc(warehouses=100, engine="myrocks", cache_gib=4, threads=8)
+    assert "Aurora" in of(compare(rocks, "gp3:500", **SHORT), "aurora:standard").refusal
+    old = compare(SHOP, "gp2:500", as_of="2014-06-01", instance="r3.xlarge", seconds=60, draws=0)
+    assert "2015-07-27" in of(old, "aurora:standard").refusal
+    tiny = compare(SHOP, "gp3:500", cache_gib=64.0, **SHORT)
+    assert all("GiB of memory" in one.refusal for one in tiny.outcomes)
+
+
+def test_more_of_anything_is_never_slower():
+    """Clients, processors: a random walk upwards, all services."""
+    for smaller, larger in itertools.pairwise(("r6g.large", "r6g.xlarge", "r6g.4xlarge")):
+        for name in ("ec2", "rds:multi-az", "aurora:standard"):
+            rates = [
+                compare(SHOP, "gp3:500", on=[name], instance=one, cache_gib=12.0, seconds=60, draws=0, seed=None)
+                .outcomes[0]
+                .tps
+                for one in (smaller, larger)
+            ]
+            assert rates[0] <= rates[1] * (1 + 1e-9), (name, smaller, larger)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"on": ["rsd"]}, "not a service"),
+        ({"on": []}, "names no service"),
+        ({"readers": 16}, "readers"),
+        ({"busy_percent": -1.0}, "busy-percent"),
+        ({"region": "moon-1"}, "not a region"),
+        ({"instance": "x9.large"}, "x9"),
+        ({"threads": 0}, "threads"),
+    ],
+)
+def test_bad_input_is_refused(changed, said):
+    with pytest.raises(InputError) as caught:
+        compare(SHOP, "gp3:500", **(SHORT | changed))
+    assert said in str(caught.value)
+
+
+def test_the_command_prints_table_json_csv_and_a_page(run, tmp_path):
+    page = tmp_path / "page.html"
+    common = ("--on", "ec2,rds,aurora", "--instance", "r6g.xlarge", "--seconds", "30")
+    code, shown, _ = run(*common, "--report", str(page))
+    assert code == 0
+    for word in ("rds:multi-az", "no price", "I/O-Optimized pays", "cannot shrink storage", "coroot-managed"):
+        assert word in shown
+    assert "measured" not in shown.lower()
+    assert "<svg" in page.read_text() and "Bill of a month" in page.read_text()
+    answer = json.loads(run(*common, "--output", "json")[1])
+    assert answer["schema"] == "headrace-services/1" and len(answer["outcomes"]) == 6
+    lines = run(*common, "--output", "csv")[1].splitlines()
+    assert lines[0].startswith("deployment,class,possible") and len(lines) == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--on", "ec2"), "needs --instance"),
+        (("--readers", "2"), "is an option of --on"),
+        (("--on", "ec2", "--instance", "r6g.xlarge", "--form", "events"), "--form events"),
+        (("--on", "ec2", "--instance", "r6g.xlarge", "--log-storage", "gp3:10"), "--log-storage"),
+        (("--on", "ec2", "--instance", "r6g.xlarge", "--replica", "gp3:500"), "--replica"),
+    ],
+)
+def test_options_that_mean_nothing_together_are_refused(run, arguments, said):
+    code, _, told = run(*arguments)
+    assert code == 2 and said in told

@@ -14,7 +14,7 @@ from under_load import Trio
 
 from headrace.base import processes
 
-FAULTS = int(os.environ.get("FAULTS", "3"))
+FAULTS = int(os.environ.get("FAULTS", "1"))
 SEED = int(os.environ.get("SEED", "1"))
 
 

@@ -1,7 +1,8 @@
 """The old source comes back: read-only, cut to what it may have, and as a replica of the new one.
 
 What it has and nobody else is written to a file before anything is done about it. MariaDB is
-started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged (MDEV-33465).
+started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never acknowledged
+(MDEV-33465).
 """
 
 from __future__ import annotations

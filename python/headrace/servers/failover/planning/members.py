@@ -64,7 +64,8 @@ class Seen:
     says why. `write`: of the write probe (ok; stalled: no answer within the deadline; refused: an
     error; blocked: it waits for replicas or for a lock, which failover does not mend; untried).
     `run`: tells whether a relay log can have been thrown away. `wrote`: MariaDB alone, the last
-    sequence number of each (domain, server) in its binary log: two positions do not tell whether two histories have parted. `fence`: whether
+    sequence number of each (domain, server) in its binary log: two positions do not tell
+    whether two histories have parted. `fence`: whether
     its process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
     """
 

@@ -36,8 +36,7 @@ MAY = {
     "operate": GROUND | {"lab", "connect", "servers"},
     "planner": GROUND | {"workload", "simulation", "catalog"},
     "bench": GROUND | {"workload", "lab", "connect", "observe", "simulation"},
-    "experiment": GROUND
-    | {"workload", "lab", "connect", "observe", "simulation", "calibration", "servers", "bench"},
+    "experiment": GROUND | {"workload", "lab", "connect", "observe", "simulation", "calibration", "servers", "bench"},
     "studies": GROUND | {"workload", "simulation", "calibration", "servers", "bench", "experiment", "advice"},
     "report": GROUND | {"workload", "planner"},
     "cli": GROUND

@@ -127,8 +127,9 @@ class _Watch(threading.Thread):
 
 def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int, warm_s: int = WARM_S) -> Course:
     """A source of its own gets `rate` transactions a second for `load_s`, while the replica
-    applies; until it has caught up. Before that, `warm_s` of a third of it. Raises CouldNotRun where
-    it does not catch up."""
+    applies; until it has caught up. Before that, `warm_s` of a third of it.
+
+    Raises CouldNotRun if it does not catch up."""
     source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
     try:
         with Statements(source.server) as at_source, lab.replica(cell, source) as (server, sql):

@@ -45,8 +45,8 @@ MOST_DOUBTED = 40
 
 @dataclass(frozen=True)
 class ReplicaChoice:
-    """A replica that was looked at: what it costs a month, its lag, and how probably it holds (None:
-    not looked at, because the mean does not)."""
+    """A replica that was looked at: what it costs a month, its lag, and how probably it holds
+    (None: not looked at, because the mean does not)."""
 
     instance: str
     cache_gib: float
@@ -66,8 +66,8 @@ class ReplicaChoice:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReplicaPlan(Shown):
-    """The answer of `plan_replica`: `chosen` (None: no candidate holds), `looked_at` in the order of
-    their price up to it, `prediction` of the chosen one."""
+    """The answer of `plan_replica`: `chosen` (None: no candidate holds), `looked_at` in the order
+    of their price up to it, `prediction` of the chosen one."""
 
     chosen: ReplicaChoice | None
     looked_at: tuple[ReplicaChoice, ...]
@@ -272,8 +272,8 @@ def _hosts(
 def _candidates(
     workload: TransactionWorkload, hosts: Sequence[Host], prices: PriceList, own_relay: bool
 ) -> list[_Candidate]:
-    """Every candidate, the cheapest first. A relay log's own volume is looked at where each event is
-    flushed; otherwise it takes bytes alone off the data."""
+    """Every candidate, the cheapest first. A relay log's own volume is looked at where each event
+    is flushed; otherwise it takes bytes alone off the data."""
     gib = math.ceil((workload.size_gib or 1.0) * (1.0 + FREE_PERCENT / 100.0)) + 1
     data = [f"gp2:{gib * times}" for times in (1, 2, 4)]
     for iops in IOPS:

@@ -102,6 +102,10 @@ class Follower:
         elif self.position == "gtid":
             check_reachable(self.name, purged, state.executed, self.source.name)
         accounts.create_account(where, connection, dialect, record.host)
+        if any(SEMI_SYNC.search(name) for name in record.settings):
+            # MySQL's plugin is loaded for good: a clone has replaced the table of plugins.
+            load_semi_sync(connection, dialect, self.name)
+            accounts.run(connection, dialect.semi_sync("replica", True))
         self._point(where, connection, dialect)
 
     def follow_too(self, where: ServerPaths, record: Record, connection: pymysql.Connection) -> None:
@@ -319,6 +323,16 @@ def position_now(connection: pymysql.Connection) -> Position:
 
 
 # --- by the servers' own means --------------------------------------------------------------------
+
+SEMI_SYNC = re.compile(r"semi-sync-(replica|slave)-enabled")
+
+
+def load_semi_sync(connection: pymysql.Connection, dialect: Dialect, server: str) -> None:
+    """Loads MySQL's two plugins, for good; MariaDB has them built in."""
+    names = ("rpl_semi_sync_source", "rpl_semi_sync_replica")
+    for name, file in zip(names, dialect.semi_sync_plugins(), strict=False):
+        load_plugin(connection, name, file, server)
+
 
 CLONE_DONE = 3707  # ER_CLONE_... the server wants to be started again and nobody watches over it
 

@@ -251,10 +251,8 @@ def semi_sync_settings(flavor: str, side: str) -> dict[str, str | None]:
     """Options that keep one side of semi-sync on over restarts."""
     if flavor == "mariadb":
         return {f"rpl-semi-sync-{'slave' if side == 'replica' else 'master'}-enabled": "ON"}
-    return {
-        "plugin-load-add": "semisync_source.so;semisync_replica.so",
-        f"loose-rpl-semi-sync-{side}-enabled": "ON",
-    }
+    # The plugins are loaded for good, by INSTALL PLUGIN.
+    return {f"loose-rpl-semi-sync-{side}-enabled": "ON"}
 
 
 def switch_semi_sync_on(source: Server) -> None:
@@ -263,11 +261,7 @@ def switch_semi_sync_on(source: Server) -> None:
     comes last."""
     with accounts.connected(source) as connection:
         state = observe(connection, source.name)
-        if not state.dialect.is_mariadb:
-            for name, file in zip(
-                ("rpl_semi_sync_source", "rpl_semi_sync_replica"), state.dialect.semi_sync_plugins(), strict=True
-            ):
-                seeding.load_plugin(connection, name, file, source.name)
+        seeding.load_semi_sync(connection, state.dialect, source.name)
         accounts.run(connection, state.dialect.semi_sync("source", True))
     where = source.paths
     kept = semi_sync_settings(source.flavor, "source")

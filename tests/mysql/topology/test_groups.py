@@ -1,0 +1,74 @@
+"""MySQL's group replication: kill -9 of the primary loses no acknowledged commit, and the rest choose a new primary.
+
+GROUP_KILLS=30 is the whole; without it a group is only refused what it cannot be, as one takes twenty seconds to make.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+from followed import SMALL, tables, until
+from lab_servers import left_of, sql
+
+from headrace import servers
+from headrace.errors import HeadraceError, InputError
+from headrace.servers.topology.group import group_status, group_up, members_of, primary_of
+
+KILLS = int(os.environ.get("GROUP_KILLS", "0"))
+
+
+@pytest.mark.parametrize("size", [-1, 0, 2, 10])
+def test_sizes(lab, size):
+    with pytest.raises(InputError, match="a group has 3 to 9 members"):
+        group_up(lab, "small", size, storage="gp3:4")
+
+
+def test_without_storage_nothing_is_made(lab):
+    with pytest.raises(InputError, match="no storage"):
+        group_up(lab, "none", 3)
+    assert [left_of(lab, f"none-{number}") for number in (1, 2, 3)] == [[], [], []]
+
+
+@pytest.mark.skipif(not KILLS, reason="GROUP_KILLS=N")
+def test_kills_lose_nothing(labs, mysql_program):
+    outages = []
+    with labs.up(time_scale=1_000_000) as lab:
+        group_up(lab, "g", 3, storage="gp3:8", settings=SMALL, unpaced=True)
+        first = primary_of(members_of(lab, "g"))
+        assert first is not None
+        sql(first, *tables("shop"))
+        acknowledged = []
+        for kill in range(KILLS):
+            primary = primary_of(members_of(lab, "g"))
+            assert primary is not None
+            for number in range(200):
+                sql(primary, f"INSERT INTO shop.t VALUES ({kill}, {number}, 'x')")
+                acknowledged.append((kill, number))
+            servers.stop(primary, kill=True)
+            began = time.monotonic()
+            while True:
+                try:
+                    new = primary_of([one for one in members_of(lab, "g") if one.name != primary.name])
+                    if new is not None:
+                        sql(new, f"INSERT INTO shop.t VALUES ({kill}, 1000, 'after')", timeout_s=5)
+                        break
+                except (HeadraceError, OSError, RuntimeError):
+                    pass
+                assert time.monotonic() - began < 120, group_status(members_of(lab, "g"))
+                time.sleep(0.1)
+            outages.append(time.monotonic() - began)
+            acknowledged.append((kill, 1000))
+            servers.up(lab, name=primary.name)
+            until(
+                lambda: all(one.is_online for one in group_status(members_of(lab, "g"))), "a member does not join again"
+            )
+            for one in members_of(lab, "g"):
+                until(
+                    lambda one=one: set(sql(one, "SELECT client, n FROM shop.t")) == set(acknowledged),
+                    f"{one.name} lacks commits",
+                )
+        print(
+            f"writes again after {sorted(outages)[len(outages) // 2]:.1f} s in the median, {max(outages):.1f} s at most"
+        )

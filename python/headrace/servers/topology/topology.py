@@ -164,6 +164,10 @@ def _check_before(source: Server, following: Following) -> None:
         if following.seed == "binlog":
             nothing = seeding.GtidSet(state.flavor)
             checks.check_reachable("the new replica", seeding.purged_of(connection), nothing, source.name)
+        if following.semi_sync:
+            # A replica asks for it when it connects, and goes without for as long as it stays
+            # connected if the source has not loaded it by then.
+            seeding.load_semi_sync(connection, state.dialect, source.name)
         if source.port is None:
             hint = checks.PREPARE + "."
             raise InputError(source.name, "has no port, so no replica can reach it", GUIDE, hint)

@@ -36,7 +36,8 @@ def test_one_meaning_has_one_name():
         for param in command.params:
             if param.param_type_name == "option" and param.metavar and not getattr(param, "is_flag", False):
                 metavars.setdefault(param.metavar, set()).update(name for name in param.opts if name.startswith("--"))
-    assert metavars["SPEC"] == {"--storage", "--log-storage"}
+    of_replicas = {"--replica", "--replica-log-storage", "--relay-storage"}
+    assert metavars["SPEC"] == {"--storage", "--log-storage"} | of_replicas
     assert (
         metavars["YYYY-MM-DD"] == {"--as-of"}
         and metavars["REGION"] == {"--region", "--kms-region"}

@@ -78,8 +78,11 @@ def _check_sources(runs: list[Path], of: Path | None, of_replica: bool, check: b
         raise InputError("--check", "scores runs of a source, not of a replica", SOURCE, "Leave out --replica.")
     if of is not None and not of_replica:
         raise InputError(f"--of {of}", "belongs to --replica or --binary-log", SOURCE, "Add one of them.")
-    if bool(runs) == (of is not None):
-        rule = "are needed, or with --replica the workload of the database: exactly one of the two"
+    if not runs and of is None:
+        rule = "missing argument: descriptions of runs, or with --replica the workload of the database (--of)"
+        raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
+    if runs and of is not None:
+        rule = "either the runs of a database, or with --replica its workload (--of), and not both"
         raise InputError("RUN.toml", rule, SOURCE, "headrace calibrate run.toml --to shop.toml")
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import time
 from pathlib import Path
 
+from headrace.operate.snapshots.freezing.watchdog import FITHAW
+
+# Far beyond any freeze of a test, s.
+FROZEN_S = 30.0
 # Between two writes, s: how exactly a thaw is seen.
 EVERY_S = 0.0005
 
@@ -27,7 +32,14 @@ class Probe:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        self._thread.join(FROZEN_S)
+        if self._thread.is_alive():
+            # Left frozen: a test must fail for it and not hang, nor leave it to the next.
+            handle = os.open(self.path.parent, os.O_RDONLY)
+            fcntl.ioctl(handle, FITHAW, 0)
+            os.close(handle)
+            self._thread.join()
+            raise AssertionError(f"{self.path.parent} was left frozen")
         self.path.unlink(missing_ok=True)
 
     def _write(self) -> None:

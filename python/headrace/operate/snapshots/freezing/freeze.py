@@ -59,7 +59,7 @@ class Freezer:
         self._thawed: dict[int, int] = {}
         self._lost = False
         self._refused = -1
-        self._asked = False
+        self._asked = self._dead = False
 
     def __enter__(self) -> Freezer:
         try:
@@ -167,6 +167,7 @@ class Freezer:
                 return []
             part = os.read(self._answers, 4096)
             if not part:
+                self._dead = True
                 return []
             self._text += part
         line, _, self._text = self._text.partition(b"\n")
@@ -195,7 +196,9 @@ class Freezer:
         until = time.monotonic() + GRACE_S
         while (words := self._answer(until)) and words[0] != "done":
             self._note(words)
-        if not words and self._program.poll() is not None:
+        # The pipe's end, not that of the process, which is noted a moment later: the kernel closes
+        # the pipe when its last thread has ended, so no freeze of it comes after.
+        if self._dead:
             self._thaw_here()
         os.close(self._answers)
         self._commands = self._answers = -1

@@ -9,6 +9,9 @@
     volumes     its volumes with their filesystems; datadir: the data directory on them
     record      where its files are, and what is known of it between two commands
     scratch     a folder for a lab that is ended again: in memory, if it fits
+    topology/   replicas: made, observed, their lag by four clocks, groups, links that can be cut
+    failover/   another server takes over: planned by a pure function, then done step by step
+    backup/     copies, streamed binary logs, restores to a moment, proofs
 
 What starts servers takes Linux and root; importing works on any Unix.
 """

@@ -41,7 +41,7 @@ def test_one_meaning_has_one_name():
     assert (
         metavars["YYYY-MM-DD"] == {"--as-of"}
         and metavars["REGION"] == {"--region", "--kms-region"}
-        and metavars["TYPE"] == {"--instance", "--type"}
+        and metavars["TYPE"] == {"--instance", "--type", "--replica-instance"}
     )
     for metavar, ending in (("GIB", "-gib"), ("KIB", "-kib"), ("SHARE", "")):
         assert all(name.endswith(ending) for name in metavars[metavar]), metavar

@@ -233,7 +233,7 @@ def _client(region: str | None, endpoint: str | None) -> Any:
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError:
-        raise CouldNotRun("boto3", "is not installed", DOC, "pip install 'headrace[s3]'") from None
+        raise CouldNotRun("boto3", "is not installed", DOC, "pip install 'headrace[aws]'") from None
     settings = Config(
         connect_timeout=CONNECT_S,
         read_timeout=READ_S,

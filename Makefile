@@ -19,7 +19,7 @@ export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 help:
 	@echo "make demo      set up, plan a recorded day of an InnoDB server, prove a prediction on a real one; writes headrace-report.html"
 	@echo "make lab       build headraced, the daemon of the lab, into .venv/bin"
-	@echo "make test      set up, run every test (some 20 minutes on 2 cores)"
+	@echo "make test      set up, run every test (half an hour on 2 cores)"
 	@echo "make quick     the tests that are quick, for people at work (3 minutes at most)"
 	@echo "make bench     speed and accuracy, beside SimPy and on real servers; prints tables (some 40 minutes)"
 	@echo "make lint      formatting, clippy, ruff, types (pyright), facts with sources, sizes of files and functions"
@@ -133,7 +133,7 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok 
 	  OPENBLAS_CORETYPE=$${kernel%:*} OPENBLAS_NUM_THREADS=$${kernel#*:} \
 	    $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace; \
 	done
-	HYPOTHESIS_PROFILE=soak CRASHES=50 SNAPSHOTS=50 KILLS=200 TOPOLOGIES=all SEEDINGS_KILLED=50 GROUP_KILLS=30 \
+	HYPOTHESIS_PROFILE=soak CRASHES=50 SNAPSHOTS=50 KILLS=200 TOPOLOGIES=all SEEDINGS_KILLED=50 GROUP_KILLS=30 COURSES=1 \
 	  RESTORES=20 FLIPS=100 BACKUP_KILLS=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
 	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 $(BIN)/python -m pytest -q tests/api
 

@@ -14,6 +14,7 @@ from lab_servers import sql
 from test_faults import mended, pid_of
 from under_load import Trio
 
+from headrace.connect import connect
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.planning.members import FailoverWish
 
@@ -82,3 +83,22 @@ def test_the_tail_of_a_dead_source_is_read_from_its_volume(labs, tmp_path):
         answer = trio.rejoin(before)
         assert answer["state"] == "rejoined" and trio.equal(), f"round {number}: {answer}"
     print(f"{RESCUES} async kills: {sum(rescued)} transactions rescued, 0 lost")
+
+
+def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(labs, tmp_path):
+    """The chosen replica holds a read lock, so it never applies what it received."""
+    trio = Trio(labs.up(time_scale=1_000_000), tmp_path)
+    chosen = next(name for name in ("b", "c") if name != trio.source)
+    with connect(trio.server(chosen).address(), 60.0) as connection, connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        trio.load.start()
+        time.sleep(0.7)
+        executor = trio.cluster().executor(trio.clients, trio.say)
+        executor.drain_s = 1.0
+        try:
+            with pytest.raises(CouldNotRun, match="has not applied"):
+                executor.run(FailoverWish(trio.source, kind="switchover", target=chosen))
+        finally:
+            executor.close()
+        trio.load.stop()
+    assert sql(trio.server(trio.source), "SELECT @@global.read_only")[0][0] in (0, "OFF")

@@ -14,7 +14,7 @@ from lab_servers import left_of, sql
 
 from headrace import servers
 from headrace.servers.topology import checks
-from headrace.servers.topology.topology import Following, replica_up, status
+from headrace.servers.topology.topology import Following, replica_start, replica_up, status
 
 ALL = os.environ.get("TOPOLOGIES") == "all"
 OWN = {"mariadb": "mariabackup", "mysql": "clone"}
@@ -88,6 +88,8 @@ def test_topology(lab, sources, flavor, kind):
                 before = writer.done
                 until(lambda: writer.done > before + 20, "nothing is written any longer")
             same_data(source, *replicas)
+            if kind == "own-seed":
+                check_start(lab, source, replicas[0])
             if kind == "semi-sync":
                 assert state_of(source).semi_sync.source_status and state_of(replicas[0]).semi_sync.replica_status
         else:
@@ -102,6 +104,17 @@ def test_topology(lab, sources, flavor, kind):
             if name in {one.name for one in servers.servers(lab)}:
                 servers.destroy(servers.find(lab, name))
             assert left_of(lab, name) == []
+
+
+def check_start(lab, source, replica):
+    """Stopped by hand, or killed, a replica is started by its name alone and goes on."""
+    sql(replica, *state_of(replica).dialect.stop())
+    with Writer(source) as writer:
+        until(lambda: writer.done > 10, "nothing is written")
+        channel = replica_start(lab, replica.name).state.channels[0]
+        assert channel.receive != "off" and channel.apply == "on"
+    servers.stop(replica, kill=True)
+    same_data(source, replica_start(lab, replica.name).server)
 
 
 def check_star(lab, source, up):

@@ -120,7 +120,15 @@ def up(
     place: LabPlace,
     follow: FollowOptions,
     name: ReplicaArgument,
-    of: Annotated[str, option("SOURCE", "The server to follow.", "--of", autocompletion=complete_server)],
+    of: Annotated[
+        str | None,
+        option(
+            "SOURCE",
+            "The server to follow. A replica that is there starts without.",
+            "--of",
+            autocompletion=complete_server,
+        ),
+    ] = None,
     storage: Annotated[str | None, storage_option("Its data volumes. Default: as the source's.")] = None,
     log_storage: Annotated[str | None, storage_option("A volume for redo, binary and relay logs.")] = None,
     memory_gib: Annotated[float | None, option("GIB", "Its memory. Default: as the source's.")] = None,
@@ -133,24 +141,31 @@ def up(
 ) -> None:
     """Make a replica; start one that exists; let it follow one source more (--channel)."""
     from headrace import servers
-    from headrace.servers.topology.topology import replica_up
+    from headrace.servers.topology.topology import Following, replica_start, replica_up
 
     wanted: Any = servers.settings_of(setting)
     following = follow.following()
     with place.open() as lab, progress("seeding") as tick:
-        made = replica_up(
-            lab,
-            name,
-            of,
-            following,
-            storage=storage,
-            log_storage=log_storage,
-            memory_gib=memory_gib,
-            settings=wanted,
-            port=port,
-            unpaced=unpaced,
-            progress=tick,
-        )
+        if of is None:
+            given = (storage, log_storage, memory_gib, setting, port)
+            if following != Following() or unpaced or any(one is not None for one in given):
+                rule = "is missing, and what else was given is for a new replica"
+                raise InputError("--of", rule, "headrace replica up --help", "Add --of SOURCE, or give the name alone.")
+            made = replica_start(lab, name, progress=tick)
+        else:
+            made = replica_up(
+                lab,
+                name,
+                of,
+                following,
+                storage=storage,
+                log_storage=log_storage,
+                memory_gib=memory_gib,
+                settings=wanted,
+                port=port,
+                unpaced=unpaced,
+                progress=tick,
+            )
     _print([made], output)
     _notes([made])
 

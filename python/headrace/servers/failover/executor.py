@@ -43,6 +43,8 @@ MOST_STAGES = 24
 # How long the writes of a switchover may take to stop, s. A transaction that runs longer is in the
 # way: the switchover is given up and the source takes writes again.
 QUIET_S = 10.0
+# Steps before anybody is elected: a switchover that fails in them leaves the old source as it was.
+BEFORE_ELECTION = ("read-only", "start-apply", "wait-applied")
 
 Say = Callable[[str], None]
 
@@ -93,6 +95,7 @@ class Executor:
     _out_s: float | None = None
     _rescued: int | None = None
     _applied: dict[str, Any] = field(default_factory=dict)
+    _closed: bool = False
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
 
     @property
@@ -144,7 +147,13 @@ class Executor:
                 return self._finished(decided if decided.elected else made, made, wish.source)
             if any(step.action == "writable" for step in made.stage):
                 decided = made
-            wish = self._stage(made, wish, seen)
+            try:
+                wish = self._stage(made, wish, seen)
+            except (HeadraceError, KeyboardInterrupt):
+                if wish.elected is None and all(step.action in BEFORE_ELECTION for step in made.stage):
+                    self.journal.write("given up")
+                    self._reopen(wish)
+                raise
         raise CouldNotRun(
             wish.source, f"is not done after {MOST_STAGES} looks", GUIDE, "See the journal, and try again."
         )
@@ -156,15 +165,27 @@ class Executor:
         return self.observer.look()
 
     def _give_up(self, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
-        """Nobody was elected: the replicas that were stopped receive again, and a source that was
-        made read-only takes writes again, unless it was fenced."""
+        """Nobody was elected: the replicas that were stopped receive again, so that they follow a
+        source that comes back. Not where nothing applies: MariaDB would throw away the relay log
+        of a replica when its first thread starts (MDEV-4698)."""
         self.journal.write("given up")
-        if wish.kind == "failover" and wish.fenced_s is None:
+        self._reopen(wish)
+        if wish.kind == "failover":
             for one in seen.values():
                 for channel in one.state.channels if one.state else ():
-                    if channel.receive == "off" and one.name in self._applied:
+                    if channel.receive == "off" and channel.apply == "on" and one.name in self._applied:
                         with contextlib.suppress(HeadraceError):
                             change(self.hosts[one.name], *one.state.dialect.start_receive(channel.name))  # type: ignore[union-attr]
+
+    def _reopen(self, wish: FailoverWish) -> None:
+        """The source of a switchover that nobody was elected in takes writes again."""
+        if wish.kind == "switchover" and self._closed:
+            host = self.hosts[wish.source]
+            dialect = state_of(host).dialect
+            change(host, *dialect.read_only(False))
+            host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
+            self._closed = False
+            self.say(f"{wish.source} takes writes again")
 
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
         if any(step.action == "writable" for step in made.stage):
@@ -303,6 +324,7 @@ class Executor:
                     if command not in keep:
                         with contextlib.suppress(Exception):
                             cursor.execute(f"KILL CONNECTION {int(number)}")
+        self._closed = True
         host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
 
     def _wait(self, host: AddressHost, state: ServerState, step: FailoverStep) -> None:

@@ -22,7 +22,7 @@ from headrace.servers import record as records
 from headrace.servers.config import checked_memory, checked_settings
 from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
-from headrace.servers.server import Server, find, servers, stop
+from headrace.servers.server import Server, find, servers, start, stop
 from headrace.servers.topology import accounts, checks, links, seeding
 from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
 from headrace.servers.topology.lag.watch import LagWatch
@@ -124,6 +124,26 @@ def replica_up(
             creation.create(lab, where, request, progress, timeout_s)
     if following.semi_sync:
         switch_semi_sync_on(find(lab, source))
+    return member(find(lab, name))
+
+
+def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: float = READY_S) -> TopologyMember:
+    """Starts a replica that is there, and what it does not do of receiving and applying.
+
+    Raises InputError for a server that follows nobody, CouldNotRun, LabRefused.
+    """
+    server = start(find(lab, name), progress=progress, timeout_s=timeout_s)
+    with accounts.connected(server) as connection:
+        state = observe(connection, name)
+        if not state.channels:
+            raise InputError(name, "follows no server", GUIDE, f"headrace replica up {name} --of SOURCE")
+        for channel in state.channels:
+            # Receiving first: MariaDB would throw away the relay log of one whose applier alone
+            # starts while nothing runs, and then fetch all of it again.
+            if channel.receive == "off":
+                accounts.run(connection, state.dialect.start_receive(channel.name))
+            if channel.apply == "off":
+                accounts.run(connection, state.dialect.start_apply(channel.name))
     return member(find(lab, name))
 
 

@@ -229,3 +229,29 @@ def test_the_journal_knows_what_cannot_be_seen(tmp_path):
     with again.alone():
         again.write("finished", outcome={})
     assert again.unfinished() is None and again.last_failover_at() is not None
+
+
+def test_what_no_later_look_can_make_certain_is_refused_before_anything_is_changed():
+    made = cluster()
+    made.kill_source()
+    asked = replace(wish(made), proof=None)
+    refused = plan(made.look(), asked)
+    assert "acknowledged commits may be missing" in refused.refusal and "--accept-loss" in refused.hint
+    # With the loss accepted, the same states are fenced and revoked.
+    accepted = plan(made.look(), replace(asked, accept_loss=True))
+    assert not accepted.refusal
+    assert [step.action for step in accepted.stage] == ["fence", "stop-receive", "stop-receive"]
+
+
+def test_a_switchover_keeps_semi_sync_on_a_successor_that_did_not_acknowledge():
+    made = cluster()
+    seen = made.look()
+    source, chosen = seen["s0"].state, seen["s1"].state
+    assert source is not None and source.semi_sync.source_enabled and chosen is not None
+    seen = changed(seen, "s1", semi_sync=replace(chosen.semi_sync, replica_enabled=False))
+    seen = changed(seen, "s0", read_only=True)
+    steps = plan(seen, FailoverWish("s0", kind="switchover", target="s1", now_s=made.now)).steps
+    actions = [step.action for step in steps]
+    assert actions.index("semi-sync-source-on") < actions.index("writable")
+    # s2 acknowledges, and the old source will: one of them is waited for, as before.
+    assert next(step.count for step in steps if step.action == "semi-sync-source-on") == 1

@@ -188,7 +188,9 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
     chosen, left_out = _choice(pool, wish, elected, found)
     if isinstance(chosen, FailoverPlan):
         return replace(chosen, uncertain=uncertain, kept=False, errant=found, left_out=left_out)
-    if not kept and not wish.accept_loss and not wish.rescue and wish.elected is None and not foreseen:
+    # Without a proof no later look can bring certainty: that is refused before anything is changed.
+    decidable = not foreseen or wish.proof is None
+    if not kept and not wish.accept_loss and not wish.rescue and wish.elected is None and decidable:
         hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=found)

@@ -99,7 +99,9 @@ def _of_replica(one: Seen, source: Seen) -> Iterator[Trap]:
         yield Trap("receive-not-restarted", name, "loss", what, "Stop and start the receive thread alone.")
     if channel.receive == "off":
         what = f"receives nothing: {channel.receive_error or 'stopped'}"
-        yield Trap("not-receiving", name, "loss", what, "Start its receive thread.")
+        yield Trap(
+            "not-receiving", name, "loss", what, f"Start it: headrace replica up {name}, or START REPLICA there."
+        )
     if channel.receive == "on" and source.state is not None:
         lacks = source.state.executed.minus(has(one)).count()
         if lacks > FAR_BEHIND:

@@ -86,9 +86,14 @@ def promotion(
     semi = state.semi_sync
     if semi.replica_enabled:
         steps.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
-    wanted = wish.proof is not None or semi.replica_enabled
+    # At a switchover the old source is among the followers: whether its commits waited for replicas
+    # is seen in it, and a successor that was no acknowledging replica itself has to wait like it.
+    old = next((required(one).semi_sync for one in followers if one.name == wish.source), None)
+    waited = old is not None and old.source_enabled
+    wanted = wish.proof is not None or semi.replica_enabled or waited
     ackers = [one for one in followers if required(one).semi_sync.replica_enabled or one.name == wish.source]
-    count = min(wish.proof.wait_count if wish.proof else max(semi.wait_count, 1), len(ackers))
+    waits_for = old.wait_count if old is not None and waited else semi.wait_count
+    count = min(wish.proof.wait_count if wish.proof else max(waits_for, 1), len(ackers))
     if wanted and count == 0 and wish.alone == "refuse":
         rule = f"no replica would be left to acknowledge what {chosen.name} commits"
         return (), (rule, "Bring one back, or accept it for now: --alone serve.")

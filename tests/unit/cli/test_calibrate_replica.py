@@ -57,7 +57,7 @@ def test_what_was_found_is_shown_and_kept(call):
     ("arguments", "words"),
     [
         ((), "RUN.toml"),
-        (("--replica", "replica.toml"), "exactly one"),
+        (("--replica", "replica.toml"), "missing argument"),
         (("--of", "shop.toml"), "--replica"),
         (("--of", "shop.toml", "--replica", "none.toml"), "is not there"),
         (("--of", "shop.toml", "--replica", "shop.toml"), "headrace-replica-run"),

@@ -434,7 +434,7 @@ MOST_LINES, LINE_CHARACTERS = 4, 240
 LAST_LINES = 3
 # The stamp of a server's log: time, and the thread if it has one. The second form is that of
 # MariaDB's crash handler.
-STAMP = re.compile(r"^\d{4}-\d\d-\d\d[ T]\d+:\d\d:\d\d(?:\.\d+)?Z? +\d+ |^\d{6} +\d+:\d\d:\d\d ")
+STAMP = re.compile(r"^\d{4}-\d\d-\d\d[ T] *\d+:\d\d:\d\d(?:\.\d+)?Z? +\d+ |^\d{6} +\d+:\d\d:\d\d ")
 # Lines that are errors by their form or by the words of the operating system.
 CERTAIN = re.compile(
     r"\b(?:ERROR|FATAL|ALERT|Fatal error|Error)\b|\berror:|^E(?:rr)?:|\bsignal \d| signal |Errcode: \d"

@@ -163,6 +163,8 @@ def test_the_reason_comes_before_what_followed_it():
     )
     assert telling_lines("") == "it said nothing"
     assert telling_lines("a\nb\n") == "a | b"
+    # MariaDB pads the hour with a space, not a zero.
+    assert telling_lines("2026-11-23  0:04:23 0 [ERROR] unknown variable\n") == "[ERROR] unknown variable"
 
 
 INSTALL_DB_HELP = """

@@ -92,15 +92,24 @@ def copy_in(folder: Path, where: ServerPaths, user: User, log_volume: bool) -> N
             raise InputError(str(folder), rule, GUIDE, "Take a larger volume.")
     _copy(folder / "data", where.data_mount / "data", holes=False)
     _copy(folder / "log", log / "log", holes=False)
-    # MySQL's identity of the server: two servers with the same would not replicate from each other.
-    (where.data_mount / "data" / "auto.cnf").unlink(missing_ok=True)
+    _forget_uuid(where.data_mount / "data")
     # The index of the binary log has paths of the old server, and no replica follows this one yet.
     for old in (log / "log").glob("binlog.*"):
         old.unlink()
     for top in (where.data_mount / "data", log / "log"):
-        for folder_, _, files in os.walk(top):
-            for name in (".", *files):
-                os.chown(os.path.join(folder_, name), user.uid, user.gid, follow_symlinks=False)
+        give(top, user)
+
+
+def give(folder: Path, user: User) -> None:
+    """Makes a user the owner of a folder and of all that is in it."""
+    for top, _, files in os.walk(folder):
+        for name in (".", *files):
+            os.chown(os.path.join(top, name), user.uid, user.gid, follow_symlinks=False)
+
+
+def _forget_uuid(data: Path) -> None:
+    """MySQL's identity of the server: two with the same would not replicate from each other."""
+    (data / "auto.cnf").unlink(missing_ok=True)
 
 
 def adopt(where: ServerPaths, log_volume: bool) -> None:
@@ -110,8 +119,7 @@ def adopt(where: ServerPaths, log_volume: bool) -> None:
     server would read, and purge, the files of the old one.
     """
     data, log = where.data_mount / "data", (where.log_mount if log_volume else where.data_mount) / "log"
-    # MySQL's identity of the server: two servers with the same would not replicate from each other.
-    (data / "auto.cnf").unlink(missing_ok=True)
+    _forget_uuid(data)
     for folder in (data, log):
         # Of the binary log, and of the relay logs of each channel.
         for index in folder.glob("*.index"):

@@ -102,9 +102,7 @@ def rounds(trio: Trio, chance: random.Random) -> None:
             outcome = watch.outcome()
             assert outcome.elected and outcome.kept, outcome
             new = trio.server(outcome.elected)
-            until = time.monotonic() + 20
-            while trio.load.first_on(new.port, struck) is None and time.monotonic() < until:
-                time.sleep(0.02)
+            trio.load.wait_for(new.port, struck)
             time.sleep(0.3)
         trio.load.stop()
         first = trio.load.first_on(new.port, struck)

@@ -92,6 +92,12 @@ class Load:
         """When a server first acknowledged after a moment."""
         return min((one.at for one in list(self.notes) if self.reached(one, place) and one.at > after), default=None)
 
+    def wait_for(self, place: int | str | None, after: float) -> None:
+        """Until a server acknowledges, or for so long that its test fails."""
+        until = time.monotonic() + 20
+        while self.first_on(place, after) is None and time.monotonic() < until:
+            time.sleep(0.02)
+
 
 def app(host: str, port: int) -> Address:
     return Address("app", host, port, database=SCHEMA, password=PASSWORD, ssl_mode="REQUIRED")

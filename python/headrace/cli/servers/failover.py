@@ -70,7 +70,7 @@ class ChoiceOptions:
     """What to do where there is a choice."""
 
     accept_loss: Annotated[
-        bool, flag("--accept-loss", "Go on although acknowledged commits may be missing; they are listed.")
+        bool, flag("--accept-loss", "Go on although acknowledged commits may be missing; why is said.")
     ] = False
     rescue: Annotated[
         bool, flag("--rescue", "Read what no replica received from the dead source's volume (1 to 2 minutes on EC2).")

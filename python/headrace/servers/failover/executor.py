@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
@@ -94,7 +93,7 @@ class Executor:
     _began: float = 0.0
     _out_s: float | None = None
     _rescued: int | None = None
-    _applied: dict[str, Any] = field(default_factory=dict)
+    _stopped: set[str] = field(default_factory=set)  # replicas whose receiving it stopped
     _closed: bool = False
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
 
@@ -172,10 +171,11 @@ class Executor:
         self._reopen(wish)
         if wish.kind == "failover":
             for one in seen.values():
-                for channel in one.state.channels if one.state else ():
-                    if channel.receive == "off" and channel.apply == "on" and one.name in self._applied:
+                state = one.state
+                for channel in state.channels if state and one.name in self._stopped else ():
+                    if state and channel.receive == "off" and channel.apply == "on":
                         with contextlib.suppress(HeadraceError):
-                            change(self.hosts[one.name], *one.state.dialect.start_receive(channel.name))  # type: ignore[union-attr]
+                            change(self.hosts[one.name], *state.dialect.start_receive(channel.name))
 
     def _reopen(self, wish: FailoverWish) -> None:
         """The source of a switchover that nobody was elected in takes writes again."""
@@ -204,7 +204,6 @@ class Executor:
                 self.journal.step(step, "failed", error=f"{error.value}: {error.rule}")
                 if step.action == "fence":
                     self.say(f"fence {step.server}: {error.rule}")
-                    wish = replace(wish, source=wish.source)
                     self._unfenced(step.server)
                     continue
                 raise
@@ -266,7 +265,7 @@ class Executor:
                 change(host, *dialect.start_apply(channel))
             case "stop-receive":
                 change(host, *dialect.stop_receive(channel))
-                self._applied[step.server] = True
+                self._stopped.add(step.server)
             case "read-only":
                 self._stop_writes(host, state)
             case "wait-applied":

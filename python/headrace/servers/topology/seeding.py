@@ -195,13 +195,6 @@ def _log_folder(where: ServerPaths, record: Record) -> Path:
     return (where.log_mount if record.log_storage is not None else where.data_mount) / "log"
 
 
-def _own(folder: Path) -> None:
-    user = service_user()
-    for top, _, files in os.walk(folder):
-        for name in (".", *files):
-            os.chown(os.path.join(top, name), user.uid, user.gid, follow_symlinks=False)
-
-
 @dataclass
 class CopySeed(Follower):
     """The source is down while its files are copied, and is started again whatever happens."""
@@ -241,7 +234,7 @@ class CopySeed(Follower):
         last = sorted(log.glob("binlog.[0-9]*"))
         # The index names the files by the path they had.
         (log / "binlog.index").write_text("".join(f"{path}\n" for path in last))
-        _own(log)
+        datadir.give(log, service_user())
         if last:
             self._file, self._offset = last[-1].name, last[-1].stat().st_size
 
@@ -454,8 +447,8 @@ class BackupSeed(Follower):
         for left in (*target.glob("xtrabackup_*"), *target.glob("mariadb_backup_*"), *target.glob("*backup-my.cnf")):
             left.unlink()
         _forget_identity(target)
-        _own(target)
-        _own(_log_folder(where, record))
+        datadir.give(target, service_user())
+        datadir.give(_log_folder(where, record), service_user())
 
     def _option_file(self, where: ServerPaths) -> Path:
         """Account and places of the source, for mariabackup's eyes."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.servers.failover.planning import election, switchover
-from headrace.servers.failover.planning.election import extra, follows, has, required, unfit, usable
+from headrace.servers.failover.planning.election import follows, has, required, unfit, usable
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
 from headrace.servers.failover.planning.members import (
     NEVER_S,
@@ -295,9 +295,7 @@ def _steps(
     members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
     """Drain, rescue, promote and repoint, as far as they are still to be done; or a refusal."""
-    siblings, diverged = switchover.siblings(pool, chosen)
-    siblings = [one for one in siblings if one.name not in found or wish.errant == "inject"]
-    del diverged
+    siblings = [one for one in switchover.siblings(pool, chosen) if one.name not in found or wish.errant == "inject"]
     steps = []
     channel, will = chosen.channel, usable(chosen)
     if channel is not None and not required(chosen).executed.contains(will):
@@ -337,6 +335,3 @@ def _after(members: Members, source: Seen, elected: Seen, wish: FailoverWish) ->
     return FailoverPlan(
         steps=steps, elected=elected.name, kept=not tuple(_uncertain([elected], wish)), left_out=left_out
     )
-
-
-__all__ = ["extra", "plan"]

@@ -68,11 +68,9 @@ def _able(
     return able, left_out
 
 
-def siblings(pool: list[Seen], chosen: Seen) -> tuple[list[Seen], dict[str, str]]:
-    """Who can follow the chosen one, and who has transactions that it has not."""
-    apart = {one.name: extra(one, chosen) for one in pool if one.name != chosen.name}
-    diverged = {name: f"has transactions that {chosen.name} has not: {text}" for name, text in apart.items() if text}
-    return [one for one in pool if one.name != chosen.name and one.name not in diverged], diverged
+def siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
+    """Who can follow the chosen one: those without transactions that it has not."""
+    return [one for one in pool if one.name != chosen.name and not extra(one, chosen)]
 
 
 def promotion(

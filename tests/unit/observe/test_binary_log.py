@@ -9,18 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from headrace.base.binary_events import MAGIC, MARIADB_ENCRYPTION, MARIADB_GTID, MYSQL_GTID, MYSQL_TAGGED, QUERY, XID
 from headrace.errors import HeadraceError, InputError
-from headrace.observe.formats.binary_log import (
-    ENCRYPTED,
-    GTID,
-    MAGIC,
-    MARIADB,
-    QUERY,
-    XID,
-    BinaryLogSample,
-    LoggedTransaction,
-    read_binary_log,
-)
+from headrace.observe.formats.binary_log import BinaryLogSample, LoggedTransaction, read_binary_log
 
 DESCRIPTION, ROW = 15, 30
 
@@ -33,14 +24,14 @@ def event(kind: int, body: bytes) -> bytes:
 def mysql(number: int, after: int) -> bytes:
     """GTID event of MySQL, and what it has behind the clock since 8.0.1."""
     gtid = struct.pack("<B16sqBqq", 0, b"u" * 16, number, 2, after, number) + b"\0" * 20
-    return event(GTID, gtid) + event(QUERY, b"BEGIN") + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
+    return event(MYSQL_GTID, gtid) + event(QUERY, b"BEGIN") + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
 
 
 def mariadb(number: int, group: int | None) -> bytes:
     body = struct.pack("<QIB", number, 0, 0 if group is None else 2) + (
         b"" if group is None else struct.pack("<Q", group)
     )
-    return event(MARIADB, body + b"\0" * 6) + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
+    return event(MARIADB_GTID, body + b"\0" * 6) + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
 
 
 def file_of(folder: Path, *parts: bytes) -> Path:
@@ -53,7 +44,7 @@ def test_events_and_bytes_of_a_mysql_transaction(tmp_path):
     found = read_binary_log(file_of(tmp_path, *(mysql(number, number - 1) for number in range(1, 11))))
     assert (found.flavor, len(found.transactions), found.events) == ("mysql", 10, 4.0)
     # Heads: 4 x 19; bodies: 42 + 20, 5, 81, 12.
-    assert found.bytes == found.largest_bytes == 4 * 19 + 62 + 5 + 81 + 12
+    assert found.bytes == 4 * 19 + 62 + 5 + 81 + 12
     assert found.group is None
 
 
@@ -114,7 +105,7 @@ def test_a_cut_file_has_its_whole_transactions(tmp_path):
         (MAGIC, "no transaction"),
         (MAGIC + event(QUERY, b"BEGIN") + event(XID, b"x"), "no transaction"),
         (MAGIC + struct.pack("<IBIIIH", 0, QUERY, 1, 3, 0, 0), "an event of 3 bytes"),
-        (MAGIC + event(ENCRYPTED, b"k"), "is encrypted"),
+        (MAGIC + event(MARIADB_ENCRYPTION, b"k"), "is encrypted"),
     ],
 )
 def test_what_is_no_binary_log(tmp_path, content, words):

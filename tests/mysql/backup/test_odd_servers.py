@@ -46,6 +46,12 @@ def odd(lab, machine):
     servers.destroy(made)
 
 
+@pytest.fixture(autouse=True)
+def empty(odd):
+    """Each test begins with an empty table."""
+    run(odd, "DELETE FROM d.t")
+
+
 def run(server, *statements: str):
     with connect(server.address()) as connection, connection.cursor() as cursor:
         for statement in statements:
@@ -67,7 +73,6 @@ def test_a_snapshot_of_two_volumes_with_commits_in_memory(lab, odd, tmp_path):
         assert done.server.log_volume and done.server.log_volume != done.server.data_volume
     for one in made.snapshots.values():
         lab.delete_snapshot(one)
-    run(odd, "DELETE FROM d.t")
 
 
 def test_a_row_that_is_twice_as_large_in_a_dump(lab, odd, tmp_path):
@@ -75,11 +80,11 @@ def test_a_row_that_is_twice_as_large_in_a_dump(lab, odd, tmp_path):
     run(odd, "INSERT INTO d.t VALUES (1, REPEAT('\\0', 12 << 20))")
     target, source = open_target(tmp_path / "t"), source_of(odd.address(), odd.name, odd)
     made = copying.run(source, target, copying.Wanted(method="logical"))
+    assert made.position.gtid == run(odd, "SELECT @@gtid_binlog_pos")[0][0], "behind the tables of a dump"
     wanted = RestoreRequest(made.id, "odd-dump", "gp3:2", unpaced=True, settings={"max_allowed_packet": "16M"})
     done = restore.restore(lab, target, wanted)
     with gone_after(done.server):
         assert run(done.server, "SELECT LENGTH(v), @@GLOBAL.max_allowed_packet FROM d.t") == ((12 << 20, 16 << 20),)
-    run(odd, "DELETE FROM d.t")
 
 
 def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch):
@@ -88,7 +93,10 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
     monkeypatch.setattr(stream, "SPOOL_BYTES", 4 << 20)
     target, source = open_target(tmp_path / "t"), source_of(odd.address(), odd.name, odd)
     run(odd, "FLUSH BINARY LOGS")
-    file, begin = run(odd, "SHOW BINARY LOGS")[-1][0], GtidSet.parse(run(odd, "SELECT @@gtid_binlog_pos")[0][0], "mariadb")
+    file, begin = (
+        run(odd, "SHOW BINARY LOGS")[-1][0],
+        GtidSet.parse(run(odd, "SELECT @@gtid_binlog_pos")[0][0], "mariadb"),
+    )
     streaming = stream.Stream(source, target)
     thread = threading.Thread(target=streaming.run, args=(file,))
     thread.start()
@@ -111,7 +119,6 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
     assert plan.transactions == 2 and str(plan.executed) == str(end)
     assert plan.logs[0].stat().st_size > LARGE_MIB << 20
     shutil.rmtree(folder)
-    run(odd, "DELETE FROM d.t")
 
 
 def test_tables_without_transactions_are_not_dumped_without_locks(odd, tmp_path):

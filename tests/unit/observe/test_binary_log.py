@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.base.binary_events import MAGIC, MARIADB_ENCRYPTION, MARIADB_GTID, MYSQL_GTID, MYSQL_TAGGED, QUERY, XID
+from headrace.base.binary_events import MAGIC, MARIADB_ENCRYPTION, MARIADB_GTID, MYSQL_GTID, QUERY, XID
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.formats.binary_log import BinaryLogSample, LoggedTransaction, read_binary_log
 

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connect import Address, connect
 from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers.topology.dialect import Dialect
 from headrace.servers.topology.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -146,10 +147,11 @@ class ServerLock:
             self._how = "UNLOCK TABLES"
         self.waited_ms = (time.monotonic() - began) * 1e3
         position = self._position(facts, exact)
-        if self.rows("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS n")[0]["n"] != 1:
-            # Commits up to the position may be in the server's memory alone, which no sync of the
-            # filesystem writes (manuals of both flavors: 0 and 2 flush once a second).
-            self.rows("FLUSH LOCAL ENGINE LOGS")
+        # Commits up to the position may be in the server's memory alone, which no sync of the
+        # filesystem writes.
+        setting = self.rows("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS n")[0]["n"]
+        for statement in Dialect(facts.flavor, facts.numbers).flush_engines(int(setting)):
+            self.rows(statement)
         return position
 
     def release(self) -> None:

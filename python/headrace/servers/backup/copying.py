@@ -40,8 +40,9 @@ from headrace.servers.server import Server
 # A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that
 # is sent again after an error is small, and lists stay short).
 PART_BYTES, MOST_PARTS = 64 * MIB, 1_000
-# How much of a dump is searched for its position: it stands before the first table.
-HEAD_BYTES = 4 * MIB
+# How much of a dump is searched for its position: the file and offset stand before the first table,
+# the GTID there or (mariadb-dump 10.11.19) behind the last one.
+HEAD_BYTES, TAIL_BYTES = 4 * MIB, MIB
 # What was begun by another machine is left alone for this long.
 SWEEP_S = 24 * 3600.0
 # How long a lock for a snapshot may wait for the server's statements, s: a long SELECT would let
@@ -263,8 +264,8 @@ def _made(
 # --- logical --------------------------------------------------------------------------------------
 
 # As the tools write them, at the head of a dump.
-CHANGE = re.compile(rb"(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
-MARIADB_GTID = re.compile(rb"SET GLOBAL gtid_slave_pos='([^']*)'")
+CHANGE = re.compile(rb"(?m)^-- CHANGE [^\n']*(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
+MARIADB_GTID = re.compile(rb"(?m)^-- SET GLOBAL gtid_slave_pos='([^']*)'")
 MYSQL_GTID = re.compile(rb"GTID_PURGED=(?:/\*![^*]*\*/ *)?'\+?([^']*)'", re.DOTALL)
 
 
@@ -285,29 +286,36 @@ def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup:
         words = [*both, "--column-statistics=0", "--no-tablespaces"]
         words += ["--source-data=2", "--set-gtid-purged=COMMENTED"] if source.log_bin else ["--set-gtid-purged=OFF"]
         tool = source.tool("mysqldump")
-    head = bytearray()
+    head, tail = bytearray(), bytearray()
 
     def look(piece: bytes) -> None:
         if len(head) < HEAD_BYTES:
             head.extend(piece[: HEAD_BYTES - len(head)])
+        tail.extend(piece)
+        del tail[:-TAIL_BYTES]
         wanted.pace.spent(len(piece))
 
     with source.client_file() as file:
         dump = Stage((*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names), tool[-1])
         flow = Pumped(Flow([dump]), packer(pack) + cipher(wanted.key), look)
         parts = _stream(target, backup, flow, size, wanted)
-    position = _dump_position(bytes(head), source)
+    position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
     made = _made(source, wanted, backup, began, position, "sql", pack, flow.plain_bytes, parts, databases=tuple(names))
     return made.with_(facts=made.facts | {"accounts": "not in a logical copy"})
 
 
-def _dump_position(head: bytes, source: BackupSource) -> BinlogPosition:
-    """The position in a dump. Raises CouldNotRun where the tool left it out."""
-    if not source.log_bin:
+def dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> BinlogPosition:
+    """The position in a dump, by its first and last bytes. Raises CouldNotRun where the tool left it
+    out."""
+    if not log_bin:
         return BinlogPosition()
     place = CHANGE.search(head)
-    gtid = (MARIADB_GTID if source.flavor == "mariadb" else MYSQL_GTID).search(head)
-    if place is None or (source.flavor == "mariadb" and gtid is None):
+    if flavor == "mariadb":
+        # The text of a row has no line of its own; that of a routine may, but stands before it.
+        gtid = next(reversed([*MARIADB_GTID.finditer(tail)]), None) or MARIADB_GTID.search(head)
+    else:
+        gtid = MYSQL_GTID.search(head)
+    if place is None or (flavor == "mariadb" and gtid is None):
         rule = "wrote no binary log position into the dump, so nothing could be replayed on top of it"
         raise CouldNotRun(
             "the dump", rule, DOC, "Does the account have REPLICATION CLIENT (BINLOG MONITOR) and RELOAD?"
@@ -447,7 +455,7 @@ def _snapshot(source: BackupSource, wanted: Wanted, backup: str) -> Manifest:
             # The end of the connection releases the locks, whatever happens here.
             position = sources.position(connection, source)
             held = time.monotonic()
-            _written_back(connection, server)
+            _written_back(connection, source, server)
             made = [dict(one) for one in server.lab.create_snapshots(volumes, f"headrace backup {backup}", tags)]
             held = time.monotonic() - held
         ids = {str(one["volume"]): str(one["id"]) for one in made}
@@ -467,10 +475,12 @@ def _snapshot(source: BackupSource, wanted: Wanted, backup: str) -> Manifest:
     return _made(source, wanted, backup, began, position, "snapshot", "none", size, [], snapshots=ids, facts=facts)
 
 
-def _written_back(connection, server: Server) -> None:
+def _written_back(connection, source: BackupSource, server: Server) -> None:
     """What was committed up to the position is on the volumes: with the fast settings of
     innodb_flush_log_at_trx_commit and sync_binlog it may be in memory only."""
-    rows(connection, "FLUSH LOCAL ENGINE LOGS")
+    setting = rows(connection, "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit")[0][0]
+    for statement in source.dialect.flush_engines(int(setting)):
+        rows(connection, statement)
     for place in filter(None, (server.paths.data_mount, server.log_volume and server.paths.log_mount)):
         handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

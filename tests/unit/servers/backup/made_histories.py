@@ -125,5 +125,3 @@ class _Relay(binlog.Reader):
         if self.checksums or moved[4] == kinds.FORMAT:
             moved[-4:] = struct.pack("<I", zlib.crc32(bytes(moved[:-4])))
         return super()._event(bytes(moved))
-
-

@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from headrace.base.binary_events import MAGIC, MARIADB_ENCRYPTION, MARIADB_GTID, MYSQL_GTID, QUERY, XID
+from headrace.base.binary_events import (
+    MAGIC,
+    MARIADB_ENCRYPTION,
+    MARIADB_GTID,
+    MYSQL_GTID,
+    MYSQL_TAGGED,
+    QUERY,
+    XID,
+    tagged,
+)
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.formats.binary_log import BinaryLogSample, LoggedTransaction, read_binary_log
 
@@ -132,3 +141,47 @@ def test_damage_is_an_error_or_a_sample(tmp_path, seed):
     path.write_bytes(content)
     with contextlib.suppress(HeadraceError):
         assert read_binary_log(path).transactions
+
+
+def packed(value: int) -> bytes:
+    """A number as mysql::serialization writes it: the low ones of the first byte say how many bytes
+    follow."""
+    more = next(count for count in range(9) if count == 8 or value < 1 << 7 * (count + 1))
+    if more == 8:
+        return b"\xff" + value.to_bytes(8, "little")
+    return (value << (more + 1) | (1 << more) - 1).to_bytes(more + 1, "little")
+
+
+def zigzag(value: int) -> bytes:
+    return packed(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def with_tag(number: int, after: int, rows: int, length: int = 0) -> bytes:
+    """MySQL's event for a GTID with a tag: the fields, each behind its number."""
+    server = b"".join(packed(octet) for octet in b"\xf5u" * 8)
+    fields = [packed(0) + packed(1), packed(1) + server, packed(2) + zigzag(number), packed(3) + packed(4) + b"shop"]
+    fields += [packed(4) + zigzag(after), packed(5) + zigzag(number), packed(6) + packed(1_795_384_788_250_000)]
+    fields += [packed(8) + packed(length or 500), packed(9) + packed(90704)]
+    body = packed(1) + packed(sum(map(len, fields)) + 3) + packed(12) + b"".join(fields)
+    return event(MYSQL_TAGGED, body) + event(ROW, b"r" * rows) + event(XID, b"x" * 12)
+
+
+def test_gtids_with_a_tag_begin_transactions_too(tmp_path):
+    """Type 42, MySQL 8.3 and later: they were taken for a part of the transaction before. Numbers
+    of every length, and files where both kinds take turns."""
+    rng = random.Random(14)
+    for _ in range(200):
+        number, after, length = (rng.randrange(1 << rng.randrange(1, 62)) for _ in range(3))
+        told = tagged(with_tag(number, after, 1, length)[19 : -(19 + 1 + 19 + 12)])
+        assert (told.gtid.rpartition(":")[2], told.last_committed, told.sequence) == (str(number), after, number)
+        assert told.committed_us == 1_795_384_788_250_000 and told.length == (length or 500)
+        assert told.gtid.startswith("f575f575-f575-f575-f575-f575f575f575:shop:")
+    for _ in range(50):
+        kinds = [rng.random() < 0.5 for _ in range(rng.randrange(1, 20))]
+        parts = [with_tag(at, at - 1, 81) if tag else mysql(at, at - 1) for at, tag in enumerate(kinds, start=1)]
+        found = read_binary_log(file_of(tmp_path, *parts))
+        assert [(one.number, one.begins_after) for one in found.transactions] == [
+            (at, at - 1) for at in range(1, len(kinds) + 1)
+        ]
+        assert [one.events for one in found.transactions] == [3 if tag else 4 for tag in kinds]
+        assert found.bytes == sum(map(len, parts)) / len(parts)

@@ -374,7 +374,7 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
     staging = Path(wanted.staging or server.datadir.parent / "tmp") / f"headrace-{backup}"
     if not staging.parent.is_dir():
         raise InputError(str(staging.parent), "is not a folder", DOC, "Name one that the user mysql may write to.")
-    with source.connect(3600.0) as connection, _owned(staging):
+    with source.connect(3600.0) as connection, owned(staging):
         _need_clone(connection)
         before = sources.position(connection, source)
         try:
@@ -393,7 +393,7 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
 
 
 @contextlib.contextmanager
-def _owned(staging: Path) -> Iterator[None]:
+def owned(staging: Path) -> Iterator[None]:
     """Marks a staging folder as used, and removes those of runs that were killed: each is a whole
     copy of the data. A lock ends with its process, however that ends."""
     for mark in staging.parent.glob("headrace-*.lock"):

@@ -198,3 +198,21 @@ def test_a_transaction_larger_than_a_piece_is_not_held_in_memory(tmp_path):
     tracemalloc.stop()
     assert plan.transactions == 2 and plan.logs[0].stat().st_size > size
     assert most < size / 2
+
+
+def test_a_piece_that_was_stored_already_is_not_an_error(tmp_path):
+    """The answer to a first try was lost. Another stream's piece of the same place is one."""
+    from types import SimpleNamespace
+    from typing import Any, cast
+
+    from headrace.servers.backup.history.stream import Stream
+
+    target = open_target(tmp_path / "t")
+    keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, 3))], random.Random(2))
+    streaming = Stream(cast(Any, SimpleNamespace(flavor="mysql")), target)
+    name = next(one.name for one in target.list("binlogs/") if "/live-" in one.name)
+    piece = archive.read_piece(target, name, None)
+    data = b"".join(archive.piece_bytes(target, name, piece, None))
+    streaming._put(piece, data)
+    with pytest.raises(InputError, match="never overwritten"):
+        streaming._put(archive.replace(piece, gtids=[[], []]), data)

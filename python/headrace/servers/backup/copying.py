@@ -305,8 +305,8 @@ def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup:
 
 
 def dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> BinlogPosition:
-    """The position in a dump, by its first and last bytes. Raises CouldNotRun where the tool left it
-    out."""
+    """The position in a dump, by its first and last bytes. Raises CouldNotRun where the tool left
+    it out."""
     if not log_bin:
         return BinlogPosition()
     place = CHANGE.search(head)

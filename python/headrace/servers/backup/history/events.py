@@ -46,7 +46,7 @@ from headrace.errors import InputError
 from headrace.servers.backup.targets.target import DOC
 from headrace.servers.topology.gtid import GtidSet
 
-CRC_BYTES = 4
+CRC_BYTES = 4  # behind each event, where binlog_checksum is CRC32
 FILE = re.compile(r"(?P<base>[A-Za-z0-9_][A-Za-z0-9_.-]{0,150})\.(?P<number>[0-9]{6,10})", re.ASCII)
 
 STANDALONE = 1  # flags2 of MariaDB's GTID event: no commit follows

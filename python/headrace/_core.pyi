@@ -98,6 +98,18 @@ class StorageCost(TypedDict):
     hdd_unit_kib: float
     hdd_merge_kib: float
 
+class CreditBucket(TypedDict):
+    unit: str
+    capacity: int
+    refill: int
+
+class CreditBuckets(TypedDict):
+    members: list[CreditBucket | None]
+    instance_ios: CreditBucket | None
+    instance_bytes: CreditBucket | None
+
+def credit_buckets(storage: str, as_of: str | None = None, instance: str | None = None) -> CreditBuckets: ...
+def seconds_to_empty(level: float, asked: float, refill: float) -> float: ...
 def parse_storage(storage: str) -> ParsedStorage: ...
 def storage_limits(storage: str, as_of: str | None = None, instance: str | None = None) -> list[VolumeLimits]: ...
 def storage_cost(storage: str) -> StorageCost: ...

@@ -6,17 +6,19 @@ from __future__ import annotations
 
 import math
 import os
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 
 from headrace.errors import InputError
+from headrace.operate.evidence.model import SourceFacts, Tick, VolumeFacts, gathered
 from headrace.operate.forecast import ledger
 from headrace.operate.forecast.answer import forecast
 from headrace.operate.forecast.credits import credits_ahead, futures, soon_empty
 from headrace.operate.forecast.growth import growth_ahead
 from headrace.operate.forecast.history import SLOT_S, history_of
+from headrace.operate.forecast.sources import demand_of, from_evidence
 from headrace.operate.forecast.space import SpaceHistory, read_space, space_ahead
 from headrace.operate.forecast.trend import last_step, trend_of
 from headrace.simulation.demand import simulate
@@ -253,6 +255,38 @@ def test_a_forecast_without_a_date_is_not_kept():
         name="c", kind="recorded", points=recording(business(1, 4)).points, source={"clock_start": "10:00:00"}
     )
     assert forecast(load, "gp2:400", runs=5, hours=6).promises() == []
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def test_minutes_of_cloudwatch_become_demand_and_holes_are_idle():
+    facts = VolumeFacts("vol-1", "gp2:400")
+    begin = MONDAY.replace(tzinfo=UTC).timestamp()
+    row = {
+        "read_iops": 600.0,
+        "write_iops": 400.0,
+        "read_mib_s": 9.375,
+        "write_mib_s": 8.59375,
+        "balance_percent": 77.0,
+    }
+    minutes = [*range(120), *range(300, 420)]
+    ticks = [Tick(begin + 60.0 * minute, 60.0, {"vol-1": row}) for minute in minutes]
+    found, storage, instance = from_evidence(
+        gathered(SourceFacts("aws:vol-1", "cloudwatch", 60.0, "UTC", (facts,), instance="m5.large"), ticks)
+    )
+    assert (storage, instance, found.span_s) == ("gp2:400", "m5.large", 420 * 60.0)
+    assert found.source["clock_start"] == MONDAY.isoformat() and "3.0 h without points" in found.caveats[0]
+    history = history_of(found)
+    # 600 reads of 16 KiB are 9.375 MiB a second; the three hours between are idle.
+    np.testing.assert_allclose(history.rates[0], [600, 400, 9_600, 8_800])
+    assert history.iops[24:60].max() == 0
+    assert found.points["balance_percent"][-1] == 77.0
+
+
+def test_a_live_target_has_no_days():
+    with pytest.raises(InputError, match="watched live"):
+        demand_of("lab:db")
 
 
 # --- bad input ------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from headrace.cli.options import (
     InstanceOption,
     PageOrChartOption,
     SeedOption,
-    StorageOption,
     TableOrJsonOption,
     flag,
     option,
+    storage_option,
 )
 from headrace.cli.output import print_json, progress, say, show, table
 from headrace.errors import InputError
@@ -24,10 +24,12 @@ from headrace.report.output import check_chart_path
 if TYPE_CHECKING:
     from headrace.workload import OpenWorkload
 
+TARGETS = ("aws:", "lab:", "mysql://")
 EPILOG = """\b
 Examples:
   headrace forecast cloudwatch-30-days.json --storage gp2:400
   headrace forecast iostat.txt --storage gp2:400 --instance m5.large --hours 24 --report credits.html
+  headrace forecast aws:vol-0123456789abcdef0                 the last 15 days of CloudWatch
   headrace forecast month.toml --storage gp3:500 --space used.csv
   headrace forecast month.toml --storage gp2:400 --score      how the forecasts made before have held
 
@@ -44,7 +46,9 @@ def forecast(
             help="A workload file, demo:day, or what `headrace workload import` reads: iostat, sar, CloudWatch.",
         ),
     ],
-    storage: StorageOption,
+    storage: Annotated[
+        str | None, storage_option("Such as gp2:500 or 2xgp3:500:6000:250. Default: as the target says.")
+    ] = None,
     instance: InstanceOption = None,
     as_of: AsOfOption = None,
     hours: Annotated[int, option("HOURS", "How far to follow the credits, 1 to 336.")] = 72,
@@ -72,10 +76,15 @@ def forecast(
     from headrace.base.storage import Storage
     from headrace.operate.forecast import answer, ledger
     from headrace.operate.forecast.space import read_space
-    from headrace.report import forecast as words
+    from headrace.report.operate import forecast as words
 
     check_chart_path(report)
-    load, storage = read_recording(recording, device), Storage.parse(storage).text
+    load, own_storage, own_instance = read_recording(recording, device)
+    if storage is None and own_storage is None:
+        raise InputError(
+            "--storage is missing", "a recording does not say what the volume was", "", "For example gp2:500."
+        )
+    storage, instance = Storage.parse(storage or str(own_storage)).text, instance or own_instance
     used = None if space is None else read_space(space)
     where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     if score:
@@ -111,23 +120,26 @@ def forecast(
         raise typer.Exit(1)
 
 
-def read_recording(text: str, device: str | None = None) -> OpenWorkload:
-    """A workload file, demo:day, or a recording as a tool wrote it. Raises InputError or
-    CouldNotRun."""
-    from headrace.base.files import OWN_FILE, detect, path_of
+def read_recording(text: str, device: str | None = None) -> tuple[OpenWorkload, str | None, str | None]:
+    """The demand of a workload file, demo:day, a recording as a tool wrote it, or another target;
+    storage and instance where the target knows them. Raises InputError or CouldNotRun."""
+    from headrace.base.files import OWN_FILE, detect
     from headrace.cli.inputs import read_demand
     from headrace.observe.formats import import_file
     from headrace.observe.recording import open_recording
     from headrace.workload import OpenWorkload
 
-    own = text.startswith(("demo:", "fio:")) or (
-        path_of(text).is_file() and detect(open_recording(text).text)[1] == OWN_FILE
-    )
+    path = Path(text)
+    if text.startswith(TARGETS) or path.is_dir() or path.suffix in (".jsonl", ".gz"):
+        from headrace.operate.forecast.sources import demand_of
+
+        return demand_of(text)
+    own = text.startswith(("demo:", "fio:")) or (path.is_file() and detect(open_recording(text).text)[1] == OWN_FILE)
     found = read_demand(text) if own else import_file(text, device=device, gaps="hold")
     if not isinstance(found, OpenWorkload):
         hint = "Record the server: iostat -xt 60 > iostat.txt"
         raise InputError(text, "is a load without a clock: it cannot be continued", "headrace forecast --help", hint)
-    return found
+    return found, None, None
 
 
 def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], output: str) -> None:
@@ -135,7 +147,7 @@ def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], o
     from headrace.operate.forecast import ledger
     from headrace.operate.forecast.growth import growth_ahead
     from headrace.operate.forecast.history import history_of
-    from headrace.report import forecast as words
+    from headrace.report.operate import forecast as words
 
     path = ledger.default_ledger()
     history = history_of(load)

@@ -24,8 +24,9 @@ NEAR_DAYS = 60.0
 
 @dataclass(frozen=True)
 class Forecast:
-    """`credits`, `growth` and `space` are None or empty where they could not be said; `missing` then
-    says why. `made`: the end of the recording, on its own clock; `dated`: whether that has a date."""
+    """`credits`, `growth` and `space` are None or empty where they could not be said; `missing`
+    then says why. `made`: the end of the recording, on its own clock; `dated`: whether that has a
+    date."""
 
     of: str
     storage: str
@@ -68,8 +69,8 @@ def forecast(
     """What will run out on `storage`, if demand goes on as in the recording `workload`.
 
     `hours`: how far the credits are followed (1 to 336). `balance_percent`: today's credits; None:
-    as recorded, else simulated. `space`: used space by day, `limit_gib`: where it is full (None: the
-    storage's usable size). Raises InputError where nothing at all can be said.
+    as recorded, else simulated. `space`: used space by day, `limit_gib`: where it is full (None:
+    the storage's usable size). Raises InputError where nothing at all can be said.
     """
     from headrace.base import core
 

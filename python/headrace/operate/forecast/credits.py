@@ -75,8 +75,8 @@ class CreditForecast:
     `share_empty`: futures in which credits run out. `empty_after_h`: 10th, 50th and 90th percentile
     of when, in hours, infinite where they do not. `outage_h`: how long they are gone in all, of the
     futures in which they run out; None where there is none. `throttled_by_hour`: for each hour of
-    the day, the mean minutes an hour in which requests wait. `fan`: `hours`, `low`, `middle`, `high`
-    of the balance after each hour. `drawn_from`: how many days the futures are made of.
+    the day, the mean minutes an hour in which requests wait. `fan`: `hours`, `low`, `middle`,
+    `high` of the balance after each hour. `drawn_from`: how many days the futures are made of.
     """
 
     hours: int
@@ -123,9 +123,9 @@ def credits_ahead(
     Raises InputError for fewer than three whole days, or for a storage without credits.
     """
     if not has_credits(storage, instance, as_of):
-        where = storage if instance is None else f"{storage} on {instance}"
+        place = storage if instance is None else f"{storage} on {instance}"
         raise InputError(
-            where, "has no credits that could run out", "headrace catalog", "There is nothing to forecast."
+            place, "has no credits that could run out", "headrace catalog", "There is nothing to forecast."
         )
     _, days = history.whole_days()
     if len(days) < LEAST_DAYS:
@@ -281,7 +281,7 @@ def _balance(workload: OpenWorkload, storage: str, given: float | None, where: d
 
 
 def lowest_balances(rows: pl.DataFrame) -> np.ndarray:
-    """The lowest balance, of the volumes and of the instance, at the end of each row; NaN without."""
+    """The lowest balance of volumes and instance at the end of each row; NaN without one."""
     return rows.select(pl.min_horizontal(BALANCES)).to_series().to_numpy().astype(float)
 
 

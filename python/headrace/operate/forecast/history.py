@@ -15,7 +15,7 @@ from headrace.base.units import DAY_S
 from headrace.errors import InputError
 from headrace.workload import OpenWorkload
 
-SLOT_S = 300
+SLOT_S = 300  # CloudWatch's period, see above
 SLOTS_PER_DAY = DAY_S // SLOT_S
 SLOTS_PER_HOUR = 3_600 // SLOT_S
 DOC = "docs/guide/forecast.md"

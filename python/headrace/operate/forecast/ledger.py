@@ -157,7 +157,7 @@ def scores(
     instance: str | None = None,
     as_of: str | None = None,
 ) -> list[Score]:
-    """The promises about `of` on `storage` that are due in this recording, by quantity and distance.
+    """The promises about `of` on `storage` due in this recording, by quantity and distance.
 
     The balance is the recorded one; where none was recorded it is that of the recorded demand
     simulated on the storage.

@@ -27,7 +27,7 @@ CLAIM = (0.5, 99.5)
 CLAIM_CONFIDENCE = 0.99
 MOST_LIKENESS = 0.9  # of a day to the day before; a guess that keeps the interval finite
 SHOWN = (10.0, 50.0, 90.0)
-STEP_SIGMA = 5.0  # a day's change of more than so many standard deviations cuts the history
+STEP_SIGMA = 5.0  # a day's change of more than this many standard deviations cuts the history
 MAD_TO_SIGMA = 1.4826  # of a normal variable: 1 / 0.6745
 RECURRING = 3  # steps of one direction that often belong to the pattern (purges), and cut nothing
 # A change below this share of the figure is never a step, however smooth the other days are.
@@ -63,7 +63,7 @@ class Trend:
         return float(early), float(middle), float(late)
 
     def figure_in(self, days: float) -> tuple[float, float, float]:
-        """The figure of a single day so many days ahead: 10th, 50th and 90th percentile, a day's
+        """The figure of a single day, `days` ahead: 10th, 50th and 90th percentile, a day's
         own noise included."""
         ahead = self.lines[:, :1] + self.lines[:, 1:] * days + self.noise[:, :WEEK]
         low, middle, high = np.percentile(ahead, SHOWN)
@@ -102,7 +102,7 @@ def last_step(values: np.ndarray) -> int | None:
 
     A step is a change from one day to the next that is more than five standard deviations (by the
     median of absolute deviations) from the usual change. Changes that come back (a purge each
-    week) are no steps.
+    week) count as the pattern.
     """
     changes = np.diff(values)
     if len(changes) < RECURRING:
@@ -145,7 +145,7 @@ def _interval_within_weeks(days: np.ndarray, values: np.ndarray) -> tuple[float,
 
 
 def _blocks(residuals: np.ndarray, days: int, draw: np.random.Generator) -> np.ndarray:
-    """Resampled residuals of so many days, a row each, put together from runs of days."""
+    """Resampled residuals of `days` days, a row each, put together from runs of days."""
     count = len(residuals)
     block = max(1, min(count - 1, max(min(WEEK, count // 3), int(BLOCK_SHARE * count))))
     pieces = -(-days // block)

@@ -1,5 +1,5 @@
-"""A forecast in words, as a chart and as a page, and how earlier ones turned out. Takes results; runs
-nothing."""
+"""A forecast in words, as a chart and as a page, and how earlier ones turned out. Takes results;
+runs nothing."""
 
 from __future__ import annotations
 

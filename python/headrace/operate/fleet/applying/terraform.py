@@ -66,10 +66,13 @@ class _Placed:
 
 @dataclass
 class _Attribute:
-    """An argument in a file: its value's place, and its own with the line end before it."""
+    """An argument in a file: its value's place, and its line's with the line end before it. `alone`:
+    nothing but a comment stands behind it on its line."""
 
     value: tuple[int, int]
     whole: tuple[int, int]
+    alone: bool
+    end_of_line: str
     literal: str | None
     text: str
 
@@ -240,8 +243,12 @@ class _Patch:
         wanted[name] = value
         if there is None:
             if value is not None:
+                line = f"{name} = {_written(name, value)}"
                 after = next(resource.attributes[one] for one in _before(name) if one in resource.attributes)
-                edits.append((after.value[1], after.value[1], f"\n{resource.indent}{name} = {_written(name, value)}"))
+                if not after.alone:
+                    self.note(address, f"{line} is to be added; its arguments stand on one line.")
+                    return False
+                edits.append((after.whole[1], after.whole[1], f"{after.end_of_line}{resource.indent}{line}"))
             return True
         if there.literal is None:
             what = ", ".join(dict.fromkeys(REFERENCE.findall(there.text))) or there.text[:60]
@@ -249,6 +256,9 @@ class _Patch:
             self.note(address, f"{name} is {what}, not a literal: it {told}.")
             return False
         if value is None:
+            if not there.alone:
+                self.note(address, f"{name} is to be taken out; its arguments stand on one line.")
+                return False
             edits.append((*there.whole, ""))
         elif there.literal != value:
             quoted = there.text.startswith('"')
@@ -280,8 +290,10 @@ class _Patch:
         if path not in self.folders:
             self.folders[path] = folder = _Folder(path)
             for file in sorted(path.glob("*.tf")):
-                text = read_bytes(file, MAX_FILE_BYTES).decode("utf-8-sig", errors="strict")
-                self.texts[file] = text
+                try:
+                    self.texts[file] = text = read_bytes(file, MAX_FILE_BYTES).decode("utf-8-sig")
+                except UnicodeDecodeError:
+                    raise InputError(str(file), "is not UTF-8 text", "HCL 2", "Save it as UTF-8.") from None
                 _read(_tree(file, text), text, file, folder)
         return self.folders[path]
 
@@ -289,16 +301,15 @@ class _Patch:
         parts = []
         for file in sorted(edits):
             before, after = self.texts[file], self.texts[file]
-            for start, end, text in sorted(edits[file], key=lambda edit: edit[:2], reverse=True):
+            # From the end; of those at one place the last first, so that they stand in order.
+            for start, end, text in reversed(sorted(edits[file], key=lambda edit: edit[:2])):
                 after = after[:start] + text + after[end:]
             self._check(file, after, expected)
             try:
                 name = file.resolve().relative_to(self.root.resolve())
             except ValueError:
                 name = file
-            lines = difflib.unified_diff(
-                before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
-            )
+            lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
             parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
         return "".join(parts)
 
@@ -315,6 +326,12 @@ class _Patch:
                 raise CouldNotRun(
                     str(file), f"could not be changed safely at aws_ebs_volume.{name}", "", "Change it by hand."
                 )
+
+
+def _lines(text: str) -> list[str]:
+    """With their ends; a form feed or the like ends none."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    return [*lines[:-1], lines[-1][:-1]] if lines[-1] != "\n" else lines[:-1]
 
 
 def _values(setting: VolumeSetting) -> dict[str, str | None]:
@@ -389,14 +406,19 @@ def _attributes(body: Any, text: str) -> dict[str, _Attribute]:
             continue
         name, value = _label(child.children[0]), child.children[-1]
         start, end = value.meta.start_pos, value.meta.end_pos
-        # Taken out with its line: from the end of the line before.
+        # A line is taken out from the end of the line before to its own.
         begin = text.rfind("\n", 0, child.meta.start_pos)
         stop = text.find("\n", end)
+        stop = stop if stop >= 0 else len(text)
+        carriage = stop > end and text[stop - 1] == "\r"
+        begin, stop = max(begin - carriage, 0), stop - carriage
         written = text[start:end]
         literal = re.fullmatch(r'"([^"$%\\]*)"|(\d+)', written)
         found[name] = _Attribute(
             (start, end),
-            (max(begin, 0), stop if stop >= 0 else len(text)),
+            (begin, stop),
+            text[end:stop].strip()[:2] in ("", "//", "/*") or text[end:stop].strip().startswith("#"),
+            "\r\n" if carriage else "\n",
             literal and (literal[1] or literal[2]),
             written,
         )

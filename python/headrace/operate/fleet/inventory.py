@@ -226,7 +226,8 @@ class _Placement(_Aws):
 
 class _Instance(_Aws):
     instance_id: str
-    instance_type: str
+    # Always there on AWS; a lab may be of no type.
+    instance_type: str = ""
     state: _State | None = None
     placement: _Placement | None = None
     root_device_name: str | None = None

@@ -140,8 +140,8 @@ def modification_limit(as_of: str | None, size_gib: int = 1) -> tuple[int, int]:
 
 
 def _why_not(change: VolumeChange, volume: FleetVolume, now: datetime, as_of: str | None) -> str:
-    if change.after.size_gib < change.before.size_gib:
-        return f"{change.after.size_gib:,} GiB after {change.before.size_gib:,} GiB: {SHRINK_RULE}"
+    if change.after.size_gib < volume.size_gib:
+        return f"{change.after.size_gib:,} GiB after {volume.size_gib:,} GiB: {SHRINK_RULE}"
     if volume.managed_by:
         return f"it belongs to {volume.managed_by}, which changes it itself"
     if volume.modifying:
@@ -149,7 +149,8 @@ def _why_not(change: VolumeChange, volume: FleetVolume, now: datetime, as_of: st
     if volume.state not in ("in-use", "available"):
         return f"it is in state {volume.state}"
     most, hours = modification_limit(as_of)
-    recent = volume.modified_since(now.astimezone(UTC) - timedelta(hours=hours))
+    since = now.astimezone(UTC) - timedelta(hours=hours)
+    recent = {*volume.modified_since(since), *(start for start in change.known if start > since)}
     if len(recent) >= most:
         return f"it was modified {len(recent)} times within {hours} hours, and EC2 takes {most}"
     return ""

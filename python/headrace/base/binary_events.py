@@ -47,7 +47,8 @@ def tagged(body: bytes) -> TaggedGtid:
     at = 0
     for _ in range(3):  # version of the format, size of the message, last field not to be ignored
         _, at = number(body, at)
-    server, tag, values = "", "", dict.fromkeys((LAST_COMMITTED, SEQUENCE, COMMITTED_US), 0)
+    server, tag = "", ""
+    values: dict[int, int] = {LAST_COMMITTED: 0, SEQUENCE: 0, COMMITTED_US: 0}
     while at < len(body) and LENGTH not in values:
         kind, at = number(body, at)
         if kind == SERVER:

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from headrace.base.machine import cores
 from headrace.base.processes import Command, run_checked
@@ -231,7 +232,7 @@ def _base(
     back = cipher(key if manifest.encrypted else None, back=True) + unpacker(manifest.packed)
     told = _Told(progress, manifest.stored_bytes)
     if manifest.method == "snapshot":
-        return running_servers.up(lab, **new | seeds(manifest, wanted))
+        return running_servers.up(lab, **{**new, **seeds(manifest, wanted)})
     if manifest.method == "logical":
         server = running_servers.up(lab, **new)
         _load(server, manifest, parts_of(target, manifest, told), back)
@@ -252,7 +253,7 @@ def _base(
         shutil.rmtree(seed, ignore_errors=True)
 
 
-def seeds(manifest: Manifest, wanted: RestoreRequest) -> dict[str, str | None]:
+def seeds(manifest: Manifest, wanted: RestoreRequest) -> dict[str, Any]:
     """From which snapshots the volumes of a new server are made. Raises InputError where it cannot
     be known, or the new server has no place for the log."""
     roles = manifest.facts.get("roles")

@@ -115,7 +115,7 @@ def choose(
         if own is not None and own.ends.contains(chosen.begins) and chosen.begins.contains(base):
             return ReplayChain((own, chosen))
         raise _no_timeline([chosen], manifest, base)
-    # A server of MariaDB is known by its server_id, and most have 1: another name is another server.
+    # A server of MariaDB is known by its server_id, and most have 1: another name is another one.
     others = [one for one in found if one.source_id != manifest.source_id]
     if own is None:
         fit = _only([one for one in others if _joins(one, base)], manifest)

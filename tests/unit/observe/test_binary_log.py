@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.base.binary_events import (
+from headrace.connect.binary_events import (
     MAGIC,
     MARIADB_ENCRYPTION,
     MARIADB_GTID,

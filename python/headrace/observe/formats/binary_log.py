@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from headrace.base.binary_events import (
+from headrace.connect.binary_events import (
     CONTROL,
     HEADER,
     MAGIC,

@@ -8,7 +8,7 @@ import struct
 import uuid
 import zlib
 
-from headrace.base import binary_events as kinds
+from headrace.connect import binary_events as kinds
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headrace.base.binary_events import (
+from headrace.connect.binary_events import (
     CONTROL,
     ENCRYPTED_MAGIC,
     FORMAT,
@@ -39,7 +39,7 @@ from headrace.base.binary_events import (
     XID,
     tagged,
 )
-from headrace.base.binary_events import (
+from headrace.connect.binary_events import (
     number as packed_number,
 )
 from headrace.errors import InputError

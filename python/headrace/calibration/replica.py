@@ -27,6 +27,7 @@ from headrace.errors import InputError
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
 from headrace.workload.parameters import applied, of_engine
 from headrace.workload.replica import applier_of, measured_replica, replica_spread
+from headrace.workload.replica.parameters import parameter_spreads
 from headrace.workload.transactions import TransactionWorkload
 
 if TYPE_CHECKING:
@@ -184,9 +185,7 @@ def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
 
 
 def _bounded(values: Mapping[str, float]) -> dict[str, float]:
-    from headrace.base import core
-
-    rows = {row["parameter"]: row for row in core.replica_applier(core.mysql_tpcc("innodb", 1.0))["spreads"]}
+    rows = parameter_spreads()
     return {name: max(rows[name]["least"], min(rows[name]["most"], value)) for name, value in values.items()}
 
 

@@ -46,7 +46,8 @@ def as_if_measured(
 ) -> ReplicaRun:
     """What the core says, as a run with its counters."""
     mode = "optimistic" if workers else "single"
-    replica = Replica(storage, instance="m5.large", cache_gib=cache_gib, version="mariadb-10.11", mode=mode, workers=workers, log_bin=True)  # fmt: skip
+    settings = {"version": "mariadb-10.11", "mode": mode, "workers": workers, "log_bin": True}
+    replica = Replica(storage, instance="m5.large", cache_gib=cache_gib, **settings)
     asked = ReplicaRun(name, replica, seconds=10, tps=1.0, warmup_s=5)
     told = predicted_run(workload, asked)
     tps, reads = counted(told, asked)
@@ -133,7 +134,7 @@ def test_a_description_and_its_counters(tmp_path):
         ("transactions = 2700", "transaction = 2700", "transaction"),
         ("cache_gib = 0.2", "", "cache_gib"),
         ('status_after = "after.txt"', "", "belong together"),
-        ('"after.txt"', '"none.txt"', "is not there"),
+        ('"after.txt"', '"none.txt"', "no such file"),
         ("workers = 0", "workers = 0\nmode = 'fast'", "mode"),
     ],
 )
@@ -146,7 +147,12 @@ def test_counters_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match="restarted"):
         load_replica_run(files(tmp_path, after="Uptime\t5\nInnodb_buffer_pool_reads\t1\n"))
     with pytest.raises(InputError, match="SHOW GLOBAL STATUS"):
+        load_replica_run(files(tmp_path, after="Innodb_buffer_pool_reads\t1\n"))
+    with pytest.raises(InputError, match="zero byte"):
         load_replica_run(files(tmp_path, after="binary\0" * 100))
+    twice = "Uptime\t110\nInnodb_buffer_pool_reads\t1\nUptime\t115\nInnodb_buffer_pool_reads\t2\n"
+    with pytest.raises(InputError, match="2 samples"):
+        load_replica_run(files(tmp_path, after=twice))
 
 
 def test_a_damaged_binary_log_is_named(tmp_path):

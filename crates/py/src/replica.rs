@@ -96,6 +96,7 @@ fn replica_run<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, source: &Boun
             settings: &args.settings,
             database: &made,
             warm_up: &warm_up,
+            cache_bytes: args.cache_bytes,
             storage: ReplicaStorage { data: &data, log: log.as_ref(), relay: relay.as_ref(), instance: instance.as_ref() },
             start: args.start()?,
             semi_sync: args.semi_sync.as_ref(),

@@ -141,7 +141,10 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     reads = any((run.reads or 0.0) > LEAST_READS for run in runs)
     names = [name for name in FITTED if _tells(name, syncs, grouped, reads)]
     # A run of one thread whose processor time was counted begins there.
-    alone = [run.cpu_ms for run in runs if run.cpu_ms is not None]
+    pages_cpu = base["page_cpu_ms"]
+    alone = [
+        max(run.cpu_ms - pages_cpu * (run.reads or 0.0), 0.1 * run.cpu_ms) for run in runs if run.cpu_ms is not None
+    ]
     begin = {name: 0.0 for name in names}
     if alone:
         begin["cpu_ms"] = float(np.clip(math.log(fmean(alone) / base["cpu_ms"]), -LARGEST_STEP, LARGEST_STEP))
@@ -199,5 +202,7 @@ def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
     if run.group is not None and (run.replica.settings()["workers"] or 0) > 1:
         parts.append(math.log(max(found.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
     if run.cpu_ms is not None:
-        parts.append(math.log(applier_of(workload)["cpu_ms"] / run.cpu_ms) / CPU_SPREAD)
+        applier = applier_of(workload)
+        taken = applier["cpu_ms"] + applier["page_cpu_ms"] * (run.reads or 0.0)
+        parts.append(math.log(taken / run.cpu_ms) / CPU_SPREAD)
     return parts

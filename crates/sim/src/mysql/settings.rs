@@ -37,8 +37,8 @@ const NO_LIMIT_PER_S: f64 = 1e9;
 /// Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11:
 /// Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
 const MOST_USABLE: f64 = 0.99;
-/// Smallest share of a pool that is taken to hold pages (guess).
-const LEAST_USABLE: f64 = 0.5;
+/// Pages that a pool keeps whatever is wanted free: BUF_LRU_MIN_LEN (buf0lru.h of both flavours).
+const LEAST_PAGES: f64 = 256.0;
 
 /// Most that [`Database::check`] takes for a dirty share.
 const MOST_DIRTY: f64 = 2.0;
@@ -180,7 +180,8 @@ pub fn behind_cache(database: &Database, from_bytes: f64, to_bytes: f64, changed
         return made;
     }
     if made.usable_share < MOST_USABLE {
-        made.usable_share = (MOST_USABLE - (MOST_USABLE - made.usable_share) * from_bytes / to_bytes).max(LEAST_USABLE);
+        made.usable_share =
+            (MOST_USABLE - (MOST_USABLE - made.usable_share) * from_bytes / to_bytes).max(LEAST_PAGES * made.cached_bytes / to_bytes).min(MOST_USABLE);
     }
     if let Some(changed) = changed.filter(|changed| changed.len() == made.popularity.classes.len()) {
         let share = |of: &Database, bytes: f64| of.popularity.evicted_dirty(changed, of.cache_pages(bytes));

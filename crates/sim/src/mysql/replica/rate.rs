@@ -5,7 +5,7 @@
 //!   workers      softest minimum of          commit = processor + flushes
 //!                  workers  / (rows in order + commit)
 //!                  width    / (the same): what the source's marks allow
-//!                  group    / flushes:    group commits follow each other
+//!                  group / (stage + group x commit's processor): groups follow each other
 //!                  the devices' I/Os and bytes, processors, the receive thread
 //! ```
 //!
@@ -116,6 +116,9 @@ pub struct ApplierCosts {
     pub overlaps_commits: bool,
     /// Largest group commit over the transactions at once.
     pub group_share: f64,
+    /// The longest stage of a commit over all its flushes: a group's binary log is flushed while
+    /// the next one's redo log is.
+    pub longest_stage: f64,
     /// Transactions a second that the devices' I/Os let through.
     pub iops_rate: f64,
     /// The same by bytes.
@@ -153,9 +156,11 @@ impl ApplierCosts {
         (self.group_share * self.at_once()).max(1.0)
     }
 
-    /// Commits that share their flushes at `rate`: those that come while one is under way.
+    /// Commits that share their flushes at `rate`: those that come while a group goes through the
+    /// longest stage and is then committed, one after the other.
     pub fn grouped(&self, rate: f64) -> f64 {
-        (rate * self.flushes_s).clamp(1.0, self.most_grouped())
+        let free = (1.0 - rate * self.commit_processor_s).max(1e-9);
+        (rate * self.flushes_s * self.longest_stage / free).clamp(1.0, self.most_grouped())
     }
 
     /// Transactions a second that reads, flushes, processor and dependencies let the workers do.
@@ -166,7 +171,8 @@ impl ApplierCosts {
             return 1.0 / (rows_s + commit_s).max(1e-9);
         }
         let by_workers = self.workers / (rows_s + commit_s).max(1e-9);
-        let by_flushes = self.most_grouped() / self.flushes_s.max(1e-12);
+        let most = self.most_grouped();
+        let by_flushes = most / (self.flushes_s * self.longest_stage + most * self.commit_processor_s).max(1e-12);
         let by_width = match (self.overlaps_commits, self.width < self.workers) {
             (true, _) => self.width.min(self.workers) / rows_s.max(1e-9),
             (false, true) => self.width / (rows_s + commit_s).max(1e-9),

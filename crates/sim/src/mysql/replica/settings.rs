@@ -71,6 +71,23 @@ pub struct ReplicaSettings {
     pub sync_binlog: u32,
     /// sync_relay_log: events per flush of the relay log; 0 never.
     pub sync_relay_log: u32,
+    /// Rollback segments that transactions take in turn (innodb_rollback_segments, in each undo
+    /// tablespace).
+    #[serde(default = "rollback_segments")]
+    pub rollback_segments: u32,
+    /// Undo logs that purge takes at a time (innodb_purge_batch_size).
+    #[serde(default = "purge_batch")]
+    pub purge_batch: u32,
+}
+
+/// innodb_purge_batch_size of MariaDB 10.11 (SHOW GLOBAL VARIABLES; MySQL has 300, its manual).
+fn purge_batch() -> u32 {
+    127
+}
+
+/// innodb_rollback_segments of both flavours (their manuals, read 2026-11).
+fn rollback_segments() -> u32 {
+    128
 }
 
 impl ReplicaSettings {
@@ -90,6 +107,9 @@ impl ReplicaSettings {
             sync_binlog: 1,
             // 10,000 in MariaDB and, from 5.6.6, in MySQL.
             sync_relay_log: 10_000,
+            // MySQL 8.0 and later: two undo tablespaces, each with its own (its manual).
+            purge_batch: if flavor == "mysql" { 300 } else { purge_batch() },
+            rollback_segments: if flavor == "mysql" && at_least([8, 0, 0]) { 2 * rollback_segments() } else { rollback_segments() },
         };
         match flavor {
             // Mode optimistic from 10.5.1, before that conservative; threads 0; log_slave_updates
@@ -113,6 +133,20 @@ impl ReplicaSettings {
     /// Synchronous writes of a commit that shares none with others.
     pub fn syncs_per_commit(&self) -> f64 {
         syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog)
+    }
+
+    /// The longest stage of a commit over all of its synchronous writes. The redo log is flushed when
+    /// a transaction prepares, the binary log afterwards for all that are ready, and one group's
+    /// binary log meets the next group's redo log: the longer of them decides how many groups a
+    /// second there are.
+    pub fn longest_stage(&self) -> f64 {
+        let all = self.syncs_per_commit();
+        let redo = syncs_per_commit(self.flush_log_at_trx_commit, false, 0);
+        if all > 0.0 {
+            redo.max(all - redo) / all
+        } else {
+            1.0
+        }
     }
 
     /// Threads that apply.
@@ -152,6 +186,8 @@ impl ReplicaSettings {
     pub fn check(&self) -> Result<(), SimError> {
         SimError::check_range("workers", f64::from(self.workers), 0.0, 16_383.0)?;
         SimError::check_range("flush_log_at_trx_commit", f64::from(self.flush_log_at_trx_commit), 0.0, 3.0)?;
+        SimError::check_range("purge batch", f64::from(self.purge_batch), 1.0, 5_000.0)?;
+        SimError::check_range("rollback segments", f64::from(self.rollback_segments), 1.0, 65_536.0)?;
         if self.mode.is_mariadb() && !self.preserve_order {
             let rule = "is kept by MariaDB in every mode within a domain";
             return Err(SimError::refused("order of commits", "not kept", rule, "Keep the order, or name a mode of MySQL."));

@@ -33,6 +33,8 @@ struct ReplicaArgs {
     large: Vec<(f64, f64, f64)>,
     drain_s: u32,
     source_tps: Option<Vec<f64>>,
+    /// The relay log has all of `source_tps` from the start.
+    received: bool,
 }
 
 impl ReplicaArgs {
@@ -103,6 +105,7 @@ fn replica_run<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, source: &Boun
             large: &args.large(),
             drain_s: args.drain_s,
             source_tps: args.source_tps.as_deref(),
+            received: args.received,
         })
     });
     let found = found.map_err(sim_error)?;

@@ -84,6 +84,7 @@ def predicted_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPred
         seconds=1,
         drain_s=math.ceil(run.warmup_s + run.seconds),
         source_tps=[BACKLOG],
+        received=True,
         seed=None,
         draws=0,
     )

@@ -167,6 +167,7 @@ def predict_replica(
     large: Sequence[tuple[float, float, float]] = (),
     drain_s: int = 3600,
     source_tps: Sequence[float] | None = None,
+    received: bool = False,
     seed: int | None = 1,
     draws: int = DRAWS,
 ) -> ReplicaPrediction:
@@ -176,7 +177,7 @@ def predict_replica(
     The source's arguments are those of `predict`. `semi_sync`: commits wait for acknowledgements.
     `large`: transactions that nothing passes, each (begin, length on the source, length on the
     replica) in s. `source_tps`: the source's transactions a second as measured, instead of its
-    run. `draws`: databases and appliers drawn from what is known, for the interval. Raises
+    run; `received`: the relay log has all of them from the start. `draws`: databases and appliers drawn from what is known, for the interval. Raises
     InputError.
     """
     if not isinstance(workload, TransactionWorkload):
@@ -206,6 +207,7 @@ def predict_replica(
         "large": [tuple(float(part) for part in one) for one in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
+        "received": received,
     }
     with core_errors():
         answer: dict[str, Any] = dict(core.replica_run(made.database, source, asked | {"applier": applier_of(made)}))

@@ -99,6 +99,7 @@ impl Bench {
             large: &self.large,
             drain_s: self.drain_s,
             source_tps: Some(&self.tps),
+            received: false,
         })
     }
 

@@ -9,11 +9,10 @@
 //! rate, and is applied no faster. It is largest just before the last of it.
 
 use super::super::database::{Database, StorageEngine};
-use super::super::demand::Flow;
 use super::super::interval::{Scenario, Start};
 use super::super::warmup::{At, WarmUp};
 use super::applier::Applier;
-use super::devices::{binding, committing, purge_reads, Asked, ReplicaDevices, ReplicaStorage};
+use super::devices::{binding, committing, purge_reads, Always, Asked, ReplicaDevices, ReplicaStorage};
 use super::rate::{ApplierCosts, ReplicaBinding, COSTS};
 use super::semisync::{SemiSync, SemiSyncPrice};
 use super::settings::ReplicaSettings;
@@ -77,6 +76,8 @@ pub struct ReplicaScenario<'a> {
     /// Transactions a second of the source, a step each, instead of the source's own run: as
     /// measured.
     pub source_tps: Option<&'a [f64]>,
+    /// The relay log has all of it from the start: nothing is received beside what is applied.
+    pub received: bool,
 }
 
 /// One step of a replica.
@@ -241,7 +242,7 @@ pub(super) fn held_back(scenario: &ReplicaScenario<'_>, source_tps: &[f64]) -> O
         let settled = ReplicaScenario { warm_up, start: Start::Warm, ..scenario.clone() };
         let state = ReplicaState::new(&settled, devices, 0.0);
         let at = warm_up.at(state.tx, &mut 0);
-        let (costs, ..) = state.costs(&at, most, &Flow::default());
+        let (costs, ..) = state.costs(&at, most, &Always::default());
         let held = OLD_BLOCKS_S * costs.rate().min(most);
         if (held - before).abs() <= HELD_CLOSE * held {
             break;
@@ -335,15 +336,15 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         at.flushed = database.writes.limited(at.flushed, self.pace);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
         let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
-        let always = self.devices.background(database, background);
+        let came = self.receive();
+        let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
+        let always = self.devices.always(database, background, scenario.applier, scenario.settings, (came / seconds, relay_bytes));
         let (costs, rate, asked) = self.costs(&at, source_tps, &always);
-        let came = (self.clock.total() - self.received).min(costs.receive_rate * seconds);
-        self.received += came;
         let waiting = (self.received - applied).max(0.0);
         let (done, in_large) = self.apply(applied, waiting, rate, t_s, seconds);
         self.tx += done;
         let applied_tps = done / seconds;
-        let (iops, bytes) = self.devices.charge(&asked, [applied_tps, came / seconds], &always, t_s, seconds);
+        let (iops, bytes) = self.devices.charge(&asked, applied_tps, &always, t_s, seconds);
         self.pace = if self.pace > 0.0 { self.pace + PACE_FOLLOWS * (applied_tps - self.pace) } else { applied_tps };
         let backlog = (self.clock.total() - (applied + done)).max(0.0);
         if backlog > self.most_behind.0 {
@@ -367,24 +368,33 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         }
     }
 
+    /// Transactions that come in a step: the receive thread goes ahead of the applier.
+    fn receive(&mut self) -> f64 {
+        let scenario = self.scenario;
+        let missing = self.clock.total() - self.received;
+        let each_s = self.devices.receive_s(scenario.applier, scenario.settings);
+        let came = if scenario.received { 0.0 } else { missing.min(scenario.source.step_s / each_s.max(1e-12)) };
+        self.received += if scenario.received { missing } else { came };
+        came
+    }
+
     /// What a transaction costs with the cache at `at`, the rate, and what it asks of the volumes.
-    fn costs(&self, at: &At, source_tps: f64, always: &Flow) -> (ApplierCosts, f64, Asked) {
+    fn costs(&self, at: &At, source_tps: f64, always: &Always) -> (ApplierCosts, f64, Asked) {
         let scenario = self.scenario;
         let (database, applier, settings, seconds) = (scenario.database, scenario.applier, scenario.settings, scenario.source.step_s);
         let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
         let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
         let alone = self.devices.costs(database, applier, settings, at, committing, vcpus);
         let (mut costs, mut rate) = (alone, alone.rate());
-        let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
         // Purge's reads and what they push out are the volumes', not the workers'.
         let purged = self.purged(at);
         let all = &At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
-        let mut asked = self.devices.asked(database, applier, settings, all, (costs.grouped(rate), relay_bytes));
+        let mut asked = self.devices.asked(database, applier, all, costs.grouped(rate));
         for _ in 0..ROUNDS {
             costs = alone;
             self.devices.limit(&mut costs, &asked, always, seconds);
             rate = costs.rate();
-            asked = self.devices.asked(database, applier, settings, all, (costs.grouped(rate), relay_bytes));
+            asked = self.devices.asked(database, applier, all, costs.grouped(rate));
         }
         (costs, rate, asked)
     }

@@ -156,9 +156,14 @@ impl ApplierCosts {
         (self.group_share * self.at_once()).max(1.0)
     }
 
-    /// Commits that share their flushes at `rate`: those that come while a group goes through the
-    /// longest stage and is then committed, one after the other.
+    /// Commits that share their flushes at `rate`. In order: the first that is late holds all behind
+    /// it, and they come together, whatever it waited for (5.1 of 16 workers where a volume's IOPS
+    /// bound MariaDB 10.11, and 5.9 where flushes did). Else those that come while a group goes through
+    /// the longest stage and is then committed, one after the other.
     pub fn grouped(&self, rate: f64) -> f64 {
+        if self.order_cv > 0.0 {
+            return self.most_grouped();
+        }
         let free = (1.0 - rate * self.commit_processor_s).max(1e-9);
         (rate * self.flushes_s * self.longest_stage / free).clamp(1.0, self.most_grouped())
     }

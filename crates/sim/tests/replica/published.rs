@@ -114,6 +114,7 @@ fn group_replication_and_galera_by_appliers() {
                 overlaps_commits: false,
                 group_share: 0.4,
                 longest_stage: settings.longest_stage(),
+                in_turn: true,
                 iops_rate: f64::INFINITY,
                 bytes_rate: f64::INFINITY,
                 cores_rate: 40.0 / rows_s,

@@ -133,6 +133,7 @@ impl ReplicaDevices {
             overlaps_commits: settings.mode.overlaps_commits(),
             group_share: applier.group_share,
             longest_stage: settings.longest_stage(),
+            in_turn: settings.commits_in_turn(),
             iops_rate: f64::INFINITY,
             bytes_rate: f64::INFINITY,
             cores_rate: if vcpus > 0.0 && on_all > 0.0 { vcpus / on_all } else { f64::INFINITY },

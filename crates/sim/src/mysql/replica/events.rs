@@ -462,7 +462,8 @@ impl<'a, 'b> Applying<'a, 'b> {
     fn flush(&mut self, now: Nanos) {
         if self.writes_left == 0 {
             let applier = self.scenario.applier;
-            let done = self.process(now, applier.cpu_ms / 1e3 * applier.commit_cpu_share * self.group.len() as f64);
+            let times = if self.scenario.settings.commits_in_turn() { self.group.len() as f64 } else { 1.0 };
+            let done = self.process(now, applier.cpu_ms / 1e3 * applier.commit_cpu_share * times);
             return self.push(done, self.commit_slot());
         }
         let log = &self.scenario.database.log;

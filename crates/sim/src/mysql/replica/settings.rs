@@ -149,6 +149,12 @@ impl ReplicaSettings {
         }
     }
 
+    /// Commits follow one another even where they share their flushes: in the source's order, or as
+    /// the leader of a binary log's group does them (binlog_order_commits).
+    pub fn commits_in_turn(&self) -> bool {
+        self.preserve_order || self.log_bin
+    }
+
     /// Threads that apply.
     pub(super) fn threads(&self) -> f64 {
         if self.mode == ReplicaMode::Single {

@@ -7,6 +7,7 @@ is calibrated on one or two replicas; the rest are predicted.
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Sequence
 from copy import deepcopy
@@ -33,10 +34,6 @@ REDO_GIB = {"mariadb": 96 / 1024, "mysql": 100 / 1024}
 # Control blocks of a buffer pool: Innodb_buffer_pool_pages_total over its size (MariaDB 10.11).
 POOL_SHARE = 0.99
 PAGE_BYTES = 16_384  # innodb_page_size, default of both
-# Pages kept free, on average. MariaDB from 10.6: the page cleaner begins below half of
-# innodb_lru_scan_depth (1,536) and ends at all of it (buf_pool_t::need_LRU_eviction), so three
-# quarters of 1,536. MySQL: see `free_pages`.
-FREE_PAGES = {"mariadb": 1_152, "mysql": 1_024}
 # The newest release of each that the lab measures.
 VERSIONS = {"mariadb": "mariadb-10.11", "mysql": "mysql-9.7"}
 # As the model names them.
@@ -89,7 +86,9 @@ def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
     with core_errors():
         found = core.mysql_sysbench(options)
     database = deepcopy(dict(found["database"]))
-    database["usable_share"] = POOL_SHARE - FREE_PAGES[load.flavor] * PAGE_BYTES / (cache_mib * MIB)
+    flavor, _, version = VERSIONS[load.flavor].partition("-")
+    free = core.innodb_free_pages(flavor, version, cache_mib * MIB, os.cpu_count() or 1)
+    database["usable_share"] = POOL_SHARE - free * PAGE_BYTES / (cache_mib * MIB)
     workload = TransactionWorkload(
         name=load.name,
         engine="innodb",

@@ -10,6 +10,7 @@
 
 use super::super::database::{Database, StorageEngine};
 use super::super::interval::{Scenario, Start};
+use super::super::popularity::{PageClass, Popularity};
 use super::super::warmup::{At, WarmUp};
 use super::applier::Applier;
 use super::devices::{binding, committing, purge_reads, Always, Asked, ReplicaDevices, ReplicaStorage};
@@ -177,7 +178,33 @@ pub fn replica_database(source: &Database, applier: &Applier, settings: &Replica
         sync_binlog: Some(settings.sync_binlog),
         ..ServerSettings::default()
     };
-    server.on(&behind_cache(&applier.database(source, reads_per_tx, settings.rollback_segments), caches.0, caches.1, None))
+    let mut made = server.on(&behind_cache(&applier.database(source, reads_per_tx, settings.rollback_segments), caches.0, caches.1, None))?;
+    if made.engine == StorageEngine::Innodb && settings.dirty_low_water > 0.0 {
+        write_back_early(&mut made, applier, settings, caches.1);
+    }
+    Ok(made)
+}
+
+/// Dirty pages are kept at the low water: a page is written back so many transactions after its first
+/// change that those changed meanwhile fill it. What leaves the cache is clean then, unless it leaves
+/// sooner.
+fn write_back_early(database: &mut Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64) {
+    let low_water = settings.dirty_low_water * cache_bytes / database.cached_bytes;
+    // The classes after the source's are pages that every touch changes.
+    let shares = applier.written.iter().map(|share| f64::from(u8::from(*share > 0.0))).chain(std::iter::repeat(1.0));
+    let changed: Vec<PageClass> =
+        database.popularity.classes.iter().zip(shares).map(|(class, share)| PageClass { touches_per_tx: class.touches_per_tx * share, ..*class }).collect();
+    let window = Popularity { classes: changed }.stay_tx(low_water);
+    if !window.is_finite() {
+        return;
+    }
+    let stay = database.old_share * database.popularity.stay_tx(database.cache_pages(cache_bytes));
+    let dirty_still = window / (window + stay);
+    let writes = &mut database.writes;
+    (writes.first_dirty, writes.later_dirty) = (writes.first_dirty * dirty_still, writes.later_dirty * dirty_still);
+    writes.flush_per_tx = writes.flush_per_tx.max(low_water / window);
+    writes.flush_ramp_tx = writes.flush_ramp_tx.min(window);
+    (writes.background_per_s, writes.flush_limit_per_s) = (0.0, settings.io_capacity);
 }
 
 /// The source's transactions a second, with what semi-sync makes of them.

@@ -230,9 +230,7 @@ def predict_replica(
     )
 
 
-def _own_cache(
-    replica: Replica, cache_gib: float, instance: str | None, as_of: str | None
-) -> tuple[float, list[str]]:
+def _own_cache(replica: Replica, cache_gib: float, instance: str | None, as_of: str | None) -> tuple[float, list[str]]:
     """The replica's cache, GiB, and what to know of it on its instance. Raises InputError where its
     instance has no room for it."""
     given = cache_gib if replica.cache_gib is None else replica.cache_gib

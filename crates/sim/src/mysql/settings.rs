@@ -56,9 +56,10 @@ pub fn at_least(version: &str, wanted: [u32; 3]) -> bool {
     (0..3).map(|i| parts.get(i).copied().unwrap_or(0)).ge(wanted)
 }
 
-/// Instances of a buffer pool where none are set (innodb_buffer_pool_instances in the manuals of MySQL
-/// 8.0 and 8.4; MariaDB has one from 10.5). MySQL: one below 1 GiB; up to 8.3 eight; from 8.4 half as
-/// many as the pool has chunks of 128 MiB, but no more than a quarter of the processors, 1 to 64.
+/// Instances of a buffer pool where none are set (innodb_buffer_pool_instances in the manuals of
+/// MySQL 8.0 and 8.4; MariaDB has one from 10.5). MySQL: one below 1 GiB; up to 8.3 eight; from 8.4
+/// half as many as the pool has chunks of 128 MiB, but no more than a quarter of the processors, 1
+/// to 64.
 pub fn pool_instances(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -> f64 {
     const GIB: f64 = 1_073_741_824.0;
     const CHUNK_BYTES: f64 = 134_217_728.0; // innodb_buffer_pool_chunk_size
@@ -71,10 +72,11 @@ pub fn pool_instances(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) 
     }
 }
 
-/// Pages that a page cleaner keeps free for reads to come, on average. MariaDB from 10.6 begins below
-/// half of innodb_lru_scan_depth (1,536) and ends at all of it (buf_pool_t::need_LRU_eviction): three
-/// quarters of it; 800 to 1,500 were seen (10.11, pools of 30 to 300 MiB, 2026-11-23). MySQL fills each
-/// instance's list up to innodb_lru_scan_depth (1,024) once a second; 1,013 were seen (9.7.4, 128 MiB).
+/// Pages that a page cleaner keeps free for reads to come, on average. MariaDB from 10.6 begins
+/// below half of innodb_lru_scan_depth (1,536) and ends at all of it
+/// (buf_pool_t::need_LRU_eviction): three quarters of it; 800 to 1,500 were seen (10.11, pools of
+/// 30 to 300 MiB, 2026-11-23). MySQL fills each instance's list up to innodb_lru_scan_depth (1,024)
+/// once a second; 1,013 were seen (9.7.4, 128 MiB).
 pub fn free_pages(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -> f64 {
     let each = if flavor == "mariadb" { 0.75 * 1_536.0 } else { 1_024.0 };
     each * pool_instances(flavor, version, pool_bytes, vcpus)

@@ -74,7 +74,9 @@ class _Document(DocumentTable, kw_only=True):
 def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | None]:
     """The run in a file and its sample of a binary log. Raises InputError, CouldNotRun."""
     path = Path(path)
-    read = convert(parse_toml(path.name, read_bytes(path, MOST_BYTES), KIND), _Document, source=DOC, where="a replica's run")
+    read = convert(
+        parse_toml(path.name, read_bytes(path, MOST_BYTES), KIND), _Document, source=DOC, where="a replica's run"
+    )
     Storage.parse(read.storage)
     before, after = (
         one_sample(open_recording(path.parent / name)) if name else None

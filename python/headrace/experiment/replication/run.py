@@ -31,12 +31,13 @@ RECEIVE_S = 300.0
 LOOK_S = 0.25
 # The last of a backlog is not counted: workers run dry.
 LEFT_SHARE = 0.05
-# Data and what belongs to them over the data alone: a cache of so much more holds all (a guess).
+# Data and what belongs to them over the data alone: a cache of this times the data holds all
+# (a guess).
 FITS = 1.1
-# Random reads by so many clients, for so long, fill a cache of some hundred MiB (chosen).
+# Random reads by 16 clients for 4 s fill a cache of some hundred MiB (chosen).
 PRIME_CLIENTS, PRIME_S = 16, 4
 # A warm-up ends when the cache was turned over once, so that what leaves it is what the load put
-# there; at the latest after so long (s; chosen, to bound the time of a cell).
+# there; at the latest after this (s; chosen, to bound the time of a cell).
 MOST_WARM_S = 30.0
 READS, PAGES, FREE = "innodb_buffer_pool_reads", "innodb_buffer_pool_pages_total", "innodb_buffer_pool_pages_free"
 # Fewer transactions say nothing about a rate: 100 of them are known to 10 % by chance alone.

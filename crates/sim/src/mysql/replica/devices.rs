@@ -40,13 +40,14 @@ pub struct ReplicaStorage<'a> {
     pub instance: Option<&'a InstanceLimits>,
 }
 
-/// Share of the pages that a transaction misses which purge wants again: rows whose history ends, and
-/// index entries that are marked as deleted; not the entries that are new. 5 of 7 pages in
+/// Share of the pages that a transaction misses which purge wants again: rows whose history ends,
+/// and index entries that are marked as deleted; not the entries that are new. 5 of 7 pages in
 /// sysbench's writes.
 const PURGED: f64 = 0.7;
-/// How far purge is behind, over its batch: it takes one after the other, so half of one on average.
-/// MariaDB 10.11 read 11.5 and 9.7 pages a transaction in 30 MiB, where the appliers miss 7.1, and 5.1
-/// in 60 MiB (5.0 of the appliers): pages that stayed for 25 and 180 transactions (lab, 2026-11-23).
+/// How far purge is behind, over its batch: it takes one after the other, so half of one on
+/// average. MariaDB 10.11 read 11.5 and 9.7 pages a transaction in 30 MiB, where the appliers miss
+/// 7.1, and 5.1 in 60 MiB (5.0 of the appliers): pages that stayed for 25 and 180 transactions
+/// (lab, 2026-11-23).
 const PURGE_BEHIND: f64 = 0.5;
 
 /// Pages that purge reads a transaction, because they left the cache before it came: those that are
@@ -59,9 +60,9 @@ pub(super) fn purge_reads(database: &Database, settings: &ReplicaSettings, reads
     (0..4).fold(0.0, |purged, _| reads * PURGED * libm::exp(-old / (reads + purged).max(1e-9) / behind))
 }
 
-/// A flush that takes longer than the model's is more writes, up to this many times: 4.1 of a commit
-/// were seen on XFS (redo log, binary log, twice the filesystem's log; MariaDB 10.11, lab, 2026-11-23)
-/// where the model has 3. What it takes beyond that is waiting.
+/// A flush that takes longer than the model's is more writes, up to this many times: 4.1 of a
+/// commit were seen on XFS (redo log, binary log, twice the filesystem's log; MariaDB 10.11, lab,
+/// 2026-11-23) where the model has 3. What it takes beyond that is waiting.
 const MOST_WRITES: f64 = 4.1 / 3.0;
 
 /// What a transaction that is applied asks of data and log volumes.
@@ -194,8 +195,8 @@ impl ReplicaDevices {
         }
     }
 
-    /// Takes what `applied` transactions a second ask on top of `always`; I/Os and bytes a second of
-    /// all volumes.
+    /// Takes what `applied` transactions a second ask on top of `always`; I/Os and bytes a second
+    /// of all volumes.
     pub fn charge(&mut self, asked: &Asked, applied: f64, always: &Always, t_s: f64, seconds: f64) -> (f64, f64) {
         let on = self.on_volumes(asked, applied, always);
         let together = self.on_instance(&on);

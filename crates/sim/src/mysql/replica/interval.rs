@@ -185,9 +185,9 @@ pub fn replica_database(source: &Database, applier: &Applier, settings: &Replica
     Ok(made)
 }
 
-/// Dirty pages are kept at the low water: a page is written back so many transactions after its first
-/// change that those changed meanwhile fill it. What leaves the cache is clean then, unless it leaves
-/// sooner.
+/// Dirty pages are kept at the low water: a page is written back so many transactions after its
+/// first change that those changed meanwhile fill it. What leaves the cache is clean then, unless
+/// it leaves sooner.
 fn write_back_early(database: &mut Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64) {
     let low_water = settings.dirty_low_water * cache_bytes / database.cached_bytes;
     // The classes after the source's are pages that every touch changes.

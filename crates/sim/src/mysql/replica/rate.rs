@@ -20,8 +20,8 @@ use serde::Serialize;
 
 /// How sharply one limit takes over from the next: as for clients (TPC-C runs of 2018).
 const SHARPNESS: f64 = 4.0;
-/// The same for one thread, which never waits for another's request: the I/O by I/O form gets through
-/// 3 % less than its costs alone allow where they are at two thirds of a volume's IOPS.
+/// The same for one thread, which never waits for another's request: the I/O by I/O form gets
+/// through 3 % less than its costs alone allow where they are at two thirds of a volume's IOPS.
 const SHARPNESS_ALONE: f64 = 8.0;
 /// In-order commits make workers wait for slower ones before them: the time of rows grows by cv x
 /// (A + A x cv) x ln(workers). From 60,000 gamma-distributed times each of cv 0.3, 0.6, 1 and 2 to
@@ -170,10 +170,10 @@ impl ApplierCosts {
         (self.group_share * self.at_once()).max(1.0)
     }
 
-    /// Commits that share their flushes at `rate`. In order: the first that is late holds all behind
-    /// it, and they come together, whatever it waited for (5.1 of 16 workers where a volume's IOPS
-    /// bound MariaDB 10.11, and 5.9 where flushes did). Else those that come while a group goes through
-    /// the longest stage and is then committed, one after the other.
+    /// Commits that share their flushes at `rate`. In order: the first that is late holds all
+    /// behind it, and they come together, whatever it waited for (5.1 of 16 workers where a
+    /// volume's IOPS bound MariaDB 10.11, and 5.9 where flushes did). Else those that come while a
+    /// group goes through the longest stage and is then committed, one after the other.
     pub fn grouped(&self, rate: f64) -> f64 {
         if self.order_cv > 0.0 {
             return self.most_grouped();

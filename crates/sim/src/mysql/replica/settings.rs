@@ -113,9 +113,9 @@ impl ReplicaSettings {
             sync_binlog: 1,
             // 10,000 in MariaDB and, from 5.6.6, in MySQL.
             sync_relay_log: 10_000,
-            // MySQL 8.0 and later: two undo tablespaces, each with its own (its manual).
-            // MySQL from 8.4: io_capacity 10,000 and low water 10 % (its manual; 9.7.4 kept 1,356 of
-            // 8,192 pages dirty and wrote 9.8 a transaction, 2026-11-23). Before, and in MariaDB, 200
+            // MySQL 8.0 and later: two undo tablespaces, each with its own (its manual). MySQL from
+            // 8.4: io_capacity 10,000 and low water 10 % (its manual; 9.7.4 kept 1,356 of 8,192
+            // pages dirty and wrote 9.8 a transaction, 2026-11-23). Before, and in MariaDB, 200
             // pages a second are the database's background.
             dirty_low_water: if flavor == "mysql" && at_least([8, 4, 0]) { 0.10 } else { 0.0 },
             io_capacity: if flavor == "mysql" && at_least([8, 4, 0]) { 10_000.0 } else { 0.0 },
@@ -146,10 +146,10 @@ impl ReplicaSettings {
         syncs_per_commit(self.flush_log_at_trx_commit, self.log_bin, self.sync_binlog)
     }
 
-    /// The longest stage of a commit over all of its synchronous writes. The redo log is flushed when
-    /// a transaction prepares, the binary log afterwards for all that are ready, and one group's
-    /// binary log meets the next group's redo log: the longer of them decides how many groups a
-    /// second there are.
+    /// The longest stage of a commit over all of its synchronous writes. The redo log is flushed
+    /// when a transaction prepares, the binary log afterwards for all that are ready, and one
+    /// group's binary log meets the next group's redo log: the longer of them decides how many
+    /// groups a second there are.
     pub fn longest_stage(&self) -> f64 {
         let all = self.syncs_per_commit();
         let redo = syncs_per_commit(self.flush_log_at_trx_commit, false, 0);

@@ -177,8 +177,8 @@ def predict_replica(
     The source's arguments are those of `predict`. `semi_sync`: commits wait for acknowledgements.
     `large`: transactions that nothing passes, each (begin, length on the source, length on the
     replica) in s. `source_tps`: the source's transactions a second as measured, instead of its
-    run; `received`: the relay log has all of them from the start. `draws`: databases and appliers drawn from what is known, for the interval. Raises
-    InputError.
+    run; `received`: the relay log has all of them from the start. `draws`: databases and appliers
+    drawn from what is known, for the interval. Raises InputError.
     """
     if not isinstance(workload, TransactionWorkload):
         raise InputError(shown(workload), "is not a database in transactions", "headrace.predict_replica")

@@ -77,7 +77,7 @@ pub struct ReplicaScenario<'a> {
     /// Transactions a second of the source, a step each, instead of the source's own run: as
     /// measured.
     pub source_tps: Option<&'a [f64]>,
-    /// The relay log has all of it from the start: nothing is received with what is applied.
+    /// The relay log has all of it from the start: nothing is received while it is applied.
     pub received: bool,
 }
 
@@ -185,9 +185,8 @@ pub fn replica_database(source: &Database, applier: &Applier, settings: &Replica
     Ok(made)
 }
 
-/// Dirty pages are kept at the low water: a page is written back that number of transactions after its
-/// first change that those changed meanwhile fill it. What leaves the cache is clean then, unless
-/// it leaves sooner.
+/// Dirty pages are kept at the low water: a page is written back when the pages changed since its
+/// own first change fill it. What leaves the cache is clean then, unless it leaves sooner.
 fn write_back_early(database: &mut Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64) {
     let low_water = settings.dirty_low_water * cache_bytes / database.cached_bytes;
     // The classes after the source's are pages that every touch changes.

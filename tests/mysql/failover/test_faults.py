@@ -10,12 +10,14 @@ import signal
 import statistics
 import time
 
-from under_load import Trio
+import pytest
+from under_load import REWINDS, Trio
 
 from headrace.base import processes
 
 FAULTS = int(os.environ.get("FAULTS", "1"))
 SEED = int(os.environ.get("SEED", "1"))
+FLAVORS = os.environ.get("FLAVORS", "mariadb").split(",")
 
 
 def pid_of(trio: Trio) -> int:
@@ -74,10 +76,11 @@ ALL = {one.__name__: one for one in (kill, pause, power_cut, fill)}
 KINDS = [ALL[name] for name in os.environ.get("FAULT_KINDS", "kill,pause,power_cut,fill").split(",")]
 
 
-def test_no_acknowledged_commit_is_lost(labs, tmp_path):
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_no_acknowledged_commit_is_lost(labs, tmp_path, flavor):
     chance = random.Random(SEED)
     lab = labs.up(time_scale=1_000_000)
-    trio = Trio(lab, tmp_path)
+    trio = Trio(lab, tmp_path, flavor)
     try:
         rounds(trio, chance)
     finally:
@@ -87,7 +90,7 @@ def test_no_acknowledged_commit_is_lost(labs, tmp_path):
 
 
 def rounds(trio: Trio, chance: random.Random) -> None:
-    outages: list[float] = []
+    outages: dict[str, list[float]] = {}
     acknowledged = rejoined = 0
     ends: dict[str, int] = {}
     for number in range(FAULTS):
@@ -108,7 +111,8 @@ def rounds(trio: Trio, chance: random.Random) -> None:
         first = trio.load.first_on(new.port, struck)
         assert first is not None, f"round {number}, {fault.__name__}: nobody could write again"
         # A full disk stops writes some seconds later: the outage begins with the last answer.
-        outages.append(first - max(struck, max(one.at for one in trio.load.notes if one.port != new.port)))
+        last = max(one.at for one in trio.load.notes if one.port != new.port)
+        outages.setdefault(fault.__name__, []).append(first - max(struck, last))
         late = [one for one in trio.load.notes if one.port != new.port and one.at > first]
         assert not late, f"round {number}, {fault.__name__}: {len(late)} were acknowledged by the old source"
         lost = trio.load.missing(new)
@@ -117,14 +121,17 @@ def rounds(trio: Trio, chance: random.Random) -> None:
         old, trio.source = trio.source, outcome.elected
         mended(trio, old)
         trio.forget_failover()
-        answer = trio.rejoin(old, "rewind")
+        answer = trio.rejoin(old, REWINDS[trio.flavor])
         ends[answer["state"]] = ends.get(answer["state"], 0) + 1
         assert trio.equal(), f"round {number}, {fault.__name__}: the servers differ after {answer}"
         rejoined += 1
-        print(f"round {number} {fault.__name__}: {outages[-1]:.2f} s, {answer['state']} {answer['extra']}")
+        took = outages[fault.__name__][-1]
+        print(f"round {number} {fault.__name__} {trio.flavor}: {took:.2f} s, {answer['state']} {answer['extra']}")
     acknowledged = len(trio.load.notes)
-    ordered = sorted(outages)
-    print(
-        f"{FAULTS} faults, {acknowledged} acknowledged, 0 lost; RTO median {statistics.median(outages):.2f} s, "
-        f"p95 {ordered[int(0.95 * (len(ordered) - 1))]:.2f} s, most {ordered[-1]:.2f} s; rejoined {rejoined}: {ends}"
-    )
+    for name, found in (*outages.items(), ("all", [one for each in outages.values() for one in each])):
+        ordered = sorted(found)
+        print(
+            f"{trio.flavor} {name}: {len(found)} faults; RTO median {statistics.median(found):.2f} s, "
+            f"p95 {ordered[round(0.95 * (len(ordered) - 1))]:.2f} s, most {ordered[-1]:.2f} s"
+        )
+    print(f"{trio.flavor}: {FAULTS} faults, {acknowledged} acknowledged, 0 lost; rejoined {rejoined}: {ends}")

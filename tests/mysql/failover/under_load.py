@@ -28,6 +28,8 @@ PASSWORD = Secret("not-a-secret-of-anyone")
 NEVER_MS = 4_000_000_000  # 46 days: semi-sync waits instead of falling back
 ANSWER_S = 60.0
 PAYLOAD = "x" * 200
+# What becomes of transactions that only the old source has: MySQL cannot take them back.
+REWINDS: dict[str, Diverged] = {"mariadb": "rewind", "mysql": "seed"}
 
 
 @dataclass
@@ -57,6 +59,7 @@ class Load:
         self._threads = [
             threading.Thread(target=self._go, args=(number,), daemon=True) for number in range(self.clients)
         ]
+        self._threads.append(threading.Thread(target=self._follow, daemon=True))
         for one in self._threads:
             one.start()
 
@@ -79,6 +82,22 @@ class Load:
                             break
             # As a pool of connections does; eight clients that knock without a pause take a core.
             self._stop.wait(0.1)
+
+    def _follow(self) -> None:
+        """A client that does what a pool behind a proxy does: it waits for no answer of a server
+        that the file names no more."""
+        was, client = "", self.clients
+        while not self._stop.wait(0.02):
+            with contextlib.suppress(Exception):
+                text = self.file.read_text()
+                if text == was:
+                    continue
+                where = json.loads(text)
+                with connect(app(where["host"], where["port"]), 3.0) as connection, connection.cursor() as cursor:
+                    number = self._numbers[client] = self._numbers.get(client, 0) + 1
+                    cursor.execute(f"INSERT INTO entries VALUES ({client}, {number}, '{PAYLOAD}')")
+                    self.notes.append(Acknowledged(client, number, where["host"], where["port"], time.monotonic()))
+                was = text
 
     def reached(self, one: Acknowledged, place: object) -> bool:
         return place in (one.port, one.host)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import rescue
 from headrace.servers.failover.hosts import AddressHost, change, state_of
-from headrace.servers.failover.journal import Journal, Lease, first_row
+from headrace.servers.failover.journal import Journal, Lease
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
@@ -26,15 +28,23 @@ from headrace.servers.failover.planning.members import (
     FailoverPlan,
     FailoverStep,
     FailoverWish,
+    Members,
     Seen,
 )
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import NET_TIMEOUT_S, SourceOf
+from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import ServerState, dialect_of
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
+# Longest time that the source of a switchover stays read-only until the replica has the rest, s (a
+# guess: clients wait that long, and a replica that was near needs a fraction of a second).
+MAX_WAIT_S = 10.0
+# How far behind a replica may be when the writes of a switchover are stopped, s: a guess, the
+# outage that is promised.
+NEAR_S = 0.5
 # How long one question for the wait takes, so that progress and errors show.
 WAIT_S = 1.0
 # A plan has four stages; servers that come and go may add some. More is a plan that never ends.
@@ -42,8 +52,12 @@ MOST_STAGES = 24
 # How long the writes of a switchover may take to stop, s. A transaction that runs longer is in the
 # way: the switchover is given up and the source takes writes again.
 QUIET_S = 10.0
+# Longest wait for a receive thread to stop, s: a server that takes longer is not there.
+REVOKE_S = 10.0
+KILLED_S = 0.3  # how long one that was killed may take to go before it is stopped, a guess
+AT_ONCE = ("stop-receive", "repoint")  # of which several servers' are done at once
 # Steps before anybody is elected: a switchover that fails in them leaves the old source as it was.
-BEFORE_ELECTION = ("read-only", "start-apply", "wait-applied")
+BEFORE_ELECTION = ("wait-near", "read-only", "start-apply", "wait-applied")
 
 Say = Callable[[str], None]
 
@@ -82,7 +96,8 @@ class Outcome:
 @dataclass
 class Executor:
     """Carries out failovers and switchovers of these servers. `clients`: a file that applications
-    read the source's address from. `drain_s`: longest wait for a relay log."""
+    read the source's address from. `drain_s`: longest wait for a relay log, and for a replica of a
+    switchover to come near; `max_wait_s`: longest time that a switchover keeps writes out."""
 
     observer: Observer
     journal: Journal
@@ -90,11 +105,13 @@ class Executor:
     clients: Path | None = None
     say: Say = silent
     drain_s: float = DRAIN_S
+    max_wait_s: float = MAX_WAIT_S
     _began: float = 0.0
     _out_s: float | None = None
     _rescued: int | None = None
     _stopped: set[str] = field(default_factory=set)  # replicas whose receiving it stopped
     _closed: bool = False
+    _gone: Seen | None = None  # the old source, as it was when the failover began
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
 
     @property
@@ -111,9 +128,9 @@ class Executor:
         """The plan as things are now; nothing is changed."""
         return plan(self.observer.look(), replace(wish, now_s=time.monotonic()))
 
-    def run(self, wish: FailoverWish, by: str = "user") -> Outcome:
+    def run(self, wish: FailoverWish, by: str = "user", seen: Members | None = None) -> Outcome:
         """To the end, or an error that says why not; then what was done is in the journal, and the
-        same command goes on. Raises CouldNotRun, InputError."""
+        same command goes on. `seen`: what was looked at just now. Raises CouldNotRun, InputError."""
         with self.journal.alone():
             left = self.journal.unfinished()
             if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
@@ -123,14 +140,18 @@ class Executor:
             self._began, self._out_s = time.monotonic(), None
             self.journal.begin(wish, by)
             try:
-                return self._stages(wish)
+                return self._stages(wish, seen)
             finally:
                 self.lease.release()
 
-    def _stages(self, wish: FailoverWish) -> Outcome:
+    def _stages(self, wish: FailoverWish, first: Members | None) -> Outcome:
         decided = FailoverPlan()
+        self._gone = None
         for _ in range(MOST_STAGES):
-            seen = self._look(wish)
+            seen, first = dict(first) if first is not None else self._look(wish), None
+            old = seen.get(wish.source)
+            if wish.kind == "failover" and old is not None and (old.state is None or old.write == "stalled"):
+                self._gone = old
             if wish.proof is not None:
                 wish = replace(wish, proof=carried(wish.proof, seen))
                 assert wish.proof is not None
@@ -158,6 +179,12 @@ class Executor:
         )
 
     def _look(self, wish: FailoverWish) -> dict[str, Seen]:
+        if self._gone is not None:
+            # Its replicas are stopped, so whether it comes back decides nothing any more; and a
+            # dead host takes a second to be asked.
+            seen = self.observer.look([name for name in self.hosts if name != wish.source])
+            fenced = wish.source in self.observer.fenced
+            return seen | {wish.source: replace(self._gone, fence="done" if fenced else self._gone.fence)}
         if wish.kind == "failover" and wish.elected is None and wish.fenced_s is None and not wish.by_hand:
             seen, _ = self.observer.tick(wish.source)  # a source that is back is not failed over
             return seen
@@ -190,8 +217,12 @@ class Executor:
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
         if any(step.action == "writable" for step in made.stage):
             self._prepare(made)
-        for step in made.stage:
+        for steps in _abreast(made.stage):
             self.lease.check(_leased(wish))
+            if len(steps) > 1:
+                self._do_abreast(steps, wish, seen)
+                continue
+            [step] = steps
             if step.action == "leave-source" or (step.action == "writable" and wish.elected is None):
                 # From here on nobody else may be chosen.
                 self.journal.write("elected", server=made.elected)
@@ -214,6 +245,22 @@ class Executor:
                 self.journal.write("rescued", transactions=self._rescued)
                 wish = replace(wish, rescued=True)
         return wish
+
+    def _do_abreast(self, steps: Sequence[FailoverStep], wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
+        """The same for several servers at once: each of them may wait for a host that is dead."""
+        began = time.monotonic()
+        for step in steps:
+            self.journal.step(step, "doing")
+        with ThreadPoolExecutor(len(steps)) as pool:
+            waiting = [pool.submit(self._do, step, wish, seen) for step in steps]
+        errors = [one.exception() for one in waiting]
+        for step, error in zip(steps, errors, strict=True):
+            if error is None:
+                self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
+            else:
+                self.journal.step(step, "failed", error=" ".join(str(error).split())[:300])
+        for error in filter(None, errors):
+            raise error
 
     def _prepare(self, made: FailoverPlan) -> None:
         """The accounts by which the others will follow, while nothing waits on the new source yet:
@@ -264,12 +311,14 @@ class Executor:
             case "start-apply":
                 change(host, *dialect.start_apply(channel))
             case "stop-receive":
-                change(host, *dialect.stop_receive(channel))
+                _stop_receiving(host, state, channel)
                 self._stopped.add(step.server)
+            case "wait-near":
+                self._come_near(host, self.hosts[step.to], state)
             case "read-only":
                 self._stop_writes(host, state)
             case "wait-applied":
-                self._wait(host, state, step)
+                self._wait(host, state, step, self.max_wait_s if wish.kind == "switchover" else self.drain_s)
             case "rescue":
                 assert step.gtid is not None
                 self._rescued = rescue.rescue(self.hosts[step.to], host, step.gtid, self.say)
@@ -326,27 +375,81 @@ class Executor:
         self._closed = True
         host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
 
-    def _wait(self, host: AddressHost, state: ServerState, step: FailoverStep) -> None:
-        """Until all of a set is executed."""
-        assert step.gtid is not None
+    def _come_near(self, host: AddressHost, source: AddressHost, state: ServerState) -> None:
+        """Until the replica has within a moment what the source has now. Writes go on meanwhile."""
         until = time.monotonic() + self.drain_s
         with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
             while True:
-                row = first_row(connection, state.dialect.wait_for(step.gtid, WAIT_S))
+                target = state_of(source).executed
+                row = accounts.one_row(connection, state.dialect.wait_for(target, NEAR_S))
                 if row and state.dialect.waited(row[0]):
                     return
-                now = state_of(host)
-                errors = [one.apply_error for one in now.channels if one.apply_error]
-                if errors:
-                    hint = "Correct it there and begin again; or elect another."
-                    raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
-                if now.executed.contains(step.gtid):
+                left = self._left(host, target)
+                if left and time.monotonic() > until:
+                    rule = f"is {left:,} transactions behind after {self.drain_s:g} s, so the writes were not stopped"
+                    hint = "Let it catch up (headrace replica lag), choose another (--to), or give it longer: --drain-s."
+                    raise CouldNotRun(host.name, rule, GUIDE, hint)
+                if left:
+                    self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
+                    time.sleep(WAIT_S)
+
+    def _left(self, host: AddressHost, target: GtidSet) -> int:
+        """How many transactions it has still to apply. Raises CouldNotRun when it cannot."""
+        now = state_of(host)
+        errors = [one.apply_error for one in now.channels if one.apply_error]
+        if errors:
+            hint = "Correct it there and begin again; or elect another."
+            raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
+        return target.minus(now.executed).count()
+
+    def _wait(self, host: AddressHost, state: ServerState, step: FailoverStep, longest_s: float) -> None:
+        """Until all of a set is executed."""
+        assert step.gtid is not None
+        until = time.monotonic() + longest_s
+        with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+            while True:
+                wait_s = max(0.0, min(WAIT_S, until - time.monotonic()))
+                row = accounts.one_row(connection, state.dialect.wait_for(step.gtid, wait_s))
+                if row and state.dialect.waited(row[0]):
+                    return
+                left = self._left(host, step.gtid)
+                if not left:
                     return
                 if time.monotonic() > until:
-                    rule = f"has not applied what it received after {self.drain_s:g} s"
-                    raise CouldNotRun(host.name, rule, GUIDE, "Begin again with a longer --drain-s.")
-                left = step.gtid.minus(now.executed).count()
+                    rule = f"has not applied what it received after {longest_s:g} s: {left:,} transactions are left"
+                    option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
+                    raise CouldNotRun(host.name, rule, GUIDE, f"Begin again with a longer {option}.")
                 self.say(f"{host.name} has {left:,} transactions to apply")
+
+
+def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
+    """The steps of a stage in order; those that stand together and may be done at once, together."""
+    found: list[list[FailoverStep]] = []
+    for step in stage:
+        if found and step.action == found[-1][0].action in AT_ONCE:
+            found[-1].append(step)
+        else:
+            found.append([step])
+    return found
+
+
+def _stop_receiving(host: AddressHost, state: ServerState, channel: str) -> None:
+    """The thread is ended first: STOP alone waits two seconds for one that reads from a dead host."""
+    with contextlib.closing(host.connected(REVOKE_S)) as connection:
+        if len(state.channels) == 1:
+            with contextlib.suppress(Exception), connection.cursor() as cursor:
+                ask = state.dialect.receiver(channel)
+                for number, *_ in filter(all, _rows(cursor, ask)):
+                    cursor.execute(f"KILL {int(number)}")
+                until = time.monotonic() + KILLED_S
+                while any(map(all, _rows(cursor, ask))) and time.monotonic() < until:
+                    time.sleep(KILLED_S / 10)
+        accounts.run(connection, state.dialect.stop_receive(channel))
+
+
+def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
+    cursor.execute(statement)
+    return list(cursor.fetchall())
 
 
 def source_of(source: AddressHost, follower: AddressHost) -> SourceOf:

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 
     from headrace.servers.server import Server
 
-# How long a killed process may take to go before its volumes are taken from it, s (a guess: one
-# without I/O under way goes in milliseconds, one on a paused volume not at all).
-KILLED_S = 0.5
+# How long a killed process is waited for, s (a guess: one without I/O under way goes in
+# milliseconds, one on a paused volume not at all, and neither answers anybody any more).
+KILLED_S = 0.1
+GONE_S = 5.0  # how long one that was killed may take until its volume can be taken from it, a guess
 # A statement that changes replication waits for threads to end; those wait for the network.
 CHANGE_S = 30.0
 # How long the EC2 API is waited for, s (a guess; calls answer within one).
@@ -144,7 +145,8 @@ class LabHost(AddressHost):
         where, lab = self.server.paths, self.server.lab
         with records.locked(where):
             known = records.required(where)
-            if running.process_of(where, known) is not None:
+            process = running.process_of(where, known)
+            if process is not None and not processes.wait_gone(process, GONE_S):
                 rule = "still runs: its volume is not read while it writes"
                 raise CouldNotRun(self.name, rule, GUIDE, "Fence it first.")
             try:

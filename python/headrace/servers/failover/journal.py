@@ -14,6 +14,7 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from typing import Any
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverStep, FailoverWish, ThreadRun
+from headrace.servers.topology.accounts import one_row
 
 # A journal is read whole; a failover writes some 30 lines of some 300 bytes.
 MAX_BYTES = 16 << 20
@@ -214,20 +216,9 @@ class Lease:
         """On all but `source`, which may be dead; None: on all. Raises CouldNotRun where another
         holds it, or too few answer."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
-        refused = []
-        for host in replicas:
-            if host.name in self.held:
-                continue
-            try:
-                connection = host.connected(LEASE_S)
-                row = first_row(connection, f"SELECT GET_LOCK('{LEASE}', 0)")
-                if row and row[0] == 1:
-                    self.held[host.name] = connection
-                else:
-                    refused.append(host.name)
-                    connection.close()
-            except Exception:
-                continue
+        wanted = [host for host in replicas if host.name not in self.held]
+        with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
+            refused = [name for name in pool.map(self._asked, wanted) if name]
         if len(self.held) * 2 <= len(replicas):
             self.release()
             if refused:
@@ -236,12 +227,23 @@ class Lease:
             rule = f"fewer than a majority of {len(replicas)} servers answer"
             raise CouldNotRun("the lease", rule, GUIDE, "Bring replicas back.")
 
+    def _asked(self, host: AddressHost) -> str:
+        """Takes it on one server; its name where another holds it."""
+        try:
+            connection = host.connected(LEASE_S)
+            if one_row(connection, f"SELECT GET_LOCK('{LEASE}', 0)")[:1] == (1,):
+                self.held[host.name] = connection
+                return ""
+            connection.close()
+        except Exception:
+            return ""
+        return host.name
+
     def check(self, source: str | None) -> None:
         """Raises CouldNotRun when it was lost meanwhile and cannot be had again."""
         for name, connection in list(self.held.items()):
             try:
-                row = first_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")
-                if not row or row[0] != 1:
+                if one_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
                     raise CouldNotRun(name, "no longer holds the lease")
             except Exception:
                 del self.held[name]
@@ -252,10 +254,3 @@ class Lease:
             with contextlib.suppress(Exception):
                 connection.close()
         self.held = {}
-
-
-def first_row(connection: Any, statement: str) -> tuple[Any, ...]:
-    """The first row of an answer."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return tuple(cursor.fetchone() or ())

@@ -67,6 +67,8 @@ class Seen:
     sequence number of each (domain, server) in its binary log: two positions do not tell
     whether two histories have parted. `fence`: whether
     its process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
+    `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
+    `waited_s`: how long the write probe went without an answer.
     """
 
     name: str
@@ -79,6 +81,8 @@ class Seen:
     wrote: Mapping[tuple[int, int], int] = field(default_factory=dict)
     fence: Fence = "none"
     volume: bool = False
+    deaf: bool = False
+    waited_s: float = 0.0
 
     @property
     def channel(self) -> Channel | None:
@@ -147,6 +151,7 @@ Action = Literal[
     "fence",
     "start-apply",
     "stop-receive",
+    "wait-near",
     "read-only",
     "wait-applied",
     "rescue",

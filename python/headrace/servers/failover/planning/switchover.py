@@ -34,6 +34,8 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
     chosen = elected or next((one for one in able if one.name == wish.target), able[0])
     steps = []
     if not source.state.read_only:
+        why = "writes go on until it is; what is left then is applied in a moment"
+        steps.append(FailoverStep(1, "wait-near", chosen.name, to=source.name, why=why))
         steps.append(FailoverStep(1, "read-only", source.name, why="its last transaction is known then"))
         return FailoverPlan(steps=tuple(steps), elected=chosen.name, kept=True, errant=found, left_out=left_out)
     target = required(source).executed

@@ -9,17 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.servers.failover import rescue
+from headrace.servers.failover import rescue, scheduler
+from headrace.servers.failover.changes import empties, follow, source_of, stop_receiving, stop_writes
 from headrace.servers.failover.hosts import AddressHost, change, state_of
-from headrace.servers.failover.journal import Journal, Lease
+from headrace.servers.failover.journal import Journal, Lease, events_out
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
@@ -33,9 +33,9 @@ from headrace.servers.failover.planning.members import (
 )
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import NET_TIMEOUT_S, SourceOf
+from headrace.servers.topology.dialect import SourceOf
 from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, dialect_of
+from headrace.servers.topology.state import ServerState
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
@@ -45,17 +45,14 @@ MAX_WAIT_S = 10.0
 # How far behind a replica may be when the writes of a switchover are stopped, s: a guess, the
 # outage that is promised.
 NEAR_S = 0.5
+MOMENT_S = 0.1  # a replica that needs no longer to apply what it has is left as it is, a guess
 # How long one question for the wait takes, so that progress and errors show.
 WAIT_S = 1.0
 # A plan has four stages; servers that come and go may add some. More is a plan that never ends.
 MOST_STAGES = 24
-# How long the writes of a switchover may take to stop, s. A transaction that runs longer is in the
-# way: the switchover is given up and the source takes writes again.
-QUIET_S = 10.0
-# Longest wait for a receive thread to stop, s: a server that takes longer is not there.
-REVOKE_S = 10.0
-KILLED_S = 0.3  # how long one that was killed may take to go before it is stopped, a guess
 AT_ONCE = ("stop-receive", "repoint")  # of which several servers' are done at once
+# Steps whose failure does not end a failover: without a fence the replicas decide; the rest is told.
+OPTIONAL = ("fence", "events", "list-lost")
 # Steps before anybody is elected: a switchover that fails in them leaves the old source as it was.
 BEFORE_ELECTION = ("wait-near", "read-only", "start-apply", "wait-applied")
 
@@ -68,7 +65,13 @@ def silent(text: str) -> None:
 
 @dataclass
 class Outcome:
-    """How it ended. `outage_s`: from the first step that keeps clients out to the address file."""
+    """How it ended. `outage_s`: from the first step that keeps clients out to the address file.
+
+    `lost`: how many transactions of the dead source's binary log the new source has not; None, where
+    none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids` the
+    ranges. `events`: how many the new source runs; `events_left`: those that are disabled there, as
+    nobody knows whether the old source ran them.
+    """
 
     elected: str | None
     kept: bool
@@ -78,6 +81,11 @@ class Outcome:
     seconds: float
     outage_s: float | None
     rescued: int | None = None
+    lost: int | None = None
+    lost_gtids: str = ""
+    lost_file: str = ""
+    events: int | None = None
+    events_left: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -90,6 +98,11 @@ class Outcome:
             "seconds": round(self.seconds, 3),
             "outage_s": None if self.outage_s is None else round(self.outage_s, 3),
             "rescued": self.rescued,
+            "lost": self.lost,
+            "lost_gtids": self.lost_gtids,
+            "lost_file": self.lost_file,
+            "events": self.events,
+            "events_left": list(self.events_left),
         }
 
 
@@ -109,8 +122,11 @@ class Executor:
     _began: float = 0.0
     _out_s: float | None = None
     _rescued: int | None = None
+    _lost: tuple[int, str, str] | None = None
+    _enabled: int | None = None
     _stopped: set[str] = field(default_factory=set)  # replicas whose receiving it stopped
     _closed: bool = False
+    _silenced: bool = False  # the event scheduler of a switchover's source
     _gone: Seen | None = None  # the old source, as it was when the failover began
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
 
@@ -136,6 +152,8 @@ class Executor:
             if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
                 self.say(f"going on with the {wish.kind} that {left.by} began")
                 wish = _joined(left.wish, wish)
+                self._closed = self._closed or left.closed
+                self._silenced = self._silenced or (left.closed and bool(wish.events))
             self.lease.take(_leased(wish))
             self._began, self._out_s = time.monotonic(), None
             self.journal.begin(wish, by)
@@ -147,6 +165,9 @@ class Executor:
     def _stages(self, wish: FailoverWish, first: Members | None) -> Outcome:
         decided = FailoverPlan()
         self._gone = None
+        for name, settings in self.journal.hurried().items():
+            if name in self.hosts:
+                self._unhurried(self.hosts[name], settings)
         for _ in range(MOST_STAGES):
             seen, first = dict(first) if first is not None else self._look(wish), None
             old = seen.get(wish.source)
@@ -156,6 +177,9 @@ class Executor:
                 wish = replace(wish, proof=carried(wish.proof, seen))
                 assert wish.proof is not None
                 self.journal.proof(wish.proof)
+            if wish.events is None and old is not None and old.events is not None:
+                wish = replace(wish, events=old.events)
+                self.journal.write("events", events=events_out(old.events))
             wish = replace(wish, now_s=time.monotonic())
             made = plan(seen, wish)
             if made.refusal:
@@ -164,7 +188,7 @@ class Executor:
                     self._give_up(wish, seen)
                 raise CouldNotRun(wish.source, made.refusal, GUIDE, made.hint)
             if not made.steps:
-                return self._finished(decided if decided.elected else made, made, wish.source)
+                return self._finished(decided if decided.elected else made, made, wish)
             if any(step.action == "writable" for step in made.stage):
                 decided = made
             try:
@@ -208,8 +232,12 @@ class Executor:
         """The source of a switchover that nobody was elected in takes writes again."""
         if wish.kind == "switchover" and self._closed:
             host = self.hosts[wish.source]
-            dialect = state_of(host).dialect
+            state = state_of(host)
+            dialect = state.dialect
             change(host, *dialect.read_only(False))
+            if self._silenced:
+                with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+                    scheduler.switch(host, connection, state, True)
             host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
             self._closed = False
             self.say(f"{wish.source} takes writes again")
@@ -225,20 +253,30 @@ class Executor:
             [step] = steps
             if step.action == "leave-source" or (step.action == "writable" and wish.elected is None):
                 # From here on nobody else may be chosen.
-                self.journal.write("elected", server=made.elected)
-                wish = replace(wish, elected=made.elected)
+                had = None if made.kept or wish.rescued else _has_now(seen, made.elected)
+                text = None if had is None else {"gtid": str(had), "flavor": had.flavor}
+                self.journal.write("elected", server=made.elected, had=text)
+                wish = replace(wish, elected=made.elected, had=had)
             self.journal.step(step, "doing")
             began = time.monotonic()
             try:
                 self._do(step, wish, seen)
             except HeadraceError as error:
                 self.journal.step(step, "failed", error=f"{error.value}: {error.rule}")
+                if step.action not in OPTIONAL:
+                    raise
+                self.say(f"{step.action} {step.server}: {error.rule}")
                 if step.action == "fence":
-                    self.say(f"fence {step.server}: {error.rule}")
                     self._unfenced(step.server)
                     continue
-                raise
-            self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
+            else:
+                self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
+            if step.action == "list-lost":
+                self.journal.write("listed", count=self._lost and self._lost[0])
+                wish = replace(wish, listed=True)
+            if step.action == "events":
+                self.journal.write("scheduled", count=self._enabled)
+                wish = replace(wish, scheduled=True)
             if step.action == "fence":
                 wish = replace(wish, fenced_s=time.monotonic())
             if step.action == "rescue":
@@ -275,8 +313,12 @@ class Executor:
         host = self.observer.hosts[name]
         self.observer.hosts = {**self.observer.hosts, name: replace(host, can_fence=False)}
 
-    def _finished(self, decided: FailoverPlan, last: FailoverPlan, last_source: str) -> Outcome:
-        self.observer.fenced.discard(last_source)
+    def _finished(self, decided: FailoverPlan, last: FailoverPlan, wish: FailoverWish) -> Outcome:
+        self.observer.fenced.discard(wish.source)
+        lost, left = self._lost or (None, "", ""), ()
+        if wish.events is None and decided.elected:
+            with contextlib.suppress(Exception):
+                left = tuple(scheduler.asleep(self.hosts[decided.elected], WAIT_S * 10))
         outcome = Outcome(
             elected=decided.elected,
             kept=decided.kept,
@@ -286,6 +328,11 @@ class Executor:
             seconds=time.monotonic() - self._began,
             outage_s=self._out_s,
             rescued=self._rescued,
+            lost=lost[0],
+            lost_gtids=lost[1],
+            lost_file=lost[2],
+            events=self._enabled,
+            events_left=left,
         )
         self.journal.write("finished", outcome=outcome.as_dict())
         return outcome
@@ -311,20 +358,25 @@ class Executor:
             case "start-apply":
                 change(host, *dialect.start_apply(channel))
             case "stop-receive":
-                _stop_receiving(host, state, channel)
+                stop_receiving(host, state, channel)
                 self._stopped.add(step.server)
             case "wait-near":
                 self._come_near(host, self.hosts[step.to], state)
             case "read-only":
-                self._stop_writes(host, state)
+                self._out_s = time.monotonic()
+                self._silenced = state.event_scheduler == "ON"
+                stop_writes(host, state)
+                self._closed = True
             case "wait-applied":
-                self._wait(host, state, step, self.max_wait_s if wish.kind == "switchover" else self.drain_s)
+                assert step.gtid is not None
+                with self._hurried(host, state, step.gtid):
+                    self._wait(host, state, step, self.max_wait_s if wish.kind == "switchover" else self.drain_s)
             case "rescue":
                 assert step.gtid is not None
                 self._rescued = rescue.rescue(self.hosts[step.to], host, step.gtid, self.say)
             case "inject":
                 assert step.gtid is not None
-                change(host, *_empties(step))
+                change(host, *empties(step.gtid))
             case "leave-source":
                 names = [one.name for one in state.channels]
                 change(host, *(text for name in names for text in (*dialect.stop(name), *dialect.forget(name))))
@@ -341,39 +393,51 @@ class Executor:
             case "writable":
                 change(host, *dialect.read_only(False))
                 host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
+            case "events":
+                scheduler.enable(host, state, wish.events or (), WAIT_S * 10)
+                self._enabled = len(wish.events or ())
+            case "list-lost":
+                assert step.gtid is not None
+                self._list_lost(self.hosts[step.to], step.gtid, state.flavor)
             case "repoint":
                 follow(host, self.hosts[step.to], self._following.get((step.to, host.name)))
+
+    def _list_lost(self, old: AddressHost, had: GtidSet, flavor: str) -> None:
+        """Into a file: what the dead source's binary log has and the new source had not."""
+        found = rescue.tail(old, had, flavor)
+        name = f"{old.name.replace('/', '_')}-lost-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.txt"
+        path = self.journal.path.with_name(name)
+        write_whole(path, "".join(f"{one}\n" for one in found).encode())
+        self._lost = (len(found), rescue.in_ranges(found, flavor), str(path))
+        self.say(f"{len(found):,} transactions of {old.name} are lost: {path}")
 
     def _tell_clients(self, host: AddressHost) -> None:
         if self.clients is not None:
             text = json.dumps({"host": host.host, "port": host.port, "name": host.name})
             write_whole(self.clients, (text + "\n").encode())
 
-    def _stop_writes(self, host: AddressHost, state: ServerState) -> None:
-        """Read-only, and everybody's connections but ours and those of replication ended. An
-        account with READ ONLY ADMIN (MariaDB) would still write: the plan says so."""
-        dialect = state.dialect
-        self._out_s = time.monotonic()
-        with contextlib.closing(host.connected(QUIET_S)) as connection:
-            try:
-                accounts.run(
-                    connection, (f"SET SESSION lock_wait_timeout = {int(QUIET_S / 2)}", *dialect.read_only(True))
-                )
-            except Exception:
-                with contextlib.suppress(Exception):
-                    change(host, *dialect.read_only(False))
-                raise
-            keep = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT id, command FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user NOT IN ('system user', 'event_scheduler')"
-                )
-                for number, command in cursor.fetchall():
-                    if command not in keep:
-                        with contextlib.suppress(Exception):
-                            cursor.execute(f"KILL CONNECTION {int(number)}")
-        self._closed = True
-        host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
+    @contextlib.contextmanager
+    def _hurried(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> Iterator[None]:
+        """While a replica applies what it received, it need not flush after each transaction: its
+        relay log is no safer. All is flushed before anybody may write. Not where the relay log is
+        flushed, so that a power cut of both servers loses nothing."""
+        settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
+        with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+            row = accounts.one_row(connection, state.dialect.wait_for(gtids, MOMENT_S))
+        if (row and state.dialect.waited(row[0])) or state.sync_relay_log == 1 or not state.channels:
+            yield
+            return
+        self.journal.write("hurried", server=host.name, settings=settings)
+        change(host, "SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+        try:
+            yield
+        finally:
+            self._unhurried(host, settings)
+
+    def _unhurried(self, host: AddressHost, settings: Mapping[str, int]) -> None:
+        change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
+        change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
+        self.journal.write("unhurried", server=host.name)
 
     def _come_near(self, host: AddressHost, source: AddressHost, state: ServerState) -> None:
         """Until the replica has within a moment what the source has now. Writes go on meanwhile."""
@@ -387,7 +451,9 @@ class Executor:
                 left = self._left(host, target)
                 if left and time.monotonic() > until:
                     rule = f"is {left:,} transactions behind after {self.drain_s:g} s, so the writes were not stopped"
-                    hint = "Let it catch up (headrace replica lag), choose another (--to), or give it longer: --drain-s."
+                    hint = (
+                        "Let it catch up (headrace replica lag), choose another (--to), or give it longer: --drain-s."
+                    )
                     raise CouldNotRun(host.name, rule, GUIDE, hint)
                 if left:
                     self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
@@ -422,6 +488,11 @@ class Executor:
                 self.say(f"{host.name} has {left:,} transactions to apply")
 
 
+def _has_now(seen: Mapping[str, Seen], name: str | None) -> GtidSet | None:
+    one = seen.get(name or "")
+    return None if one is None or one.state is None else one.state.executed
+
+
 def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
     """The steps of a stage in order; those that stand together and may be done at once, together."""
     found: list[list[FailoverStep]] = []
@@ -431,56 +502,6 @@ def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
         else:
             found.append([step])
     return found
-
-
-def _stop_receiving(host: AddressHost, state: ServerState, channel: str) -> None:
-    """The thread is ended first: STOP alone waits two seconds for one that reads from a dead host."""
-    with contextlib.closing(host.connected(REVOKE_S)) as connection:
-        if len(state.channels) == 1:
-            with contextlib.suppress(Exception), connection.cursor() as cursor:
-                ask = state.dialect.receiver(channel)
-                for number, *_ in filter(all, _rows(cursor, ask)):
-                    cursor.execute(f"KILL {int(number)}")
-                until = time.monotonic() + KILLED_S
-                while any(map(all, _rows(cursor, ask))) and time.monotonic() < until:
-                    time.sleep(KILLED_S / 10)
-        accounts.run(connection, state.dialect.stop_receive(channel))
-
-
-def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
-    cursor.execute(statement)
-    return list(cursor.fetchall())
-
-
-def source_of(source: AddressHost, follower: AddressHost) -> SourceOf:
-    """How `follower` is to follow `source`, with an account there."""
-    with contextlib.closing(source.connected(WAIT_S * 10)) as above:
-        return source.source_for(follower, above, dialect_of(above))
-
-
-def follow(host: AddressHost, source: AddressHost, known: SourceOf | None = None) -> None:
-    """Makes a server a read-only replica of another, by GTID. What it received of an earlier source
-    and has not applied is thrown away: the new source has it, or it is in the plan's list."""
-    following = known or source_of(source, host)
-    state = state_of(host)
-    dialect = state.dialect
-    with contextlib.closing(host.connected(WAIT_S * 30)) as connection:
-        accounts.run(connection, dialect.read_only(True))
-        for channel in state.channels:
-            accounts.run(connection, dialect.stop(channel.name))
-        statements: tuple[str, ...] = ()
-        if dialect.is_mariadb and not state.channels:
-            # It begins where its own binary log ends, not where it once ceased to be a replica.
-            statements = (f"SET GLOBAL gtid_slave_pos = '{state.executed}'",)
-        delay = state.channels[0].delay_s if state.channels else 0
-        name = state.channels[0].name if state.channels else ""
-        following = replace(following, channel=name, delay_s=delay)
-        # A dead source is known by its silence: the servers' own 60 s are too long to wait for it.
-        timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
-        statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
-        accounts.run(connection, (*statements, *dialect.point_at(following), *dialect.start(name)))
-    host.remember(**{timeout: str(NET_TIMEOUT_S)})
-    host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
 
 
 def _leased(wish: FailoverWish) -> str | None:
@@ -503,13 +524,8 @@ def _joined(left: FailoverWish, now: FailoverWish) -> FailoverWish:
         fenced_s=left.fenced_s if left.fenced_s is not None else now.fenced_s,
         elected=left.elected or now.elected,
         rescued=left.rescued,
+        had=left.had,
+        listed=left.listed,
+        events=left.events if left.events is not None else now.events,
+        scheduled=left.scheduled,
     )
-
-
-def _empties(step: FailoverStep) -> list[str]:
-    """MySQL: an empty transaction for each GTID."""
-    assert step.gtid is not None
-    found = ["SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1"]
-    for gtid in step.gtid.transactions():
-        found += [f"SET SESSION gtid_next = '{gtid}'", "BEGIN", "COMMIT"]
-    return [*found, "SET SESSION gtid_next = 'AUTOMATIC'"]

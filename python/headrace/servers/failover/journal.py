@@ -13,7 +13,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,8 +21,16 @@ from typing import Any
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverStep, FailoverWish, ThreadRun
+from headrace.servers.failover.planning.members import (
+    GUIDE,
+    AckProof,
+    FailoverStep,
+    FailoverWish,
+    ScheduledEvent,
+    ThreadRun,
+)
 from headrace.servers.topology.accounts import one_row
+from headrace.servers.topology.gtid import GtidSet
 
 # A journal is read whole; a failover writes some 30 lines of some 300 bytes.
 MAX_BYTES = 16 << 20
@@ -35,6 +43,7 @@ class Unfinished:
 
     wish: FailoverWish
     by: str
+    closed: bool = False  # the source was made read-only for it
 
 
 class Journal:
@@ -113,23 +122,35 @@ class Journal:
         """What began and did not end, with what was done of it."""
         begun: dict[str, Any] | None = None
         changes: dict[str, Any] = {}
+        closed = False
         for entry in self.entries():
             match entry["event"]:
                 case "begin":
+                    # A second beginning of the same is one that went on.
+                    closed = closed and begun is not None
                     begun, changes = entry, {}
+                case "doing" if entry["step"]["action"] == "read-only":
+                    closed = True
                 case "finished" | "given up":
                     begun = None
                 case "fenced":
                     changes["fenced_s"] = entry["monotonic_s"] if entry.get("boot") == _boot() else 0.0
                 case "elected":
                     changes["elected"] = entry["server"]
+                    changes["had"] = entry.get("had")
+                case "listed":
+                    changes["listed"] = True
+                case "scheduled":
+                    changes["scheduled"] = True
+                case "events":
+                    changes["events"] = entry["events"]
                 case "rescued":
                     changes["rescued"] = True
                 case "proof":
                     changes["proof"] = entry["proof"]
         if begun is None:
             return None
-        return Unfinished(_wish_in(begun["wish"] | changes), str(begun.get("by", "")))
+        return Unfinished(_wish_in(begun["wish"] | changes), str(begun.get("by", "")), closed)
 
     def last_failover_at(self) -> float | None:
         """When the watcher last failed over by itself, Unix seconds."""
@@ -143,6 +164,16 @@ class Journal:
     def proof(self, proof: AckProof) -> None:
         """The proof as it stands, for one who goes on after us."""
         self.write("proof", proof=_proof_out(proof))
+
+    def hurried(self) -> dict[str, dict[str, int]]:
+        """Servers whose flushing was put off for a drain and not put back, with their settings."""
+        found: dict[str, dict[str, int]] = {}
+        for entry in self.entries():
+            if entry["event"] == "hurried":
+                found[entry["server"]] = entry["settings"]
+            elif entry["event"] == "unhurried":
+                found.pop(entry["server"], None)
+        return found
 
     def fenced(self, server: str, how: str) -> None:
         self.write("fenced", server=server, how=how, monotonic_s=time.monotonic(), boot=_boot())
@@ -189,13 +220,25 @@ KEPT = ("source", "kind", "target", "by_hand", "accept_loss", "allow_delayed", "
 
 def _wish_out(wish: FailoverWish) -> dict[str, Any]:
     found = {name: getattr(wish, name) for name in KEPT}
+    found["events"] = events_out(wish.events)
     return found | {"proof": None if wish.proof is None else _proof_out(wish.proof)}
 
 
 def _wish_in(found: Mapping[str, Any]) -> FailoverWish:
-    values = {name: found[name] for name in (*KEPT, "fenced_s", "elected", "rescued") if name in found}
-    proof = found.get("proof")
-    return FailoverWish(**values, proof=None if proof is None else _proof_in(proof))
+    seen = ("fenced_s", "elected", "rescued", "listed", "scheduled")
+    values = {name: found[name] for name in (*KEPT, *seen) if name in found}
+    proof, had, events = (found.get(name) for name in ("proof", "had", "events"))
+    return FailoverWish(
+        **values,
+        proof=None if proof is None else _proof_in(proof),
+        had=None if had is None else GtidSet.parse(had["gtid"], had["flavor"]),
+        events=None if events is None else tuple(ScheduledEvent(*one) for one in events),
+    )
+
+
+def events_out(events: Sequence[ScheduledEvent] | None) -> list[list[str]] | None:
+    """Events as the journal has them."""
+    return None if events is None else [[one.schema, one.name, one.definer] for one in events]
 
 
 # --- the lease ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,8 +18,9 @@ from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers import server as server_module
 from headrace.servers.failover import rescue
+from headrace.servers.failover.changes import follow
 from headrace.servers.failover.cluster import FailoverCluster, source_in
-from headrace.servers.failover.executor import Say, follow, silent
+from headrace.servers.failover.executor import Say, silent
 from headrace.servers.failover.hosts import LabHost, change, lab_host, state_of
 from headrace.servers.failover.planning.election import extra, follows, required
 from headrace.servers.failover.planning.members import GUIDE, Seen
@@ -27,6 +29,7 @@ from headrace.servers.topology.topology import Following, replica_up
 
 Diverged = Literal["refuse", "rewind", "seed"]
 FLASHBACK_S = 600.0  # a guess: what diverged is seconds of writes
+CLOSE_S = 5  # longest wait for its writes to end, a guess
 # Started without threads: nothing is received before histories have been compared.
 ONCE: dict[str, dict[str, str | None]] = {
     "mariadb": {"skip-slave-start": "ON", "init-rpl-role": "SLAVE", "rpl-semi-sync-slave-enabled": "ON"},
@@ -57,7 +60,13 @@ def rejoin(
             raise InputError(above, rule, GUIDE, "Fail over first, or name the source: --from NAME.")
         if dry_run:
             return {"server": name, "source": above, "state": "not tried", "extra": ""}
-        if seen[name].state is None:
+        old = seen[name]
+        if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
+            # What it holds without an acknowledgement would be answered when its role ends.
+            say(f"ending {name}, which runs as a source still")
+            host.fence()
+            old = replace(old, state=None)
+        if old.state is None:
             host = _started(cluster, host, say)
         _close(host)
         seen = observer.look()
@@ -116,7 +125,11 @@ def _close(host: Any) -> None:
     if state.semi_sync.source_enabled:
         statements += state.dialect.semi_sync("source", False)
         host.remember(**{state.dialect.semi_sync_variable("source", "enabled"): "OFF"})
-    change(host, *statements)
+    try:
+        change(host, f"SET SESSION lock_wait_timeout = {CLOSE_S}", *statements)
+    except CouldNotRun as error:
+        rule = f"cannot be made read-only, perhaps as commits wait there for a replica: {error.rule}"
+        raise CouldNotRun(host.name, rule, GUIDE, "End it and start it read-only, then rejoin it.") from None
 
 
 def _listed(cluster: FailoverCluster, host: Any, old: Seen, new: Seen, apart: str) -> Path:

@@ -16,7 +16,7 @@ from headrace.errors import CouldNotRun
 from headrace.servers.failover.executor import Executor, Outcome, Say, silent
 from headrace.servers.failover.planning.election import followers, follows
 from headrace.servers.failover.planning.guarantee import carried
-from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members
+from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members, ScheduledEvent
 from headrace.servers.failover.planning.semisync import Trap, traps
 
 # Between two looks, s. Each takes some 30 ms; a trap is named within 2 s.
@@ -101,6 +101,7 @@ class Watcher:
     say: Say = silent
     report: Callable[[Members, list[Trap], AckProof | None], None] | None = None
     proof: AckProof | None = None
+    events: tuple[ScheduledEvent, ...] | None = None
     source: str = ""
     acts: bool = True
     _suspicion: Suspicion = field(default_factory=Suspicion)
@@ -124,7 +125,8 @@ class Watcher:
                 self.say(why)
                 outcome = self.act(why, seen)
                 done.append(outcome)
-                self.source, self.proof, self._suspicion = outcome.elected or self.source, None, Suspicion()
+                self.source, self.proof, self.events = outcome.elected or self.source, None, None
+                self._suspicion = Suspicion()
                 before = None
                 continue
             before = seen
@@ -134,7 +136,9 @@ class Watcher:
 
     def look(self) -> tuple[Members, str]:
         """One look: what was seen, and why to fail over."""
-        seen, proof = self.executor.observer.tick(self.source, self._suspicion.write_s(time.monotonic()))
+        write_s = self._suspicion.write_s(time.monotonic())
+        seen, proof = self.executor.observer.tick(self.source, write_s, self._suspicion.silent > 0)
+        self.events = seen[self.source].events if seen[self.source].events is not None else self.events
         if proof is not None:
             self.proof = proof
         elif self.proof is not None:
@@ -149,7 +153,8 @@ class Watcher:
             hint = f"Look at it, then: headrace failover run --from {self.source}."
             raise CouldNotRun(self.source, rule, GUIDE, hint)
         self.executor.journal.write("detected", why=why)
-        return self.executor.run(replace(self.wish, source=self.source, proof=self.proof), by="watch", seen=seen)
+        wish = replace(self.wish, source=self.source, proof=self.proof, events=self.events)
+        return self.executor.run(wish, by="watch", seen=seen)
 
     def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
         """Says each trap when it appears and when it has gone."""

@@ -57,6 +57,16 @@ class ThreadRun:
 
 
 @dataclass(frozen=True)
+class ScheduledEvent:
+    """An event that runs on a source. A replica has it with the status SLAVESIDE_DISABLED, whatever
+    it is on the source, so that has to be known before."""
+
+    schema: str
+    name: str
+    definer: str
+
+
+@dataclass(frozen=True)
 class Seen:
     """A server as it was looked at.
 
@@ -68,7 +78,8 @@ class Seen:
     whether two histories have parted. `fence`: whether
     its process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
     `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
-    `waited_s`: how long the write probe went without an answer.
+    `waited_s`: how long the write probe went without an answer. `events`: of a source, those that
+    its scheduler runs; None: not asked.
     """
 
     name: str
@@ -83,6 +94,7 @@ class Seen:
     volume: bool = False
     deaf: bool = False
     waited_s: float = 0.0
+    events: tuple[ScheduledEvent, ...] | None = None
 
     @property
     def channel(self) -> Channel | None:
@@ -128,7 +140,9 @@ class FailoverWish:
     the user says that the old source is dead and stays so. `accept_loss`: promote although
     acknowledged commits may be missing. `errant`: what becomes of transactions that one replica
     alone wrote. `rescue`: read the rest from the dead source's volume; `rescued`: that is done.
-    `elected`: the journal's decision. `alone`: what to do when no replica is left to acknowledge.
+    `elected`: the journal's decision; `had`: all that it had then, where acknowledged commits may be
+    missing; `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
+    known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to acknowledge.
     """
 
     source: str
@@ -144,6 +158,10 @@ class FailoverWish:
     rescue: bool = False
     rescued: bool = False
     elected: str | None = None
+    had: GtidSet | None = None
+    listed: bool = False
+    events: tuple[ScheduledEvent, ...] | None = None
+    scheduled: bool = False
     alone: Literal["serve", "refuse"] = "serve"
 
 
@@ -163,6 +181,8 @@ Action = Literal[
     "semi-sync-replica-on",
     "writable",
     "clients",
+    "events",
+    "list-lost",
     "repoint",
 ]
 

@@ -159,6 +159,12 @@ class Trio:
         found = self.server(name)
         self.clients.write_text(json.dumps({"host": found.host, "port": found.port}))
 
+    def named(self) -> str:
+        """Who the clients' file names."""
+        found = json.loads(self.clients.read_text())
+        place = (found["host"], found["port"])
+        return next(name for name in self.names if (self.server(name).host, self.server(name).port) == place)
+
     def cluster(self) -> FailoverCluster:
         return cluster_of(self.names, self.lab, self.folder / "journal")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,9 +43,13 @@ DRAIN_S = 3_600.0
 # Longest time that the source of a switchover stays read-only until the replica has the rest, s (a
 # guess: clients wait that long, and a replica that was near needs a fraction of a second).
 MAX_WAIT_S = 10.0
-# How far behind a replica may be when the writes of a switchover are stopped, s: a guess, the
-# outage that is promised.
+# How long a replica may need for what it has not applied when the writes of a switchover are
+# stopped, s: a guess, half of the second that the writes may be out.
 NEAR_S = 0.5
+LOOK_S = 0.25  # between two looks at how near it is, a guess
+# It comes nearer when that time is shorter by a tenth than it ever was; when it has not become so
+# for this long, s, it stands (guesses).
+NEARER, STANDS_S = 0.9, 5.0
 MOMENT_S = 0.1  # a replica that needs no longer to apply what it has is left as it is, a guess
 # How long one question for the wait takes, so that progress and errors show.
 WAIT_S = 1.0
@@ -162,17 +167,25 @@ class Executor:
             finally:
                 self.lease.release()
 
-    def _stages(self, wish: FailoverWish, first: Members | None) -> Outcome:
+    def _note_gone(self, wish: FailoverWish, seen: Members) -> None:
+        """Keeps what was seen of a source that is dead: it need not be asked again."""
+        old = seen.get(wish.source)
+        if wish.kind == "failover" and old is not None and (old.state is None or old.write == "stalled"):
+            self._gone = old
+
+    def _stages(self, wish: FailoverWish, seen_before: Members | None) -> Outcome:
         decided = FailoverPlan()
         self._gone = None
+        if seen_before is not None:
+            self._note_gone(wish, seen_before)
         for name, settings in self.journal.hurried().items():
             if name in self.hosts:
                 self._unhurried(self.hosts[name], settings)
         for _ in range(MOST_STAGES):
-            seen, first = dict(first) if first is not None else self._look(wish), None
+            # The replicas always anew: another watcher may have acted before we had the lease.
+            seen = self._look(wish)
+            self._note_gone(wish, seen)
             old = seen.get(wish.source)
-            if wish.kind == "failover" and old is not None and (old.state is None or old.write == "stalled"):
-                self._gone = old
             if wish.proof is not None:
                 wish = replace(wish, proof=carried(wish.proof, seen))
                 assert wish.proof is not None
@@ -440,33 +453,43 @@ class Executor:
         self.journal.write("unhurried", server=host.name)
 
     def _come_near(self, host: AddressHost, source: AddressHost, state: ServerState) -> None:
-        """Until the replica has within a moment what the source has now. Writes go on meanwhile."""
-        until = time.monotonic() + self.drain_s
-        with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+        """Until the replica would need a moment alone for what it has not applied. Writes go on
+        meanwhile. One that comes no nearer is given up, unless what is left is little enough."""
+        began = best_at = time.monotonic()
+        best = math.inf
+        target = state_of(source).executed
+        with self._hurried(host, state, target):
+            before, at = self._executed(host), began
             while True:
+                time.sleep(LOOK_S)
                 target = state_of(source).executed
-                row = accounts.one_row(connection, state.dialect.wait_for(target, NEAR_S))
-                if row and state.dialect.waited(row[0]):
+                executed, now = self._executed(host), time.monotonic()
+                left, done = target.minus(executed).count(), executed.minus(before).count()
+                need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
+                before, at = executed, now
+                if need_s <= NEAR_S:
                     return
-                left = self._left(host, target)
-                if left and time.monotonic() > until:
-                    rule = f"is {left:,} transactions behind after {self.drain_s:g} s, so the writes were not stopped"
+                if need_s < best * NEARER:
+                    best, best_at = need_s, now
+                if now - best_at > STANDS_S and need_s <= self.max_wait_s / 2:
+                    self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
+                    return
+                if now - best_at > STANDS_S or now - began > self.drain_s:
+                    rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped"
                     hint = (
-                        "Let it catch up (headrace replica lag), choose another (--to), or give it longer: --drain-s."
+                        "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
                     )
                     raise CouldNotRun(host.name, rule, GUIDE, hint)
-                if left:
-                    self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
-                    time.sleep(WAIT_S)
+                self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
 
-    def _left(self, host: AddressHost, target: GtidSet) -> int:
-        """How many transactions it has still to apply. Raises CouldNotRun when it cannot."""
+    def _executed(self, host: AddressHost) -> GtidSet:
+        """What it has applied. Raises CouldNotRun when it cannot go on."""
         now = state_of(host)
         errors = [one.apply_error for one in now.channels if one.apply_error]
         if errors:
             hint = "Correct it there and begin again; or elect another."
             raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
-        return target.minus(now.executed).count()
+        return now.executed
 
     def _wait(self, host: AddressHost, state: ServerState, step: FailoverStep, longest_s: float) -> None:
         """Until all of a set is executed."""
@@ -478,7 +501,7 @@ class Executor:
                 row = accounts.one_row(connection, state.dialect.wait_for(step.gtid, wait_s))
                 if row and state.dialect.waited(row[0]):
                     return
-                left = self._left(host, step.gtid)
+                left = step.gtid.minus(self._executed(host)).count()
                 if not left:
                     return
                 if time.monotonic() > until:

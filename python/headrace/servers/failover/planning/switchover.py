@@ -108,12 +108,9 @@ def promotion(
 def rest(
     members: Members, source: Seen, elected: Seen, wish: FailoverWish, stage: int
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
-    """What is left to do when the new source is open: its events run, the others follow it, and what
+    """What is left to do when the new source is open: the others follow it, its events run, and what
     is lost is listed."""
     steps, left_out = [], {}
-    if wish.events and not wish.scheduled:
-        why = "the old source ran them, and a replica has them disabled"
-        steps.append(FailoverStep(stage, "events", elected.name, count=len(wish.events), why=why))
     for name in sorted(members):
         one = members[name]
         if one.state is None or name == elected.name or follows(one, elected) is not None:
@@ -133,6 +130,10 @@ def rest(
         if old and required(elected).semi_sync.source_enabled and not one.state.semi_sync.replica_enabled:
             steps.append(FailoverStep(stage, "semi-sync-replica-on", name, why="it acknowledges now"))
         steps.append(FailoverStep(stage, "repoint", name, to=elected.name))
+    # After the others follow: an event is enabled by a commit, which waits for an acknowledgement.
+    if wish.events and not wish.scheduled:
+        why = "the old source ran them, and a replica has them disabled"
+        steps.append(FailoverStep(stage, "events", elected.name, count=len(wish.events), why=why))
     if wish.kind == "failover" and wish.had is not None and source.volume and not wish.listed:
         why = "what the dead source's binary log has beyond this"
         steps.append(FailoverStep(stage + 1, "list-lost", elected.name, gtid=wish.had, to=source.name, why=why))

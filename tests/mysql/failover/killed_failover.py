@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from headrace.lab import Lab
 from headrace.servers.failover.cluster import cluster_of
@@ -32,7 +33,7 @@ def main(folder: str, journal: str, clients: str, kind: str, source: str, line: 
     sys.stdin.readline()
     numbers, real = itertools.count(1), Journal.write
 
-    def write(self: Journal, event: str, **more: object) -> None:
+    def write(self: Journal, event: str, **more: Any) -> None:
         if next(numbers) == int(line):
             print(f"killed before {event} {more.get('step', '')}", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)

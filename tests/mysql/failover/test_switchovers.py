@@ -138,16 +138,18 @@ def lose(trio: Trio, chance: random.Random, number: int) -> int:
     mended(trio, old)
     trio.source = new.name
     answer = trio.rejoin(old)
-    assert answer["state"] == "diverged" and answer["extra"] == outcome.lost_gtids, f"round {number}: {answer}"
+    assert answer["state"] == "diverged", f"round {number}: {answer}"
+    # MariaDB cuts off at its start what was logged and not committed, so never acknowledged.
+    first, last = outcome.lost_gtids.split(".."), answer["extra"].split("..")
+    assert trio.flavor == "mysql" and answer["extra"] == outcome.lost_gtids or first[0] == last[0], answer
     # Each transaction of the clients is a row; the watcher did not run, so there are no others.
     there = {tuple(row) for row in sql(new, f"SELECT client, number FROM {SCHEMA}.entries")}
     alone = {tuple(row) for row in sql(trio.server(old), f"SELECT client, number FROM {SCHEMA}.entries")} - there
-    assert len(alone) == len(listed), (
-        f"round {number}: {len(alone)} rows are on the old source alone, {len(listed)} listed"
-    )
     assert {(one.client, one.number) for one in missing} <= alone
-    # Those that were never answered: at most one of each client.
-    assert len(alone) - len(missing) <= trio.load.clients + 1
+    # Listed and never answered: at most one of each client.
+    assert len(missing) <= len(alone) <= len(listed) <= len(missing) + trio.load.clients + 1, (
+        f"round {number}: {len(missing)} acknowledged ones are missing, {len(alone)} on the old source, {len(listed)} listed"
+    )
     for one in missing:
         trio.load.notes.remove(one)
     how = REWINDS[trio.flavor]

@@ -19,7 +19,7 @@ from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import rescue, scheduler
 from headrace.servers.failover.changes import empties, follow, source_of, stop_receiving, stop_writes
-from headrace.servers.failover.hosts import AddressHost, change, state_of
+from headrace.servers.failover.hosts import AddressHost, Hands
 from headrace.servers.failover.journal import Journal, Lease, events_out
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.guarantee import carried
@@ -133,6 +133,7 @@ class Executor:
     _closed: bool = False
     _silenced: bool = False  # the event scheduler of a switchover's source
     _gone: Seen | None = None  # the old source, as it was when the failover began
+    _hands: Hands = field(default_factory=Hands)
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
 
     @property
@@ -142,6 +143,7 @@ class Executor:
     def close(self) -> None:
         """Ends its connections."""
         self.lease.release()
+        self._hands.close()
         self.observer.close()
         self.journal.close()
 
@@ -239,17 +241,17 @@ class Executor:
                 for channel in state.channels if state and one.name in self._stopped else ():
                     if state and channel.receive == "off" and channel.apply == "on":
                         with contextlib.suppress(HeadraceError):
-                            change(self.hosts[one.name], *state.dialect.start_receive(channel.name))
+                            self._hands.change(self.hosts[one.name], *state.dialect.start_receive(channel.name))
 
     def _reopen(self, wish: FailoverWish) -> None:
         """The source of a switchover that nobody was elected in takes writes again."""
         if wish.kind == "switchover" and self._closed:
             host = self.hosts[wish.source]
-            state = state_of(host)
+            state = self._hands.state_of(host)
             dialect = state.dialect
-            change(host, *dialect.read_only(False))
+            self._hands.change(host, *dialect.read_only(False))
             if self._silenced:
-                with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+                with self._hands.on(host) as connection:
                     scheduler.switch(host, connection, state, True)
             host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
             self._closed = False
@@ -319,7 +321,8 @@ class Executor:
         new = self.hosts[made.elected or ""]
         for name, host in self.hosts.items():
             if name != new.name:
-                self._following[new.name, name] = source_of(new, host)
+                with self._hands.on(new) as connection:
+                    self._following[new.name, name] = source_of(new, host, connection)
 
     def _unfenced(self, name: str) -> None:
         """A fence that failed is not tried again in this run: the quorum of replicas decides."""
@@ -364,14 +367,15 @@ class Executor:
             if self._out_s is not None:
                 self._out_s = time.monotonic() - self._out_s
             return
-        state = seen[step.server].state or state_of(host)
+        state = seen[step.server].state or self._hands.state_of(host)
         dialect = state.dialect
         channel = state.channels[0].name if state.channels else ""
         match step.action:
             case "start-apply":
-                change(host, *dialect.start_apply(channel))
+                self._hands.change(host, *dialect.start_apply(channel))
             case "stop-receive":
-                stop_receiving(host, state, channel)
+                with self._hands.on(host) as connection:
+                    stop_receiving(connection, state, channel)
                 self._stopped.add(step.server)
             case "wait-near":
                 self._come_near(host, self.hosts[step.to], state)
@@ -389,22 +393,24 @@ class Executor:
                 self._rescued = rescue.rescue(self.hosts[step.to], host, step.gtid, self.say)
             case "inject":
                 assert step.gtid is not None
-                change(host, *empties(step.gtid))
+                self._hands.change(host, *empties(step.gtid))
             case "leave-source":
                 names = [one.name for one in state.channels]
-                change(host, *(text for name in names for text in (*dialect.stop(name), *dialect.forget(name))))
+                self._hands.change(
+                    host, *(text for name in names for text in (*dialect.stop(name), *dialect.forget(name)))
+                )
             case "semi-sync-replica-off" | "semi-sync-replica-on":
                 on = step.action.endswith("on")
-                change(host, *dialect.semi_sync("replica", on))
+                self._hands.change(host, *dialect.semi_sync("replica", on))
                 host.remember(**{dialect.semi_sync_variable("replica", "enabled"): "ON" if on else "OFF"})
             case "semi-sync-source-off":
-                change(host, *dialect.semi_sync("source", False))
+                self._hands.change(host, *dialect.semi_sync("source", False))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "OFF"})
             case "semi-sync-source-on":
-                change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state), step.count))
+                self._hands.change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state), step.count))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "ON"})
             case "writable":
-                change(host, *dialect.read_only(False))
+                self._hands.change(host, *dialect.read_only(False))
                 host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
             case "events":
                 scheduler.enable(host, state, wish.events or (), WAIT_S * 10)
@@ -413,7 +419,8 @@ class Executor:
                 assert step.gtid is not None
                 self._list_lost(self.hosts[step.to], step.gtid, state.flavor)
             case "repoint":
-                follow(host, self.hosts[step.to], self._following.get((step.to, host.name)))
+                with self._hands.on(host) as connection:
+                    follow(host, connection, self.hosts[step.to], self._following.get((step.to, host.name)))
 
     def _list_lost(self, old: AddressHost, had: GtidSet, flavor: str) -> None:
         """Into a file: what the dead source's binary log has and the new source had not."""
@@ -435,21 +442,21 @@ class Executor:
         relay log is no safer. All is flushed before anybody may write. Not where the relay log is
         flushed, so that a power cut of both servers loses nothing."""
         settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
-        with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+        with self._hands.on(host) as connection:
             row = accounts.one_row(connection, state.dialect.wait_for(gtids, MOMENT_S))
         if (row and state.dialect.waited(row[0])) or state.sync_relay_log == 1 or not state.channels:
             yield
             return
         self.journal.write("hurried", server=host.name, settings=settings)
-        change(host, "SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+        self._hands.change(host, "SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
         try:
             yield
         finally:
             self._unhurried(host, settings)
 
     def _unhurried(self, host: AddressHost, settings: Mapping[str, int]) -> None:
-        change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
-        change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
+        self._hands.change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
+        self._hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
         self.journal.write("unhurried", server=host.name)
 
     def _come_near(self, host: AddressHost, source: AddressHost, state: ServerState) -> None:
@@ -457,12 +464,12 @@ class Executor:
         meanwhile. One that comes no nearer is given up, unless what is left is little enough."""
         began = best_at = time.monotonic()
         best = math.inf
-        target = state_of(source).executed
+        target = self._hands.state_of(source).executed
         with self._hurried(host, state, target):
             before, at = self._executed(host), began
             while True:
                 time.sleep(LOOK_S)
-                target = state_of(source).executed
+                target = self._hands.state_of(source).executed
                 executed, now = self._executed(host), time.monotonic()
                 left, done = target.minus(executed).count(), executed.minus(before).count()
                 need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
@@ -484,7 +491,7 @@ class Executor:
 
     def _executed(self, host: AddressHost) -> GtidSet:
         """What it has applied. Raises CouldNotRun when it cannot go on."""
-        now = state_of(host)
+        now = self._hands.state_of(host)
         errors = [one.apply_error for one in now.channels if one.apply_error]
         if errors:
             hint = "Correct it there and begin again; or elect another."
@@ -495,7 +502,7 @@ class Executor:
         """Until all of a set is executed."""
         assert step.gtid is not None
         until = time.monotonic() + longest_s
-        with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+        with self._hands.on(host) as connection:
             while True:
                 wait_s = max(0.0, min(WAIT_S, until - time.monotonic()))
                 row = accounts.one_row(connection, state.dialect.wait_for(step.gtid, wait_s))

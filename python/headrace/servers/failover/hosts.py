@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.base import processes
 from headrace.connect import connect
 from headrace.connect.address import DEFAULT_PORT, Address, Secret
+from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import record as records
 from headrace.servers import running, volumes
@@ -228,6 +229,51 @@ def log_files(folder: Path, base: str) -> list[Path]:
     ordered = [name for name in dict.fromkeys(names) if name in there]
     ordered += sorted(there - set(ordered), key=lambda name: int(name.rpartition(".")[2]))
     return [folder / name for name in ordered]
+
+
+class Hands:
+    """Connections for one failover that are used again: a TLS handshake on a busy machine takes
+    longer than most of its statements."""
+
+    def __init__(self) -> None:
+        self._idle: dict[str, list[Any]] = {}
+
+    @contextlib.contextmanager
+    def on(self, host: AddressHost) -> Iterator[Any]:
+        """A connection to it, for one thread."""
+        connection = self._again(host) or host.connected(CHANGE_S)
+        try:
+            yield connection
+        except BaseException:
+            cut(connection)
+            raise
+        self._idle.setdefault(host.name, []).append(connection)
+
+    def _again(self, host: AddressHost) -> Any:
+        while self._idle.get(host.name):
+            connection = self._idle[host.name].pop()
+            try:
+                connection.ping(reconnect=False)
+                return connection
+            except Exception:
+                cut(connection)
+        return None
+
+    def change(self, host: AddressHost, *statements: str) -> None:
+        """Runs statements; errors repeat no password."""
+        with self.on(host) as connection:
+            accounts.run(connection, statements)
+
+    def state_of(self, host: AddressHost) -> Any:
+        """Its state, asked now."""
+        with self.on(host) as connection:
+            return observe(connection, host.name, position=False)
+
+    def close(self) -> None:
+        for connection in [one for each in self._idle.values() for one in each]:
+            with contextlib.suppress(Exception):
+                cut(connection)
+        self._idle = {}
 
 
 def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:

@@ -85,13 +85,15 @@ class Journal:
             if content and not content.endswith(b"\n") and len(content) <= MAX_BYTES:
                 file.truncate(content.rfind(b"\n") + 1)
 
-    def write(self, event: str, **more: Any) -> None:
-        """One line, on the disk when this returns."""
+    def write(self, event: str, sync: bool = True, **more: Any) -> None:
+        """One line, on the disk when this returns; `sync` False: it outlives this program and not
+        this machine, as what is seen in the servers may."""
         line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event} | more
         try:
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if sync:
+                os.fsync(self._file.fileno())
         except OSError as error:
             raise CouldNotRun(str(self.path), f"cannot be written: {error.strerror}", GUIDE, "") from None
 
@@ -116,7 +118,8 @@ class Journal:
         self.write("begin", kind=wish.kind, source=wish.source, by=by, wish=_wish_out(wish))
 
     def step(self, step: FailoverStep, event: str, **more: Any) -> None:
-        self.write(event, step=step.as_dict(), **more)
+        # One line cannot be seen in the servers: that the source was closed for this.
+        self.write(event, sync=step.action == "read-only", step=step.as_dict(), **more)
 
     def unfinished(self) -> Unfinished | None:
         """What began and did not end, with what was done of it."""
@@ -163,7 +166,7 @@ class Journal:
 
     def proof(self, proof: AckProof) -> None:
         """The proof as it stands, for one who goes on after us."""
-        self.write("proof", proof=_proof_out(proof))
+        self.write("proof", sync=False, proof=_proof_out(proof))
 
     def hurried(self) -> dict[str, dict[str, int]]:
         """Servers whose flushing was put off for a drain and not put back, with their settings."""

@@ -7,6 +7,7 @@ started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import time
@@ -21,7 +22,7 @@ from headrace.servers.failover import rescue
 from headrace.servers.failover.changes import follow
 from headrace.servers.failover.cluster import FailoverCluster, source_in
 from headrace.servers.failover.executor import Say, silent
-from headrace.servers.failover.hosts import LabHost, change, lab_host, state_of
+from headrace.servers.failover.hosts import CHANGE_S, LabHost, change, lab_host, state_of
 from headrace.servers.failover.planning.election import extra, follows, required
 from headrace.servers.failover.planning.members import GUIDE, Seen
 from headrace.servers.topology.gtid import GtidSet
@@ -83,12 +84,13 @@ def rejoin(
             if diverged == "refuse":
                 return answer | {"state": "diverged"}
             if diverged == "seed":
-                _seed_anew(host, cluster.hosts[above].name)
+                _seed_anew(host, cluster.hosts[above].name, _semi_sync(new))
                 return answer | {"state": "seeded"}
             _rewind(host, old, new, say)
             answer["state"] = "rewound"
         change(host, *required(old).dialect.semi_sync("replica", True)) if _semi_sync(new) else None
-        follow(host, cluster.hosts[above])
+        with contextlib.closing(host.connected(CHANGE_S)) as connection:
+            follow(host, connection, cluster.hosts[above])
         return answer
     finally:
         observer.close()
@@ -194,18 +196,18 @@ def _rewind(host: Any, old: Seen, new: Seen, say: Say) -> None:
     change(host, *state.dialect.begin_at(common))
 
 
-def _seed_anew(host: Any, source: str) -> None:
-    """Deletes it with its data, and makes it again as a replica."""
+def _seed_anew(host: Any, source: str, semi_sync: bool) -> None:
+    """Deletes it with its data, and makes it again as a replica, which acknowledges if its source
+    waits for that."""
     if not isinstance(host, LabHost):
         raise CouldNotRun(host.name, "cannot be made again from here", GUIDE, "Seed it by hand.")
     server = host.server
-    semi = state_of(host).semi_sync.replica_enabled
     server_module.destroy(server)
     replica_up(
         server.lab,
         server.name,
         source,
-        Following(semi_sync=semi),
+        Following(semi_sync=semi_sync),
         storage=server.storage,
         log_storage=server.log_storage,
         port=server.port,

@@ -100,6 +100,12 @@ def promotion(
     if wanted and count and not semi.source_enabled:
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
+    if wish.kind == "switchover":
+        # All that they have is on the old source too, which lives. So they may follow before clients
+        # write, whose commits would wait for them.
+        for one in followers:
+            if one.name != wish.source and not extra(one, chosen):
+                steps.append(FailoverStep(stage, "repoint", one.name, to=chosen.name))
     steps.append(FailoverStep(stage, "writable", chosen.name))
     steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
     return tuple(steps), None

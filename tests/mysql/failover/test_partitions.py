@@ -11,8 +11,8 @@ import threading
 import time
 
 import pytest
-from test_faults import FLAVORS, mended
-from under_load import PASSWORD, REWINDS, SCHEMA, Trio
+from test_faults import mended
+from under_load import FLAVORS, PASSWORD, REWINDS, SCHEMA, Trio
 
 from headrace.connect import Address, connect
 from headrace.servers.topology.links import required_link

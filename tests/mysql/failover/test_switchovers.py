@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from lab_servers import sql
 from test_faults import mended, pid_of
-from under_load import REWINDS, SCHEMA, Trio
+from under_load import FLAVORS, REWINDS, SCHEMA, Trio
 
 from headrace.connect import connect
 from headrace.errors import CouldNotRun
@@ -28,7 +28,6 @@ SWITCHOVERS = int(os.environ.get("SWITCHOVERS", "1"))
 RESCUES = int(os.environ.get("RESCUES", "1"))
 LOSSES = int(os.environ.get("LOSSES", "1"))
 SEED = int(os.environ.get("SEED", "1"))
-FLAVORS = os.environ.get("FLAVORS", "mariadb").split(",")
 
 
 def event(name: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import threading
 import time
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from headrace.servers.failover.rejoin import Diverged, rejoin
 from headrace.servers.failover.watcher import Watcher
 from headrace.servers.topology.topology import Following, replica_up
 
+FLAVORS = os.environ.get("FLAVORS", "mariadb").split(",")
 SCHEMA = "failover_load"
 # An application's account: no SUPER, no READ ONLY ADMIN, so that read_only holds for it.
 PASSWORD = Secret("not-a-secret-of-anyone")

@@ -147,6 +147,12 @@ class Executor:
         self.observer.close()
         self.journal.close()
 
+    def warm(self, source: str) -> None:
+        """Connects to the replicas beforehand: a failover may come."""
+        others = [host for name, host in self.hosts.items() if name != source]
+        self._hands.warm(others)
+        self.lease.warm(others)
+
     def dry_run(self, wish: FailoverWish) -> FailoverPlan:
         """The plan as things are now; nothing is changed."""
         return plan(self.observer.look(), replace(wish, now_s=time.monotonic()))

@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -258,6 +259,17 @@ class Hands:
             except Exception:
                 cut(connection)
         return None
+
+    def warm(self, hosts: list[AddressHost]) -> None:
+        """One connection to each that there is none to yet, as far as they answer."""
+
+        def connected(host: AddressHost) -> None:
+            with contextlib.suppress(Exception):
+                self._idle.setdefault(host.name, []).append(host.connected(CHANGE_S))
+
+        wanted = [host for host in hosts if not self._idle.get(host.name)]
+        for host in wanted:
+            threading.Thread(target=connected, args=(host,), daemon=True).start()
 
     def change(self, host: AddressHost, *statements: str) -> None:
         """Runs statements; errors repeat no password."""

@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -257,6 +258,7 @@ class Lease:
 
     hosts: Mapping[str, AddressHost]
     held: dict[str, Any] = field(default_factory=dict)
+    _ready: dict[str, Any] = field(default_factory=dict)
 
     def take(self, source: str | None) -> None:
         """On all but `source`, which may be dead; None: on all. Raises CouldNotRun where another
@@ -273,10 +275,21 @@ class Lease:
             rule = f"fewer than a majority of {len(replicas)} servers answer"
             raise CouldNotRun("the lease", rule, GUIDE, "Bring replicas back.")
 
+    def warm(self, hosts: Sequence[AddressHost]) -> None:
+        """Connects to those beforehand, and takes nothing."""
+
+        def connected(host: AddressHost) -> None:
+            with contextlib.suppress(Exception):
+                self._ready[host.name] = host.connected(LEASE_S)
+
+        for host in hosts:
+            if host.name not in self._ready and host.name not in self.held:
+                threading.Thread(target=connected, args=(host,), daemon=True).start()
+
     def _asked(self, host: AddressHost) -> str:
         """Takes it on one server; its name where another holds it."""
         try:
-            connection = host.connected(LEASE_S)
+            connection = self._ready.pop(host.name, None) or host.connected(LEASE_S)
             if one_row(connection, f"SELECT GET_LOCK('{LEASE}', 0)")[:1] == (1,):
                 self.held[host.name] = connection
                 return ""
@@ -296,7 +309,7 @@ class Lease:
         self.take(source)
 
     def release(self) -> None:
-        for connection in self.held.values():
+        for connection in (*self.held.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
                 connection.close()
-        self.held = {}
+        self.held, self._ready = {}, {}

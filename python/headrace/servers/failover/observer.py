@@ -100,6 +100,8 @@ class Observer:
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
         if name in self.fenced:
             return replace(seen, error="it is fenced")
+        if look_s < self.look_s:
+            self._drop(name)  # it waits for an answer as long as it was told when it was made
         for fresh in (False, True):
             connection, began = None, time.monotonic()
             try:
@@ -146,7 +148,7 @@ class Observer:
         """A server that did not answer a question: does it still take connections? Then it is not
         gone, it waits for something, as a commit for its volume under a lock that SHOW needs."""
         try:
-            cut(self.hosts[name].connected(self.look_s))
+            cut(self.hosts[name].connected(HURRIED_S))
         except Exception as error:
             return {"error": error.rule if isinstance(error, HeadraceError) else str(error)[:200]}
         error = f"takes connections, and answers nothing within {self.look_s:g} s"

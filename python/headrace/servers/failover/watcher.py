@@ -137,7 +137,9 @@ class Watcher:
     def look(self) -> tuple[Members, str]:
         """One look: what was seen, and why to fail over."""
         write_s = self._suspicion.write_s(time.monotonic())
-        seen, proof = self.executor.observer.tick(self.source, write_s, self._suspicion.silent > 0)
+        if not self._suspicion.none and self.acts:
+            self.executor.warm(self.source)
+        seen, proof = self.executor.observer.tick(self.source, write_s, not self._suspicion.none)
         self.events = seen[self.source].events if seen[self.source].events is not None else self.events
         if proof is not None:
             self.proof = proof

@@ -238,6 +238,7 @@ class Hands:
 
     def __init__(self) -> None:
         self._idle: dict[str, list[Any]] = {}
+        self._warming: set[str] = set()
 
     @contextlib.contextmanager
     def on(self, host: AddressHost) -> Iterator[Any]:
@@ -266,9 +267,12 @@ class Hands:
         def connected(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
                 self._idle.setdefault(host.name, []).append(host.connected(CHANGE_S))
+            self._warming.discard(host.name)
 
-        wanted = [host for host in hosts if not self._idle.get(host.name)]
-        for host in wanted:
+        for host in hosts:
+            if self._idle.get(host.name) or host.name in self._warming:
+                continue
+            self._warming.add(host.name)
             threading.Thread(target=connected, args=(host,), daemon=True).start()
 
     def change(self, host: AddressHost, *statements: str) -> None:

@@ -14,7 +14,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -259,6 +259,7 @@ class Lease:
     hosts: Mapping[str, AddressHost]
     held: dict[str, Any] = field(default_factory=dict)
     _ready: dict[str, Any] = field(default_factory=dict)
+    _warming: set[str] = field(default_factory=set)
 
     def take(self, source: str | None) -> None:
         """On all but `source`, which may be dead; None: on all. Raises CouldNotRun where another
@@ -281,22 +282,32 @@ class Lease:
         def connected(host: AddressHost) -> None:
             with contextlib.suppress(Exception):
                 self._ready[host.name] = host.connected(LEASE_S)
+            self._warming.discard(host.name)
 
         for host in hosts:
-            if host.name not in self._ready and host.name not in self.held:
+            if host.name not in {*self._ready, *self.held, *self._warming}:
+                self._warming.add(host.name)
                 threading.Thread(target=connected, args=(host,), daemon=True).start()
+
+    def _connections(self, host: AddressHost) -> Iterator[Any]:
+        ready = self._ready.pop(host.name, None)
+        if ready is not None:
+            yield ready
+        with contextlib.suppress(Exception):
+            yield host.connected(LEASE_S)
 
     def _asked(self, host: AddressHost) -> str:
         """Takes it on one server; its name where another holds it."""
-        try:
-            connection = self._ready.pop(host.name, None) or host.connected(LEASE_S)
-            if one_row(connection, f"SELECT GET_LOCK('{LEASE}', 0)")[:1] == (1,):
-                self.held[host.name] = connection
-                return ""
-            connection.close()
-        except Exception:
-            return ""
-        return host.name
+        for connection in self._connections(host):
+            try:
+                if one_row(connection, f"SELECT GET_LOCK('{LEASE}', 0)")[:1] == (1,):
+                    self.held[host.name] = connection
+                    return ""
+                connection.close()
+                return host.name
+            except Exception:
+                continue  # one that was made beforehand may have died since
+        return ""
 
     def check(self, source: str | None) -> None:
         """Raises CouldNotRun when it was lost meanwhile and cannot be had again."""

@@ -87,6 +87,15 @@ class Traps:
         self.with_replicas()
         sql(self.trio.server("a"), self.variable("source", "timeout", NEVER_MS))
 
+    def enabled_late(self) -> None:
+        """Semi-sync is switched on when the receive thread has connected without."""
+        b = self.trio.server("b")
+        sql(b, *self.dialect.stop_receive(), self.variable("replica", "enabled", 0), *self.dialect.start_receive())
+        host, until = self.trio.cluster().hosts["b"], time.monotonic() + 30
+        while state_of(host).channels[0].receive != "on" and time.monotonic() < until:
+            time.sleep(0.05)
+        sql(b, self.variable("replica", "enabled", 1))
+
     def all(self) -> dict[str, tuple[str, Callable[[], object], Callable[[], object]]]:
         """By name: where it shows, what sets it, what takes it away."""
         on, off = (lambda side: self.variable(side, "enabled", 1)), (lambda side: self.variable(side, "enabled", 0))
@@ -103,7 +112,7 @@ class Traps:
             "binlog-not-flushed": ("a", self.at("a", "SET GLOBAL sync_binlog = 0"), self.at("a", "SET GLOBAL sync_binlog = 1")),
             "relay-log-not-flushed": ("b", self.at("b", "SET GLOBAL sync_relay_log = 10000"), self.at("b", "SET GLOBAL sync_relay_log = 1")),
             "source-role-on-replica": ("b", self.at("b", on("source")), self.at("b", off("source"))),
-            "receive-not-restarted": ("b", self.at("b", *stop, off("replica"), *start, on("replica")), self.at("b", *stop, *start)),
+            "receive-not-restarted": ("b", self.enabled_late, self.at("b", *stop, *start)),
             "acknowledges-only": ("b", self.at("b", *self.dialect.stop_apply()), self.at("b", *self.dialect.start_apply())),
         }  # fmt: skip
         if not self.dialect.is_mariadb:
@@ -232,6 +241,10 @@ def test_a_wrong_password_and_an_expired_certificate(trio, tmp_path):
     try:
         for place, content in zip(places, (certificate, key), strict=True):
             place.write_bytes(content)
+        if trio.flavor == "mysql":
+            with pytest.raises(Exception, match="Invalid certificates"):
+                sql(a, reload)
+            return  # MySQL itself does not take it
         sql(a, reload)
         place = tmp_path / "ca.pem"
         place.write_bytes(certificate)

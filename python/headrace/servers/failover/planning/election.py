@@ -117,12 +117,12 @@ def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Itera
                 if key in known:
                     known[key] = max(known[key], channel.executed.last(text))
         return ranges({key: (known[key] + 1, last) for key, last in own.items() if last > known[key]})
-    left = own
+    # Not what its channel received: MySQL says there what the server executed, its own writes too.
+    # With nobody to compare, its own may stem from a time at which it was the source.
+    left, others = own, list(others)
     for one in others:
         left = left.minus(has(one))
-    for channel in required(seen).channels:
-        left = left.minus(channel.received)
-    return str(left)
+    return str(left) if others else ""
 
 
 def ranges(found: dict[tuple[int, int], tuple[int, int]]) -> str:

@@ -251,6 +251,14 @@ LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
 
 
+# How long one who was killed may go on holding it, s: its server has yet to see that it is gone.
+LAST_S = 0.5
+
+
+class LeaseTaken(CouldNotRun):
+    """Another one acts."""
+
+
 @dataclass
 class Lease:
     """A named lock on a majority of the replicas: of two watchers, one acts. It is held by
@@ -266,13 +274,19 @@ class Lease:
         holds it, or too few answer."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
         wanted = [host for host in replicas if host.name not in self.held]
-        with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
-            refused = [name for name in pool.map(self._asked, wanted) if name]
+        refused = []
+        # One alone first, the same for everybody: of two who come at once, each with a part of the
+        # servers, neither would act.
+        while wanted and not self.held and not refused:
+            refused = list(filter(None, [self._asked(wanted.pop(0))]))
+        if not refused:
+            with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
+                refused = list(filter(None, pool.map(self._asked, wanted)))
         if len(self.held) * 2 <= len(replicas):
             self.release()
             if refused:
                 rule = f"another watcher or failover holds the lease on {', '.join(refused)}"
-                raise CouldNotRun("the lease", rule, GUIDE, "Wait for it; it ends with the one who holds it.")
+                raise LeaseTaken("the lease", rule, GUIDE, "Wait for it; it ends with the one who holds it.")
             rule = f"fewer than a majority of {len(replicas)} servers answer"
             raise CouldNotRun("the lease", rule, GUIDE, "Bring replicas back.")
 
@@ -300,7 +314,7 @@ class Lease:
         """Takes it on one server; its name where another holds it."""
         for connection in self._connections(host):
             try:
-                if one_row(connection, f"SELECT GET_LOCK('{LEASE}', 0)")[:1] == (1,):
+                if one_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
                     self.held[host.name] = connection
                     return ""
                 connection.close()
@@ -322,5 +336,7 @@ class Lease:
     def release(self) -> None:
         for connection in (*self.held.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
+                # A closed connection gives its lock back some time later.
+                one_row(connection, f"SELECT RELEASE_LOCK('{LEASE}')")
                 connection.close()
         self.held, self._ready = {}, {}

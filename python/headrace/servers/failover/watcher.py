@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.executor import Executor, Outcome, Say, silent
+from headrace.servers.failover.journal import LeaseTaken
 from headrace.servers.failover.planning.election import followers, follows
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members, ScheduledEvent
@@ -123,7 +124,12 @@ class Watcher:
                 self.say(why)
             elif why:
                 self.say(why)
-                outcome = self.act(why, seen)
+                try:
+                    outcome = self.act(why, seen)
+                except LeaseTaken as error:
+                    self.say(f"left to another: {error.rule}")
+                    stop.wait(self.every_s)
+                    continue
                 done.append(outcome)
                 self.source, self.proof, self.events = outcome.elected or self.source, None, None
                 self._suspicion = Suspicion()

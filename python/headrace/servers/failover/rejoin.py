@@ -8,6 +8,7 @@ started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import time
@@ -138,7 +139,9 @@ def _listed(cluster: FailoverCluster, host: Any, old: Seen, new: Seen, apart: st
     """A file with what only the old source has, as its binary log has it."""
     folder = cluster.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{host.name.replace('/', '_')}-diverged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.sql"
+    began = f"{host.name.replace('/', '_')}-diverged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    names = (f"{began}{f'-{number}' if number else ''}.sql" for number in itertools.count())
+    path = next(path for name in names if not (path := folder / name).exists())
     text = f"-- {host.name}: transactions that {new.name} has not: {apart}\n".encode()
     if isinstance(host, LabHost):
         program = rescue.program_of(host, required(old).flavor)

@@ -10,7 +10,8 @@ import signal
 import statistics
 import time
 
-from under_load import REWINDS, Trio
+from lab_servers import sql
+from under_load import REWINDS, Trio, event, states_of_events
 
 from headrace.base import processes
 
@@ -87,6 +88,7 @@ def rounds(trio: Trio, chance: random.Random) -> None:
     outages: dict[str, list[float]] = {}
     acknowledged = rejoined = 0
     ends: dict[str, int] = {}
+    sql(trio.server(trio.source), "SET GLOBAL event_scheduler = ON", *event("ticks"))
     for number in range(FAULTS):
         fault = KINDS[number % len(KINDS)]
         trio.load.start()
@@ -112,6 +114,8 @@ def rounds(trio: Trio, chance: random.Random) -> None:
         lost = trio.load.missing(new)
         assert not lost, f"round {number}, {fault.__name__}: {len(lost)} of {len(trio.load.notes)} lost: {lost[:3]}"
         assert before > 0
+        states = states_of_events(new)
+        assert states["ticks"] == "ENABLED" and states["ticks_off"] != "ENABLED", states
         old, trio.source = trio.source, outcome.elected
         mended(trio, old)
         trio.forget_failover()

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from lab_servers import sql
 from test_faults import mended, pid_of
-from under_load import FLAVORS, REWINDS, SCHEMA, Trio
+from under_load import FLAVORS, NEVER_MS, REWINDS, SCHEMA, Trio, event, states_of_events
 
 from headrace.connect import connect
 from headrace.errors import CouldNotRun
@@ -30,25 +30,9 @@ LOSSES = int(os.environ.get("LOSSES", "1"))
 SEED = int(os.environ.get("SEED", "1"))
 
 
-def event(name: str) -> list[str]:
-    """An event that writes a row each second, and is counted by its rows."""
-    return [
-        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} (server VARCHAR(64), at TIMESTAMP(6))",
-        f"CREATE EVENT {SCHEMA}.{name} ON SCHEDULE EVERY 1 SECOND DO INSERT INTO {SCHEMA}.{name} VALUES (@@hostname, NOW(6))",
-        f"CREATE EVENT {SCHEMA}.{name}_off ON SCHEDULE EVERY 1 SECOND DISABLE DO INSERT INTO {SCHEMA}.{name} VALUES ('off', NOW(6))",
-    ]
-
-
-def states_of_events(server) -> dict[str, str]:
-    return dict(
-        sql(server, f"SELECT event_name, status FROM information_schema.events WHERE event_schema = '{SCHEMA}'")
-    )
-
-
-@pytest.mark.parametrize("flavor", FLAVORS)
-def test_a_switchover_loses_nothing_and_is_short(labs, tmp_path, flavor):
-    trio = Trio(labs.up(time_scale=1_000_000), tmp_path, flavor)
-    sql(trio.server("a"), "SET GLOBAL event_scheduler = ON", *event("ticks"))
+def test_a_switchover_loses_nothing_and_is_short(trio):
+    flavor = trio.flavor
+    sql(trio.server(trio.source), "SET GLOBAL event_scheduler = ON", *event("ticks"))
     gaps = []
     for number in range(SWITCHOVERS):
         trio.load.start()
@@ -69,6 +53,8 @@ def test_a_switchover_loses_nothing_and_is_short(labs, tmp_path, flavor):
         trio.source = new.name
         assert trio.equal(), f"round {number}"
         # The one that ran goes on here, and the one that was disabled does not begin.
+        timeout = state_of(trio.cluster().hosts[new.name]).semi_sync.timeout_ms
+        assert timeout == NEVER_MS, "its commits wait as long as those of the old source"
         states = states_of_events(new)
         assert states["ticks"] == "ENABLED" and states["ticks_off"] != "ENABLED", states
         for name in trio.names:
@@ -159,12 +145,12 @@ def lose(trio: Trio, chance: random.Random, number: int) -> int:
     return len(listed)
 
 
-def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(labs, tmp_path):
+def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
     """The chosen replica holds a read lock, so it never applies what it received: from the start, so
     that the writes are not stopped at all, and from the moment at which they are."""
-    trio = Trio(labs.up(time_scale=1_000_000), tmp_path)
-    sql(trio.server("a"), "SET GLOBAL event_scheduler = ON", *event("ticks"))
-    chosen, steps = "b", []
+    source, steps = trio.source, []
+    chosen = next(name for name in trio.names if name != source)
+    sql(trio.server(source), "SET GLOBAL event_scheduler = ON", *event("ticks"))
 
     def attempt(match: str) -> None:
         def say(text: str) -> None:
@@ -188,8 +174,9 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(labs, tmp_p
         cursor.execute("UNLOCK TABLES")
         trio.load.stop()
         # Something is left to apply when the writes have stopped.
+        number = time.monotonic_ns() % 2**31
         late = threading.Thread(
-            target=lambda: sql(trio.server("a"), f"INSERT INTO {SCHEMA}.entries VALUES (99, 1, '')")
+            target=lambda: sql(trio.server(source), f"INSERT INTO {SCHEMA}.entries VALUES (99, {number}, '')")
         )
 
         def say_and_write(host, state, real=changes.stop_writes):
@@ -201,5 +188,5 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(labs, tmp_p
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(executor_module, "stop_writes", say_and_write)
             attempt("has not applied what it received after 1 s: 1 transactions are left")
-        assert any(text == "a takes writes again" for text in steps)
-    assert sql(trio.server("a"), "SELECT @@global.read_only, @@global.event_scheduler") == ((0, "ON"),)
+        assert any(text == f"{source} takes writes again" for text in steps)
+    assert sql(trio.server(source), "SELECT @@global.read_only, @@global.event_scheduler") == ((0, "ON"),)

@@ -125,6 +125,21 @@ def app(host: str, port: int) -> Address:
     return Address("app", host, port, database=SCHEMA, password=PASSWORD, ssl_mode="REQUIRED")
 
 
+def event(name: str) -> list[str]:
+    """An event that writes a row each second, and is counted by its rows."""
+    return [
+        f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} (server VARCHAR(64), at TIMESTAMP(6))",
+        f"CREATE EVENT IF NOT EXISTS {SCHEMA}.{name} ON SCHEDULE EVERY 1 SECOND DO INSERT INTO {SCHEMA}.{name} VALUES (@@hostname, NOW(6))",
+        f"CREATE EVENT IF NOT EXISTS {SCHEMA}.{name}_off ON SCHEDULE EVERY 1 SECOND DISABLE DO INSERT INTO {SCHEMA}.{name} VALUES ('off', NOW(6))",
+    ]
+
+
+def states_of_events(server: servers.Server) -> dict[str, str]:
+    return dict(
+        sql(server, f"SELECT event_name, status FROM information_schema.events WHERE event_schema = '{SCHEMA}'")
+    )
+
+
 class Trio:
     """Three servers that replicate with semi-sync (or without), and what acts on them."""
 

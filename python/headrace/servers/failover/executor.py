@@ -56,6 +56,7 @@ WAIT_S = 1.0
 # A plan has four stages; servers that come and go may add some. More is a plan that never ends.
 MOST_STAGES = 24
 AT_ONCE = ("stop-receive", "repoint")  # of which several servers' are done at once
+MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_sync_source_timeout)
 # Steps whose failure does not end a failover: without a fence the replicas decide; the rest is told.
 OPTIONAL = ("fence", "events", "list-lost")
 # Steps before anybody is elected: a switchover that fails in them leaves the old source as it was.
@@ -413,7 +414,7 @@ class Executor:
                 self._hands.change(host, *dialect.semi_sync("source", False))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "OFF"})
             case "semi-sync-source-on":
-                self._hands.change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state), step.count))
+                self._hands.change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state, seen), step.count))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "ON"})
             case "writable":
                 self._hands.change(host, *dialect.read_only(False))
@@ -545,11 +546,14 @@ def _leased(wish: FailoverWish) -> str | None:
     return wish.source if wish.kind == "failover" else None
 
 
-def _timeout_ms(wish: FailoverWish, state: ServerState) -> int:
-    """As the old source had it; where nobody knows, as this server has it."""
-    if wish.proof is None:
-        return state.semi_sync.timeout_ms or int(NEVER_S * 1000)
-    return int(min(wish.proof.timeout_s * 1000, 2**32 - 1))  # MySQL's largest
+def _timeout_ms(wish: FailoverWish, state: ServerState, seen: Members) -> int:
+    """As the old source has or had it; where nobody knows, as this server has it."""
+    old = seen.get(wish.source)
+    if wish.proof is not None:
+        return int(min(wish.proof.timeout_s * 1000, MOST_TIMEOUT_MS))
+    if old is not None and old.state is not None and old.state.semi_sync.source_enabled:
+        return min(old.state.semi_sync.timeout_ms, MOST_TIMEOUT_MS)
+    return state.semi_sync.timeout_ms or int(NEVER_S * 1000)
 
 
 def _joined(left: FailoverWish, now: FailoverWish) -> FailoverWish:

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 # How long a killed process is waited for, s (a guess: one without I/O under way goes in
 # milliseconds, one on a paused volume not at all, and neither answers anybody any more).
 KILLED_S = 0.1
+ENDED_S = 30.0  # the same of one that is to be started anew: a volume's pause may be over soon
 GONE_S = 5.0  # how long one that was killed may take until its volume can be taken from it, a guess
 # A statement that changes replication waits for threads to end; those wait for the network.
 CHANGE_S = 30.0
@@ -132,10 +133,15 @@ class LabHost(AddressHost):
             records.save(self.server.paths, known.with_(settings=known.settings | changed))
 
     def started(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
-        """Starts it with `settings`, and this time with those of `once` too."""
+        """Starts it with `settings`, and this time with those of `once` too. One that runs without
+        an answer is ended."""
         where = self.server.paths
         with records.locked(where):
             known = records.required(where)
+            process = running.process_of(where, known)
+            if process is not None and not processes.end_process(process, signal.SIGKILL, ENDED_S):
+                rule = f"cannot be started yet: process {process.pid} of before waits for its volume"
+                raise CouldNotRun(self.name, rule, GUIDE, "Begin again when the volume answers.")
             kept = known.settings | settings
             started = running.start(self.server.lab, where, known.with_(settings=kept | once))
             records.save(where, started.with_(settings=kept))

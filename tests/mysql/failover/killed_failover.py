@@ -33,11 +33,11 @@ def main(folder: str, journal: str, clients: str, kind: str, source: str, line: 
     sys.stdin.readline()
     numbers, real = itertools.count(1), Journal.write
 
-    def write(self: Journal, event: str, **more: Any) -> None:
+    def write(self: Journal, event: str, sync: bool = True, **more: Any) -> None:
         if next(numbers) == int(line):
             print(f"killed before {event} {more.get('step', '')}", file=sys.stderr, flush=True)
             os.kill(os.getpid(), signal.SIGKILL)
-        real(self, event, **more)
+        real(self, event, sync, **more)
 
     Journal.write = write
     executor.run(FailoverWish(source, kind="switchover" if kind == "switchover" else "failover", proof=proof))

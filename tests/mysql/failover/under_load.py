@@ -192,7 +192,7 @@ class Trio:
         executor = self.cluster().executor(self.clients, say=self.say)
         if not fence:
             hosts = executor.observer.hosts
-            executor.observer.hosts = hosts | {self.source: replace(hosts[self.source], can_fence=False)}
+            executor.observer.hosts = {**hosts, self.source: replace(hosts[self.source], can_fence=False)}
 
         def report(seen, found, proof):
             one = seen[self.source]

@@ -9,7 +9,7 @@ from relay_logs import Cluster
 
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.journal import Journal
-from headrace.servers.failover.planning.election import errant
+from headrace.servers.failover.planning.election import errant, required
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen
 from headrace.servers.failover.planning.planner import plan
@@ -264,7 +264,7 @@ def test_missed_heartbeats_are_silence():
     made = cluster()
     made.cut |= {(-1, 0)}
     seen = made.seen()
-    assert all(seen[name].state and seen[name].state.channels[0].receive == "on" for name in ("s1", "s2"))
+    assert all(required(seen[name]).channels[0].receive == "on" for name in ("s1", "s2"))
     one = seen | {"s1": replace(seen["s1"], deaf=True)}
     both = one | {"s2": replace(one["s2"], deaf=True)}
     suspicion = Suspicion()
@@ -343,12 +343,13 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal = Journal(tmp_path / "journal")
     asked = FailoverWish("s0", kind="switchover", events=(ScheduledEvent("shop", "nightly", "ops@%"),))
     journal.begin(asked, "user")
-    assert not journal.unfinished().closed
+    left = journal.unfinished()
+    assert left is not None and not left.closed
     journal.step(FailoverStep(1, "read-only", "s0"), "doing")
     journal.write("hurried", server="s1", settings={"sync_binlog": 1})
     journal.begin(asked, "user")  # the one who goes on
     left = journal.unfinished()
-    assert left.closed and left.wish.events == asked.events
+    assert left is not None and left.closed and left.wish.events == asked.events
     assert journal.hurried() == {"s1": {"sync_binlog": 1}}
     journal.write("unhurried", server="s1")
     journal.write("given up")

@@ -131,6 +131,8 @@ def event(name: str) -> list[str]:
         f"CREATE TABLE IF NOT EXISTS {SCHEMA}.{name} (server VARCHAR(64), at TIMESTAMP(6))",
         f"CREATE EVENT IF NOT EXISTS {SCHEMA}.{name} ON SCHEDULE EVERY 1 SECOND DO INSERT INTO {SCHEMA}.{name} VALUES (@@hostname, NOW(6))",
         f"CREATE EVENT IF NOT EXISTS {SCHEMA}.{name}_off ON SCHEDULE EVERY 1 SECOND DISABLE DO INSERT INTO {SCHEMA}.{name} VALUES ('off', NOW(6))",
+        f"ALTER EVENT {SCHEMA}.{name} ENABLE",
+        f"ALTER EVENT {SCHEMA}.{name}_off DISABLE",
     ]
 
 

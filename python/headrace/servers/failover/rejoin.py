@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.errors import CouldNotRun, InputError
+from headrace.servers import record as records
 from headrace.servers import server as server_module
 from headrace.servers.failover import rescue
 from headrace.servers.failover.changes import follow
@@ -32,6 +33,7 @@ from headrace.servers.topology.topology import Following, replica_up
 Diverged = Literal["refuse", "rewind", "seed"]
 FLASHBACK_S = 600.0  # a guess: what diverged is seconds of writes
 CLOSE_S = 5  # longest wait for its writes to end, a guess
+ROLE = "rpl-semi-sync-master-enabled"  # as the record of a server of MariaDB has it
 # Started without threads: nothing is received before histories have been compared.
 ONCE: dict[str, dict[str, str | None]] = {
     "mariadb": {"skip-slave-start": "ON", "init-rpl-role": "SLAVE", "rpl-semi-sync-slave-enabled": "ON"},
@@ -116,7 +118,11 @@ def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
     flavor = host.server.flavor
     # An event of MariaDB writes as its definer, whom read_only may not keep out.
     closed: dict[str, str | None] = {"read-only": "ON", "event-scheduler": "OFF"}
-    host.started(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), ONCE[flavor])
+    once = dict(ONCE[flavor])
+    if records.required(host.server.paths).settings.get(ROLE) != "ON":
+        # It acknowledged alone: nothing that it logged may be cut off before it is listed.
+        once = {"skip-slave-start": "ON"} if flavor == "mariadb" else once
+    host.started(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), once)
     again = lab_host(server_module.find(host.server.lab, host.name))
     cluster.hosts[host.name] = again
     return again

@@ -9,7 +9,7 @@ from relay_logs import Cluster
 
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.journal import Journal
-from headrace.servers.failover.planning.election import errant, required
+from headrace.servers.failover.planning.election import errant, extra, required
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
 from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen
 from headrace.servers.failover.planning.planner import plan
@@ -354,3 +354,18 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal.write("unhurried", server="s1")
     journal.write("given up")
     assert journal.unfinished() is None and journal.hurried() == {}
+
+
+def test_a_binary_log_that_was_emptied_does_not_make_others_errant():
+    """s1 was the source once (numbers 1 to 279), s2 was rewound since, and its log begins anew."""
+    made = cluster()
+    seen = made.seen()
+    seen |= {
+        "s0": replace(seen["s0"], state=None, error="dead"),
+        "s1": replace(seen["s1"], wrote={(0, 2): 279, (0, 1): 500}),
+        "s2": replace(seen["s2"], wrote={(0, 1): 498}),
+    }
+    assert errant(seen, seen["s0"]) == {}
+    assert extra(seen["s1"], seen["s2"]) == "0-1-499..500", "what came after what both have"
+    alone = seen | {"s1": replace(seen["s1"], wrote={(0, 2): 501, (0, 1): 500})}
+    assert errant(alone, alone["s0"]) == {"s1": "0-2-1..501"}, "its own came last: nobody vouches for it"

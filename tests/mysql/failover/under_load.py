@@ -18,6 +18,7 @@ from headrace.connect import Address, Secret, connect
 from headrace.lab import Lab
 from headrace.servers.failover.cluster import FailoverCluster, cluster_of
 from headrace.servers.failover.executor import Outcome
+from headrace.servers.failover.hosts import state_of
 from headrace.servers.failover.planning.members import FailoverWish
 from headrace.servers.failover.rejoin import Diverged, rejoin
 from headrace.servers.failover.watcher import Watcher
@@ -230,13 +231,18 @@ class Trio:
         found = sql(server, f"SELECT number FROM {SCHEMA}.entries WHERE client = {client}")
         return {row[0] for row in found}
 
-    def equal(self, timeout_s: float = 30.0) -> bool:
+    def equal(self, timeout_s: float = 90.0) -> bool:
         """Whether all three have the same rows, once they have caught up."""
         until = time.monotonic() + timeout_s
         while True:
             sums = {sql(self.server(name), f"CHECKSUM TABLE {SCHEMA}.entries")[0][1] for name in self.names}
-            if len(sums) == 1 or time.monotonic() > until:
-                return len(sums) == 1
+            if len(sums) == 1:
+                return True
+            if time.monotonic() > until:
+                for host in self.cluster().hosts.values():
+                    state = state_of(host)
+                    self.say(f"{host.name}: {state.executed}, {state.channels}")
+                return False
             time.sleep(0.2)
 
 

@@ -56,7 +56,7 @@ def stop_writes(host: AddressHost, state: ServerState) -> None:
 
 
 def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: str) -> None:
-    """The thread is ended first: STOP alone waits two seconds for one that reads from a dead host."""
+    """The thread is ended first: STOP waits two seconds for one that reads from a dead host."""
     if len(state.channels) == 1:
         with contextlib.suppress(Exception), connection.cursor() as cursor:
             ask = state.dialect.receiver(channel)

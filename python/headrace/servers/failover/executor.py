@@ -57,7 +57,7 @@ WAIT_S = 1.0
 MOST_STAGES = 24
 AT_ONCE = ("stop-receive", "repoint")  # of which several servers' are done at once
 MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_sync_source_timeout)
-# Steps whose failure does not end a failover: without a fence the replicas decide; the rest is told.
+# Steps whose failure does not end a failover: without a fence the replicas decide.
 OPTIONAL = ("fence", "events", "list-lost")
 # Steps before anybody is elected: a switchover that fails in them leaves the old source as it was.
 BEFORE_ELECTION = ("wait-near", "read-only", "start-apply", "wait-applied")
@@ -73,9 +73,9 @@ def silent(text: str) -> None:
 class Outcome:
     """How it ended. `outage_s`: from the first step that keeps clients out to the address file.
 
-    `lost`: how many transactions of the dead source's binary log the new source has not; None, where
-    none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids` the
-    ranges. `events`: how many the new source runs; `events_left`: those that are disabled there, as
+    `lost`: how many transactions of the dead source's binary log the new source has not; None,
+    where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
+    the ranges. `events`: how many the new source runs; `events_left`: those that are disabled there, as
     nobody knows whether the old source ran them.
     """
 
@@ -160,7 +160,9 @@ class Executor:
 
     def run(self, wish: FailoverWish, by: str = "user", seen: Members | None = None) -> Outcome:
         """To the end, or an error that says why not; then what was done is in the journal, and the
-        same command goes on. `seen`: what was looked at just now. Raises CouldNotRun, InputError."""
+        same command goes on. `seen`: what was looked at just now.
+
+        Raises CouldNotRun, InputError."""
         with self.journal.alone():
             left = self.journal.unfinished()
             if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
@@ -451,7 +453,7 @@ class Executor:
     @contextlib.contextmanager
     def _hurried(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
         """While a replica applies what it received, it need not flush after each transaction: its
-        relay log is no safer. All is flushed before anybody may write. Not where the relay log is
+        relay log is not flushed either. All is flushed before anybody may write. Not where the relay log is
         flushed, so that a power cut of both servers loses nothing."""
         settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
         with self._hands.on(host) as connection:
@@ -536,7 +538,7 @@ def _has_now(seen: Mapping[str, Seen], name: str | None) -> GtidSet | None:
 
 
 def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
-    """The steps of a stage in order; those that stand together and may be done at once, together."""
+    """The steps of a stage in order; neighbours that may be done at once are together."""
     found: list[list[FailoverStep]] = []
     for step in stage:
         if found and step.action == found[-1][0].action in AT_ONCE:

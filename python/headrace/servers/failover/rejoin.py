@@ -118,7 +118,7 @@ def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
     flavor = host.server.flavor
     # An event of MariaDB writes as its definer, whom read_only may not keep out.
     closed: dict[str, str | None] = {"read-only": "ON", "event-scheduler": "OFF"}
-    once = dict(ONCE[flavor])
+    once: dict[str, str | None] = dict(ONCE[flavor])
     if records.required(host.server.paths).settings.get(ROLE) != "ON":
         # It acknowledged alone: nothing that it logged may be cut off before it is listed.
         once = {"skip-slave-start": "ON"} if flavor == "mariadb" else once

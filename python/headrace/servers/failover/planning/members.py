@@ -140,9 +140,10 @@ class FailoverWish:
     the user says that the old source is dead and stays so. `accept_loss`: promote although
     acknowledged commits may be missing. `errant`: what becomes of transactions that one replica
     alone wrote. `rescue`: read the rest from the dead source's volume; `rescued`: that is done.
-    `elected`: the journal's decision; `had`: all that it had then, where acknowledged commits may be
-    missing; `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
-    known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to acknowledge.
+    `elected`: the journal's decision; `had`: all that it had then, where acknowledged commits may
+    be missing; `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
+    known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to
+    acknowledge.
     """
 
     source: str

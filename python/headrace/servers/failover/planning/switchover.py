@@ -101,8 +101,8 @@ def promotion(
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
     if wish.kind == "switchover":
-        # All that they have is on the old source too, which lives. So they may follow before clients
-        # write, whose commits would wait for them.
+        # All that they have is on the old source too, which lives. So they may follow before
+        # clients write, whose commits would wait for them.
         for one in followers:
             if one.name != wish.source and not extra(one, chosen):
                 steps.append(FailoverStep(stage, "repoint", one.name, to=chosen.name))
@@ -114,8 +114,8 @@ def promotion(
 def rest(
     members: Members, source: Seen, elected: Seen, wish: FailoverWish, stage: int
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
-    """What is left to do when the new source is open: the others follow it, its events run, and what
-    is lost is listed."""
+    """What is left to do when the new source is open: the others follow it, its events run, and
+    what is lost is listed."""
     steps, left_out = [], {}
     for name in sorted(members):
         one = members[name]

@@ -75,8 +75,8 @@ class Outcome:
 
     `lost`: how many transactions of the dead source's binary log the new source has not; None,
     where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
-    the ranges. `events`: how many the new source runs; `events_left`: those that are disabled there, as
-    nobody knows whether the old source ran them.
+    the ranges. `events`: how many the new source runs; `events_left`: those that are disabled
+    there, as nobody knows whether the old source ran them.
     """
 
     elected: str | None
@@ -453,8 +453,8 @@ class Executor:
     @contextlib.contextmanager
     def _hurried(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
         """While a replica applies what it received, it need not flush after each transaction: its
-        relay log is not flushed either. All is flushed before anybody may write. Not where the relay log is
-        flushed, so that a power cut of both servers loses nothing."""
+        relay log is not flushed either. All is flushed before anybody may write. Not where the
+        relay log is flushed, so that a power cut of both servers loses nothing."""
         settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
         with self._hands.on(host) as connection:
             row = accounts.one_row(connection, state.dialect.wait_for(gtids, moment_s))

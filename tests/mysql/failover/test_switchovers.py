@@ -186,6 +186,6 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(executor_module, "stop_writes", say_and_write)
-            attempt("has not applied what it received after 1 s: 1 transactions are left", 60.0)
+            attempt("has not applied what it received after 1 s: [0-9,]+ transactions are left", 60.0)
         assert any(text == f"{source} takes writes again" for text in steps)
     assert sql(trio.server(source), "SELECT @@global.read_only, @@global.event_scheduler") == ((0, "ON"),)

@@ -116,6 +116,28 @@ class Dialect:
     def stop_receive(self, channel: str = "") -> tuple[str, ...]:
         return (self._replica("STOP", "IO_THREAD", channel),)
 
+    def receiver(self, channel: str = "") -> str:
+        """A query for the number of the thread that receives; MariaDB does not tell channels
+        apart."""
+        if self.is_mariadb:
+            return "SELECT id FROM information_schema.processlist WHERE command = 'Slave_IO'"
+        return (
+            "SELECT processlist_id FROM performance_schema.replication_connection_status JOIN performance_schema.threads"
+            f" USING (thread_id) WHERE channel_name = {literal(checked_channel(channel))}"
+        )
+
+    def beats(self) -> tuple[str, str]:
+        """Queries for how often a source without writes shows that it lives, s, and for how many
+        signs of life a replica has had."""
+        if self.is_mariadb:
+            name = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = "
+            return f"{name}'slave_heartbeat_period'", f"{name}'slave_received_heartbeats'"
+        place = "performance_schema.replication_connection"
+        return (
+            f"SELECT MAX(heartbeat_interval) FROM {place}_configuration",
+            f"SELECT SUM(count_received_heartbeats) FROM {place}_status",
+        )
+
     def start_apply(self, channel: str = "") -> tuple[str, ...]:
         return (self._replica("START", "SQL_THREAD", channel),)
 

@@ -39,7 +39,7 @@ fn day() -> NaiveDate {
 struct Case {
     database: Database,
     storages: Vec<StorageSpec>,
-    instances: Vec<InstanceLimits>,
+    hosts: Vec<ServerHost>,
     caches: Vec<f64>,
     load: TransactionLoad,
     start: Start,
@@ -48,12 +48,17 @@ struct Case {
     least_tps: f64,
 }
 
+/// What a deployment gives a server on an instance type.
+fn host(deployment: Deployment, name: &str) -> ServerHost {
+    ServerHost { deployment, class: Catalog::embedded().service_class(deployment, name, day()).unwrap() }
+}
+
 impl Case {
     fn new(database: Database, storages: &[&str], instances: &[&str]) -> Case {
         Case {
             database,
             storages: storages.iter().map(|text| text.parse().unwrap()).collect(),
-            instances: instances.iter().map(|name| Catalog::embedded().instance(name, day()).unwrap()).collect(),
+            hosts: instances.iter().map(|name| host(Deployment::Ec2, name)).collect(),
             caches: vec![2.5 * GIB],
             load: TransactionLoad::Clients(32),
             start: Start::Warm,
@@ -67,7 +72,7 @@ impl Case {
         DatabaseSearch {
             database: &self.database,
             storages: &self.storages,
-            instances: &self.instances,
+            hosts: &self.hosts,
             caches: &self.caches,
             as_of: day(),
             load: self.load.clone(),
@@ -90,7 +95,7 @@ impl Case {
     /// The plain interval run.
     fn rows(&self, candidate: DatabaseCandidate, step_s: f64) -> Vec<Second> {
         let warm_up = WarmUp::new(&self.database, self.caches[candidate.cache]);
-        let instance = candidate.instance.map(|index| &self.instances[index]);
+        let instance = candidate.instance.map(|index| &self.hosts[index].class.limits);
         let setup = |index: usize| Setup {
             start_balance_percent: self.start_balance_percent,
             ..Setup::resolve(&self.storages[index].to_string(), instance.map(|one| one.instance_type.as_str()), day()).unwrap()
@@ -355,7 +360,8 @@ fn local_disks_do_not_meet_the_ebs_limits() {
     case.database.clients.cpu_ms = 0.0;
     let with = case.figures(on(0));
     let mut wide = case.clone();
-    (wide.instances[0].baseline_bytes_s, wide.instances[0].max_bytes_s, wide.instances[0].baseline_iops, wide.instances[0].max_iops) = (None, None, None, None);
+    let limits = &mut wide.hosts[0].class.limits;
+    (limits.baseline_bytes_s, limits.max_bytes_s, limits.baseline_iops, limits.max_iops) = (None, None, None, None);
     let without = wide.figures(on(0));
     assert_eq!((with.tps, with.p95_ms, with.binding), (without.tps, without.p95_ms, without.binding));
     assert!(with.tps > with_processors.tps);

@@ -19,17 +19,16 @@ from headrace.planner.candidates import (
     Shape,
     Space,
     cache_of,
-    combined_afr_percent,
     families_on,
     hosts_alone,
     hosts_named,
-    layout_afr_percent,
     member_counts,
     sensible_instances,
     shapes_of,
     spaces_of,
     undominated,
 )
+from headrace.planner.market.durability import combined_afr_percent, layout_afr_percent
 from headrace.planner.database import log_gib, log_volumes
 
 DAY = "2024-06-01"

@@ -39,7 +39,7 @@ DEMAND = [
     ({"growth": 2.0, "data_growth": 3.0}, "is given together with data_growth"),
     ({"months": -1}, "months"),
     ({"months": 121}, "months"),
-    ({"on": "rds"}, "cannot"),
+    ({"on": "aurora"}, "cannot be planned for a demand"),
     ({"on": None}, "must name services"),
     ({"instances": ["r6i.lrge"]}, "r6i.lrge"),
     ({"instances": ["z9.*"]}, "matches no instance"),

@@ -89,7 +89,9 @@ class PlanEngine:
         if "ec2" not in question.on:
             self.families, self.verdicts = [], []
         managed = [service for service in question.on if service != "ec2"]
-        more, out = managed_families(managed, self.directory, question.excluded, self.hosts)
+        more, out = managed_families(
+            managed, self.directory, question.excluded, self.hosts, getattr(question.workload, "engine", "")
+        )
         self.families, self.verdicts = self.families + more, self.verdicts + out
         self.judge = self._judge()
         self.chooser = self._chooser()

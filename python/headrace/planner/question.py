@@ -62,6 +62,7 @@ class PlanSettings:
     on: Sequence[str] | str = ("ec2",)
     readers: int = 1
     busy_percent: float = 100.0
+    gib_per_day: float = 0.0
     instances: Sequence[str] | str | None = None
     max_volumes: int = 8
     allow_instance_store: bool = False
@@ -113,6 +114,7 @@ class PlanQuestion:
     cycle: str
     start_balance: float | None
     on: tuple[str, ...]
+    gib_per_day: float
     nodes: int
     extra_items: tuple[dict, ...]
     top: int
@@ -246,6 +248,7 @@ def _checked(settings: PlanSettings) -> dict:
         "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES),
         "start_balance": settings.start_balance,
         "on": _on(settings),
+        "gib_per_day": check_number("gib_per_day", settings.gib_per_day, 0.0, 1e6, "GiB a day"),
         "nodes": check_whole("nodes", settings.nodes, 1, 100),
         "top": check_whole("top", settings.top, 1, 1_000),
     }
@@ -393,8 +396,17 @@ def _demand_services(
     return kept, ([*hosts] if "ec2" in kept else []) + classes, skipped, notes
 
 
-def _means_none(instances: Sequence[str] | str | None) -> bool:
-    listed = [instances] if isinstance(instances, str) else list(instances or ())
+def _named(instances: object) -> list:
+    """What was named, as a list. Raises InputError for what is neither text nor a list."""
+    if isinstance(instances, str):
+        return [instances]
+    if instances is not None and not isinstance(instances, Sequence):
+        raise InputError(f"instances = {instances!r}", "must be types or patterns", SOURCE, "For example r6i.xlarge.")
+    return list(instances or ())
+
+
+def _means_none(instances: object) -> bool:
+    listed = _named(instances)
     return len(listed) == 1 and isinstance(listed[0], str) and listed[0].strip().lower() == "none"
 
 
@@ -504,7 +516,7 @@ def _with_services(
     if _means_none(settings.instances):
         raise InputError("--instances none", "has no meaning at a service", SOURCE, "A service sells classes: name some.")
     named = settings.instances
-    listed = None if named is None else [named] if isinstance(named, str) else list(named)
+    listed = None if named is None else _named(named)
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share
     classes, more = managed_hosts(managed, listed, prices, share, settings.readers)
     kept = hosts if "ec2" in on else []
@@ -527,7 +539,7 @@ def _hosts(
     workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     named = settings.instances
-    listed = [named] if isinstance(named, str) else list(named or ())
+    listed = _named(named)
     if _means_none(named):
         return hosts_alone(workload.cache_gib), []
     share = settings.cache_share

@@ -180,7 +180,8 @@ class ServiceAnswer(Document):
     comes nearest; None: `why` says why there is none. `failover_s`, `lost_s`: low and high end of a
     failover, and what is lost with the instance and with its zone, each with `value`, `source`,
     `as_of`, `confirmed`, `note`. `cannot`: what it cannot do. `rules`: what its storage lives by,
-    in words with sources. `confidence`: what stands behind the answer."""
+    in words with sources. `growth`: what becomes of it as data come, in words; None: not asked.
+    `confidence`: what stands behind the answer."""
 
     deployment: str
     best: Choice | None
@@ -189,6 +190,7 @@ class ServiceAnswer(Document):
     lost_s: tuple[dict | None, dict | None]
     cannot: tuple[dict, ...]
     rules: tuple[str, ...]
+    growth: str | None
     confidence: str
 
 

@@ -94,6 +94,9 @@ class PlanOptions:
     busy_percent: Annotated[
         float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")
     ] = 100.0
+    gib_per_day: Annotated[
+        float, option("GIB", "With --on: data that come in a day; says what RDS's autoscaling makes of it.")
+    ] = 0.0
     region: RegionOption = "us-east-1"
     as_of: AsOfOption = None
     growth: Annotated[float, option("FACTOR", "Multiply demand and data: 1.5 is half as much again.")] = 1.0
@@ -190,7 +193,7 @@ def plan(
 def refuse_readers_alone(options: PlanOptions) -> None:
     """Raises InputError: options that mean something on services alone."""
     plain = PlanOptions()
-    for name in ("readers", "busy_percent"):
+    for name in ("readers", "busy_percent", "gib_per_day"):
         if options.on.strip().lower() == "ec2" and getattr(options, name) != getattr(plain, name):
             hint = "Add --on ec2,rds,aurora, or leave it out."
             raise InputError(f"--{name.replace('_', '-')}", "is an option of --on", "headrace plan --help", hint)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 from headrace.base import core
 from headrace.planner.candidates import AURORA
 from headrace.planner.database import DatabaseJudge
-from headrace.planner.market.rules import storage_rules
+from headrace.planner.market.growth import storage_growth
+from headrace.planner.market.rules import NO_AUTOSCALING, storage_rules
 from headrace.planner.market.services import managed_items
 from headrace.planner.result import Choice, ServiceAnswer, ServicesPart
 from headrace.planner.search import FamilyResult, rank
@@ -53,8 +54,20 @@ def _answer(engine: PlanEngine, service: str, searched: Sequence[FamilyResult]) 
         tuple(map(_fact, lost)),
         tuple(map(dict, core.service_limits(service))),
         storage_rules(service, as_of),
+        _growth(engine, service, best),
         confidence(service, near_runs),
     )
+
+
+def _growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None:
+    asked = engine.asked
+    if not asked.gib_per_day or best is None or not service.startswith("rds"):
+        return None
+    held = float(asked.size_gib + asked.need.log_gib)
+    used = min(held, best.usable_gib)
+    grows = service != NO_AUTOSCALING
+    found = storage_growth(best.usable_gib, used, asked.gib_per_day, autoscaling=grows, as_of=asked.prices.as_of)
+    return found.in_words()
 
 
 def _missing_least(choice: Choice) -> tuple:

@@ -60,11 +60,15 @@ def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
 
 
 def managed_families(
-    deployments: Sequence[str], directory: Directory, excluded: dict[str, str], hosts: Sequence[Host]
+    deployments: Sequence[str], directory: Directory, excluded: dict[str, str], hosts: Sequence[Host], engine: str = ""
 ) -> tuple[list[Family], list[FamilyVerdict]]:
-    """The families of the services, and verdicts on those that are out before any search."""
+    """The families of the services, and verdicts on those that are out before any search. `engine`:
+    of a database."""
     families, verdicts = [], []
     for service in deployments:
+        if engine == "myrocks":
+            verdicts.append(FamilyVerdict(service, "impossible", "does not run MyRocks"))
+            continue
         if all(host.service != service for host in hosts):
             verdicts.append(FamilyVerdict(service, "impossible", NO_CLASS))
             continue

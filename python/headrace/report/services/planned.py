@@ -90,6 +90,11 @@ def rule_lines(part) -> list[str]:
     return [*lines, *limits]
 
 
+def growth_lines(part) -> list[str]:
+    """What becomes of storage as data come."""
+    return [f"{one.deployment}: {one.growth}." for one in part.answers if one.growth]
+
+
 def then_and_now(part) -> list[tuple[str, ...]]:
     """The whitepaper's comparison, then and now."""
     names = ("question", "whitepaper_2017", "ec2", "rds", "aurora")
@@ -102,7 +107,7 @@ def services_shown(plan, explain: bool) -> list[Any]:
     part = plan.services
     prose = ("goals", "best candidate")
     parts: list[Any] = [table(COLUMNS, rows(part), title="Services", right=RIGHT, keep=COLUMNS[:3], prose=prose), ""]
-    parts += [table(BILL, bill_rows(part), right=BILL_RIGHT, title="Bill of a month"), "", *even_lines(part)]
+    parts += [table(BILL, bill_rows(part), right=BILL_RIGHT, title="Bill of a month"), "", *even_lines(part), *growth_lines(part)]
     if explain:
         parts += ["", table(THEN_NOW, then_and_now(part), title="Then and now", prose=THEN_NOW), "", *rule_lines(part)]
     else:
@@ -115,7 +120,7 @@ def services_page(made: Page, plan) -> None:
     part = plan.services
     made.heading("EC2, RDS and Aurora")
     made.table(COLUMNS, rows(part), right=RIGHT)
-    made.items(even_lines(part))
+    made.items([*even_lines(part), *growth_lines(part)])
     made.heading("Bills of a month")
     made.table(BILL, bill_rows(part), right=BILL_RIGHT)
     made.heading("Then and now")

@@ -4,10 +4,10 @@
 //! The reference follows a candidate in steps of 10 s and looks for the lowest hour by adding up
 //! every one; the planner looks first at twelve minutes, then takes closed forms.
 
-use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, StorageSpec};
+use headrace_catalog::{Catalog, Deployment, NaiveDate, StorageSpec};
 use headrace_model::Cap;
 use headrace_sim::mysql::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
-use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, WarmUps, SUSTAINED_S};
+use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, ServerHost, WarmUps, SUSTAINED_S};
 use headrace_sim::mysql::standard::tpcc;
 use headrace_sim::mysql::{Database, PageWrites, StorageEngine, WarmUp};
 use headrace_sim::{Setup, SimError};
@@ -479,4 +479,25 @@ proptest! {
             prop_assert!(cached.tps >= few.tps * (1.0 - slack - 1e-3), "{less}, cache x {more}: {} -> {}", few.tps, cached.tps);
         }
     }
+}
+
+/// RDS on one instance is EC2 on the same volumes, to the last bit; a standby costs a single client
+/// what its writes wait; Aurora has no volumes, and its place in the list is not looked at.
+#[test]
+fn services_are_candidates_like_others() {
+    let mut case = Case::new(innodb(), &["4xgp3:125"], &[]);
+    case.hosts = [Deployment::Ec2, Deployment::RdsSingleAz, Deployment::RdsMultiAz, Deployment::RdsCluster, Deployment::AuroraStandard]
+        .map(|deployment| host(deployment, "r6g.xlarge"))
+        .to_vec();
+    case.load = TransactionLoad::Clients(1);
+    let on = |instance, data| DatabaseCandidate { instance: Some(instance), ..alone(data) };
+    let [own, single, standby, cluster] = [0, 1, 2, 3].map(|instance| case.figures(on(instance, 0)));
+    assert_eq!((own.tps, own.p95_ms), (single.tps, single.p95_ms));
+    assert!(standby.tps < own.tps && cluster.tps < own.tps);
+    let aurora = case.figures(on(4, usize::MAX));
+    assert!(aurora.tps > 0.0 && aurora.balance_percent.is_none());
+    let logged = DatabaseCandidate { log: Some(0), ..on(1, 0) };
+    assert!(matches!(&case.outcomes(&[logged])[0], DatabaseOutcome::Invalid(why) if why.contains("lays out its storage")));
+    case.database.engine = StorageEngine::Myrocks;
+    assert!(matches!(&case.outcomes(&[on(4, 0)])[0], DatabaseOutcome::Invalid(why) if why.contains("does not run")));
 }

@@ -1,7 +1,7 @@
 //! RDS and Aurora by day: storage behind RDS and bills, worked out by hand from the price list and
 //! the guide.
 
-use headrace_catalog::{Catalog, CatalogError, Deployment, NaiveDate, Service, ServiceBill, ServiceSpec};
+use headrace_catalog::{Catalog, CatalogError, Deployment, NaiveDate, Service, ServiceBill, ServiceSpec, VolumeType};
 
 const MIB: u64 = 1024 * 1024;
 

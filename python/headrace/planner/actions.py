@@ -158,7 +158,9 @@ def _managed(choice: Choice) -> list[dict]:
     words += [f"--iops {volume.iops}"] if volume.iops else []
     words += [f"--storage-throughput {volume.mib_s}"] if volume.mib_s else []
     words += ["--multi-az"] if choice.service == "rds:multi-az" else []
-    line = f"aws rds create-db-instance --db-instance-identifier NAME {common} mysql {' '.join(words)} --storage-encrypted"
+    line = (
+        f"aws rds create-db-instance --db-instance-identifier NAME {common} mysql {' '.join(words)} --storage-encrypted"
+    )
     if choice.service == "rds:multi-az-cluster":
         line = line.replace("create-db-instance --db-instance-identifier", "create-db-cluster --db-cluster-identifier")
         line = line.replace("--db-instance-class", "--db-cluster-instance-class")
@@ -311,7 +313,9 @@ INSTANCE_EXCEEDED = (
 
 
 # As AWS recommends them; rules.csv has the same figures.
-RDS_ALARMS_SOURCE = "docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html"
+RDS_ALARMS_SOURCE = (
+    "docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html"
+)
 RDS_ALARMS = (
     ("AWS/RDS", "EBSIOBalance%", "Average", "<", 10, 60, 3, 3, "the class's EBS burst bucket runs out"),
     ("AWS/RDS", "EBSByteBalance%", "Average", "<", 10, 60, 3, 3, "the class's EBS burst bucket runs out"),

@@ -45,6 +45,7 @@ LAYOUT_NAMES = {
 MIRRORED = ("raid1", "raid10", "raid10f2")
 AURORA = "aurora"  # its storage: nothing of it is chosen
 
+
 @dataclass(frozen=True)
 class Need:
     """GiB that the storage must hold: of data, and of redo and binlog (0: the log is part of the

@@ -264,7 +264,9 @@ class PlanEngine:
     def candidate_of(self, choice: Choice) -> Candidate:
         """The candidate a choice was made of. Two hosts may be of one instance type: today's has
         the cache of its run."""
-        places = [i for i, host in enumerate(self.hosts) if (host.service, host.label) == (choice.service, choice.instance)]
+        places = [
+            i for i, host in enumerate(self.hosts) if (host.service, host.label) == (choice.service, choice.instance)
+        ]
         same = [i for i in places if choice.cache_gib is None or self.hosts[i].cache_gib == choice.cache_gib]
         return (choice.storage, choice.log_storage, (same or places)[0])
 

@@ -383,7 +383,9 @@ def _demand_services(
     if not kept:
         hint = "Calibrate the database and plan that; or take rds:single-az."
         raise InputError(", ".join(on), "waits for a standby, which a demand in I/Os does not know", SOURCE, hint)
-    notes = [f"{', '.join(left)} left out: they wait for a standby, which a demand in I/Os does not know."] if left else []
+    notes = (
+        [f"{', '.join(left)} left out: they wait for a standby, which a demand in I/Os does not know."] if left else []
+    )
     if DEMAND_SERVICE not in kept:
         return kept, hosts, skipped, notes
     if hosts and hosts[0].instance is None:
@@ -514,7 +516,9 @@ def _with_services(
     if not managed:
         return hosts, skipped
     if _means_none(settings.instances):
-        raise InputError("--instances none", "has no meaning at a service", SOURCE, "A service sells classes: name some.")
+        raise InputError(
+            "--instances none", "has no meaning at a service", SOURCE, "A service sells classes: name some."
+        )
     named = settings.instances
     listed = None if named is None else _named(named)
     share = OWN_SHARE if settings.cache_share is None else settings.cache_share

@@ -381,7 +381,17 @@ def frame_of(plan) -> pl.DataFrame:
     """The ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret -2, in
     place -3): one row each, numbers in the units of their names."""
     ranks = {"today": 0, "recommended": -1, "least regret": -2, "in place": -3}
-    plain = ("service", "storage", "log_storage", "instance", "family", "members", "usable_gib", "cost_usd_month", "meets_goals")
+    plain = (
+        "service",
+        "storage",
+        "log_storage",
+        "instance",
+        "family",
+        "members",
+        "usable_gib",
+        "cost_usd_month",
+        "meets_goals",
+    )
     after = ("persistent", "durability_afr_percent", "migration")
     database = ("vcpus", "cache_gib", "tps_low", "tps_high", "probability")
     rows = []

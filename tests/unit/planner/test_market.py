@@ -28,8 +28,8 @@ from headrace.planner.candidates import (
     spaces_of,
     undominated,
 )
-from headrace.planner.market.durability import combined_afr_percent, layout_afr_percent
 from headrace.planner.database import log_gib, log_volumes
+from headrace.planner.market.durability import combined_afr_percent, layout_afr_percent
 
 DAY = "2024-06-01"
 

@@ -4,8 +4,8 @@ use super::tables::{in_force, Managed, StorageRow};
 use crate::error::{CatalogError, Problem};
 use crate::spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB};
 use chrono::NaiveDate;
-use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Storage of an RDS instance as the EBS volumes that RDS makes of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -1,4 +1,4 @@
-"""Settings of the host under a server: 28 checks of files in /proc and /sys, read and never written.
+"""Settings of the host under a server: 28 checks of files in /proc and /sys, which are only read.
 
     table     what is looked at, wanted and why (checks.csv)
     tree      this machine, a folder or a tarball of another
@@ -73,9 +73,9 @@ class HostAdvice:
 def advise_host(
     root: str | Path | None = None, *, datadir: str | None = None, storage: str | None = None, as_of: Day = None
 ) -> HostAdvice:
-    """Looks at this machine, or at a captured tree (`root`: a folder or a tarball). `datadir`: where
-    the data lie (/var/lib/mysql). `storage`: the volume below them, for figures that follow from
-    it. Writes nothing. Raises InputError."""
+    """Looks at this machine, or at a captured tree (`root`: a folder or a tarball). `datadir`:
+    where the data lie (/var/lib/mysql). `storage`: the volume below them, for figures that follow
+    from it. Writes nothing. Raises InputError."""
     tree = open_tree(None if root is None else Path(root))
     facts, asked = HostFacts(tree, datadir), _asked(storage, as_of)
     readings = (*device_readings(facts, asked), *system_readings(facts, asked))

@@ -43,7 +43,7 @@ def _queue(name: str, facts: HostFacts, disk: str, asked: HostQuestion) -> HostR
         return _scheduler(disk, text)
     value = _whole(text)
     if value is None:
-        return HostReading(name, disk, UNREAD, text, "is no number")
+        return HostReading(name, disk, UNREAD, text, "is not a number")
     unit = "" if name == "nr_requests" else " KiB"
     wanted, note = _wanted(name, facts, disk, value, asked)
     if wanted is None:
@@ -67,7 +67,7 @@ def _wanted(name: str, facts: HostFacts, disk: str, value: int, asked: HostQuest
         return (None if value >= least else least), ""
     least = int(check.least or 0)
     if asked.iops:
-        # Little's law: so many are under way at once; twice, since they come in bursts.
+        # Little's law says how many are under way at once; twice, since they come in bursts.
         least = max(least, math.ceil(2 * asked.iops * LATENCY_MS / 1e3))
     return (None if value >= least else least), ""
 

@@ -10,7 +10,7 @@ STATES = (FINDING, UNREAD, FINE, NOT_HERE)
 
 @dataclass(frozen=True)
 class KernelSetting:
-    """A line of a file to install. `kind`: sysctl (key, value), udev (match of the device, attribute
+    """A line of a file to install. `kind`: sysctl (key, value), udev (match of a device, attribute
     and value), sysfs (path and value), kernel (an option of the command line)."""
 
     kind: str

@@ -153,7 +153,9 @@ def _clock(facts: HostFacts) -> HostReading:
     better = next((name for name in CLOCKS if name in offered), None)
     if better is None:
         return HostReading("clock", "", FINDING, value, "the kernel offers no better one")
-    return HostReading("clock", "", FINDING, value, f"{better} is offered", (KernelSetting("kernel", "clocksource", better),))
+    return HostReading(
+        "clock", "", FINDING, value, f"{better} is offered", (KernelSetting("kernel", "clocksource", better),)
+    )
 
 
 def _interrupts(facts: HostFacts) -> HostReading:
@@ -207,7 +209,9 @@ def _steering(facts: HostFacts, interface: str) -> HostReading:
     note = "the queues are enough without it" if enough else "fewer queues than processors"
     # Long masks are written in groups of 32 bits.
     mask = ",".join(re.findall(r".{1,8}", mask[::-1])[::1])[::-1]
-    settings = tuple(KernelSetting("udev", f"queues/{queue.rsplit('/', 1)[1]}/rps_cpus", mask, interface) for queue in queues)
+    settings = tuple(
+        KernelSetting("udev", f"queues/{queue.rsplit('/', 1)[1]}/rps_cpus", mask, interface) for queue in queues
+    )
     return HostReading("rps", interface, FINDING, value, note, settings)
 
 

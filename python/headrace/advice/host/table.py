@@ -7,6 +7,7 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from headrace.advice.model import RISKS
 
@@ -51,7 +52,8 @@ def host_checks() -> dict[str, HostCheck]:
     found = {}
     for row in csv.DictReader(text.splitlines()):
         figures = {name: float(row[name]) if row[name] else None for name in ("least", "most")}
-        made = HostCheck(**row | figures | {"confirmed": row["confirmed"] == "true"})
+        told: dict[str, Any] = {**row, **figures, "confirmed": row["confirmed"] == "true"}
+        made = HostCheck(**told)
         assert made.risk in RISKS, made.id
         assert made.install in INSTALLS, made.id
         found[made.id] = made

@@ -60,7 +60,7 @@ class HostTree(ABC):
 
 
 def open_tree(root: Path | None) -> HostTree:
-    """This machine, or a captured tree. Raises InputError for what is no tree of a host."""
+    """This machine, or a captured tree. Raises InputError for what is not a tree of a host."""
     if root is None:
         return _Folder(Path("/"), live=True)
     if root.is_dir():
@@ -72,7 +72,7 @@ def open_tree(root: Path | None) -> HostTree:
         raise InputError(f"--root {root}", "is neither a folder nor a file", SOURCE, hint)
     if not (tree.has("/proc") or tree.has("/sys")):
         hint = "docs/guide/host-advice.md says how to capture one."
-        raise InputError(f"--root {root}", "has neither proc nor sys, so it is no tree of a host", SOURCE, hint)
+        raise InputError(f"--root {root}", "has neither proc nor sys, so it is not a tree of a host", SOURCE, hint)
     return tree
 
 
@@ -169,7 +169,7 @@ class _Tarball(HostTree):
                 opened = archive.extractfile(member)
                 self.files[name] = b"" if opened is None else opened.read(MOST_BYTES)
             else:
-                self.unreadable[name] = "is no file, or too large"
+                self.unreadable[name] = "is not a file, or too large"
                 continue
             while name != "/":
                 parent, own = posixpath.split(name)

@@ -87,7 +87,9 @@ def advise(
         Path | None, option("PATH", "With --host: a captured folder or tarball instead of this machine.")
     ] = None,
     datadir: Annotated[str | None, option("PATH", "With --host: where the data lie. Default: /var/lib/mysql.")] = None,
-    output: Annotated[Form, choice("What to print on stdout; sysctl, udev and tuned: files to install, with --host.")] = "table",
+    output: Annotated[
+        Form, choice("What to print on stdout; sysctl, udev and tuned: files to install, with --host.")
+    ] = "table",
 ) -> None:
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
     expects of them. With --host: the kernel's settings below it."""
@@ -179,11 +181,11 @@ def advise_on_host(
 def _host_tables(rows: list[dict]) -> list[object]:
     """What should be otherwise, with reasons; the rest in short; outdated advice."""
     wrong = [row for row in rows if row["state"] == "finding"]
-    cells = [
-        (row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _reason(row)) for row in wrong
-    ]
+    cells = [(row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _reason(row)) for row in wrong]
     head = ("setting", "of", "today", "wanted", "risk", "why")
-    parts: list[object] = [table(head, cells, title="To change", prose=HOST_PROSE), ""] if cells else ["Nothing to change.", ""]
+    parts: list[object] = (
+        [table(head, cells, title="To change", prose=HOST_PROSE), ""] if cells else ["Nothing to change.", ""]
+    )
     rest = [(row["title"], row["subject"], row["state"], row["value"], row["note"]) for row in rows if row not in wrong]
     parts += [table(("setting", "of", "state", "today", "note"), rest, title="As it should be, or not known"), ""]
     old = {row["title"]: row for row in rows if row["outdated_because"]}

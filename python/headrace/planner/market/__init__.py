@@ -1,1 +1,1 @@
-"""What the market offers besides volumes of one's own: durability, and RDS and Aurora as candidates."""
+"""What can be bought besides volumes of one's own: RDS and Aurora as candidates; durability."""

@@ -1,5 +1,5 @@
-"""What a plan says of services beside the choices: what each deployment comes to, when Aurora's
-I/O-Optimized pays, and the comparison of then and now."""
+"""What a plan says of services: what each deployment comes to, when Aurora's I/O-Optimized pays,
+and the comparison of then and now."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ def _answer(engine: PlanEngine, service: str, searched: Sequence[FamilyResult]) 
     about = engine.asked.conditions
     if service.startswith(AURORA) and about is not None:
         option = "reader" if about.readers else "no-reader"
-    failover = tuple(core.managed_rule(service, key, as_of, option) for key in ("rto_low", "rto_high"))
-    lost = tuple(core.managed_rule(service, key, as_of) for key in ("rpo_instance", "rpo_zone"))
+
+    def fact(key: str, of: str | None = None) -> dict | None:
+        return _fact(core.managed_rule(service, key, as_of, of))
+
     near_runs = 0
     if best is not None and isinstance(engine.judge, DatabaseJudge):
         near_runs = engine.judge.near(engine.host_of(best))
@@ -50,8 +52,8 @@ def _answer(engine: PlanEngine, service: str, searched: Sequence[FamilyResult]) 
         service,
         best,
         why,
-        tuple(map(_fact, failover)),
-        tuple(map(_fact, lost)),
+        (fact("rto_low", option), fact("rto_high", option)),
+        (fact("rpo_instance"), fact("rpo_zone")),
         tuple(map(dict, core.service_limits(service))),
         storage_rules(service, as_of),
         _growth(engine, service, best),

@@ -14,7 +14,7 @@ from headrace.base.checks import check_number
 from headrace.base.units import GIB, MIB, span_in_words
 from headrace.planner.result import Document
 
-HOUR_MIN = 60
+HOUR_MIN = 60  # minutes of an hour
 # Sizes between which the share counts (data/managed/rules.csv: storage_full_*), MiB.
 SMALL_MIB, LARGE_MIB = 20_000, 102_400
 MOST_DAYS = 3_650

@@ -1,10 +1,10 @@
-"""Rules of services that whoever runs a database there meets, in words."""
+"""Rules of services that a database there meets, in words."""
 
 from __future__ import annotations
 
 from headrace.base import core
 
-# Rules of a service that whoever grows its storage meets, with how each is said. Figures and
+# Rules of a service that growing storage meets, with how each is said. Figures and
 # sources are those of data/managed/rules.csv.
 STORAGE_RULES = {
     "modification_cooldown": "storage can be changed again after {value} {unit}, or when it is optimized, whichever is later",
@@ -26,7 +26,7 @@ def storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
     for key, words in STORAGE_RULES.items():
         if deployment == NO_AUTOSCALING and key.startswith("autoscaling"):
             continue
-        rule = core.managed_rule(deployment, key, as_of) 
+        rule = core.managed_rule(deployment, key, as_of)
         if rule is not None:
             doubt = "" if rule["confirmed"] else ", not confirmed"
             told = words.format(value=rule["value"], unit=rule["unit"])

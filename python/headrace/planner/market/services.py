@@ -40,7 +40,8 @@ from headrace.planner.result import FamilyVerdict
 HELP = "headrace plan --help"
 RDS_TYPES = ("gp3", "gp2", "io1", "io2")
 NO_CLASS = "no class that was looked at has a known price"
-# RDS stripes over so many volumes from 400 GiB on: IOPS that are bought by GiB are bought of each.
+# RDS stripes over four volumes from 400 GiB on (data/managed/rds_storage.csv): IOPS that are
+# bought by GiB are bought of each.
 STRIPE = 4
 
 
@@ -146,9 +147,7 @@ def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
     return found
 
 
-def spaces_on(
-    family: Family, hosts: Sequence[Host], logs: Sequence[str | None], need: Need, as_of: str
-) -> list[Space]:
+def spaces_on(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], need: Need, as_of: str) -> list[Space]:
     """All spaces of a family on the hosts of its service, given by their place in `hosts`. Services
     keep the log with the data."""
     places = [place for place, host in enumerate(hosts) if host.service == family.service]
@@ -177,7 +176,9 @@ def managed_hosts(
         wanted = [name for name in known if SENSIBLE.match(name)]
     else:
         stripped = [name.strip().removeprefix("db.") for name in named]
-        wanted = list(dict.fromkeys(name for text in stripped for name in matching_instances(text, known, prices.as_of)))
+        wanted = list(
+            dict.fromkeys(name for text in stripped for name in matching_instances(text, known, prices.as_of))
+        )
     hosts: list[Host] = []
     skipped: list[tuple[str, str]] = []
     for service in deployments:
@@ -193,7 +194,7 @@ def managed_hosts(
         if not own and named is None:
             skipped.append((service, f"no class has a price in {prices.region}"))
     if named is None:
-        # Hundreds of classes without a price are no news where nobody named one.
+        # Nobody named a class: hundreds without a price would only hide the rest.
         skipped = [one for one in skipped if one[0] in deployments]
     return hosts, skipped
 
@@ -226,7 +227,9 @@ ANY_STORAGE, ANY_CLASS = "gp3:20", "r6g.large"
 def class_usd(service: str, instance: str, prices: PriceList, readers: int) -> float | None:
     """What the class costs a month, readers of Aurora included; None: no price."""
     with core_errors():
-        bill = core.service_bill(service, instance, ANY_STORAGE, prices.region, prices.as_of, _readers(service, readers))
+        bill = core.service_bill(
+            service, instance, ANY_STORAGE, prices.region, prices.as_of, _readers(service, readers)
+        )
     hours = [item["usd"] for item in bill["items"] if item["unit"] == "h"]
     return sum(hours) * _share(prices) if hours else None
 

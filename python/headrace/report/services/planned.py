@@ -25,7 +25,9 @@ def rows(part) -> list[tuple[str, ...]]:
     for one in part.answers:
         best = one.best
         if best is None:
-            found.append((one.deployment, "none", "no price", "-", "-", "-", _pair(one.failover_s), _lost(one), one.why))
+            found.append(
+                (one.deployment, "none", "no price", "-", "-", "-", _pair(one.failover_s), _lost(one), one.why)
+            )
             continue
         tps, p95, interval = "-", latency(best.metrics.get("p99_ms")), "-"
         if best.tps_low is not None:
@@ -107,11 +109,18 @@ def services_shown(plan, explain: bool) -> list[Any]:
     part = plan.services
     prose = ("goals", "best candidate")
     parts: list[Any] = [table(COLUMNS, rows(part), title="Services", right=RIGHT, keep=COLUMNS[:3], prose=prose), ""]
-    parts += [table(BILL, bill_rows(part), right=BILL_RIGHT, title="Bill of a month"), "", *even_lines(part), *growth_lines(part)]
+    parts += [
+        table(BILL, bill_rows(part), right=BILL_RIGHT, title="Bill of a month"),
+        "",
+        *even_lines(part),
+        *growth_lines(part),
+    ]
     if explain:
         parts += ["", table(THEN_NOW, then_and_now(part), title="Then and now", prose=THEN_NOW), "", *rule_lines(part)]
     else:
-        parts.append("--explain adds the whitepaper's comparison then and now, and the rules of each service's storage.")
+        parts.append(
+            "--explain adds the whitepaper's comparison then and now, and the rules of each service's storage."
+        )
     return parts
 
 

@@ -33,7 +33,7 @@ from headrace.studies.replication.replication_2016 import (
 
 STUDY = study("services_2020")
 (PERCONA,) = STUDY.sources
-WAREHOUSES = 500
+WAREHOUSES = 500  # 5 tables of 100, as published
 DEPLOYMENTS = {"aurora": "aurora:standard", "rds": "rds:single-az"}
 # What RDS sold then; the storage of the published runs is not stated.
 STORAGES = (RDS_2020, "gp2:400", "gp2:3000", "io1:900:5000", "io1:900:20000")
@@ -85,9 +85,7 @@ def run(progress: Progress | None = None) -> StudyResult:
 
 def _order(told: dict[str, dict[int, tuple[float, float]]], clients: int) -> Verdict:
     """Which of the two does more."""
-    words = [
-        "Aurora" if told["aurora"][clients][which] > told["rds"][clients][which] else "RDS" for which in (0, 1)
-    ]
+    words = ["Aurora" if told["aurora"][clients][which] > told["rds"][clients][which] else "RDS" for which in (0, 1)]
     what = f"does more with {clients} client{'s' if clients > 1 else ''}"
     return agree(what, words[0], words[1], PERCONA, words[0] == words[1])
 

@@ -103,7 +103,18 @@ def test_amazon_linux_2023_with_an_array(tmp_path):
 
 def test_ubuntu_as_the_whitepaper_had_it(tmp_path):
     found = looked_at("ubuntu-24.04", tmp_path)
-    wanted = {"readahead", "barrier", "swappiness", "dirty", "thp", "numa", "numa_balancing", "aio", "io_uring", "nofile"}
+    wanted = {
+        "readahead",
+        "barrier",
+        "swappiness",
+        "dirty",
+        "thp",
+        "numa",
+        "numa_balancing",
+        "aio",
+        "io_uring",
+        "nofile",
+    }
     assert findings(found) == wanted | {"clock", "irq", "rfs"}
     # Two queues for 32 processors: there steering helps, as it did for the whitepaper's client.
     assert states(found)["rps"] == {"fine"} and states(found)["io_timeout"] == {"does not apply"}
@@ -247,7 +258,9 @@ def test_missing_sys_fifos_and_nonsense_are_not_readable(tmp_path):
     (place / "dirty_ratio").write_text("lots\n")
     found = advise_host(tmp_path)
     assert any("no /sys" in note for note in found.notes) and not found.findings
-    assert {"swappiness", "dirty", "scheduler", "fs"} <= {check for check, told in states(found).items() if told == {"not readable"}}
+    assert {"swappiness", "dirty", "scheduler", "fs"} <= {
+        check for check, told in states(found).items() if told == {"not readable"}
+    }
 
 
 def test_containers_say_so(tmp_path):
@@ -306,7 +319,9 @@ def test_nothing_is_written(tmp_path):
     before = {path: path.lstat().st_mtime_ns for path in place.rglob("*")}
     advise_host(place)
     assert {path: path.lstat().st_mtime_ns for path in place.rglob("*")} == before
-    done = subprocess.run([sys.executable, "-B", "-c", WATCHED, str(place)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", WATCHED, str(place)], capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
 
 

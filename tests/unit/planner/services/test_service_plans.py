@@ -202,7 +202,9 @@ def test_plan_and_predict_agree(deployment):
         made.hosts.append(host)
     storage = "aurora" if deployment.startswith("aurora") else "gp3:500"
     row = made.judge.run([(storage, None, made.hosts.index(host))], bounds=False)
-    found = compare(SHOP, "gp3:500", on=[deployment], instance="r7g.2xlarge", cache_gib=host.cache_gib, draws=0, seed=None)
+    found = compare(
+        SHOP, "gp3:500", on=[deployment], instance="r7g.2xlarge", cache_gib=host.cache_gib, draws=0, seed=None
+    )
     assert row["tps"][0] == pytest.approx(found.outcomes[0].tps, rel=0.01)
     assert row["p95_ms"][0] == pytest.approx(found.outcomes[0].p95_ms, rel=0.02)
 

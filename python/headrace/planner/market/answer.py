@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import Any, cast
 
 from headrace.base import core
 from headrace.planner.candidates import AURORA
@@ -17,18 +17,18 @@ from headrace.planner.result import Choice, ServiceAnswer, ServicesPart
 from headrace.planner.search import FamilyResult, rank
 from headrace.simulation.services import BreakEven, break_even_of, confidence
 
-if TYPE_CHECKING:
-    from headrace.planner.plan import PlanEngine
+# The engine of plan.py, which imports this module.
+Planning = Any
 
 
-def services_part(engine: PlanEngine, searched: Sequence[FamilyResult]) -> ServicesPart:
+def services_part(engine: Planning, searched: Sequence[FamilyResult]) -> ServicesPart:
     """What each deployment that was asked about comes to."""
     answers = tuple(_answer(engine, service, searched) for service in engine.asked.on)
     even, million, tps = _io_optimized(engine, answers)
     return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
 
 
-def _answer(engine: PlanEngine, service: str, searched: Sequence[FamilyResult]) -> ServiceAnswer:
+def _answer(engine: Planning, service: str, searched: Sequence[FamilyResult]) -> ServiceAnswer:
     own = [one for one in searched if one.family.service == service]
     passing = sorted((found for one in own for found in one.passing), key=rank)
     near = [] if passing else [choice for one in own if (choice := engine.nearest(one)) is not None]
@@ -61,7 +61,7 @@ def _answer(engine: PlanEngine, service: str, searched: Sequence[FamilyResult]) 
     )
 
 
-def _growth(engine: PlanEngine, service: str, best: Choice | None) -> str | None:
+def _growth(engine: Planning, service: str, best: Choice | None) -> str | None:
     asked = engine.asked
     if not asked.gib_per_day or best is None or not service.startswith("rds"):
         return None
@@ -84,7 +84,7 @@ def _fact(rule: core.ManagedRule | None) -> dict | None:
 
 
 def _io_optimized(
-    engine: PlanEngine, answers: Sequence[ServiceAnswer]
+    engine: Planning, answers: Sequence[ServiceAnswer]
 ) -> tuple[BreakEven | None, float | None, float | None]:
     """Where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a month,
     millions, and at what rate."""

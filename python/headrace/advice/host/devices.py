@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 
-from headrace.advice.host.facts import HostFacts, Mount
+from headrace.advice.host.facts import HostFacts, HostMount
 from headrace.advice.host.reading import FINDING, FINE, NOT_HERE, UNREAD, HostQuestion, HostReading, KernelSetting
 from headrace.advice.host.table import host_checks
 from headrace.base.units import KIB
@@ -123,7 +123,7 @@ def _file_system(facts: HostFacts) -> Iterator[HostReading]:
     yield HostReading("discard", place, FINDING if discards else FINE, "discard" if discards else "none")
 
 
-def _atime(mount: Mount, place: str) -> HostReading:
+def _atime(mount: HostMount, place: str) -> HostReading:
     for option in ("noatime", "relatime"):
         if option in mount.options:
             return HostReading("atime", place, FINE, option)

@@ -19,7 +19,7 @@ ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 @dataclass(frozen=True)
-class Mount:
+class HostMount:
     """A line of mountinfo. `options`: of the mount and of the file system."""
 
     place: str
@@ -71,7 +71,7 @@ class HostFacts:
         return self.tree.read(f"/sys/block/{disk}/device/model") or ""
 
     @cached_property
-    def mounts(self) -> list[Mount]:
+    def mounts(self) -> list[HostMount]:
         """All mounts, in their order."""
         found = []
         for line in (self.tree.read("/proc/self/mountinfo") or "").splitlines():
@@ -80,13 +80,13 @@ class HostFacts:
             if len(one) >= 6 and len(rest) >= 2:
                 more = rest[2] if len(rest) > 2 else ""
                 options = frozenset((*one[5].split(","), *more.split(",")))
-                found.append(Mount(_plain(one[4]), _plain(rest[1]), rest[0], one[2], options))
+                found.append(HostMount(_plain(one[4]), _plain(rest[1]), rest[0], one[2], options))
         return found
 
     @cached_property
-    def data_mount(self) -> Mount | None:
+    def data_mount(self) -> HostMount | None:
         """What holds the data: the last mount with the longest path above it."""
-        best: Mount | None = None
+        best: HostMount | None = None
         for mount in self.mounts:
             inside = mount.place == "/" or f"{self.datadir}/".startswith(f"{mount.place.rstrip('/')}/")
             if inside and (best is None or len(mount.place) >= len(best.place)):

@@ -587,6 +587,11 @@ class RdsStorage(TypedDict):
     source: str
     as_of: str
 
+class RdsRange(TypedDict):
+    from_gib: int
+    to_gib: int
+    figures: dict[str, float]
+
 class ServiceBill(TypedDict):
     items: list[CostItem]
     missing: list[str]
@@ -674,6 +679,7 @@ class BilledIo(TypedDict):
 def deployments(names: Sequence[str]) -> list[str]: ...
 def service_class(deployment: str, instance: str, as_of: str | None = None) -> ServiceClass: ...
 def rds_storage(storage: str, as_of: str | None = None) -> RdsStorage: ...
+def rds_ranges(volume_type: str, as_of: str | None = None) -> list[RdsRange]: ...
 def service_bill(
     deployment: str,
     instance: str,

@@ -214,6 +214,7 @@ ANSWERS = {
     "deployments": [(["rds", "aurora:standard"],)],
     "service_class": [("ec2", "r6g.large"), ("rds:multi-az", "r6g.large")],
     "rds_storage": [("gp3:400",), ("gp2:100",)],
+    "rds_ranges": [("gp3",), ("st1",)],
     "service_bill": [
         ("rds:multi-az-cluster", "r6g.large", "gp3:400", "us-east-1"),
         ("aurora:standard", "r6g.large", "gp3:400", "us-east-1", None, 1, 100.0, 5.0),

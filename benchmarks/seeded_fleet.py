@@ -14,14 +14,12 @@ import polars as pl
 
 from headrace.base import core
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory, inventory_json
+from headrace.workload import daily
 from headrace.workload.model import MAX_OUTSTANDING
 
 BEGIN = 1_772_409_600.0  # 2026-03-02 00:00 UTC, a Monday
-DAY_HOURS = np.arange(24)
-OFFICE = np.array([0.1] * 5 + [0.15, 0.25, 0.45, 0.75, 0.95, 1.0, 0.95, 0.8, 0.85, 0.95, 0.95, 0.85, 0.65, 0.45, 0.3, 0.25, 0.2, 0.15, 0.1])
-EVENING = np.array([0.4, 0.25, 0.15, 0.1, 0.1, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.35, 0.4, 0.4, 0.4, 0.45, 0.5, 0.6, 0.7, 0.85, 1.0, 0.95, 0.8, 0.6])
 BATCH = np.array([0.05] * 2 + [1.0] * 2 + [0.05] * 20)
-SHAPES = {"office": OFFICE, "evening": EVENING, "flat": np.ones(24), "batch": BATCH}
+SHAPES = {name: np.array(shape) for name, shape in daily.SHAPES.items()} | {"batch": BATCH}
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,9 @@ def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0
     for number in range(volumes):
         name = f"vol-{number:017x}"
         volume, asked = _volume(draw, days, grain_s)
-        described.append({"VolumeId": name, "AvailabilityZone": "us-east-1a", "State": "in-use", "Attachments": [], **volume})
+        described.append(
+            {"VolumeId": name, "AvailabilityZone": "us-east-1a", "State": "in-use", "Attachments": [], **volume}
+        )
         demand[name] = asked
     inventory = inventory_json(described)
     for first in range(0, volumes, 250):
@@ -87,7 +87,13 @@ def _volume(draw: np.random.Generator, days: int, grain_s: float) -> tuple[dict,
     flat, share = rates.ravel(), draw.uniform(0.3, 0.9)
     read_bytes, write_bytes = float(draw.choice([8, 16, 32, 64])) * 1_024, float(draw.choice([16, 24, 48])) * 1_024
     count = len(flat)
-    asked = [np.full(count, grain_s), flat * share, flat * (1 - share), np.full(count, read_bytes), np.full(count, write_bytes)]
+    asked = [
+        np.full(count, grain_s),
+        flat * share,
+        flat * (1 - share),
+        np.full(count, read_bytes),
+        np.full(count, write_bytes),
+    ]
     return volume, asked
 
 

@@ -129,7 +129,7 @@ fn judge(search: &DemandSearch<'_>, candidate: &DemandCandidate, shared: Option<
 }
 
 /// The demands of many volumes, for as long as they are looked at: what the candidates of a volume
-/// share is measured once, whoever asks first.
+/// share is measured once.
 pub struct Fleet {
     loads: Vec<OpenLoad>,
     shared: Vec<Mutex<HashMap<(SharedKey, u64), Arc<SharedLoad>>>>,

@@ -14,10 +14,10 @@ Verdict = Literal["change", "grow", "keep", "withheld"]
 
 
 class FleetSettings(msgspec.Struct, frozen=True):
-    """`p99_ms`: no storage is advised whose I/O p99 of the worst five minutes is above this and above
-    today's. `headroom_percent`: growth of the demand that is carried without throttling, for what
-    means of minutes hide. `region`: prices, where a volume does not say its own. `exclude`: types
-    that are not wanted. `fortnights`: how many are drawn for the risk. Raises InputError by
+    """`p99_ms`: no storage is advised whose I/O p99 of the worst five minutes is above this and
+    above today's. `headroom_percent`: growth of the demand that is carried without throttling, for
+    what means of minutes hide. `region`: prices, where a volume does not say its own. `exclude`:
+    types that are not wanted. `fortnights`: how many are drawn for the risk. Raises InputError by
     `checked`."""
 
     p99_ms: float = 5.0
@@ -41,20 +41,19 @@ class FleetSettings(msgspec.Struct, frozen=True):
 class VolumeAnswer(msgspec.Struct, frozen=True):
     """The answer for one device: a volume, or an array of volumes.
 
-    `verdict`: "change" saves money, "grow" costs more because today's storage fails the goal, "keep"
-    is right as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`: storage
-    notation ("" where none is advised). `usd_today`, `usd_wanted`: list price a month. `migration`:
-    the change needs data to be copied. `grain_s`, `days`: of the points. `censored_share`: of the
-    points at a limit of the volume, where more was asked than was given.
+    `verdict`: "change" saves money, "grow" costs more because today's storage fails the goal,
+    "keep" is right as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`:
+    storage notation ("" where none is advised). `usd_today`, `usd_wanted`: list price a month.
+    `migration`: the change needs data to be copied. `grain_s`, `days`: of the points.
+    `censored_share`: of the points at a limit of the volume, where more was asked than was given.
 
-    The self-check: `balance_error`, median absolute error of BurstBalance in points; `throttled_f1`,
-    agreement on the periods with ExceededCheck; `queue_ratio`, simulated over recorded queue. None
-    where there was nothing to compare.
+    The self-check: `balance_error`, median absolute error of BurstBalance in points;
+    `throttled_f1`, agreement on the periods with ExceededCheck; `queue_ratio`, simulated over
+    recorded queue. None where there was nothing to compare.
 
     `today_*`, `wanted_*`: simulated under the recorded demand: minutes throttled and p99 of the
-    worst five minutes in ms. `risk`: share of drawn fortnights in which `wanted` throttles or misses
-    the p99; None where none were drawn.
-    """
+    worst five minutes in ms. `risk`: share of drawn fortnights in which `wanted` throttles or
+    misses the p99; None where none were drawn."""
 
     key: str
     volumes: tuple[str, ...]

@@ -1,10 +1,10 @@
 """The answers for a batch of devices: each first predicted as it is, then right-sized.
 
-The search is the planner's own (`planner.search`), over the same spaces as its `in place` row: types
-that today's volumes can be modified into, nothing smaller. All devices of a batch are searched
-together, so that one call of the core answers one question of each. An answer depends on its own
-device and the settings alone: whoever computes it, in whatever batch, gets the same bytes.
-"""
+The search is the planner's own (`planner.search`), over the same spaces as its `in place` row:
+types that today's volumes can be modified into, nothing smaller. All devices of a batch are
+searched together, so that one call of the core answers one question of each. An answer depends on
+its own device, the others of its instance (whose limits they share) and the settings alone: in
+whatever batch it is computed, its bytes are the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import polars as pl
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage
-from headrace.base.units import DAY_S
+from headrace.base.units import DAY_S, MIB
 from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
@@ -36,6 +36,8 @@ from headrace.workload.model import MAX_OUTSTANDING
 # (planner.reasons has a fifth for a move; a modification needs no move).
 LEAST_SAVING = 0.02
 LEAST_SAVING_USD = 0.5  # a month
+# An instance's devices together this near its limit in a period: the instance binds.
+AT_INSTANCE = 0.97
 SLACK = 1e-9  # of a p99 against its bound: what summing leaves
 
 
@@ -92,9 +94,7 @@ def _withheld(device: FleetDevice) -> str:
 def _answer(device: FleetDevice, verdict: Any, why: str, today: str, **more: Any) -> VolumeAnswer:
     first = device.members[0]
     ids = tuple(member.id for member in device.members)
-    return VolumeAnswer(
-        device.key, ids, first.account, first.region, first.instance_type, verdict, why, today, **more
-    )
+    return VolumeAnswer(device.key, ids, first.account, first.region, first.instance_type, verdict, why, today, **more)
 
 
 class _Batch:
@@ -216,7 +216,9 @@ class _Batch:
             drawn = one.history.fortnights(self.settings.fortnights, self.settings.seed)
             if drawn is None:
                 continue
-            demands = core.FleetDemands(*drawn, [len(drawn[0]) // self.settings.fortnights] * self.settings.fortnights, MAX_OUTSTANDING)
+            demands = core.FleetDemands(
+                *drawn, [len(drawn[0]) // self.settings.fortnights] * self.settings.fortnights, MAX_OUTSTANDING
+            )
             count = self.settings.fortnights
             with core_errors():
                 columns = demands.evaluate(
@@ -274,11 +276,37 @@ class _Batch:
             return _answer(one.device, "keep", self._why_keep(one), one.today.text, **about)
         assert one.best is not None  # else nothing is wanted
         about |= {"wanted": wanted, "usd_wanted": one.best.usd, "risk": one.risk}
+        bound = self._instance_bound(one)
+        if bound and self._fails(one):
+            return _answer(one.device, "keep", bound, one.today.text, **(about | {"wanted": "", "usd_wanted": None}))
         if self._fails(one):
             why = f"today's volume is at a limit {history.censored_share:.1%} of the time: what it gave is less than what was asked"
             return _answer(one.device, "grow", why, one.today.text, **about)
         why = f"meets p99 of {one.bound_ms:.3g} ms without throttling under {self.settings.headroom_percent:g} % more demand"
         return _answer(one.device, "change", why, one.today.text, **about)
+
+    def _instance_bound(self, one: _Open) -> str:
+        """Where the instance binds while this volume is at a limit, a larger volume brings nothing;
+        in words, "" where it does not."""
+        first = one.device.members[0]
+        if not first.instance_id or not first.instance_type:
+            return ""
+        with core_errors():
+            limits = core.instance(first.instance_type, self.settings.as_of)
+        together = [other.history for other in self.devices if other.device.members[0].instance_id == first.instance_id]
+        length = min(len(history.given_iops) for history in together)
+        at_limit = one.history.censored[-length:]
+        for unit, most, rates in (
+            ("IOPS", limits["max_iops"], sum(history.given_iops[-length:] for history in together)),
+            (
+                "MiB/s",
+                (limits["max_bytes_s"] or 0) / MIB,
+                sum(history.given_bytes_s[-length:] for history in together) / MIB,
+            ),
+        ):
+            if most and at_limit.any() and np.median(np.asarray(rates)[at_limit]) >= AT_INSTANCE * most:
+                return f"{first.instance_type} gives {most:,.0f} {unit} to all its volumes, and they take that: a larger volume brings nothing"
+        return ""
 
     def _why_keep(self, one: _Open) -> str:
         if one.best is None:
@@ -288,7 +316,8 @@ class _Batch:
         return "nothing that meets the goals costs noticeably less"
 
 
-# --- prices and families, once ----------------------------------------------------------------------
+# --- prices and families, once
+# ----------------------------------------------------------------------
 
 NO_HOST = Host(None)
 

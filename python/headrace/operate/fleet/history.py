@@ -14,7 +14,7 @@ from headrace.errors import InputError
 from headrace.operate.fleet.inventory import FleetDevice
 
 DOC = "docs/guide/fleet.md"
-FORTNIGHT_DAYS = 14
+FORTNIGHT_DAYS = 14  # days: the span of Compute Optimizer and of this fleet's advice
 # Above this share of periods without a point the demand is not known well enough; below it they
 # count as idle (a volume that is not attached publishes nothing). Ours.
 MOST_MISSING = 0.1
@@ -31,12 +31,11 @@ GONE_PERCENT = 1.0
 class DeviceHistory:
     """Points of a device, without holes, each `grain_s` long.
 
-    `columns`: arrays of f64 by COLUMNS, as the core takes them. `balance_percent`: the lowest of the
-    members, NaN where not published; `exceeded`: 1 where a member's IOPS or throughput check was 1,
-    0 where none was, NaN where the check was not published; `queue`: sum of the members', NaN where
-    not published. `given_iops`, `given_bytes_s`: what was delivered. `censored_share`: of the points,
-    those at a limit. `missing_share`: of the periods, those without a point.
-    """
+    `columns`: arrays of f64 by COLUMNS, as the core takes them. `balance_percent`: the lowest of
+    the members, NaN where not published; `exceeded`: 1 where a member's IOPS or throughput check
+    was 1, 0 where none was, NaN where the check was not published; `queue`: sum of the members',
+    NaN where not published. `given_iops`, `given_bytes_s`: what was delivered. `censored_share`: of
+    the points, those at a limit. `missing_share`: of the periods, those without a point. """
 
     COLUMNS: ClassVar = ("duration_s", "reads_per_s", "writes_per_s", "read_bytes", "write_bytes")
 
@@ -74,10 +73,9 @@ class DeviceHistory:
 
     def fortnights(self, count: int, seed: int) -> list[np.ndarray] | None:
         """Columns of `count` fortnights, one after the other: whole days drawn from the recorded
-        ones, each with its level moved as the levels of days differ. None for less than two days."""
-        per_day = round(DAY_S / self.grain_s)
-        days = len(self.columns["duration_s"]) // per_day
-        if days < 2:
+        ones, each with its level moved as the levels of days differ. None for less than two
+        days.""" per_day = round(DAY_S / self.grain_s) days = len(self.columns["duration_s"]) //
+        per_day if days < 2:
             return None
         shaped = {name: column[: days * per_day].reshape(days, per_day) for name, column in self.columns.items()}
         totals = (shaped["reads_per_s"] + shaped["writes_per_s"]).mean(axis=1)
@@ -111,7 +109,9 @@ def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_da
     count = max(0, round((end - begin) / grain))
     if count * grain < least_days * DAY_S:
         raise InputError(f"{device.key}: {count * grain / DAY_S:.1f} days", f"at least {least_days:g} are needed", DOC)
-    sums: dict[str, np.ndarray] = {name: np.zeros(count) for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")}
+    sums: dict[str, np.ndarray] = {
+        name: np.zeros(count) for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")
+    }
     balance, exceeded, queue = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count)
     missing = 0
     for rows in series:

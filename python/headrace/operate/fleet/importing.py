@@ -1,10 +1,9 @@
 """CloudWatch's points of many volumes, from what AWS writes, into one Parquet file.
 
 get-metric-data pages (JSON) and CSV exports are read by the readers of `workload import`; metric
-streams (JSON, a line a point, plain or gzip) line by line; Parquet of streams or of an earlier import
-by its columns. What is read is spilled into parts by volume, so that memory holds one part, not the
-fleet. Points that come twice count once; the last one read counts.
-"""
+streams (JSON, a line a point, plain or gzip) line by line; Parquet of streams or of an earlier
+import by its columns. What is read is spilled into parts by volume, so that memory holds one part,
+not the fleet. Points that come twice count once; the last one read counts."""
 
 from __future__ import annotations
 
@@ -30,7 +29,13 @@ POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
 MOST_VALUE = 1e15  # no sum of a period comes near it; keeps sums finite
 MS_PER_S = 1_000.0
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
-SPILLED = {"volume": pl.String(), "metric": pl.String(), "t_unix": pl.Float64(), "value": pl.Float64(), "account": pl.String()}
+SPILLED = {
+    "volume": pl.String(),
+    "metric": pl.String(),
+    "t_unix": pl.Float64(),
+    "value": pl.Float64(),
+    "account": pl.String(),
+}
 
 
 class _Value(msgspec.Struct):
@@ -53,13 +58,19 @@ class _StreamPoint(msgspec.Struct):
 
 
 def import_points(
-    files: Sequence[Path], to: Path, *, period_s: float | None = None, progress: Callable[[float], None] = lambda share: None
+    files: Sequence[Path],
+    to: Path,
+    *,
+    period_s: float | None = None,
+    progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[int, int, list[str]]:
-    """Writes the points of `files` to `to`; volumes, rows, and notes. `period_s`: means and sums over
-    so long a period; None: as they are. Raises InputError (file, place, value, rule) or
+    """Writes the points of `files` to `to`; volumes, rows, and notes. `period_s`: means and sums
+    over so long a period; None: as they are. Raises InputError (file, place, value, rule) or
     CouldNotRun; then nothing is written."""
     notes: list[str] = []
-    with tempfile.TemporaryDirectory(prefix=".headrace-import.", dir=to.parent if to.parent.is_dir() else None) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix=".headrace-import.", dir=to.parent if to.parent.is_dir() else None
+    ) as folder:
         spill = _Spill(Path(folder))
         for done, file in enumerate(files):
             _read(file, spill, notes)
@@ -98,9 +109,11 @@ class _Spill:
     def add_frame(self, frame: pl.DataFrame) -> None:
         """Rows of SPILLED."""
         numbers = {volume: self._number(volume) for volume in frame["volume"].unique()}
-        for (number,), part in frame.with_columns(
-            pl.col("volume").replace_strict(numbers, return_dtype=pl.Int64).alias("part")
-        ).partition_by("part", as_dict=True, include_key=False).items():
+        for (number,), part in (
+            frame.with_columns(pl.col("volume").replace_strict(numbers, return_dtype=pl.Int64).alias("part"))
+            .partition_by("part", as_dict=True, include_key=False)
+            .items()
+        ):
             part.select(list(SPILLED)).write_parquet(self.folder / f"{number:03d}-{self.written:06d}.parquet")
             self.written += 1
 
@@ -125,7 +138,9 @@ def _read(file: Path, spill: _Spill, notes: list[str]) -> None:
         with file.open("rb") as opened:
             head = opened.read(4_096)
     except OSError as error:
-        raise InputError(str(file), f"cannot be read: {error.strerror}", "", "Check the name and the permissions.") from None
+        raise InputError(
+            str(file), f"cannot be read: {error.strerror}", "", "Check the name and the permissions."
+        ) from None
     if head.startswith(PARQUET):
         return _read_parquet(file, spill)
     if head.startswith(GZIP):

@@ -15,7 +15,7 @@ import numpy as np
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.base.units import MIB
-from headrace.operate.fleet.history import DeviceHistory
+from headrace.operate.fleet.history import GONE_PERCENT, DeviceHistory
 
 MOST_BALANCE_ERROR = 5.0  # points of a percent, median
 # Agreement on throttled periods (F1); asked where at least this many periods were flagged.
@@ -72,9 +72,15 @@ def _over_limits(history: DeviceHistory, today: Storage) -> float:
     iops, bytes_s = history.given_iops, history.given_bytes_s
     most_iops = sum(max(one["iops"], (one["io_burst"] or {"iops": 0})["iops"]) for one in limits)
     most_bytes = sum(one["throughput_bytes_s"] for one in limits)
-    # Sequential requests are merged before they are counted: only bytes bound those for sure.
-    small = bytes_s < iops * 256 * 1024
-    return max(float(np.max(np.where(small, iops, 0.0) / most_iops)), float(np.max(bytes_s / max(most_bytes, MIB))))
+    over = [float(np.max(iops / most_iops)), float(np.max(bytes_s / max(most_bytes, MIB)))]
+    with np.errstate(invalid="ignore"):
+        gone = history.balance_percent <= GONE_PERCENT
+    if gone.sum() >= LEAST_FLAGGED:
+        # Without credits there is the baseline and no more; the median, because a period may begin
+        # with the last of the credits.
+        baseline = sum(one["iops"] for one in limits)
+        over.append(float(np.median(iops[gone])) / baseline)
+    return max(over)
 
 
 def _balance_error(history: DeviceHistory, simulated: np.ndarray) -> float | None:

@@ -1,0 +1,1 @@
+"""Commands that watch, diagnose and forecast what runs."""

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.operate.fleet_report import report
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
@@ -81,6 +82,10 @@ def plan(
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
     seed: SeedOption = 1,
+    ray: Annotated[
+        str | None,
+        option("CLUSTER", "Answer on this Ray cluster: auto, HOST:6379 or ray://HOST:10001 (headrace[ray])."),
+    ] = None,
     output: OutputOption = "table",
     force: ForceOption = False,
 ) -> None:
@@ -103,8 +108,13 @@ def plan(
         seed=seed,
     )
     found = read_inventory([str(file) for file in inventory])
+    runner = None
+    if ray is not None:
+        from headrace.operate.fleet.on_ray import ray_runner
+
+        runner = ray_runner(ray)
     with progress("planning") as tick:
-        answers = plan_fleet(found, points, settings, to, progress=tick)
+        answers = plan_fleet(found, points, settings, to, runner=runner, progress=tick)
     _show(answers, to, found.notes, output)
 
 
@@ -148,3 +158,6 @@ def _show(answers: list, to: Path, notes: tuple[str, ...], output: Output) -> No
     show(*lines, table(("volume", "today", "advised", "saves/month", "risk", "why"), rows), *tail, f"All answers: {to}")
     for note in notes:
         say(f"note: {note}")
+
+
+app.command("report")(report)

@@ -20,7 +20,7 @@ from headrace.operate.fleet.advised import advised_changes, read_answers, repric
 from headrace.operate.fleet.answer import VolumeAnswer, answers_frame
 from headrace.operate.fleet.applying.changes import VolumeSetting, modification_limit
 from headrace.operate.fleet.cost import FleetPrices
-from headrace.operate.fleet.inventory import FleetInventory, inventory_json
+from headrace.operate.fleet.inventory import FleetInventory, KnownModification, inventory_json
 from headrace.report.fleet import words
 from headrace.report.fleet.page import fleet_page, write_fleet
 
@@ -113,8 +113,6 @@ def test_modifications_count_as_a_naive_list_does():
         devices = known(shown("vol-1"))
         starts = tuple(now - timedelta(hours=one) for one in hours)
         [volume] = devices.volumes
-        from headrace.operate.fleet.inventory import KnownModification
-
         listed = tuple(KnownModification("completed", one, one) for one in sorted(starts))
         devices = msgspec.structs.replace(devices, volumes=(msgspec.structs.replace(volume, modifications=listed),))
         found = advised_changes([answer("vol-1")], devices, now=now)
@@ -132,13 +130,15 @@ def test_a_setting_says_what_ec2_says():
 
 
 def test_other_prices_rank_and_keep_anew():
-    """At 10 % off: gp2 45.00, gp3 36.00 (500 GiB at 0.10 and 0.08). An io1 price of its own below gp3's makes the change
-    pointless."""
+    """At 10 % off: gp2 45.00, gp3 36.00 (500 GiB at 0.10 and 0.08). Back to gp2 saves nothing."""
     made = repriced(
         [answer("vol-1"), answer("vol-2", verdict="withheld", wanted="", usd_today=None)],
         FleetPrices(discount_percent=10),
     )
-    assert [(one.key, one.usd_today, one.usd_wanted) for one in made] == [("vol-1", 45.0, 36.0), ("vol-2", None, 40.0)]
+    assert [(one.key, one.usd_today, one.usd_wanted) for one in made] == [
+        ("vol-1", pytest.approx(45.0), pytest.approx(36.0)),
+        ("vol-2", None, 40.0),
+    ]
     [kept] = repriced([answer("vol-1", today="gp3:500", wanted="gp2:500")], FleetPrices())
     assert kept.verdict == "keep" and kept.wanted == "" and "prices that are paid" in kept.why
 
@@ -184,11 +184,7 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
         "list prices",
     ):
         assert part in page, part
-    assert (
-        words.reasons(answers)
-        == [(2, f"not modelled: its balance is off by ... points {ODD}".replace("alert(1)", "alert(1)"))]
-        or len(words.reasons(answers)) == 1
-    )
+    assert words.reasons(answers) == [(2, "not modelled: its balance is off by ... points ...")]
     for name in ("fleet.svg", "fleet.png"):
         write_fleet(tmp_path / name, answers, "list prices")
         assert (tmp_path / name).stat().st_size > 1000

@@ -74,8 +74,10 @@ class DeviceHistory:
     def fortnights(self, count: int, seed: int) -> list[np.ndarray] | None:
         """Columns of `count` fortnights, one after the other: whole days drawn from the recorded
         ones, each with its level moved as the levels of days differ. None for less than two
-        days.""" per_day = round(DAY_S / self.grain_s) days = len(self.columns["duration_s"]) //
-        per_day if days < 2:
+        days."""
+        per_day = round(DAY_S / self.grain_s)
+        days = len(self.columns["duration_s"]) // per_day
+        if days < 2:
             return None
         shaped = {name: column[: days * per_day].reshape(days, per_day) for name, column in self.columns.items()}
         totals = (shaped["reads_per_s"] + shaped["writes_per_s"]).mean(axis=1)

@@ -112,7 +112,9 @@ def _answered(
             cause = error.cause
             if isinstance(cause, HeadraceError):
                 raise cause from None
-            raise
+            told = " ".join(str(cause).split())[-200:]
+            hint = "Install the same headrace on all nodes, with what it needs."
+            raise CouldNotRun("a worker of the Ray cluster", f"failed: {told}", "Ray", hint) from error
         except ray.exceptions.RayError as error:
             told = " ".join(str(error).split())[:160]
             hint = "Run it again: what was answered is kept. See Ray's own log for why its workers end."

@@ -1,5 +1,5 @@
-"""What the answers mean in money and in changes: the bills at what is paid, and the changes that are
-carried out."""
+"""What the answers mean in money and in changes: the bills at what is paid, and the changes that
+are carried out."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """A fleet past one machine: the batches of `planning`, answered by the workers of a Ray cluster.
 
 A task is a batch: it reads its part of the points where it runs, and hands back the bytes of its
-answers. Nothing is shared between tasks, so whoever computes a batch, how often it is begun again,
-and in what order batches come back, the bytes are those of one process. Headrace, of the same
-version, must be installed on each node, and the points must lie at the same path there. Needs the
-extra `headrace[ray]`.
+answers. Nothing is shared between tasks, so the bytes are those of one process, whichever worker
+computes a batch, however often it is begun again, in whatever order batches come back. Headrace, of
+the same version, must be installed on each node, and the points must lie at the same path there.
+Needs the extra `headrace[ray]`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from importlib.metadata import version as version_of
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def ray_runner(address: str) -> Runner:
 def _connected(address: str) -> Any:
     """Ray, connected to the cluster at an address. Raises CouldNotRun."""
     try:
-        import ray
+        ray = import_module("ray")
     except ImportError:
         hint = "Install it: pip install 'headrace[ray]'."
         raise CouldNotRun("--ray", "needs Ray, which is not installed", DOC, hint) from None

@@ -27,11 +27,10 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.base import core
-from headrace.catalog.price_list import PriceList
 from headrace.operate.fleet.answer import FleetSettings
-from headrace.operate.fleet.batch import answer_batch
+from headrace.operate.fleet.batch import THROTTLED_S, answer_batch
+from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetVolume
-from headrace.planner.demand import THROTTLED_S
 from headrace.workload.model import MAX_OUTSTANDING
 from seeded_fleet import BEGIN, SeededFleet, seeded_fleet
 
@@ -39,6 +38,7 @@ DAYS = 14  # that a rule sees, and as many that it is judged by
 DAY_S = 86_400
 GOAL_MS = FleetSettings().p99_ms
 AT_ONCE = 100  # volumes; bounds the memory
+REGION = "us-east-1"
 INCLUDED = (3_000, 125)  # IOPS and MiB/s of every gp3 (data/volumes/gp3.toml)
 
 
@@ -80,7 +80,7 @@ def compare(fleet: SeededFleet) -> tuple[list[RuleScore], float]:
     """The score of each rule, and the bill of today."""
     volumes = list(fleet.inventory.volumes)
     seen = {key: rows.filter(pl.col("t_unix") < BEGIN + DAYS * DAY_S) for key, rows in fleet.points.items()}
-    prices = PriceList()
+    prices = FleetPrices()
     today = [volume.notation for volume in volumes]
     rates = [_rates(seen[volume.id]) for volume in volumes]
     rules: dict[str, list[str]] = {
@@ -89,11 +89,11 @@ def compare(fleet: SeededFleet) -> tuple[list[RuleScore], float]:
         "gp2 to gp3": [f"gp3:{one.size_gib}" if one.type == "gp2" else one.notation for one in volumes],
         "headrace": _advised(fleet, seen),
     }
-    usd = prices.volume_totals(today)
+    usd = prices.totals(today, REGION)
     before = _truth(fleet, volumes, today)
     scores = []
     for name, wanted in rules.items():
-        after, bills = _truth(fleet, volumes, wanted), prices.volume_totals(wanted)
+        after, bills = _truth(fleet, volumes, wanted), prices.totals(wanted, REGION)
         changed = [at for at in range(len(volumes)) if wanted[at] != today[at]]
         more = [bills[at] - usd[at] for at in changed]
         worse = sum(violates(before[at], after[at]) for at in changed)
@@ -114,14 +114,14 @@ def _number(value: object) -> float:
     return value
 
 
-def _cheapest(prices: PriceList, volume: FleetVolume, iops: float, mib_s: float) -> str:
+def _cheapest(prices: FleetPrices, volume: FleetVolume, iops: float, mib_s: float) -> str:
     """The cheapest of what carries these rates without credits; today's where nothing does."""
     bought = max(INCLUDED[0], math.ceil(iops), 4 * math.ceil(mib_s) if mib_s > INCLUDED[1] else 0)
     found = [volume.notation, f"gp3:{volume.size_gib}:{bought}:{max(INCLUDED[1], math.ceil(mib_s))}"]
     baseline = core.storage_limits(f"gp2:{volume.size_gib}")[0]
     if iops <= baseline["iops"] and mib_s * 2**20 <= baseline["throughput_bytes_s"]:
         found.append(f"gp2:{volume.size_gib}")
-    totals = prices.volume_totals(found)  # NaN: not sold so
+    totals = prices.totals(found, REGION)  # NaN: not sold so
     return min(zip(totals, found, strict=True), key=lambda one: (math.isnan(one[0]), one[0]))[1]
 
 

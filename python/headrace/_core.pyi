@@ -98,6 +98,18 @@ class StorageCost(TypedDict):
     hdd_unit_kib: float
     hdd_merge_kib: float
 
+class CreditBucket(TypedDict):
+    unit: str
+    capacity: int
+    refill: int
+
+class CreditBuckets(TypedDict):
+    members: list[CreditBucket | None]
+    instance_ios: CreditBucket | None
+    instance_bytes: CreditBucket | None
+
+def credit_buckets(storage: str, as_of: str | None = None, instance: str | None = None) -> CreditBuckets: ...
+def seconds_to_empty(level: float, asked: float, refill: float) -> float: ...
 def parse_storage(storage: str) -> ParsedStorage: ...
 def storage_limits(storage: str, as_of: str | None = None, instance: str | None = None) -> list[VolumeLimits]: ...
 def storage_cost(storage: str) -> StorageCost: ...
@@ -346,6 +358,49 @@ def evaluate(
     cycle: str = "first",
 ) -> dict[str, list[Any]]: ...
 def demand_on_volumes(load: Mapping[str, Any], storage: str) -> VolumeDemand: ...
+
+# --- many volumes at once -------------------------------------------------------------------------
+
+class Followed(TypedDict):
+    balance_percent: bytes
+    throttled_s: bytes
+    queue: bytes
+
+@final
+class FleetDemands:
+    """Columns are buffers of f64 (numpy arrays), one volume after the other."""
+
+    def __init__(
+        self,
+        duration_s: Any,
+        reads_per_s: Any,
+        writes_per_s: Any,
+        read_bytes: Any,
+        write_bytes: Any,
+        lengths: Sequence[int],
+        max_outstanding: int,
+    ) -> None: ...
+    def evaluate(
+        self,
+        volumes: Sequence[int],
+        storages: Sequence[str],
+        instances: Sequence[str | None],
+        factors: Sequence[float],
+        *,
+        as_of: str | None = None,
+        prune_above: float = 1.0,
+        no_waiting: bool = False,
+        cycle: str = "settled",
+    ) -> dict[str, list[Any]]: ...
+    def follow(
+        self,
+        volumes: Sequence[int],
+        storages: Sequence[str],
+        instances: Sequence[str | None],
+        starts: Sequence[float | None],
+        *,
+        as_of: str | None = None,
+    ) -> list[Followed | str]: ...
 
 # --- databases in transactions ------------------------------------------------------------------------------------------
 

@@ -60,6 +60,17 @@ const RESERVE_REFILL_Q16: u128 = 874;
 /// The same share as a number, for the interval form.
 pub const RESERVE_REFILL: f64 = 874.0 / 65536.0;
 
+/// Seconds until `level` tokens are gone while `asked` a second are taken and `refill` come back;
+/// infinite where no more is taken than comes back. For constant rates; [`Bucket::take`] does the
+/// same token by token.
+pub fn seconds_to_empty(level: f64, asked: f64, refill: f64) -> f64 {
+    if asked > refill {
+        level / (asked - refill)
+    } else {
+        f64::INFINITY
+    }
+}
+
 /// A token bucket in fixed point. Tokens are I/Os or bytes; the caller knows which.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
@@ -372,6 +383,9 @@ mod tests {
             now = next;
         }
         assert_eq!(now.0 / NANOS_PER_SECOND, 1_862);
+        // The closed form says the same; the loop ends at the first I/O that is not there.
+        assert!((seconds_to_empty(5_400_000.0, 3_000.0, 100.0) - now.as_secs_f64()).abs() < 1.0 / 3_000.0 + 1e-9);
+        assert_eq!(seconds_to_empty(5_400_000.0, 100.0, 100.0), f64::INFINITY);
         assert_eq!(credits.available(now), 0);
     }
 

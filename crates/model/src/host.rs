@@ -178,6 +178,11 @@ impl Instance {
         InstanceBalances { ios: of(&self.iops), bytes: of(&self.bytes) }
     }
 
+    /// The full burst buckets of I/Os and of bytes, where the type has them.
+    pub fn credits(&self) -> [Option<&Bucket>; 2] {
+        [&self.iops, &self.bytes].map(|limit| limit.as_ref().and_then(|limit| limit.credits.as_ref()))
+    }
+
     /// Sets both burst balances.
     pub fn set_balance_percent(&mut self, now: Nanos, percent: f64) {
         self.iops.iter_mut().chain(self.bytes.iter_mut()).for_each(|limit| limit.set_balance_percent(now, percent));

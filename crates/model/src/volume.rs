@@ -553,7 +553,8 @@ impl Volume {
     }
 }
 
-fn credits_of(limits: &VolumeLimits) -> Option<Bucket> {
+/// The credit balance of a new volume, if its type has one.
+pub fn credits_of(limits: &VolumeLimits) -> Option<Bucket> {
     if let Some(burst) = &limits.io_burst {
         return Some(Bucket::credits(limits.iops, burst.capacity_ios, burst.initial_ios));
     }

@@ -3,9 +3,12 @@
 use crate::convert::{catalog_error, date, sim_error, to_python, CoreError};
 use crate::mysql::database_of;
 use crate::simulate::open_load;
-use headrace_catalog::{Catalog, StorageSpec};
+use headrace_catalog::{Catalog, StorageSpec, VolumeLimits};
 use headrace_model::accounting::StorageCost;
+use headrace_model::bucket::{self, Bucket};
 use headrace_model::rates::default_optimizing;
+use headrace_model::volume::credits_of;
+use headrace_model::Instance;
 use headrace_sim::measure;
 use headrace_sim::mysql::settings::{self, ServerSettings};
 use headrace_sim::mysql::{database, interval};
@@ -107,10 +110,48 @@ fn modification_rules<'py>(py: Python<'py>, as_of: &str, used_gib: u64) -> PyRes
     Ok(answer)
 }
 
+/// Seconds until `level` tokens are gone while `asked` a second are taken and `refill` come back;
+/// infinite where no more is taken than comes back.
+#[pyfunction]
+fn seconds_to_empty(level: f64, asked: f64, refill: f64) -> f64 {
+    bucket::seconds_to_empty(level, asked, refill)
+}
+
+/// Credit balances: of each member of a storage and of the instance in front of it, None where
+/// there are none: `capacity` and `refill` a second, in I/Os or bytes (`unit`).
+#[pyfunction]
+#[pyo3(signature = (storage, as_of=None, instance=None))]
+fn credit_buckets<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>, instance: Option<&str>) -> PyResult<Bound<'py, PyDict>> {
+    let (day, catalog) = (date(as_of)?, Catalog::embedded());
+    let shown = |bucket: &Bucket, unit: &str| -> PyResult<Bound<'py, PyDict>> {
+        let one = PyDict::new(py);
+        one.set_item("unit", unit)?;
+        one.set_item("capacity", bucket.capacity())?;
+        one.set_item("refill", bucket.rate())?;
+        Ok(one)
+    };
+    let host = instance.map(|name| catalog.instance(name, day)).transpose().map_err(|error| catalog_error(&error))?;
+    let limits = catalog.storage_limits(&parse(storage)?, day, host.as_ref()).map_err(|error| catalog_error(&error))?;
+    let member = |one: &VolumeLimits| {
+        let unit = if one.io_burst.is_some() { "ios" } else { "bytes" };
+        credits_of(one).map(|bucket| shown(&bucket, unit)).transpose()
+    };
+    let answer = PyDict::new(py);
+    answer.set_item("members", limits.iter().map(member).collect::<PyResult<Vec<_>>>()?)?;
+    let host = host.map(|limits| Instance::new(&limits, true));
+    for (nth, unit) in ["ios", "bytes"].into_iter().enumerate() {
+        let bucket = host.as_ref().and_then(|host| host.credits()[nth]);
+        answer.set_item(format!("instance_{unit}"), bucket.map(|bucket| shown(bucket, unit)).transpose()?)?;
+    }
+    Ok(answer)
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CACHE_SHARE", settings::CACHE_SHARE)?;
     module.add_function(wrap_pyfunction!(modification_rules, module)?)?;
     module.add_function(wrap_pyfunction!(storage_cost, module)?)?;
+    module.add_function(wrap_pyfunction!(seconds_to_empty, module)?)?;
+    module.add_function(wrap_pyfunction!(credit_buckets, module)?)?;
     module.add_function(wrap_pyfunction!(demand_on_volumes, module)?)?;
     module.add_function(wrap_pyfunction!(database_under, module)?)?;
     module.add_function(wrap_pyfunction!(cache_after, module)?)?;

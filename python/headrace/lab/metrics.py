@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import polars as pl
-
+from headrace.base.credits import Emptying, first_to_empty, never
 from headrace.base.units import DAY_S, MIB, US_PER_MS, US_PER_S, span_in_words
 from headrace.errors import InputError
-from headrace.lab.calls import Balance, MemberBalance, MetricsRows
+from headrace.lab.calls import Balance, MetricsRows
+
+if TYPE_CHECKING:
+    import polars as pl
 
 SECONDS_OF = {"second": 1, "minute": 60}
 # What the daemon keeps: an hour of seconds, 15 days of minutes.
@@ -23,6 +25,9 @@ def frame(answer: MetricsRows) -> pl.DataFrame:
     """The answer of `Lab.metrics` as a frame with its columns: sums and means of a second or
     minute, units in the names.
     """
+    # 25 MB: who follows a volume does without.
+    import polars as pl
+
     columns = answer["columns"]
     return pl.DataFrame(answer["rows"], schema=list(columns), orient="row", infer_schema_length=None)
 
@@ -124,54 +129,27 @@ def rates(columns: Sequence[str], row: Sequence, seconds: int = 1) -> Rates:
     )
 
 
-class Emptying:
-    """How long credits last at the present rate: the slope of the balance over the last seconds,
-    measured, not modelled.
-    """
-
-    WINDOW = (
-        10  # readings, one a second: short enough to follow a load, long enough not to jump with each second's I/Os
-    )
-    EMPTY_SHARE = 1e-4  # of the capacity: 540 of gp2's 5.4 million credits, a fifth of a second of its burst
-    # More than any load does in a second (gp2: 3,000 of 5.4 million; st1: 500 MiB of 125 GiB at
-    # least): the balance was set by a call.
-    JUMP_SHARE = 0.05
+class MembersEmptying:
+    """How long the credits of a volume's members last, from readings of its balances."""
 
     def __init__(self) -> None:
-        self._readings: deque[tuple[float, list[MemberBalance | None]]] = deque(maxlen=self.WINDOW)
+        self._members: list[Emptying | None] = []
 
     def add(self, at_s: float, balance: Balance) -> None:
         """A reading; `at_s` on a clock that does not jump."""
         members = balance["members"]
-        if self._readings and _jumped(self._readings[-1][1], members, self.JUMP_SHARE):
-            self._readings.clear()
-        self._readings.append((at_s, members))
+        if [member and member["capacity"] for member in members] != [one and one.capacity for one in self._members]:
+            self._members = [member and Emptying(member["capacity"]) for member in members]
+        for one, member in zip(self._members, members, strict=True):
+            if one is not None and member is not None:
+                one.add(at_s, member["credits"])
 
     def seconds(self) -> float | None:
         """Seconds until the first member is empty, 0 when one is; None while no balance falls, or
         too little is known.
         """
-        if not self._readings:
-            return None
-        (first_s, first), (last_s, last) = self._readings[0], self._readings[-1]
-        if any(member["credits"] <= self.EMPTY_SHARE * member["capacity"] for member in last if member):
-            return 0.0
-        if last_s <= first_s:
-            return None
-        pairs = [(before["credits"], now["credits"]) for before, now in zip(first, last, strict=True) if before and now]
-        falling = [(now, (before - now) / (last_s - first_s)) for before, now in pairs if before > now]
-        return min((now / per_s for now, per_s in falling), default=None)
-
-
-def _jumped(before: list[MemberBalance | None], now: list[MemberBalance | None], share: float) -> bool:
-    """Whether somebody set a balance, or the volume became another, between two readings."""
-    if [bool(member) for member in before] != [bool(member) for member in now]:
-        return True
-    return any(
-        was["capacity"] != member["capacity"] or abs(was["credits"] - member["credits"]) > share * member["capacity"]
-        for was, member in zip(before, now, strict=True)
-        if was and member
-    )
+        first = first_to_empty([one.left() for one in self._members if one is not None])
+        return None if first is None or never(first) else first.seconds
 
 
 def time_text(seconds: float | None) -> str:

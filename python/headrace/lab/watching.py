@@ -12,7 +12,7 @@ from typing import Literal
 from headrace.errors import CouldNotRun
 from headrace.lab.calls import Modification, Snapshot
 from headrace.lab.client import Lab
-from headrace.lab.metrics import Emptying, Rates, rates
+from headrace.lab.metrics import MembersEmptying, Rates, rates
 
 # How often the lab is asked; at a time scale of 1 a modification takes half a minute at least.
 POLL_S = 0.25
@@ -40,7 +40,7 @@ def readings(lab: Lab, volume: str, seconds: int | None = None) -> Iterator[Read
 
     The first comes as soon as a second has ended. Raises as Lab.
     """
-    emptying, seen = Emptying(), None
+    emptying, seen = MembersEmptying(), None
     began = time.monotonic()
     while True:
         balance = lab.balance(volume)

@@ -256,7 +256,7 @@ def reading(*credits: float | None) -> dict:
 
 @given(st.floats(1_000, 5_000_000), st.floats(1, 3_000), st.integers(2, 30))
 def test_time_to_empty_of_a_steady_load(start, per_second, count):
-    emptying = metrics.Emptying()
+    emptying = metrics.MembersEmptying()
     left = [start - per_second * i for i in range(count)]
     for at, credits in enumerate(left):
         if credits > 540:
@@ -271,7 +271,7 @@ def test_time_to_empty_of_a_steady_load(start, per_second, count):
 
 
 def test_time_to_empty_knows_refill_empty_and_a_set_balance():
-    emptying = metrics.Emptying()
+    emptying = metrics.MembersEmptying()
     assert emptying.seconds() is None
     for at in range(5):
         emptying.add(at, reading(1_000_000 + at))

@@ -24,7 +24,7 @@ use crate::demand::near_cap::{NearCap, CLUMPS_FROM};
 use crate::setup::Setup;
 use headrace_catalog::InstanceLimits;
 use headrace_model::array::Amplification;
-use headrace_model::bucket::RESERVE_REFILL;
+use headrace_model::bucket::{seconds_to_empty, RESERVE_REFILL};
 use headrace_model::rates::Rates;
 use headrace_model::Cap;
 use std::collections::VecDeque;
@@ -424,7 +424,7 @@ impl Fluid {
             }
             // The margin keeps rounding from calling a demand that equals the rate too much.
             if bucket.need > bucket.rate * (1.0 + 1e-12) {
-                until = until.min(now + if bucket.is_empty() { 0.0 } else { (bucket.level / (bucket.need - bucket.rate)).max(least_step(now)) });
+                until = until.min(now + if bucket.is_empty() { 0.0 } else { seconds_to_empty(bucket.level, bucket.need, bucket.rate).max(least_step(now)) });
             }
         }
         let seconds = until - now;
@@ -475,7 +475,7 @@ impl Fluid {
         let waiting = head.requests - at_once;
         let mut until = if rate > inflow { end.min(now + waiting / (rate - inflow)) } else { end };
         for bucket in self.buckets.iter().filter(|bucket| !bucket.is_empty() && rate * bucket.cost > bucket.rate) {
-            until = until.min(now + bucket.level / (rate * bucket.cost - bucket.rate));
+            until = until.min(now + seconds_to_empty(bucket.level, rate * bucket.cost, bucket.rate));
         }
         until = until.max(now + least_step(now)).min(end);
         let seconds = until - now;

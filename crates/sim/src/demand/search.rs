@@ -58,7 +58,7 @@ pub enum DemandOutcome {
 }
 
 struct SharedLoad {
-    measured: MeasuredLoad,
+    measured: Arc<MeasuredLoad>,
     own: Arc<OwnLatency>,
 }
 
@@ -96,7 +96,10 @@ fn key_of(storage: &StorageSpec) -> SharedKey {
 }
 
 fn share(setup: &Setup, load: &OpenLoad) -> SharedLoad {
-    let measured = interval::measure(setup, load);
+    with_latency(setup, Arc::new(interval::measure(setup, load)))
+}
+
+fn with_latency(setup: &Setup, measured: Arc<MeasuredLoad>) -> SharedLoad {
     let key: OwnLatencyKey = measured.latency_key(setup);
     SharedLoad { own: OwnLatency::cached(&key), measured }
 }
@@ -128,11 +131,14 @@ fn judge(search: &DemandSearch<'_>, candidate: &DemandCandidate, shared: Option<
     }
 }
 
+/// Chunk of an array (KiB), a type that charges whole units, and the factor of the demand.
+type AccountedKey = (Option<u64>, Option<headrace_catalog::VolumeType>, u64);
+
 /// The demands of many volumes, for as long as they are looked at: what the candidates of a volume
 /// share is measured once.
 pub struct Fleet {
     loads: Vec<OpenLoad>,
-    shared: Vec<Mutex<HashMap<(SharedKey, u64), Arc<SharedLoad>>>>,
+    shared: Vec<Mutex<HashMap<AccountedKey, Arc<MeasuredLoad>>>>,
 }
 
 /// A storage for one volume of a fleet, under `factor` times its demand.
@@ -223,20 +229,22 @@ impl Fleet {
         }
     }
 
-    fn share(&self, setup: &Setup, question: &FleetQuestion) -> Arc<SharedLoad> {
-        let key = (key_of(&question.candidate.storage), question.factor.to_bits());
-        let known = |place: &HashMap<_, Arc<SharedLoad>>| place.get(&key).cloned();
+    fn share(&self, setup: &Setup, question: &FleetQuestion) -> SharedLoad {
+        // All that `interval::measure` takes of a storage: many types count alike.
+        let full_unit = setup.limits.iter().find(|limits| limits.random_charges_full_unit).map(|limits| limits.spec.volume_type);
+        let key = (setup.storage.raid.map(|_| setup.storage.chunk_kib), full_unit, question.factor.to_bits());
         // A panic elsewhere cannot leave a half-made entry: entries are inserted whole.
         let place = || self.shared[question.volume].lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(found) = known(&place()) {
-            return found;
-        }
-        let mut load = self.loads[question.volume].clone();
-        for point in &mut load.points {
-            point.reads_per_s *= question.factor;
-            point.writes_per_s *= question.factor;
-        }
-        let made = Arc::new(share(setup, &load));
-        place().entry(key).or_insert(made).clone()
+        let known = place().get(&key).cloned();
+        let measured = known.unwrap_or_else(|| {
+            let mut load = self.loads[question.volume].clone();
+            for point in &mut load.points {
+                point.reads_per_s *= question.factor;
+                point.writes_per_s *= question.factor;
+            }
+            let made = Arc::new(interval::measure(setup, &load));
+            place().entry(key).or_insert(made).clone()
+        });
+        with_latency(setup, measured)
     }
 }

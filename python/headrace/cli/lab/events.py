@@ -58,7 +58,7 @@ def nvme_statistics(
     output: OutputOption = "table",
 ) -> None:
     """Print the NVMe statistics page of an attached volume: counters, and latencies in bins."""
-    from headrace.lab.devices.nvme import read_page, rows
+    from headrace.observe.live.nvme import read_page
 
     if binary and sys.stdout.isatty():
         hint = "Write `> page.bin` behind it, or a pipe."
@@ -70,9 +70,9 @@ def nvme_statistics(
         return
     found = read_page(page)
     columns = ("field", "from_us", "until_us", "value")
-    listed = rows(found)
+    listed = found.rows()
     cells = [
         tuple("" if row[name] is None else number(row[name], 0) if name != "field" else row[name] for name in columns)
         for row in listed
     ]
-    print_answer(found, output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])
+    print_answer(found.to_document(), output, listed, columns, lambda: [table(columns, cells, right=columns[1:])])

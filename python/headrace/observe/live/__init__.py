@@ -7,4 +7,5 @@ sampler   SHOW GLOBAL STATUS, /proc/diskstats and the host, each in a thread of 
 samples   what was sampled, and its rates
 store     samples that grow, in parts on disk; as CSV
 host      counters of this machine
+nvme      the statistics page of an NVMe volume
 """

@@ -113,7 +113,7 @@ def answers_frame(answers: Sequence[VolumeAnswer]) -> pl.DataFrame:
 
 def answers_of(frame: pl.DataFrame) -> list[VolumeAnswer]:
     """The answers of such a frame."""
-    return [VolumeAnswer(**(row | {"volumes": tuple(row["volumes"])})) for row in frame.iter_rows(named=True)]
+    return [msgspec.convert(row, VolumeAnswer) for row in frame.iter_rows(named=True)]
 
 
 def ranked(answers: Sequence[VolumeAnswer]) -> list[VolumeAnswer]:

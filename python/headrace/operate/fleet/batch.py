@@ -102,9 +102,11 @@ class _Batch:
 
     def __init__(self, devices: list[_Open], settings: FleetSettings) -> None:
         self.devices, self.settings = devices, settings
-        columns = [np.concatenate([one.history.columns[name] for one in devices]) for name in DeviceHistory.COLUMNS]
+        columns: dict[str, Any] = {
+            name: np.concatenate([one.history.columns[name] for one in devices]) for name in DeviceHistory.COLUMNS
+        }
         lengths = [len(one.history.columns["duration_s"]) for one in devices]
-        self.demands = core.FleetDemands(*columns, lengths, MAX_OUTSTANDING)
+        self.demands = core.FleetDemands(**columns, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
         self.instances = [one.device.members[0].instance_type or None for one in devices]
         self._known: dict[Candidate, bool] = {}
 
@@ -216,10 +218,10 @@ class _Batch:
             drawn = one.history.fortnights(self.settings.fortnights, self.settings.seed)
             if drawn is None:
                 continue
-            demands = core.FleetDemands(
-                *drawn, [len(drawn[0]) // self.settings.fortnights] * self.settings.fortnights, MAX_OUTSTANDING
-            )
             count = self.settings.fortnights
+            columns_of: dict[str, Any] = dict(zip(DeviceHistory.COLUMNS, drawn, strict=True))
+            lengths = [len(drawn[0]) // count] * count
+            demands = core.FleetDemands(**columns_of, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
             with core_errors():
                 columns = demands.evaluate(
                     list(range(count)),
@@ -244,8 +246,11 @@ class _Batch:
         before, after = self._usd(one), one.best.usd
         if text == one.today.text:
             return ""
-        if self._fails(one):  # more was asked than is known: never less than today
-            return text if after > before else ""
+        if self._fails(one) and after <= before:
+            # More was asked than is known: never less than today's volume can give.
+            return "" if weaker(text, one.today.text, self.settings.as_of) else text
+        if self._fails(one):
+            return text
         return text if before - after >= max(LEAST_SAVING * before, LEAST_SAVING_USD) else ""
 
     def _fails(self, one: _Open) -> bool:
@@ -279,7 +284,7 @@ class _Batch:
         bound = self._instance_bound(one)
         if bound and self._fails(one):
             return _answer(one.device, "keep", bound, one.today.text, **(about | {"wanted": "", "usd_wanted": None}))
-        if self._fails(one):
+        if self._fails(one) and one.best.usd > self._usd(one):
             why = f"today's volume is at a limit {history.censored_share:.1%} of the time: what it gave is less than what was asked"
             return _answer(one.device, "grow", why, one.today.text, **about)
         why = f"meets p99 of {one.bound_ms:.3g} ms without throttling under {self.settings.headroom_percent:g} % more demand"
@@ -332,6 +337,17 @@ def prices_of(region: str, as_of: str | None) -> PriceList:
 def usd_of(region: str, as_of: str | None, storage: str) -> float:
     """USD a month of a storage at list prices; NaN where none is known."""
     return float(prices_of(region, as_of).volume_totals([storage], 0.0)[0])
+
+
+def weaker(wanted: str, today: str, as_of: str | None) -> bool:
+    """Whether a storage gives fewer IOPS or MiB/s than another, both with credits."""
+
+    def most(storage: str) -> tuple[int, int]:
+        limits = core.storage_limits(storage, as_of)
+        iops = sum(max(one["iops"], (one["io_burst"] or {"iops": 0})["iops"]) for one in limits)
+        return iops, sum(one["throughput_bytes_s"] for one in limits)
+
+    return any(after < before for after, before in zip(most(wanted), most(today), strict=True))
 
 
 @cache

@@ -35,7 +35,7 @@ class DeviceHistory:
     the members, NaN where not published; `exceeded`: 1 where a member's IOPS or throughput check
     was 1, 0 where none was, NaN where the check was not published; `queue`: sum of the members',
     NaN where not published. `given_iops`, `given_bytes_s`: what was delivered. `censored_share`: of
-    the points, those at a limit. `missing_share`: of the periods, those without a point. """
+    the points, those at a limit. `missing_share`: of the periods, those without a point."""
 
     COLUMNS: ClassVar = ("duration_s", "reads_per_s", "writes_per_s", "read_bytes", "write_bytes")
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 import gzip
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
 
 import msgspec
 import polars as pl
@@ -169,7 +168,7 @@ def _read_export(file: Path, spill: _Spill, notes: list[str]) -> None:
     notes += recording.notes
 
 
-def _read_stream(file: Path, lines: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[str]) -> None:
     decode = msgspec.json.Decoder(_StreamPoint).decode
     number, bad = 0, None
     try:

@@ -43,7 +43,7 @@ METRICS = {
     "VolumeThroughputExceededCheck": ("throughput_exceeded", "Maximum"),
 }
 # Volumes read at once: 14 days of five minutes are 31 KiB a volume and column in memory.
-VOLUMES_AT_ONCE = 250
+VOLUMES_AT_ONCE = 125
 ROWS_OF_A_GROUP = 262_144  # some 64 volumes of a fortnight at five minutes
 
 

@@ -8,7 +8,6 @@ no advice is given. Bounds of the balance: the specification of this check; the 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -42,11 +41,11 @@ class SelfCheck:
     queue_ratio: float | None = None
 
 
-def check(history: DeviceHistory, today: Storage, rows: dict[str, bytes] | str) -> SelfCheck:
+def check(history: DeviceHistory, today: Storage, rows: core.Followed | str) -> SelfCheck:
     """Compares. `rows`: of `FleetDemands.follow`."""
     if isinstance(rows, str):
         return SelfCheck(rows)
-    simulated: dict[str, Any] = {name: np.frombuffer(column) for name, column in rows.items()}
+    simulated = {name: np.frombuffer(rows[name]) for name in ("balance_percent", "throttled_s", "queue")}
     over = _over_limits(history, today)
     balance_error = _balance_error(history, simulated["balance_percent"])
     waited = simulated["throttled_s"] > WAITED_SHARE * history.grain_s

@@ -1,0 +1,1 @@
+"""What operating commands show: in words, as tables, as pages."""

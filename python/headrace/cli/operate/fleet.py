@@ -77,7 +77,7 @@ def plan(
         float, option("PERCENT", "Growth that is carried without throttling: what means of minutes hide.")
     ] = 30.0,
     least_days: Annotated[float, option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
-    exclude: Annotated[list[str] | None, option("TYPE", "Do not advise this volume type. Repeatable.")] = None,
+    exclude: Annotated[list[str] | None, option(, "Do not advise this volume type. Repeatable.")] = None,
     fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,

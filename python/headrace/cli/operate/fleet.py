@@ -77,7 +77,7 @@ def plan(
         float, option("PERCENT", "Growth that is carried without throttling: what means of minutes hide.")
     ] = 30.0,
     least_days: Annotated[float, option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
-    exclude: Annotated[list[str] | None, option(, "Do not advise this volume type. Repeatable.")] = None,
+    exclude: Annotated[list[str] | None, option("LIST", "Volume types not to advise: st1,sc1.")] = None,
     fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
@@ -91,6 +91,7 @@ def plan(
 ) -> None:
     """Answer each volume: change, grow, keep, or no advice, with savings and risk. Continues a run
     that was stopped."""
+    from headrace.cli.model.plan import listed
     from headrace.operate.fleet.answer import FleetSettings
     from headrace.operate.fleet.inventory import read_inventory
     from headrace.operate.fleet.planning import plan_fleet
@@ -102,7 +103,7 @@ def plan(
         headroom_percent=headroom,
         region=region,
         as_of=as_of,
-        exclude=("standard", *sorted(check_exclude(exclude or []) - {"standard"})),
+        exclude=("standard", *sorted(check_exclude(listed(exclude) or []) - {"standard"})),
         least_days=least_days,
         fortnights=fortnights,
         seed=seed,

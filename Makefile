@@ -83,6 +83,14 @@ $(VENV)/peers.ok: $(VENV)/system.ok
 	@$(VENV)/peers/bin/pip install --quiet --disable-pip-version-check "moto[ec2]>=5.2,<6" flask flask-cors "ministack>=1.5,<2" || echo "note: moto or MiniStack cannot be installed here: the benchmark runs without them" >&2
 	@touch $@
 
+# Ray is 240 MB, and only fleets past one machine need it: an environment of its own, which sees the packages of the first.
+$(VENV)/ray.ok: $(VENV)/package.ok
+	@$(PYTHON) -m venv $(VENV)/ray
+	@$(VENV)/ray/bin/pip install --quiet --disable-pip-version-check "ray>=2.40,<3" \
+	  && $(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > "$$($(VENV)/ray/bin/python -c 'import site; print(site.getsitepackages()[0])')/headrace.pth" \
+	  || echo "note: Ray cannot be installed here: its tests are skipped" >&2
+	@touch $@
+
 lab: $(BIN)/headraced
 
 # A proof on a real server needs root and FUSE; without them the demo says so, and nothing is installed for it.
@@ -125,7 +133,7 @@ generate: $(VENV)/package.ok
 	cargo run --release --quiet -p headrace-protocol --example generate
 	$(BIN)/python packaging/aws_api_page.py docs/reference/aws-api.md
 
-soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(BIN)/headraced
+soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/ray.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	for kernel in Prescott:1 Nehalem:2 Haswell:1 Haswell:2; do \
@@ -133,6 +141,8 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok 
 	  OPENBLAS_CORETYPE=$${kernel%:*} OPENBLAS_NUM_THREADS=$${kernel#*:} \
 	    $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace; \
 	done
+	! $(VENV)/ray/bin/python -c 'import ray' || RAY=1 $(VENV)/ray/bin/python -m pytest -q tests/unit/operate/fleet/test_on_ray.py
+	PATCH_KILLS=100 $(BIN)/python -m pytest -q tests/unit/operate/fleet/test_scripts.py
 	HYPOTHESIS_PROFILE=soak CRASHES=50 SNAPSHOTS=50 KILLS=200 TOPOLOGIES=all SEEDINGS_KILLED=50 GROUP_KILLS=30 COURSES=1 \
 	  RESTORES=20 FLIPS=100 BACKUP_KILLS=50 FAULTS=50 PARTITIONS=50 SWITCHOVERS=15 RESCUES=15 LOSSES=15 RESUMES=all TRAPS=all \
 	  REFUSALS=all EC2_FENCING=1 FLAVORS=mariadb,mysql $(BIN)/python -m pytest -q tests/lab tests/mysql

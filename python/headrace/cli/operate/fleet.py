@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from headrace.cli.operate.fleet_report import report
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
@@ -76,16 +77,21 @@ def plan(
         float, option("PERCENT", "Growth that is carried without throttling: what means of minutes hide.")
     ] = 30.0,
     least_days: Annotated[float, option("DAYS", "Volumes with fewer days of points get no advice.")] = 7.0,
-    exclude: Annotated[list[str] | None, option("TYPE", "Do not advise this volume type. Repeatable.")] = None,
+    exclude: Annotated[list[str] | None, option("LIST", "Volume types not to advise: st1,sc1.")] = None,
     fortnights: Annotated[int, option("N", "Fortnights that are drawn for the risk; 0: none.")] = 10,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
     seed: SeedOption = 1,
+    ray: Annotated[
+        str | None,
+        option("CLUSTER", "Answer on this Ray cluster: auto, HOST:6379 or ray://HOST:10001 (headrace[ray])."),
+    ] = None,
     output: OutputOption = "table",
     force: ForceOption = False,
 ) -> None:
     """Answer each volume: change, grow, keep, or no advice, with savings and risk. Continues a run
     that was stopped."""
+    from headrace.cli.model.plan import listed
     from headrace.operate.fleet.answer import FleetSettings
     from headrace.operate.fleet.inventory import read_inventory
     from headrace.operate.fleet.planning import plan_fleet
@@ -97,14 +103,19 @@ def plan(
         headroom_percent=headroom,
         region=region,
         as_of=as_of,
-        exclude=("standard", *sorted(check_exclude(exclude or []) - {"standard"})),
+        exclude=("standard", *sorted(check_exclude(listed(exclude) or []) - {"standard"})),
         least_days=least_days,
         fortnights=fortnights,
         seed=seed,
     )
     found = read_inventory([str(file) for file in inventory])
+    runner = None
+    if ray is not None:
+        from headrace.operate.fleet.on_ray import ray_runner
+
+        runner = ray_runner(ray)
     with progress("planning") as tick:
-        answers = plan_fleet(found, points, settings, to, progress=tick)
+        answers = plan_fleet(found, points, settings, to, runner=runner, progress=tick)
     _show(answers, to, found.notes, output)
 
 
@@ -148,3 +159,6 @@ def _show(answers: list, to: Path, notes: tuple[str, ...], output: Output) -> No
     show(*lines, table(("volume", "today", "advised", "saves/month", "risk", "why"), rows), *tail, f"All answers: {to}")
     for note in notes:
         say(f"note: {note}")
+
+
+app.command("report")(report)

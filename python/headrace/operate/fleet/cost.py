@@ -87,8 +87,8 @@ class PaidRate:
 
 @dataclass(frozen=True)
 class CostReport:
-    """What a Cost and Usage Report says of volumes. `month`: `2026-10`. `billed`: US dollars of each
-    volume in that month, discounts taken off. `notes`: what is not part of a rate."""
+    """What a Cost and Usage Report says of volumes. `month`: `2026-10`. `billed`: US dollars of
+    each volume in that month, discounts taken off. `notes`: what is not part of a rate."""
 
     month: str
     rates: tuple[tuple[str, PaidRate], ...]  # by region, where the inventory knows it
@@ -173,7 +173,7 @@ class FleetPrices:
         return rows
 
 
-# --- the report ------------------------------------------------------------------------------------
+# --- the report --------------------------------------------------
 
 
 def read_cost_report(
@@ -289,14 +289,14 @@ class _Report:
         return rows.filter(pl.col("bill_billing_period_start_date").str.slice(0, 7) == months[-1]), months[-1]
 
     def _rest(self, rows: pl.DataFrame, notes: list[str]) -> None:
-        """Rows that are no usage: credits, refunds, tax, fees."""
+        """Rows that are not usage: credits, refunds, tax, fees."""
         sums = rows.group_by("line_item_line_item_type").agg(pl.col("line_item_unblended_cost").sum())
         for kind, usd in sorted(sums.iter_rows()):
             notes.append(f"{kind} of {usd:,.2f} USD is not part of a rate: it ends, or follows what is used.")
 
 
 def _kind(usage_type: str) -> tuple[str, str, int] | None:
-    """Product, component and price step of a usage type; None where it is no volume's."""
+    """Product, component and price step of a usage type; None where it is not a volume's."""
     match = USAGE_TYPE.match(usage_type)
     if match is None:
         return None

@@ -83,9 +83,10 @@ class FleetVolume(msgspec.Struct, frozen=True):
     `iops`, `mib_s`: as AWS states them; of gp2 `iops` is the baseline, not the burst; None where
     AWS states none. `account`: of the instance it is attached to, or as given with the file, or "".
     `instance_id`, `instance_type`: of its one attachment; "" when there is none, more than one, or
-    the instance is not in the inventory. `modifications`: all that are known, oldest first. `array`:
-    INSTANCE/NAME of the array it is a member of, or "". `managed_by`: the AWS service that owns it,
-    or "". `remarks`: what is strange about it, in words; a volume with remarks may get no advice.
+    the instance is not in the inventory. `modifications`: all that are known, oldest first.
+    `array`: INSTANCE/NAME of the array it is a member of, or "". `managed_by`: the AWS service that
+    owns it, or "". `remarks`: what is strange about it, in words; a volume with remarks may get no
+    advice.
     """
 
     id: str
@@ -177,7 +178,7 @@ class FleetInventory(msgspec.Struct, frozen=True):
         return tuple(v for v in self.volumes if any(at.instance_id == instance_id for at in v.attachments))
 
 
-# --- what the AWS CLI writes -------------------------------------------------------------------------
+# --- what the AWS CLI writes --------------------------------------------------
 
 
 class _Aws(msgspec.Struct, rename="pascal", kw_only=True):
@@ -336,7 +337,7 @@ class _Reader:
             notes.append(f"{len(unknown)} modified volumes are not in the inventory, {unknown[0]} first.")
         return FleetInventory(tuple(volumes), instances, tuple(notes))
 
-    # --- parts of files ------------------------------------------------------------------------------
+    # --- parts of files --------------------------------------------------
 
     def _take(self, recording: Recording, kind: str, items: object, number: int) -> str:
         """Takes a page in; the region that it is of, or ""."""
@@ -413,7 +414,7 @@ class _Reader:
         found = ", ".join(list(document)[:5]) or "an empty object"
         return recording.bad("", found, f"has none of {', '.join(_KINDS)}", hint or "Give the CLI's whole output.", DOC)
 
-    # --- a volume ------------------------------------------------------------------------------------
+    # --- a volume --------------------------------------------------
 
     def _volume(self, one: _Volume, instances: dict[str, FleetInstance]) -> FleetVolume:
         tags = {tag.key: tag.value for tag in one.tags}
@@ -452,7 +453,7 @@ class _Reader:
         return msgspec.structs.replace(volume, remarks=tuple(_remarks(volume, instances)))
 
 
-# Seconds between the start that EC2 states of a modification and the call that CloudTrail kept; ours.
+# Seconds between the start that EC2 states of a modification and CloudTrail's of its call; ours.
 SAME_S = 60.0
 
 

@@ -1,5 +1,5 @@
-"""The answers for a fleet in words and rows. `answers`: a sequence of `operate.fleet.answer.VolumeAnswer`,
-in the order in which they are to stand."""
+"""The answers for a fleet in words and rows. `answers`: a sequence of
+`operate.fleet.answer.VolumeAnswer`, in the order in which they are to stand."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def withheld_rows(answers: Sequence) -> list[tuple]:
 
 
 def reasons(answers: Sequence) -> list[tuple]:
-    """Rows of REASONS: why there is no advice, the most frequent first. Figures and ids are left out
-    of a reason, so that like is counted with like."""
+    """Rows of REASONS: why there is no advice, the most frequent first. Figures and ids are left
+    out of a reason, so that like is counted with like."""
     counts = Counter(_kind(one.why) for one in of_verdict(answers, "withheld"))
     return [(count, why) for why, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
 

@@ -1,4 +1,4 @@
-"""What becomes of which volume, in the order in which it is worth most; and what EC2 would refuse."""
+"""What becomes of which volume, the one that is worth most first; and what EC2 would refuse."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SHRINK_RULE = "a volume never shrinks (data/rules.toml, modify_volume.never_shri
 
 @dataclass(frozen=True)
 class VolumeSetting:
-    """What EC2 is told of a volume, and says of it. `iops`, `mib_s`: None where the type has none to
-    buy."""
+    """What EC2 is told of a volume, and says of it. `iops`, `mib_s`: None where the type has none
+    to buy."""
 
     type: str
     size_gib: int

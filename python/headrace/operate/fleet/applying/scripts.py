@@ -54,7 +54,7 @@ def patch_scripts(
 
 def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str | None, max_per_hour: int) -> str:
     most, hours = modification_limit(as_of)
-    body = (files(__package__) / "change_volumes.sh").read_text(encoding="utf-8")
+    body = (files("headrace.operate.fleet.applying") / "change_volumes.sh").read_text(encoding="utf-8")
     settings = {
         "CHANGES": len(changes),
         "MAX_CHANGES": most,

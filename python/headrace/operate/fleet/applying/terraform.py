@@ -1,4 +1,4 @@
-"""The changes as a diff of Terraform files, for `git apply` or `patch -p1`; nothing is written here.
+"""The changes as a diff of Terraform files, for `git apply` or `patch -p1`; no file is written.
 
     terraform show -json > state.json        # in the root module's folder
 
@@ -66,8 +66,8 @@ class _Placed:
 
 @dataclass
 class _Attribute:
-    """An argument in a file: its value's place, and its line's with the line end before it. `alone`:
-    nothing but a comment stands behind it on its line."""
+    """An argument in a file: its value's place, and its line's with the line end before it.
+    `alone`: nothing but a comment stands behind it on its line."""
 
     value: tuple[int, int]
     whole: tuple[int, int]
@@ -200,7 +200,7 @@ class _Patch:
             )
         return not wrong
 
-    # --- a resource ----------------------------------------------------------------------------------
+    # --- a resource --------------------------------------------------
 
     def _one(self, members: list[tuple[VolumeChange, _Placed]], siblings: int):
         """The edits of a resource: it, what is put where, and what it must say afterwards; None
@@ -284,7 +284,7 @@ class _Patch:
             return None
         return found
 
-    # --- files ---------------------------------------------------------------------------------------
+    # --- files --------------------------------------------------
 
     def _folder(self, path: Path) -> _Folder:
         if path not in self.folders:
@@ -354,7 +354,7 @@ def _before(name: str) -> list[str]:
     return [*reversed(ARGUMENTS[: ARGUMENTS.index(name)]), *ARGUMENTS]
 
 
-# --- the tree of python-hcl2 -------------------------------------------------------------------------
+# --- the tree of python-hcl2 --------------------------------------------------
 
 
 def _tree(file: Path, text: str) -> Any:

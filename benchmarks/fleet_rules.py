@@ -1,0 +1,172 @@
+"""Savings and violations of fleet rules, side by side, on a fleet whose true demand is known.
+
+    python benchmarks/fleet_rules.py [--volumes 1000] [--seed 7]
+
+Each rule sees the points of one fortnight, as CloudWatch would show them, and changes what it
+likes. The fortnight that follows, with the demand that was asked and not what was given, is then
+simulated on what it chose. A violation: the volume throttles, or its p99 is above 5 ms, and it is
+worse than with what it has today.
+
+maxima      the cheapest of gp2 and gp3 of the size that carries the largest 5-minute rates: the
+            inputs that Compute Optimizer publishes
+average     the same for the average rates, as thrifty checks look at them
+gp2 to gp3  each gp2 becomes a gp3 with what is included
+headrace    headrace fleet plan; `change` and `grow`
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+from headrace.base import core
+from headrace.operate.fleet.answer import FleetSettings
+from headrace.operate.fleet.batch import THROTTLED_S, answer_batch
+from headrace.operate.fleet.cost import FleetPrices
+from headrace.operate.fleet.inventory import FleetVolume
+from headrace.workload.model import MAX_OUTSTANDING
+from seeded_fleet import BEGIN, SeededFleet, seeded_fleet
+
+DAYS = 14  # that a rule sees, and as many that it is judged by
+DAY_S = 86_400
+GOAL_MS = FleetSettings().p99_ms
+AT_ONCE = 100  # volumes; bounds the memory
+REGION = "us-east-1"
+INCLUDED = (3_000, 125)  # IOPS and MiB/s of every gp3 (data/volumes/gp3.toml)
+
+
+@dataclass(frozen=True)
+class RuleScore:
+    """What a rule did. `saves_usd`: of what became cheaper, a month; `costs_usd`: of what became
+    dearer."""
+
+    rule: str
+    changed: int
+    saves_usd: float
+    costs_usd: float
+    violations: int
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--volumes", type=int, default=1_000)
+    parser.add_argument("--seed", type=int, default=7)
+    given = parser.parse_args()
+    scores, bill = compare(seeded_fleet(given.volumes, given.seed, days=2 * DAYS))
+    table = Table(title=f"{given.volumes:,} volumes of {bill:,.0f} USD a month, seed {given.seed}")
+    for column in ("rule", "changed", "saves USD/month", "share", "costs USD/month", "violations", "of changed"):
+        table.add_column(column, justify="left" if column == "rule" else "right")
+    for one in scores:
+        share = f"{one.violations / one.changed:.1%}" if one.changed else "-"
+        figures = (
+            f"{one.saves_usd:,.0f}",
+            f"{one.saves_usd / bill:.1%}",
+            f"{one.costs_usd:,.0f}",
+            f"{one.violations:,}",
+            share,
+        )
+        table.add_row(one.rule, f"{one.changed:,}", *figures)
+    Console().print(table)
+
+
+def compare(fleet: SeededFleet) -> tuple[list[RuleScore], float]:
+    """The score of each rule, and the bill of today."""
+    volumes = list(fleet.inventory.volumes)
+    seen = {key: rows.filter(pl.col("t_unix") < BEGIN + DAYS * DAY_S) for key, rows in fleet.points.items()}
+    prices = FleetPrices()
+    today = [volume.notation for volume in volumes]
+    rates = [_rates(seen[volume.id]) for volume in volumes]
+    rules: dict[str, list[str]] = {
+        "maxima": [_cheapest(prices, one, *rate[0]) for one, rate in zip(volumes, rates, strict=True)],
+        "average": [_cheapest(prices, one, *rate[1]) for one, rate in zip(volumes, rates, strict=True)],
+        "gp2 to gp3": [f"gp3:{one.size_gib}" if one.type == "gp2" else one.notation for one in volumes],
+        "headrace": _advised(fleet, seen),
+    }
+    usd = prices.totals(today, REGION)
+    before = _truth(fleet, volumes, today)
+    scores = []
+    for name, wanted in rules.items():
+        after, bills = _truth(fleet, volumes, wanted), prices.totals(wanted, REGION)
+        changed = [at for at in range(len(volumes)) if wanted[at] != today[at]]
+        more = [bills[at] - usd[at] for at in changed]
+        worse = sum(violates(before[at], after[at]) for at in changed)
+        saved, spent = -sum(one for one in more if one < 0), sum(one for one in more if one > 0)
+        scores.append(RuleScore(name, len(changed), saved, spent, worse))
+    return scores, sum(usd)
+
+
+def _rates(rows: pl.DataFrame) -> tuple[tuple[float, float], tuple[float, float]]:
+    """IOPS and MiB/s of a volume: the largest of a period, and the average."""
+    iops = (rows["read_ops"] + rows["write_ops"]) / rows["period_s"]
+    mib_s = (rows["read_bytes"] + rows["write_bytes"]) / rows["period_s"] / 2**20
+    return (_number(iops.max()), _number(mib_s.max())), (_number(iops.mean()), _number(mib_s.mean()))
+
+
+def _number(value: object) -> float:
+    assert isinstance(value, float)
+    return value
+
+
+def _cheapest(prices: FleetPrices, volume: FleetVolume, iops: float, mib_s: float) -> str:
+    """The cheapest of what carries these rates without credits; today's where nothing does."""
+    bought = max(INCLUDED[0], math.ceil(iops), 4 * math.ceil(mib_s) if mib_s > INCLUDED[1] else 0)
+    found = [volume.notation, f"gp3:{volume.size_gib}:{bought}:{max(INCLUDED[1], math.ceil(mib_s))}"]
+    baseline = core.storage_limits(f"gp2:{volume.size_gib}")[0]
+    if iops <= baseline["iops"] and mib_s * 2**20 <= baseline["throughput_bytes_s"]:
+        found.append(f"gp2:{volume.size_gib}")
+    totals = prices.totals(found, REGION)  # NaN: not sold so
+    return min(zip(totals, found, strict=True), key=lambda one: (math.isnan(one[0]), one[0]))[1]
+
+
+def _advised(fleet: SeededFleet, seen: dict[str, pl.DataFrame]) -> list[str]:
+    settings, found = FleetSettings(), {}
+    for some in _parts(fleet.devices):
+        for one in answer_batch(some, {device.key: seen[device.key] for device in some}, settings):
+            found[one.key] = one.wanted or one.today
+    return [found[volume.id] for volume in fleet.inventory.volumes]
+
+
+def _truth(fleet: SeededFleet, volumes: list[FleetVolume], storages: list[str]) -> list[tuple[float, float]]:
+    """Throttled seconds and p99 of the second fortnight's true demand on these storages."""
+    found: list[tuple[float, float]] = []
+    for some in _parts(list(zip(volumes, storages, strict=True))):
+        half = [len(fleet.demand[volume.id][0]) // 2 for volume, _ in some]
+        columns = [
+            np.concatenate([fleet.demand[volume.id][column][at:] for (volume, _), at in zip(some, half, strict=True)])
+            for column in range(5)
+        ]
+        count = len(some)
+        told = core.FleetDemands(*columns, half, MAX_OUTSTANDING).evaluate(
+            list(range(count)),
+            [storage for _, storage in some],
+            [None] * count,
+            [1.0] * count,
+            as_of=None,
+            prune_above=math.inf,
+            cycle="settled",
+        )
+        found += [
+            (throttled if throttled is not None else math.inf, p99 if p99 is not None else 0.0)
+            for throttled, p99 in zip(told["throttled_s"], told["worst_p99_ms"], strict=True)
+        ]
+    return found
+
+
+def violates(before: tuple[float, float], after: tuple[float, float]) -> bool:
+    throttles = after[0] > THROTTLED_S and after[0] > before[0]
+    return throttles or after[1] > max(GOAL_MS, before[1])
+
+
+def _parts(items: list) -> Iterable[list]:
+    return (items[at : at + AT_ONCE] for at in range(0, len(items), AT_ONCE))
+
+
+if __name__ == "__main__":
+    main()

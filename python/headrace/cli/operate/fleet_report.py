@@ -1,0 +1,169 @@
+"""`headrace fleet report`: what the answers mean in money, as a page, and as changes to run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import AsOfOption, ForceOption, OutputOption, PageOrChartOption, flag, option
+from headrace.cli.output import print_csv, print_json, say, show
+from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.operate.fleet.advised import AdvisedChanges
+    from headrace.operate.fleet.inventory import FleetInventory
+
+HELP = "headrace fleet report --help"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetPriceOptions:
+    """What volumes cost."""
+
+    cost: Annotated[
+        list[Path] | None,
+        option("FILE", "Cost and Usage Report (CUR 2.0), Parquet or CSV: bills at what was paid. Repeatable."),
+    ] = None
+    discount_percent: Annotated[float, option("PERCENT", "Taken off list prices.")] = 0.0
+    price_file: Annotated[Path | None, option("FILE", "Own rates (docs/reference/prices.md).")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetPatchOptions:
+    """What is written to be carried out."""
+
+    patch: Annotated[
+        Path | None, option("DIR", "Write patch.sh and rollback.sh there, and terraform.diff if there is a state.")
+    ] = None
+    max_per_hour: Annotated[int, option("N", "Changes that patch.sh begins in an hour.", min=1)] = 30
+    max_risk_percent: Annotated[
+        float, option("PERCENT", "Leave out changes of more risk than this.", min=0, max=100)
+    ] = 10.0
+    with_growth: Annotated[bool, flag("--with-growth", "Patch what needs more too, not only what saves.")] = False
+    terraform_state: Annotated[Path | None, option("FILE", "Output of terraform show -json.")] = None
+    terraform_dir: Annotated[Path | None, option("DIR", "The root module's folder. Default: the state's.")] = None
+
+
+def report(
+    answers: Annotated[Path, typer.Argument(metavar="ANSWERS", help="What `headrace fleet plan` wrote.")],
+    prices: FleetPriceOptions,
+    patching: FleetPatchOptions,
+    inventory: Annotated[
+        list[Path] | None,
+        option("FILE", "The inventory that the plan was made with; --cost and --patch need it. Repeatable."),
+    ] = None,
+    as_of: AsOfOption = None,
+    page: PageOrChartOption = None,
+    output: OutputOption = "table",
+    force: ForceOption = False,
+) -> None:
+    """Show the answers for a fleet, and write a page or the changes: an AWS CLI script with its
+    rollback, a diff of Terraform files. Changes nothing itself."""
+    from headrace.operate.fleet.advised import read_answers, repriced
+    from headrace.operate.fleet.inventory import read_inventory
+    from headrace.report.fleet import words
+    from headrace.report.output import check_chart_path
+
+    check_chart_path(page)
+    found = read_answers(answers)
+    known = read_inventory([str(file) for file in inventory]) if inventory else None
+    notes = list(known.notes) if known else []
+    told = "list prices"
+    if prices != FleetPriceOptions():
+        made, more = _prices(prices, known, as_of)
+        found, told = repriced(found, made), made.source
+        notes += more
+    if page is not None:
+        from headrace.report.fleet.page import write_fleet
+
+        write_fleet(page, found, told, notes)
+        say(f"page written to {page}")
+    if patching.patch is not None:
+        if known is None:
+            raise InputError("--patch", "needs the inventory, to know what is there", HELP, "Give --inventory.")
+        _write_changes(found, known, patching, patching.patch, as_of, force)
+    elif patching.terraform_state is not None:
+        raise InputError("--terraform-state", "is of --patch", HELP, "Add --patch DIR.")
+    if output == "json":
+        print_json(words.document(found, told))
+    elif output == "csv":
+        print_csv(words.csv_rows(found), words.CSV)
+    else:
+        show(*words.shown(found, told))
+    for note in notes:
+        say(f"note: {note}")
+
+
+def _prices(prices: FleetPriceOptions, known: FleetInventory | None, as_of: str | None) -> tuple[Any, list[str]]:
+    """The prices that the options name, and what is to be said of them."""
+    from headrace.operate.fleet.cost import FleetPrices, read_cost_report
+
+    if not prices.cost:
+        return FleetPrices(as_of, prices.discount_percent, prices.price_file), []
+    if known is None:
+        raise InputError("--cost", "needs the inventory, to know the volumes' regions", HELP, "Give --inventory.")
+    regions = {volume.id: volume.region for volume in known.volumes}
+    accounts = {volume.id: volume.account for volume in known.volumes if volume.account}
+    paid = read_cost_report(prices.cost, regions, accounts)
+    return FleetPrices(as_of, prices.discount_percent, prices.price_file, paid), list(paid.notes)
+
+
+def _write_changes(
+    answers: Any, known: FleetInventory, options: FleetPatchOptions, folder: Path, as_of: str | None, force: bool
+) -> None:
+    """Writes scripts and diff, and says what is not in them."""
+    from headrace.operate.fleet.advised import advised_changes
+    from headrace.operate.fleet.applying.scripts import patch_scripts
+
+    found = advised_changes(
+        answers, known, most_risk=options.max_risk_percent / 100, grow=options.with_growth, as_of=as_of
+    )
+    files: dict[str, str] = {}
+    scripts = patch_scripts(found.changes, as_of, options.max_per_hour)
+    for one in scripts:
+        ending = f"-{one.account or 'unknown'}" if len(scripts) > 1 else ""
+        files |= {f"patch{ending}.sh": one.patch, f"rollback{ending}.sh": one.rollback}
+    if options.terraform_state is not None:
+        from headrace.operate.fleet.applying.terraform import terraform_patch
+
+        root = options.terraform_dir or options.terraform_state.parent
+        made = terraform_patch(options.terraform_state, root, found.changes)
+        files |= {"terraform.diff": made.diff} if made.diff else {}
+        for note in made.notes:
+            say(f"terraform: {note.address + ': ' if note.address else ''}{note.what}")
+    _write(folder, files, force)
+    _tell(found, folder, files)
+
+
+def _write(folder: Path, files: dict[str, str], force: bool) -> None:
+    from headrace.report.output import write_text
+
+    there = [name for name in files if (folder / name).exists()]
+    if there and not force:
+        raise InputError(str(folder / there[0]), "is there already", "", "Give --force to overwrite it.")
+    if not folder.is_dir():
+        folder.mkdir()
+    for name, text in files.items():
+        write_text(folder / name, text)
+        if name.endswith(".sh"):
+            (folder / name).chmod(0o755)
+
+
+def _tell(found: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
+    for name in files:
+        say(f"written: {folder / name}")
+    usd = -sum(change.usd_month for change in found.changes)
+    say(
+        f"{len(found.changes):,} volumes to modify, saving {usd:,.2f} USD a month."
+        if found.changes
+        else "Nothing to modify."
+    )
+    if found.risky:
+        say(f"{found.risky:,} devices are left out for their risk (--max-risk-percent).")
+    if found.copies:
+        say(f"{found.copies:,} devices are left out because their data would have to be copied.")
+    for one in found.refused:
+        say(f"{one.change.volume_id} is left out: {one.why}.")

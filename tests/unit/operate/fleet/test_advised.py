@@ -1,0 +1,246 @@
+"""What the answers mean in money and changes, and how they are shown."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from headrace.cli.operate.fleet import app
+from headrace.errors import HeadraceError
+from headrace.operate.fleet.advised import advised_changes, read_answers, repriced
+from headrace.operate.fleet.answer import VolumeAnswer, answers_frame
+from headrace.operate.fleet.applying.changes import VolumeSetting, modification_limit
+from headrace.operate.fleet.cost import FleetPrices
+from headrace.operate.fleet.inventory import FleetInventory, KnownModification, inventory_json
+from headrace.report.fleet import words
+from headrace.report.fleet.page import fleet_page, write_fleet
+
+MINE = "111111111111"
+
+
+def shown(name: str, kind: str = "gp2", size: int = 500, tags: dict | None = None, **more: Any) -> dict[str, Any]:
+    listed = [{"Key": key, "Value": value} for key, value in (tags or {}).items()]
+    place = {"AvailabilityZone": "us-east-1a", "State": "in-use", "Tags": listed}
+    return {"VolumeId": name, "VolumeType": kind, "Size": size, **place, **more}
+
+
+def answer(key: str, today: str = "gp2:500", wanted: str = "gp3:500", **more: Any) -> VolumeAnswer:
+    given: dict[str, Any] = {
+        "volumes": (key,),
+        "account": MINE,
+        "region": "us-east-1",
+        "instance": "",
+        "verdict": "change",
+        "why": "it fits",
+    }
+    bills = {"usd_today": 50.0, "usd_wanted": 40.0, "risk": 0.0, "grain_s": 300.0, "wanted_p99_ms": 1.5}
+    return VolumeAnswer(key, today=today, wanted=wanted, **(given | bills | more))
+
+
+def known(*volumes: dict[str, Any]) -> FleetInventory:
+    return inventory_json(list(volumes))
+
+
+def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
+    members = [shown(f"vol-{number}", tags={"headrace:array": "md0"}) for number in (2, 3)]
+    devices = known(shown("vol-1"), *members)
+    answers = [
+        answer("vol-1"),
+        answer(
+            "unattached/md0",
+            "2xgp2:500",
+            "2xgp3:500:4000",
+            volumes=("vol-2", "vol-3"),
+            usd_today=100.0,
+            usd_wanted=60.0,
+        ),
+    ]
+    found = advised_changes(answers, devices)
+    assert [(one.volume_id, str(one.after), one.usd_month) for one in found.changes] == [
+        ("vol-2", "gp3 500 GiB 4000 IOPS 125 MiB/s", -20.0),
+        ("vol-3", "gp3 500 GiB 4000 IOPS 125 MiB/s", -20.0),
+        ("vol-1", "gp3 500 GiB 3000 IOPS 125 MiB/s", -10.0),
+    ]
+    held = known(shown("vol-1"), members[0], members[1] | {"Operator": {"Managed": True, "Principal": "eks"}})
+    found = advised_changes(answers, held)
+    assert [one.volume_id for one in found.changes] == ["vol-1"]
+    assert [one.why for one in found.refused] == [
+        "vol-3 of the same array is not changed",
+        "it belongs to eks, which changes it itself",
+    ]
+
+
+def test_risk_growth_and_copies_are_left_out_unless_wanted():
+    devices = known(*(shown(f"vol-{number}") for number in range(5)))
+    answers = [
+        answer("vol-0", risk=0.2),
+        answer("vol-1", risk=None),
+        answer("vol-2", migration=True),
+        answer("vol-3", wanted="gp3:500:9000", verdict="grow", usd_wanted=70.0),
+        answer("vol-4", verdict="withheld", wanted="", usd_wanted=None),
+    ]
+    found = advised_changes(answers, devices, most_risk=0.1)
+    assert (found.changes, found.risky, found.copies) == ((), 2, 1)
+    found = advised_changes(answers, devices, most_risk=1.0, grow=True)
+    assert [(one.volume_id, one.usd_month) for one in found.changes] == [
+        ("vol-0", -10.0),
+        ("vol-1", -10.0),
+        ("vol-3", 20.0),
+    ]
+
+
+def test_another_inventory_is_refused():
+    for devices in (known(shown("vol-9")), known(shown("vol-1", size=600))):
+        with pytest.raises(HeadraceError, match="inventory"):
+            advised_changes([answer("vol-1")], devices)
+
+
+def test_modifications_count_as_a_naive_list_does():
+    """Random starts; a volume is left out when four or more lie within 24 hours."""
+    chance, now = random.Random(2), datetime(2026, 11, 23, tzinfo=UTC)
+    assert modification_limit(None) == (4, 24)
+    for _ in range(200):
+        hours = [chance.uniform(0.1, 48) for _ in range(chance.randint(0, 7))]
+        devices = known(shown("vol-1"))
+        starts = tuple(now - timedelta(hours=one) for one in hours)
+        [volume] = devices.volumes
+        listed = tuple(KnownModification("completed", one, one) for one in sorted(starts))
+        devices = msgspec.structs.replace(devices, volumes=(msgspec.structs.replace(volume, modifications=listed),))
+        found = advised_changes([answer("vol-1")], devices, now=now)
+        assert bool(found.refused) == (sum(one < 24 for one in hours) >= 4)
+        assert bool(found.refused) != bool(found.changes)
+
+
+def test_a_setting_says_what_ec2_says():
+    back = VolumeSetting("io1", 400, 9000, None)
+    assert str(back) == "io1 400 GiB 9000 IOPS"
+    [change] = advised_changes(
+        [answer("vol-1", "io1:400:9000", "gp3:500:9000:300")], known(shown("vol-1", "io1", 400, Iops=9000))
+    ).changes
+    assert change.undone().after == VolumeSetting("io1", 500, 9000, None) and change.undone().usd_month == 10.0
+
+
+def test_other_prices_rank_and_keep_anew():
+    """At 10 % off: gp2 45.00, gp3 36.00 (500 GiB at 0.10 and 0.08). Back to gp2 saves nothing."""
+    made = repriced(
+        [answer("vol-1"), answer("vol-2", verdict="withheld", wanted="", usd_today=None)],
+        FleetPrices(discount_percent=10),
+    )
+    assert [(one.key, one.usd_today, one.usd_wanted) for one in made] == [
+        ("vol-1", pytest.approx(45.0), pytest.approx(36.0)),
+        ("vol-2", None, 40.0),
+    ]
+    [kept] = repriced([answer("vol-1", today="gp3:500", wanted="gp2:500")], FleetPrices())
+    assert kept.verdict == "keep" and kept.wanted == "" and "prices that are paid" in kept.why
+
+
+MANY = [answer(f"vol-{number:05d}", risk=number % 11 / 10, usd_wanted=49.0 - number % 7) for number in range(700)]
+ODD = "<script>alert(1)</script>\x1b[31m"
+
+
+def test_the_page_has_every_part_and_escapes(tmp_path):
+    answers = [
+        *MANY,
+        answer(
+            "vol-x",
+            verdict="withheld",
+            wanted="",
+            usd_today=None,
+            why=f"not modelled: its balance is off by 17 points {ODD}",
+        ),
+        answer(
+            "vol-y",
+            verdict="withheld",
+            wanted="",
+            usd_today=None,
+            why=f"not modelled: its balance is off by 9 points {ODD}",
+        ),
+        answer("vol-z", verdict="grow", wanted="gp3:500:9000", usd_wanted=80.0, why="it is at a limit"),
+    ]
+    path = tmp_path / "fleet.html"
+    write_fleet(path, answers, "list prices", ["a note"])
+    page = path.read_text()
+    assert (
+        "<script" not in page
+        and "\x1b" not in page
+        and page.count("<svg") == 1
+        and "http://" not in re.sub(r'xmlns(:\w+)?="[^"]*"', "", page)
+    )
+    for part in (
+        "What saves, the most first",
+        "What needs more",
+        "Advice withheld",
+        "The first 500 of 700",
+        "a note",
+        "list prices",
+    ):
+        assert part in page, part
+    assert words.reasons(answers) == [(2, "not modelled: its balance is off by ... points ...")]
+    for name in ("fleet.svg", "fleet.png"):
+        write_fleet(tmp_path / name, answers, "list prices")
+        assert (tmp_path / name).stat().st_size > 1000
+    nothing = fleet_page([], "list prices", [], None).render()
+    assert "Nothing can be changed" in nothing and "No volume was left" in nothing
+    with pytest.raises(HeadraceError, match="no chart"):
+        write_fleet(tmp_path / "none.svg", [], "list prices")
+
+
+def test_sums_are_those_of_the_answers():
+    answers = [
+        answer("vol-1"),
+        answer("vol-2", verdict="grow", usd_wanted=65.0),
+        answer("vol-3", verdict="keep", wanted="", usd_wanted=None),
+    ]
+    text = " ".join(words.head(answers, "list prices"))
+    assert (
+        "3 volumes: 1 can be changed" in text
+        and "Of 150.00 USD" in text
+        and "save 10.00 (7 %)" in text
+        and "costs 15.00 more" in text
+    )
+    document = words.document(answers, "list prices")
+    assert (
+        document["saves_usd_month"] == 10.0
+        and document["answers"][0]["volumes"] == ["vol-1"]
+        and document["usd_month"] == 150.0
+    )
+
+
+def test_the_command_writes_what_it_says(tmp_path):
+    folder = tmp_path
+    (folder / "volumes.json").write_text(
+        json.dumps({"Volumes": [shown("vol-1"), shown("vol-2", "gp3", 500, Iops=3000, Throughput=125)]})
+    )
+    answers = [
+        answer("vol-1", account=""),
+        answer("vol-2", "gp3:500:3000:125", "", verdict="withheld", usd_today=None, why="too few days"),
+    ]
+    answers_frame(answers).write_parquet(folder / "answers.parquet")
+    words_ = ["report", str(folder / "answers.parquet"), "--inventory", str(folder / "volumes.json")]
+    run = CliRunner().invoke(
+        app, [*words_, "--patch", str(folder / "out"), "--report", str(folder / "page.html"), "--output", "csv"]
+    )
+    assert run.exit_code == 0, run.output
+    rows = pl.read_csv(run.stdout.encode())
+    assert rows["key"].to_list() == ["vol-1", "vol-2"] and rows["saves_usd"].to_list() == [10.0, 0.0]
+    assert "saving 10.00 USD a month" in run.stderr and (folder / "page.html").exists()
+    assert "change vol-1 us-east-1 gp2 500 - - gp3 500 3000 125 -10.00 -" in (folder / "out/patch.sh").read_text()
+    assert (folder / "out/rollback.sh").stat().st_mode & 0o111
+    again = CliRunner().invoke(app, [*words_, "--patch", str(folder / "out")])
+    assert isinstance(again.exception, HeadraceError) and "is there already" in str(again.exception)
+    for wrong in (["--patch", str(folder / "o2")], ["--cost", "x.csv"], ["--terraform-state", "x"]):
+        refused = CliRunner().invoke(app, [*words_[:2], *wrong])
+        assert isinstance(refused.exception, HeadraceError) and refused.exception.hint
+    with pytest.raises(HeadraceError):
+        read_answers(folder / "volumes.json")
+    with pytest.raises(HeadraceError):
+        read_answers(Path(folder / "gone.parquet"))

@@ -1,0 +1,30 @@
+"""The comparison of fleet rules (benchmarks/fleet_rules.py): what is counted is what was changed."""
+
+from __future__ import annotations
+
+import pytest
+from fleet_rules import violates, compare
+from seeded_fleet import seeded_fleet
+
+
+def test_rules_are_scored_on_the_fortnight_they_did_not_see():
+    fleet = seeded_fleet(12, seed=4, days=28)
+    scores, bill = compare(fleet)
+    found = {one.rule: one for one in scores}
+    assert set(found) == {"maxima", "average", "gp2 to gp3", "headrace"}
+    # gp2 costs 0.10 and gp3 0.08 a GiB-month in us-east-1 (data/prices_volumes.csv).
+    gp2 = [one.size_gib for one in fleet.inventory.volumes if one.type == "gp2"]
+    assert found["gp2 to gp3"].changed == len(gp2)
+    assert found["gp2 to gp3"].saves_usd == pytest.approx(0.02 * sum(gp2))
+    # The average is never above the largest rate, so its rule never pays more.
+    saved = {name: one.saves_usd - one.costs_usd for name, one in found.items()}
+    assert saved["average"] >= saved["maxima"] > 0 and found["average"].violations >= found["maxima"].violations
+    assert 0 < found["headrace"].saves_usd < bill
+
+
+def test_worse_than_today_and_beyond_the_goal_is_a_violation():
+    fine, slow, throttled = (0.0, 1.0), (0.0, 9.0), (900.0, 1.0)
+    assert violates(fine, slow) and violates(fine, throttled)
+    assert not any(
+        (violates(slow, slow), violates(throttled, throttled), violates(slow, fine), violates(fine, (0.0, 4.9)))
+    )

@@ -1,0 +1,1 @@
+"""Commands for the days after: watch, doctor, forecast, fleet."""

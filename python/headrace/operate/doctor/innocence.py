@@ -142,10 +142,13 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
     busy = host.busy or 0.0
     if server is not None and server.running < t.little_running:
         return None
-    enough = busy >= t.processor_share or by_server >= t.server_processor_share or steal >= t.steal_share
-    if not enough or host.vcpus is None:
-        return None
     felt = server.felt if server else None
+    # What clients spend neither in I/O nor in locks.
+    rest = max(0.0, 1.0 - (felt or 0.0) - ((server.locks or 0.0) if server else 0.0))
+    queued = _queued(signals, rest, t)
+    enough = busy >= t.processor_share or by_server >= t.server_processor_share or steal >= t.steal_share
+    if host.vcpus is None or not (enough or queued):
+        return None
     figures = (
         figure("busy_share", host.busy, "share", f"{in_percent(busy)} of {host.vcpus} processors at work"),
         figure("server_share", host.server, "share", f"{in_percent(by_server)} by the server"),
@@ -163,8 +166,6 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
             "Take the statements that use most processor time first, then more processors",
             ("SELECT * FROM sys.statement_analysis LIMIT 10;",),
         )
-    # What the clients spend on processors is what they do not spend on I/O or locks.
-    rest = max(0.0, 1.0 - (felt or 0.0) - ((server.locks or 0.0) if server else 0.0))
     return Finding(
         "not storage",
         "processors",
@@ -172,10 +173,18 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
         None,
         "server",
         felt,
-        rest * max(busy, by_server, steal),
+        rest * max(busy, by_server, steal, 1.0 if queued else 0.0),
         figures,
         remedies=(remedy,),
     )
+
+
+def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
+    """More statements under way than processors, that wait for nothing but these (PSI)."""
+    server, host = signals.server, signals.host
+    if server is None or host.vcpus is None or host.pressure is None:
+        return False
+    return server.running >= host.vcpus and host.pressure >= t.pressure_share and rest >= t.queued_rest_share
 
 
 def _away(signals: Signals, t: Thresholds) -> Finding | None:

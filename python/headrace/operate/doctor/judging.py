@@ -35,8 +35,9 @@ def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Fi
     settings = sorted(settings, key=lambda one: -one.weight)
     binding = [one for one in storage if one.verdict in ("binds", "degraded")]
     felt = [one for one in binding if one.basis == "felt"]
-    explaining = [one for one in innocents if one.subject in EXPLAINS]
-    excusing = [one for one in innocents if one.subject not in EXPLAINS and one.verdict == "not storage"]
+    blamed = [one for one in storage if one.verdict in ("binds", "touched")]
+    explaining = [one for one in innocents if one.subject in EXPLAINS and (blamed or one.subject == "backup")]
+    excusing = [one for one in innocents if one not in explaining and one.verdict == "not storage"]
     idle = [one for one in innocents if one.verdict == "fine"]
     # A volume that is degraded or loads from a snapshot is what it is, whoever else waits.
     trouble = [one for one in binding if one.verdict == "degraded" or one.subject in ("first-touch", "optimizing")]

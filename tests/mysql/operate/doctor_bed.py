@@ -76,7 +76,11 @@ class Bed:
 
 def bed_on(lab: Lab, name: str, storage: str, rows: int = ROWS, **settings: str) -> Bed:
     """A MariaDB with sysbench's tables, loaded without limits."""
-    wanted = {"innodb_buffer_pool_size": POOL, "innodb_buffer_pool_load_at_startup": "OFF"} | settings
+    wanted = {
+        "innodb_buffer_pool_size": POOL,
+        "innodb_buffer_pool_load_at_startup": "OFF",
+        "innodb_log_buffer_size": "2M",
+    } | settings
     server = servers.up(lab, name=name, storage=storage, settings=wanted, unpaced=True)
     sql(server, f"CREATE USER IF NOT EXISTS {USER}@localhost", f"GRANT ALL ON *.* TO {USER}@localhost")
     sql(server, "CREATE DATABASE IF NOT EXISTS sbtest")
@@ -232,6 +236,24 @@ def small_redo(bed: Bed, chance: random.Random):
             yield
     finally:
         sql(bed.server, "SET GLOBAL innodb_log_file_size = 100663296")
+
+
+@contextmanager
+def log_buffer(bed: Bed, chance: random.Random):
+    """Transactions whose redo does not fit the log buffer of 2 MiB."""
+    bed.reset("gp3:10")
+    kib = chance.choice((700, 1_000))
+    sql(bed.server, "CREATE TABLE IF NOT EXISTS sbtest.blobs (id INT AUTO_INCREMENT PRIMARY KEY, b LONGBLOB)")
+
+    def work(connection, ending) -> None:
+        execute(
+            connection,
+            f"INSERT INTO blobs (b) VALUES (REPEAT('x', {kib * 1024}))",
+            "DELETE FROM blobs ORDER BY id LIMIT 1",
+        )
+
+    with clients(bed.server, chance.choice((3, 5)), work):
+        yield
 
 
 @contextmanager
@@ -394,6 +416,7 @@ SCENARIOS = (
     Scenario("credits", (("binds", "volume-credits"),), True, "pages16", credits),
     Scenario("degraded", (("degraded", "degraded"),), True, "pages16", degraded),
     Scenario("small redo", (("misconfigured", "redo"),), False, "pages16", small_redo),
+    Scenario("log buffer", (("misconfigured", "log-buffer"),), False, "pages16", log_buffer),
     Scenario("cold cache", (("not storage", "cold-cache"),), False, "pages16", cold_cache),
     Scenario("backup", (("not storage", "backup"),), False, "pages16", backup),
     Scenario("locks", (("not storage", "locks"),), False, "pages16", locks),

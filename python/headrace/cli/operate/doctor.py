@@ -18,11 +18,12 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import say
+from headrace.cli.output import say, show, table
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.operate.doctor.model import Diagnosis
+    from headrace.operate.evidence import Evidence
 
 EPILOG = """\b
 Examples:
@@ -42,9 +43,9 @@ TARGET = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a fi
 
 
 def doctor(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help=TARGET)],
     place: LabPlace,
     password: PasswordOptions,
+    target: Annotated[str | None, typer.Argument(metavar="TARGET", help=TARGET)] = None,
     storage: Annotated[
         str | None, storage_option("What the storage is today, where the target does not say.", "--storage")
     ] = None,
@@ -64,6 +65,12 @@ def doctor(
     record: Annotated[
         Path | None, option("FILE", "Keep what was seen (.jsonl or .jsonl.gz), for `headrace doctor FILE`.")
     ] = None,
+    trusted_advisor: Annotated[
+        bool,
+        typer.Option(
+            "--trusted-advisor", help="Say what AWS Trusted Advisor's checks say; without TARGET, their rules."
+        ),
+    ] = False,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
     force: ForceOption = False,
@@ -76,6 +83,12 @@ def doctor(
     from headrace.operate.doctor.recorded import diagnose_recording
     from headrace.operate.evidence import SourceOptions, evidence_of, kept
 
+    if target is None:
+        if not trusted_advisor:
+            raise InputError(
+                "TARGET", "is missing", "headrace doctor --help", "For example lab:db-data, or iostat.txt."
+            )
+        raise typer.Exit(_advisor_rules(output))
     for path in (report, record):
         if path is not None and path.exists() and not force:
             raise InputError(str(path), "is there already", "", "Name another, or add --force.")
@@ -90,6 +103,8 @@ def doctor(
     if record is not None:
         kept.save(evidence, record)
         say(f"kept in {record}: headrace doctor {record}")
+    if trusted_advisor:
+        raise typer.Exit(_advised(evidence, output))
     counsel = Counsel(database, region, as_of)
     found = diagnose(evidence, counsel) if demand is None else diagnose_recording(evidence, demand, counsel)
     if report is not None:
@@ -114,3 +129,49 @@ def _shown(found: Diagnosis, output: str, everything: bool) -> int:
     else:
         print(plain("\n".join(lines(found, everything))))
     return found.exit_code
+
+
+def _advisor_rules(output: str) -> int:
+    """The checks as they are published."""
+    from dataclasses import asdict
+
+    from headrace.operate.doctor.trusted_advisor import rules
+
+    rows = [
+        (
+            one.check_id,
+            one.name,
+            one.status + (f" {one.until}" if one.until else ""),
+            one.rule.replace("`threshold`", f"{one.threshold} {one.unit}"),
+            one.as_of,
+        )
+        for one in rules().values()
+    ]
+    return _table([asdict(one) for one in rules().values()], ("check", "name", "status", "rule", "as of"), rows, output)
+
+
+def _advised(evidence: Evidence, output: str) -> int:
+    """What the checks say of the volumes that were seen."""
+    from headrace.operate.doctor.trusted_advisor import advised, of_evidence
+
+    found = [one for volume in evidence.volumes if volume.rows.height for one in advised(of_evidence(volume))]
+    rows = [(one.volume, one.rule.name, one.rule.status, one.result, one.why) for one in found]
+    documents = [
+        {"volume": one.volume, "check_id": one.check_id, "result": one.result, "why": one.why} for one in found
+    ]
+    _table(documents, ("volume", "check", "status", "result", "why"), rows, output)
+    return int(any(one.result in ("yellow", "red") for one in found))
+
+
+def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:
+    from headrace.report.output import as_json
+
+    if output == "json":
+        print(as_json(documents))
+    elif output == "nagios":
+        raise InputError(
+            "--output nagios", "is for verdicts, not for these checks", "headrace doctor --help", "Leave it out."
+        )
+    else:
+        show(table(columns, rows))
+    return 0

@@ -110,7 +110,7 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
         or uptime is None
         or free < t.cold_free_share
         or uptime > t.cold_uptime_s
-        or server.filled < t.cold_fill_share
+        or server.kept_share < t.cold_kept_share
     ):
         return None
     ios = sum(one.iops for one in signals.volumes)
@@ -131,7 +131,9 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
         "Wait until it is full; innodb_buffer_pool_dump_at_shutdown and _load_at_startup shorten it the next time",
         ("innodb_buffer_pool_load_at_startup = ON",),
     )
-    return Finding("not storage", "cold-cache", words, None, "server", server.felt, 0.8, figures, remedies=(remedy,))
+    # What its reads take of all the time that clients have.
+    weight = (server.felt_read or 0.0) * min(1.0, server.running / max(server.connected, 1.0))
+    return Finding("not storage", "cold-cache", words, None, "server", server.felt, weight, figures, remedies=(remedy,))
 
 
 def _processors(signals: Signals, t: Thresholds) -> Finding | None:

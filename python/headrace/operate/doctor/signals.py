@@ -96,6 +96,16 @@ class ServerSignals:
     values: dict[str, float | None]
     filled: float = 0.0  # share of the buffer pool that was filled within the window
 
+    @property
+    def kept_share(self) -> float:
+        """Of the pages read, those that took a free place in the buffer pool."""
+        variables = self.facts.variables
+        size, page = variables.get("innodb_buffer_pool_size", ""), variables.get("innodb_page_size", "16384")
+        read = (self.get("pool_reads_per_s") or 0.0) * self.seconds
+        if not size.isdigit() or not page.isdigit() or read <= 0:
+            return 0.0
+        return self.filled * int(size) / int(page) / read
+
     def get(self, name: str) -> float | None:
         """The mean of a column; None where nobody had it."""
         return self.values.get(name)

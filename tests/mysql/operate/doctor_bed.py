@@ -23,8 +23,8 @@ from headrace import servers
 from headrace.base.storage import Storage
 from headrace.connect import connect
 from headrace.lab import Lab
+from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.gains import Counsel
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.evidence import SourceOptions, evidence_of
 from headrace.operate.evidence.model import Evidence

@@ -173,7 +173,7 @@ def test_no_alarm(volume, more):
 
 def test_a_hit_ratio_is_never_named():
     package = Path(__file__).parents[3] / "python/headrace/operate/doctor"
-    assert not [path.name for path in package.glob("*.py") if re.search(r"hit.ratio", path.read_text(), re.IGNORECASE)]
+    assert not [path.name for path in package.rglob("*.py") if re.search(r"hit.ratio", path.read_text(), re.IGNORECASE)]
 
 
 def test_one_burst_is_no_limit():
@@ -347,7 +347,7 @@ def test_every_threshold_stands_in_the_table_with_a_source_and_a_test():
     here = Path(__file__).parent
     names = [row.name for row in table()]
     assert len(names) == len(set(names))
-    code = "".join(path.read_text() for path in (here.parents[2] / "python/headrace/operate/doctor").glob("*.py"))
+    code = "".join(path.read_text() for path in (here.parents[2] / "python/headrace/operate/doctor").rglob("*.py"))
     for row in table():
         assert row.source and row.unit and re.fullmatch(r"\d{4}-\d\d-\d\d", row.as_of), row.name
         file, _, test = row.test.partition("::")

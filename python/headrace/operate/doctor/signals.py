@@ -278,9 +278,10 @@ def _model(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | No
     day = facts.limits.as_of if facts.limits else as_of
     try:
         with core_errors():
+            sizes = [max(512, int(kib * KIB)) for kib in (read_kib, write_kib)]  # a sector at least
             found = [
-                core.latency_quantiles(kind, op, [0.5, 0.99], bytes=max(512, int(kib * KIB)), as_of=day)
-                for op, kib in (("read", read_kib), ("write", write_kib))
+                core.latency_quantiles(kind, "read", [0.5, 0.99], bytes=sizes[0], as_of=day),
+                core.latency_quantiles(kind, "write", [0.5, 0.99], bytes=sizes[1], as_of=day),
             ]
     except InputError:
         return None

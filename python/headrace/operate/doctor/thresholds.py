@@ -28,7 +28,7 @@ class ThresholdRow:
 @cache
 def table() -> tuple[ThresholdRow, ...]:
     """All rows, in the order of the file."""
-    text = files(__package__).joinpath(TABLE).read_text(encoding="utf-8")
+    text = files("headrace.operate.doctor").joinpath(TABLE).read_text(encoding="utf-8")
     return tuple(
         ThresholdRow(**{**row, "value": float(row["value"])})  # type: ignore[arg-type]
         for row in csv.DictReader(text.splitlines())

@@ -57,7 +57,7 @@ class AdvisorRule:
 @cache
 def rules() -> dict[str, AdvisorRule]:
     """All checks by id, in the order of the table."""
-    text = files(__package__).joinpath(TABLE).read_text(encoding="utf-8")
+    text = files("headrace.operate.doctor").joinpath(TABLE).read_text(encoding="utf-8")
     return {row["check_id"]: AdvisorRule(**row) for row in csv.DictReader(text.splitlines())}
 
 

@@ -75,7 +75,7 @@ def _counselled(
     except HeadraceError:
         change = None
     gain = Gain(None, None, None, factor, next_limit, factor, "rates of the window over the other limits")
-    if change is not None:
+    if change is not None and volume.limits is not None:
         simulated = _simulated(
             volume,
             change.storage or volume.limits.storage,

@@ -474,8 +474,10 @@ class Beds:
         self._labs.close()
 
 
-def run_scenario(beds: Beds, scenario: Scenario, seed: int, counsel: bool = True) -> tuple[Diagnosis, Evidence]:
+def run_scenario(
+    beds: Beds, scenario: Scenario, seed: int, counsel: bool = True, seconds: float = WATCH_S
+) -> tuple[Diagnosis, Evidence]:
     """Makes the trouble, and asks the doctor."""
     bed = beds.bed(scenario.bed)
     with scenario.make(bed, random.Random(seed)):
-        return bed.look(counsel=counsel)
+        return bed.look(seconds, counsel)

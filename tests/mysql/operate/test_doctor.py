@@ -55,7 +55,7 @@ def test_seeded_troubles(beds, tmp_path):
     same answer."""
     wrong, blamed = [], []
     for scenario, seed in chosen():
-        found, evidence = run_scenario(beds, scenario, seed, seconds=SLICE_S if COUNT <= len(SLICE) else WATCH_S)
+        found, evidence = run_scenario(beds, scenario, seed, seconds=SLICE_S if len(SLICE) >= COUNT else WATCH_S)
         told = f"{scenario.name} ({seed}): {found.verdict} {found.findings[0].subject}: {found.headline}"
         print(told)
         if not scenario.right(found):

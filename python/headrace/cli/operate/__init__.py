@@ -1,1 +1,1 @@
-"""Commands for the days after: watch, doctor, forecast, fleet."""
+"""Commands that watch, diagnose and forecast what runs."""

@@ -97,13 +97,13 @@ def test_what_lifting_a_limit_brings(beds):
         iops = chance.choice((150, 200, 300, 400))
         lifted = round(iops * chance.choice((1.25, 1.5, 2.0, 2.5)))
         script, threads = chance.choice((("oltp_point_select", 8), ("oltp_read_only", 4), ("oltp_point_select", 3)))
-        bed.reset(f"io1:10:{iops}")
+        bed.reset(f"io1:40:{iops}")
         with loaded(bed.server, script, threads):
             time.sleep(SETTLE_S)
             _, evidence = bed.look(counsel=False)
-            predicted = gain_on(signals_of(evidence, Thresholds()), f"io1:10:{lifted}", "m5.4xlarge", Counsel())
+            predicted = gain_on(signals_of(evidence, Thresholds()), f"io1:40:{lifted}", "m5.4xlarge", Counsel())
             before = committed(bed)
-            bed.change(f"io1:10:{lifted}")
+            bed.change(f"io1:40:{lifted}")
             time.sleep(SETTLE_S)
             measured = committed(bed) / before - 1.0
         assert predicted is not None and predicted.transactions is not None

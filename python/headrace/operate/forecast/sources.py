@@ -1,4 +1,5 @@
-"""Demand from evidence: CloudWatch's minutes of a volume, a captured folder, a doctor's recording."""
+"""Demand from evidence: CloudWatch's minutes of a volume, a captured folder, a doctor's
+recording."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fleet_rules import violates, compare
+
+from fleet_rules import compare, violates
 from seeded_fleet import seeded_fleet
 
 

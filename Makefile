@@ -144,7 +144,8 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok 
 	! $(VENV)/ray/bin/python -c 'import ray' || RAY=1 $(VENV)/ray/bin/python -m pytest -q tests/unit/operate/fleet/test_on_ray.py
 	PATCH_KILLS=100 $(BIN)/python -m pytest -q tests/unit/operate/fleet/test_scripts.py
 	HYPOTHESIS_PROFILE=soak CRASHES=50 SNAPSHOTS=50 KILLS=200 TOPOLOGIES=all SEEDINGS_KILLED=50 GROUP_KILLS=30 COURSES=1 \
-	  RESTORES=20 FLIPS=100 BACKUP_KILLS=50 $(BIN)/python -m pytest -q tests/lab tests/mysql
+	  RESTORES=20 FLIPS=100 BACKUP_KILLS=50 FAULTS=50 PARTITIONS=50 SWITCHOVERS=15 RESCUES=15 LOSSES=15 RESUMES=all TRAPS=all \
+	  REFUSALS=all EC2_FENCING=1 FLAVORS=mariadb,mysql $(BIN)/python -m pytest -q tests/lab tests/mysql
 	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 $(BIN)/python -m pytest -q tests/api
 
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`.

@@ -123,7 +123,7 @@ def course_table(scored: list) -> str:
         pairs = (
             (seen.onset_s, one.onset_s),
             (seen.lag_at_end_s, one.lag_at_end_s),
-            (seen.peak_s, one.peak_s),
+            (seen.peak[1], one.peak_s),
             (seen.catch_up_s, one.catch_up_s),
         )
         texts = " | ".join("never" if value is None else f"{value:.1f}" for pair in pairs for value in pair)

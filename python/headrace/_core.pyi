@@ -554,6 +554,7 @@ def mysql_sysbench(options: Mapping[str, Any]) -> SysbenchAnswer: ...
 CACHE_SHARE: Final[float]
 
 def cache_gib_for(memory_gib: float, share: float | None = None) -> float: ...
+def innodb_free_pages(flavor: str, version: str, pool_bytes: float, vcpus: int) -> float: ...
 
 @final
 class TransactionCandidates:
@@ -585,6 +586,11 @@ class RdsStorage(TypedDict):
     volume_type: str
     source: str
     as_of: str
+
+class RdsRange(TypedDict):
+    from_gib: int
+    to_gib: int
+    figures: dict[str, float]
 
 class ServiceBill(TypedDict):
     items: list[CostItem]
@@ -673,6 +679,7 @@ class BilledIo(TypedDict):
 def deployments(names: Sequence[str]) -> list[str]: ...
 def service_class(deployment: str, instance: str, as_of: str | None = None) -> ServiceClass: ...
 def rds_storage(storage: str, as_of: str | None = None) -> RdsStorage: ...
+def rds_ranges(volume_type: str, as_of: str | None = None) -> list[RdsRange]: ...
 def service_bill(
     deployment: str,
     instance: str,

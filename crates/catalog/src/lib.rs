@@ -35,7 +35,7 @@ pub use error::{BrokenLimit, CatalogError, Problem};
 pub use instance::InstanceLimits;
 pub use limits::{ByteBurst, IoBurst, VolumeLimits};
 pub use managed::{
-    Comparison, Deployment, ManagedRule, PublishedRun, RdsStorage, Service, ServiceBill, ServiceClass, ServiceLimit, ServiceSpec, HOURS_PER_MONTH,
+    Comparison, Deployment, ManagedRule, PublishedRun, RdsRange, RdsStorage, Service, ServiceBill, ServiceClass, ServiceLimit, ServiceSpec, HOURS_PER_MONTH,
 };
 pub use price::{CostItem, Price, PriceItem, PricesSeen, RegionPrices};
 pub use source::{Caveat, Param, Source, SourceIds};

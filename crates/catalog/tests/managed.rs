@@ -1,7 +1,7 @@
 //! RDS and Aurora by day: storage behind RDS and bills, worked out by hand from the price list and
 //! the guide.
 
-use headrace_catalog::{Catalog, CatalogError, Deployment, NaiveDate, Service, ServiceBill, ServiceSpec};
+use headrace_catalog::{Catalog, CatalogError, Deployment, NaiveDate, Service, ServiceBill, ServiceSpec, VolumeType};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -163,4 +163,19 @@ fn rules_have_days() {
     for one in Deployment::ALL {
         assert!(!Catalog::embedded().service_limits(one).is_empty(), "{one}");
     }
+}
+
+/// Between two bounds nothing changes, and every size lies in one range.
+#[test]
+fn ranges_cover_every_size_once() {
+    for volume_type in [VolumeType::Gp2, VolumeType::Gp3, VolumeType::Io1, VolumeType::Io2] {
+        let ranges = Catalog::embedded().rds_ranges(volume_type, day(TODAY)).unwrap();
+        assert!(ranges.windows(2).all(|pair| pair[0].to_gib + 1 == pair[1].from_gib), "{volume_type}");
+        assert_eq!(ranges.last().unwrap().to_gib, 65_536);
+        for range in &ranges {
+            assert_eq!(range.figures["volumes"], if range.from_gib < 400 { 1.0 } else { 4.0 }, "{volume_type} {}", range.from_gib);
+        }
+    }
+    assert!(Catalog::embedded().rds_ranges(VolumeType::St1, day(TODAY)).unwrap().is_empty());
+    assert!(Catalog::embedded().rds_ranges(VolumeType::Gp3, day("2021-01-01")).unwrap().is_empty());
 }

@@ -47,6 +47,14 @@ fn rds_storage<'py>(py: Python<'py>, storage: &str, as_of: Option<&str>) -> PyRe
     Ok(dict)
 }
 
+/// Ranges of sizes of a volume type at RDS, with the rules of each.
+#[pyfunction]
+#[pyo3(signature = (volume_type, as_of=None))]
+fn rds_ranges<'py>(py: Python<'py>, volume_type: &str, as_of: Option<&str>) -> PyResult<Bound<'py, PyAny>> {
+    let volume_type = volume_type.parse().map_err(|error| catalog_error(&error))?;
+    to_python(py, &Catalog::embedded().rds_ranges(volume_type, date(as_of)?).map_err(|error| catalog_error(&error))?)
+}
+
 /// The bill of a month: `items`, `missing`, `total_usd`.
 #[pyfunction]
 #[pyo3(signature = (deployment, instance, storage, region, as_of=None, readers=0, data_gib=0.0, million_ios=0.0))]
@@ -217,6 +225,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(deployments, module)?)?;
     module.add_function(wrap_pyfunction!(service_class, module)?)?;
     module.add_function(wrap_pyfunction!(rds_storage, module)?)?;
+    module.add_function(wrap_pyfunction!(rds_ranges, module)?)?;
     module.add_function(wrap_pyfunction!(service_bill, module)?)?;
     module.add_function(wrap_pyfunction!(managed_rule, module)?)?;
     module.add_function(wrap_pyfunction!(service_limits, module)?)?;

@@ -2,9 +2,9 @@
 
 use crate::convert::{date, sim_error, tell};
 use crate::mysql::{database_of, wrong_start};
-use headrace_catalog::{Catalog, StorageSpec};
+use headrace_catalog::{Catalog, Deployment, StorageSpec};
 use headrace_sim::mysql::interval::{Start, TransactionLoad};
-use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, WarmUps};
+use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, ServerHost, WarmUps};
 use headrace_sim::mysql::Database;
 use headrace_sim::SimError;
 use pyo3::prelude::*;
@@ -18,6 +18,8 @@ use serde::Deserialize;
 struct SearchArgs {
     storages: Vec<String>,
     instances: Vec<String>,
+    /// What runs the server on each of the instances.
+    deployments: Vec<String>,
     caches: Vec<f64>,
     as_of: Option<String>,
     clients: Option<u32>,
@@ -93,14 +95,18 @@ fn transaction_candidates<'py>(
     let worlds: Vec<(&TransactionCandidates, f64)> = databases.iter().map(Py::get).zip(arrivals_by).collect();
     let outcomes = py.detach(|| {
         let catalog = Catalog::embedded();
-        let instances = args.instances.iter().map(|name| catalog.instance(name, day)).collect::<Result<Vec<_>, _>>()?;
+        let host = |(name, deployment): (&String, &String)| -> Result<ServerHost, SimError> {
+            let deployment: Deployment = deployment.parse()?;
+            Ok(ServerHost { deployment, class: catalog.service_class(deployment, name, day)? })
+        };
+        let hosts = args.instances.iter().zip(&args.deployments).map(host).collect::<Result<Vec<_>, _>>()?;
         let storages = args.storages.iter().map(|text| text.parse()).collect::<Result<Vec<StorageSpec>, _>>()?;
         let start = args.start()?;
         let search = |world: &(&'_ TransactionCandidates, f64), told: &mut (dyn FnMut(usize) -> bool + Send)| {
             let search = DatabaseSearch {
                 database: &world.0.database,
                 storages: &storages,
-                instances: &instances,
+                hosts: &hosts,
                 caches: &args.caches,
                 as_of: day,
                 load: args.load(world.1),

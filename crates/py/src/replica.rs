@@ -33,6 +33,8 @@ struct ReplicaArgs {
     large: Vec<(f64, f64, f64)>,
     drain_s: u32,
     source_tps: Option<Vec<f64>>,
+    /// The relay log has all of `source_tps` from the start.
+    received: bool,
 }
 
 impl ReplicaArgs {
@@ -96,12 +98,14 @@ fn replica_run<'py>(py: Python<'py>, database: &Bound<'py, PyAny>, source: &Boun
             settings: &args.settings,
             database: &made,
             warm_up: &warm_up,
+            cache_bytes: args.cache_bytes,
             storage: ReplicaStorage { data: &data, log: log.as_ref(), relay: relay.as_ref(), instance: instance.as_ref() },
             start: args.start()?,
             semi_sync: args.semi_sync.as_ref(),
             large: &args.large(),
             drain_s: args.drain_s,
             source_tps: args.source_tps.as_deref(),
+            received: args.received,
         })
     });
     let found = found.map_err(sim_error)?;

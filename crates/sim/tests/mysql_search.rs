@@ -4,10 +4,10 @@
 //! The reference follows a candidate in steps of 10 s and looks for the lowest hour by adding up
 //! every one; the planner looks first at twelve minutes, then takes closed forms.
 
-use headrace_catalog::{Catalog, InstanceLimits, NaiveDate, StorageSpec};
+use headrace_catalog::{Catalog, Deployment, NaiveDate, StorageSpec};
 use headrace_model::Cap;
 use headrace_sim::mysql::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
-use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, WarmUps, SUSTAINED_S};
+use headrace_sim::mysql::search::{evaluate, DatabaseCandidate, DatabaseOutcome, DatabaseSearch, Figures, ServerHost, WarmUps, SUSTAINED_S};
 use headrace_sim::mysql::standard::tpcc;
 use headrace_sim::mysql::{Database, PageWrites, StorageEngine, WarmUp};
 use headrace_sim::{Setup, SimError};
@@ -39,7 +39,7 @@ fn day() -> NaiveDate {
 struct Case {
     database: Database,
     storages: Vec<StorageSpec>,
-    instances: Vec<InstanceLimits>,
+    hosts: Vec<ServerHost>,
     caches: Vec<f64>,
     load: TransactionLoad,
     start: Start,
@@ -48,12 +48,17 @@ struct Case {
     least_tps: f64,
 }
 
+/// What a deployment gives a server on an instance type.
+fn host(deployment: Deployment, name: &str) -> ServerHost {
+    ServerHost { deployment, class: Catalog::embedded().service_class(deployment, name, day()).unwrap() }
+}
+
 impl Case {
     fn new(database: Database, storages: &[&str], instances: &[&str]) -> Case {
         Case {
             database,
             storages: storages.iter().map(|text| text.parse().unwrap()).collect(),
-            instances: instances.iter().map(|name| Catalog::embedded().instance(name, day()).unwrap()).collect(),
+            hosts: instances.iter().map(|name| host(Deployment::Ec2, name)).collect(),
             caches: vec![2.5 * GIB],
             load: TransactionLoad::Clients(32),
             start: Start::Warm,
@@ -67,7 +72,7 @@ impl Case {
         DatabaseSearch {
             database: &self.database,
             storages: &self.storages,
-            instances: &self.instances,
+            hosts: &self.hosts,
             caches: &self.caches,
             as_of: day(),
             load: self.load.clone(),
@@ -90,7 +95,7 @@ impl Case {
     /// The plain interval run.
     fn rows(&self, candidate: DatabaseCandidate, step_s: f64) -> Vec<Second> {
         let warm_up = WarmUp::new(&self.database, self.caches[candidate.cache]);
-        let instance = candidate.instance.map(|index| &self.instances[index]);
+        let instance = candidate.instance.map(|index| &self.hosts[index].class.limits);
         let setup = |index: usize| Setup {
             start_balance_percent: self.start_balance_percent,
             ..Setup::resolve(&self.storages[index].to_string(), instance.map(|one| one.instance_type.as_str()), day()).unwrap()
@@ -355,7 +360,8 @@ fn local_disks_do_not_meet_the_ebs_limits() {
     case.database.clients.cpu_ms = 0.0;
     let with = case.figures(on(0));
     let mut wide = case.clone();
-    (wide.instances[0].baseline_bytes_s, wide.instances[0].max_bytes_s, wide.instances[0].baseline_iops, wide.instances[0].max_iops) = (None, None, None, None);
+    let limits = &mut wide.hosts[0].class.limits;
+    (limits.baseline_bytes_s, limits.max_bytes_s, limits.baseline_iops, limits.max_iops) = (None, None, None, None);
     let without = wide.figures(on(0));
     assert_eq!((with.tps, with.p95_ms, with.binding), (without.tps, without.p95_ms, without.binding));
     assert!(with.tps > with_processors.tps);
@@ -473,4 +479,25 @@ proptest! {
             prop_assert!(cached.tps >= few.tps * (1.0 - slack - 1e-3), "{less}, cache x {more}: {} -> {}", few.tps, cached.tps);
         }
     }
+}
+
+/// RDS on one instance is EC2 on the same volumes, to the last bit; a standby costs a single client
+/// what its writes wait; Aurora has no volumes, and its place in the list is not looked at.
+#[test]
+fn services_are_candidates_like_others() {
+    let mut case = Case::new(innodb(), &["4xgp3:125"], &[]);
+    case.hosts = [Deployment::Ec2, Deployment::RdsSingleAz, Deployment::RdsMultiAz, Deployment::RdsCluster, Deployment::AuroraStandard]
+        .map(|deployment| host(deployment, "r6g.xlarge"))
+        .to_vec();
+    case.load = TransactionLoad::Clients(1);
+    let on = |instance, data| DatabaseCandidate { instance: Some(instance), ..alone(data) };
+    let [own, single, standby, cluster] = [0, 1, 2, 3].map(|instance| case.figures(on(instance, 0)));
+    assert_eq!((own.tps, own.p95_ms), (single.tps, single.p95_ms));
+    assert!(standby.tps < own.tps && cluster.tps < own.tps);
+    let aurora = case.figures(on(4, usize::MAX));
+    assert!(aurora.tps > 0.0 && aurora.balance_percent.is_none());
+    let logged = DatabaseCandidate { log: Some(0), ..on(1, 0) };
+    assert!(matches!(&case.outcomes(&[logged])[0], DatabaseOutcome::Invalid(why) if why.contains("lays out its storage")));
+    case.database.engine = StorageEngine::Myrocks;
+    assert!(matches!(&case.outcomes(&[on(4, 0)])[0], DatabaseOutcome::Invalid(why) if why.contains("does not run")));
 }

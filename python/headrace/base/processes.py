@@ -302,6 +302,16 @@ def look_up(pid: int) -> Process | None:
     return Process(pid, int(fields[19]), boot)
 
 
+def cpu_seconds(pid: int | None) -> float | None:
+    """Processor time of a process so far, user and system, s (proc_pid_stat(5), fields 14 and 15);
+    None where there is no such process."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (OSError, ValueError):
+        return None
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def runs(process: Process | None) -> bool:
     """Whether any thread of it still runs."""
     return process is not None and look_up(process.pid) == process

@@ -27,6 +27,7 @@ from headrace.errors import InputError
 from headrace.simulation.replica import Replica, ReplicaPrediction, predict_replica
 from headrace.workload.parameters import applied, of_engine
 from headrace.workload.replica import applier_of, measured_replica, replica_spread
+from headrace.workload.replica.parameters import parameter_spreads
 from headrace.workload.transactions import TransactionWorkload
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def predicted_run(workload: TransactionWorkload, run: ReplicaRun) -> ReplicaPred
         seconds=1,
         drain_s=math.ceil(run.warmup_s + run.seconds),
         source_tps=[BACKLOG],
+        received=True,
         seed=None,
         draws=0,
     )
@@ -140,7 +142,10 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     reads = any((run.reads or 0.0) > LEAST_READS for run in runs)
     names = [name for name in FITTED if _tells(name, syncs, grouped, reads)]
     # A run of one thread whose processor time was counted begins there.
-    alone = [run.cpu_ms for run in runs if run.cpu_ms is not None]
+    pages_cpu = base["page_cpu_ms"]
+    alone = [
+        max(run.cpu_ms - pages_cpu * (run.reads or 0.0), 0.1 * run.cpu_ms) for run in runs if run.cpu_ms is not None
+    ]
     begin = {name: 0.0 for name in names}
     if alone:
         begin["cpu_ms"] = float(np.clip(math.log(fmean(alone) / base["cpu_ms"]), -LARGEST_STEP, LARGEST_STEP))
@@ -184,9 +189,7 @@ def _tells(name: str, syncs: bool, grouped: bool, reads: bool) -> bool:
 
 
 def _bounded(values: Mapping[str, float]) -> dict[str, float]:
-    from headrace.base import core
-
-    rows = {row["parameter"]: row for row in core.replica_applier(core.mysql_tpcc("innodb", 1.0))["spreads"]}
+    rows = parameter_spreads()
     return {name: max(rows[name]["least"], min(rows[name]["most"], value)) for name, value in values.items()}
 
 
@@ -200,5 +203,7 @@ def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
     if run.group is not None and (run.replica.settings()["workers"] or 0) > 1:
         parts.append(math.log(max(found.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
     if run.cpu_ms is not None:
-        parts.append(math.log(applier_of(workload)["cpu_ms"] / run.cpu_ms) / CPU_SPREAD)
+        applier = applier_of(workload)
+        taken = applier["cpu_ms"] + applier["page_cpu_ms"] * (run.reads or 0.0)
+        parts.append(math.log(taken / run.cpu_ms) / CPU_SPREAD)
     return parts

@@ -79,7 +79,9 @@ def plan(
       (0): months of the workload's `growth_per_year` that are added.
     - `instances`: EC2 types or patterns (`r6i.*`). None: volumes alone; of a database m, r, c and i
       of the two newest generations and today's family; `["none"]`: volumes alone with the
-      workload's cache. `service` ("ec2").
+      workload's cache. `on` ("ec2"): services or deployments, such as "ec2,rds,aurora" or
+      `["rds:multi-az"]`; `readers` (1) of an Aurora cluster, `busy_percent` (100) of the month that
+      is billed by use; `gib_per_day` (0): data that come, for RDS's autoscaling.
     - `max_volumes` (8): most data volumes, 1 to 128. `exclude`: volume types, `raid0`, `raid10`.
       `allow_instance_store` (False).
     - `compare`: today's, `STORAGE[,log=STORAGE]` or `INSTANCE/STORAGE[,log=STORAGE]`.

@@ -9,6 +9,8 @@ from headrace.base.storage import Storage, Volume
 from headrace.base.units import span_in_words
 from headrace.planner.result import Choice
 
+# Both take a backup and the binary log of a MySQL that runs elsewhere.
+MOVE_IN = "restore a backup there and replicate into it by the binary log"
 VOLUME_ID = "vol-0123456789abcdef0"  # stands for the user's own
 # The API knows one io2; its Block Express limits come with the instance and size.
 API_TYPES = {"io2-block-express": "io2"}
@@ -28,6 +30,8 @@ def migration(today: Choice | None, choice: Choice) -> str | None:
     or a migration and how."""
     if today is None:
         return None
+    if choice.service != today.service:
+        return f"needs a migration (another service): {MOVE_IN}, let it catch up, switch over"
     cache = _cache_words(today, choice)
     if (today.storage, today.log_storage, today.instance) == (choice.storage, choice.log_storage, choice.instance):
         return cache or "nothing changes"
@@ -111,6 +115,8 @@ def _how(today: Choice, choice: Choice) -> str:
 def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dict]:
     """What to do to get to `choice`: dicts of `what` (a sentence), `lines` (to paste), `undo` and,
     where rules are told, their `source`."""
+    if choice is not None and choice.service != "ec2":
+        return _managed(choice)
     if choice is None or choice.volume_type == "instance-store":
         return []
     storage = Storage.parse(choice.storage)
@@ -118,7 +124,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     found = []
     moves = today is None or (choice.migration or "").startswith("needs")
     if today is not None and not moves and not same:
-        found.append(_modify(storage, Storage.parse(today.storage), as_of))
+        found.append(modification_lines(storage, Storage.parse(today.storage), as_of))
     elif not same:
         found.append(_create(storage))
     found += _of_log(choice, today, moves, as_of)
@@ -135,6 +141,34 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     return found
 
 
+def _managed(choice: Choice) -> list[dict]:
+    """The server at a service."""
+    common = f"--db-instance-class {choice.instance or 'CLASS'} --engine"
+    if choice.volume_type == "aurora":
+        kind = "aurora-iopt1" if choice.service.endswith("io-optimized") else "aurora"
+        lines = [
+            f"aws rds create-db-cluster --db-cluster-identifier NAME --engine aurora-mysql --storage-type {kind} --storage-encrypted "
+            "--master-username ADMIN --manage-master-user-password",
+            f"aws rds create-db-instance --db-cluster-identifier NAME --db-instance-identifier NAME-1 {common} aurora-mysql",
+        ]
+        undo = "aws rds delete-db-instance and delete-db-cluster, once nothing is on them"
+        return [{"what": f"Create the cluster and its writer; then {MOVE_IN}", "lines": lines, "undo": undo}]
+    volume = Storage.parse(choice.storage).members[0]
+    words = [f"--storage-type {volume.type} --allocated-storage {volume.size_gib}"]
+    words += [f"--iops {volume.iops}"] if volume.iops else []
+    words += [f"--storage-throughput {volume.mib_s}"] if volume.mib_s else []
+    words += ["--multi-az"] if choice.service == "rds:multi-az" else []
+    line = (
+        f"aws rds create-db-instance --db-instance-identifier NAME {common} mysql {' '.join(words)} --storage-encrypted"
+    )
+    if choice.service == "rds:multi-az-cluster":
+        line = line.replace("create-db-instance --db-instance-identifier", "create-db-cluster --db-cluster-identifier")
+        line = line.replace("--db-instance-class", "--db-cluster-instance-class")
+    line += " --master-username ADMIN --manage-master-user-password"
+    undo = "aws rds delete-db-instance, once nothing is on it; its storage never shrinks"
+    return [{"what": f"Create the server; then {MOVE_IN}", "lines": [line], "undo": undo}]
+
+
 def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:
     """What a log volume of its own needs: a modification like the data's, or a new
     volume."""
@@ -142,11 +176,13 @@ def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> li
     if choice.log_storage is None or choice.log_storage == before:
         return []
     log = Storage.parse(choice.log_storage)
-    action = _create(log) if moves or before is None else _modify(log, Storage.parse(before), as_of)
+    action = _create(log) if moves or before is None else modification_lines(log, Storage.parse(before), as_of)
     return [action | {"what": f"For redo and binlog: {action['what'][0].lower()}{action['what'][1:]}"}]
 
 
-def _modify(after: Storage, before: Storage, as_of: str) -> dict:
+def modification_lines(after: Storage, before: Storage, as_of: str) -> dict:
+    """What modifying volumes in place takes: `what`, `lines` to paste, `undo`, `source` of the
+    rules."""
     with core_errors():
         rules = core.modification_rules(as_of, after.members[0].size_gib)
     often = (
@@ -278,8 +314,22 @@ INSTANCE_EXCEEDED = (
 )  # fmt: skip
 
 
+# As AWS recommends them; rules.csv has the same figures.
+RDS_ALARMS_SOURCE = (
+    "docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Best_Practice_Recommended_Alarms_AWS_Services.html"
+)
+RDS_ALARMS = (
+    ("AWS/RDS", "EBSIOBalance%", "Average", "<", 10, 60, 3, 3, "the class's EBS burst bucket runs out"),
+    ("AWS/RDS", "EBSByteBalance%", "Average", "<", 10, 60, 3, 3, "the class's EBS burst bucket runs out"),
+    ("AWS/RDS", "CPUUtilization", "Average", ">", 90, 60, 5, 5, "processors are the bottleneck"),
+    ("AWS/RDS", "ReplicaLag", "Maximum", ">", 60, 60, 10, 10, "a replica falls behind"),
+)  # fmt: skip
+
+
 def alarms(choice: Choice | None, as_of: str) -> list[dict]:
     """CloudWatch alarms for the chosen volumes and instance: dicts of ALARM and their `source`."""
+    if choice is not None and choice.service != "ec2":
+        return [dict(zip(ALARM, one, strict=True)) | {"source": RDS_ALARMS_SOURCE} for one in RDS_ALARMS]
     if choice is None or choice.volume_type == "instance-store":
         return []
     found: list[tuple] = [CREDITS] if choice.volume_type in ("gp2", "st1", "sc1") else []

@@ -21,6 +21,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import cast
 
 from headrace.base import core
@@ -42,6 +43,21 @@ LAYOUT_NAMES = {
     "raid10f2": " RAID 10 f2",
 }
 MIRRORED = ("raid1", "raid10", "raid10f2")
+AURORA = "aurora"  # its storage: nothing of it is chosen
+
+
+@dataclass(frozen=True)
+class Need:
+    """GiB that the storage must hold: of data, and of redo and binlog (0: the log is part of the
+    data)."""
+
+    data_gib: int
+    log_gib: int = 0
+
+    def of(self, log: str | None) -> int:
+        """GiB the data storage must hold: the log too where it has no volume of its own."""
+        return self.data_gib + (self.log_gib if log is None else 0)
+
 
 # A data storage, a log storage or None, and the index of a host.
 Candidate = tuple[str, str | None, int]
@@ -50,7 +66,8 @@ Candidate = tuple[str, str | None, int]
 @dataclass(frozen=True)
 class Host:
     """An instance and the cache it has room for; `instance` None: volumes alone (a database then
-    keeps its own cache). `service`: what runs the server; only EC2 today."""
+    keeps its own cache). `service`: what runs the server: `ec2`, or a deployment such as
+    `rds:multi-az`."""
 
     instance: core.Instance | None = field(repr=False)
     usd_month: float = 0.0
@@ -62,6 +79,11 @@ class Host:
         """The instance type."""
         return None if self.instance is None else self.instance["instance_type"]
 
+    @property
+    def label(self) -> str | None:
+        """Its name where it is bought: the instance type, or the class of a service."""
+        return self.name if self.name is None or self.service == "ec2" else f"db.{self.name}"
+
 
 @dataclass(frozen=True)
 class Family:
@@ -71,10 +93,13 @@ class Family:
     layout: str
     era: core.Era = field(repr=False, compare=False)
     counts: tuple[int, ...] = ()
+    service: str = "ec2"
 
     @property
     def name(self) -> str:
-        """Such as `gp3` or `gp3 RAID 10`."""
+        """Such as `gp3`, `gp3 RAID 10` or `rds:multi-az gp3`."""
+        if self.service != "ec2":
+            return self.service if self.volume_type == AURORA else f"{self.service} {self.volume_type}"
         return self.volume_type + LAYOUT_NAMES[self.layout]
 
     @property
@@ -250,11 +275,19 @@ def local_shapes(family: Family, instance: core.Instance, size_gib: int) -> list
 
 @dataclass(frozen=True)
 class About:
-    """What a storage's notation says: for storages of a search and those a user names alike."""
+    """What a storage's notation says: for storages of a search and those a user names alike.
+    `behind`: the volumes that serve it; None: Aurora's storage."""
 
-    storage: Storage
+    behind: Storage | None
     family: Family
     members: int
+    usable_gib: float
+
+    @property
+    def storage(self) -> Storage:
+        """The volumes, where there are some."""
+        assert self.behind is not None
+        return self.behind
 
 
 # A type that did not exist on the day: nothing is known of it.
@@ -267,23 +300,44 @@ class Directory:
     def __init__(self, as_of: str) -> None:
         with core_errors():
             self.eras = {era["volume_type"]: era for era in core.volume_eras(as_of)}
-        self.known: dict[str, About] = {}
+        self.as_of = as_of
+        self.known: dict[tuple[str, str], About] = {}
 
-    def about(self, text: str) -> About:
-        """Family and members of a storage. Raises InputError for notation that is none."""
-        if text not in self.known:
-            storage = Storage.parse(text)
-            kind = storage.members[0].type
-            family = Family(kind, storage.layout, self.eras.get(kind, NO_ERA), (len(storage.members),))
-            self.known[text] = About(storage, family, len(storage.members))
-        return self.known[text]
+    def about(self, text: str, service: str = "ec2") -> About:
+        """Family and members of a storage at a service. Raises InputError for notation that is
+        none."""
+        key = (text, service)
+        if key not in self.known:
+            self.known[key] = self._about(text, service)
+        return self.known[key]
+
+    def _about(self, text: str, service: str) -> About:
+        behind = volumes_behind(text, service, self.as_of)
+        if behind is None:
+            return About(None, Family(AURORA, "single", NO_ERA, (1,), service), 1, math.inf)
+        storage = Storage.parse(behind)
+        kind = storage.members[0].type
+        family = Family(kind, storage.layout, self.eras.get(kind, NO_ERA), (len(storage.members),), service)
+        usable = storage.usable_gib if service == "ec2" else Storage.parse(text).usable_gib
+        return About(storage, family, len(storage.members), usable)
+
+
+@cache
+def volumes_behind(text: str, service: str, as_of: str) -> str | None:
+    """The EBS volumes that serve a storage at a service: themselves, or as RDS lays them out. None:
+    Aurora's storage, which is none."""
+    if service == "ec2":
+        return text
+    if service.startswith(AURORA):
+        return None
+    with core_errors():
+        return core.rds_storage(text, as_of)["array"]
 
 
 # --- what can be bought ---------------------------------------------------------------------------
 
 TYPES = ("standard", "gp2", "gp3", "io1", "io2", "io2-block-express", "st1", "sc1", "instance-store")
 EXCLUDABLE = (*TYPES, "raid0", "raid10")
-SERVICES = ("ec2",)
 LOCAL = "instance-store"
 LEAST_CACHE_GIB = 0.5  # a guess: with less no server is worth planning
 OWN_SHARE = -1.0  # of memory for the cache: the share all of Headrace takes
@@ -304,19 +358,6 @@ def check_exclude(exclude: Sequence[str] | str) -> frozenset[str]:
                 f"exclude = {shown(name)}", "is neither a volume type nor raid0 or raid10", "headrace plan", hint
             )
     return frozenset(name.strip().lower() for name in names)
-
-
-def check_service(service: str) -> str:
-    """The service that runs the server. Raises InputError for one that cannot be planned."""
-    name = service.strip().lower() if isinstance(service, str) else ""
-    if name not in SERVICES:
-        raise InputError(
-            f"service = {shown(service)}",
-            f"is not planned yet; known: {', '.join(SERVICES)}",
-            "headrace plan",
-            "Leave it out.",
-        )
-    return name
 
 
 def families_on(
@@ -418,7 +459,7 @@ def hosts_named(
         known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     names: dict[str, None] = {}
     for pattern in patterns:
-        names.update(dict.fromkeys(_matching(pattern, known, prices.as_of)))
+        names.update(dict.fromkeys(matching_instances(pattern, known, prices.as_of)))
     hosts, skipped = [], []
     for name in names:
         made = _host(known[name], prices, cache_share)
@@ -511,7 +552,8 @@ def _worth(host: Host) -> tuple:
     return (*figures, host.cache_gib, float(instance["instance_store_devices"] or 0), float(instance["nitro"]))
 
 
-def _matching(pattern: object, known: dict[str, core.Instance], as_of: str) -> list[str]:
+def matching_instances(pattern: object, known: dict[str, core.Instance], as_of: str) -> list[str]:
+    """Names that match a type or a pattern. Raises InputError where none does."""
     text = pattern.strip().lower() if isinstance(pattern, str) else ""
     found = [name for name in known if fnmatchcase(name, text)] if text else []
     if not found:
@@ -526,56 +568,3 @@ def _matching(pattern: object, known: dict[str, core.Instance], as_of: str) -> l
             hint,
         )
     return found
-
-
-# --- durability -----------------------------------------------------------------------------------
-
-
-def static_figures(family: Family, members: int) -> tuple[float | None, float | None]:
-    """Durability (annual failure rate, percent, upper published figure, through the layout) and
-    consistency (percent of the time)."""
-    value = (family.era.get("consistency") or {}).get("value")
-    promised = float(value["of_time_percent"]) if isinstance(value, dict) else None
-    return layout_afr_percent(family.layout, members, published_afr_percent(family.era)), promised
-
-
-def published_afr_percent(era: core.Era) -> float | None:
-    """The upper published annual failure rate of one volume, percent; None where none is
-    published."""
-    value = (era.get("durability_afr_percent") or {}).get("value")
-    return float(value[-1]) if isinstance(value, (list, tuple)) else None
-
-
-def lowest_afr_percent(era: core.Era) -> float | None:
-    """The lower published annual failure rate of one volume, percent; None where none is
-    published."""
-    value = (era.get("durability_afr_percent") or {}).get("value")
-    return float(value[0]) if isinstance(value, (list, tuple)) else None
-
-
-def layout_afr_percent(layout: str, members: int, one: float | None) -> float | None:
-    """Annual chance of data loss of an array whose volumes fail independently, percent.
-
-    RAID 0 is lost with any member: 1 - (1 - a)^n. A mirror is lost when all its copies are; how
-    fast a lost member is replaced is not known, so copies failing in the same year are taken, which
-    is an upper bound: 1 - (1 - a^2)^pairs for RAID 10 (n / 2 pairs) and 10 f2 (n neighbours), a^n
-    for RAID 1, two or more of n for RAID 5.
-    """
-    if one is None:
-        return None
-    a, n = one / 100, members
-    chance = {
-        "raid0": 1 - (1 - a) ** n,
-        "raid1": a**n,
-        "raid5": 1 - (1 - a) ** n - n * a * (1 - a) ** (n - 1),
-        "raid10": 1 - (1 - a * a) ** (n / 2),
-        "raid10f2": 1 - (1 - a * a) ** n,
-    }.get(layout, a)
-    return 100 * chance
-
-
-def combined_afr_percent(parts: Sequence[float | None]) -> float | None:
-    """Annual chance to lose any of several storages, percent: data and log apart are lost with
-    either."""
-    known = [part for part in parts if part is not None]
-    return 100 * (1 - math.prod(1 - part / 100 for part in known)) if known else None

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -15,20 +14,17 @@ import polars as pl
 from headrace.base import caps, core
 from headrace.base.core import core_errors
 from headrace.base.units import MIB, Z80, clock_text, span_in_words
-from headrace.planner.candidates import (
-    LOCAL,
-    Candidate,
-    Directory,
-    Family,
-    Host,
+from headrace.planner.candidates import AURORA, LOCAL, Candidate, Directory, Family, Host, Need
+from headrace.planner.database import DatabaseJudge, Doubt, Regret
+from headrace.planner.demand import DemandJudge
+from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
+from headrace.planner.market.durability import (
     combined_afr_percent,
     lowest_afr_percent,
     published_afr_percent,
     static_figures,
 )
-from headrace.planner.database import DatabaseJudge, Doubt, Regret
-from headrace.planner.demand import DemandJudge
-from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
+from headrace.planner.market.rules import managed_caveats
 from headrace.planner.result import Choice, Saving
 
 LOCAL_DISKS = (
@@ -42,19 +38,6 @@ FIRST_DAY_GAIN = 1.02
 # A difference between the first day and the settled one that is worth a line: a point of balance, a
 # millisecond, a tenth of a minute.
 FIRST_DAY = {"lowest_balance_percent": 1.0, "p99_ms": 1.0, "throttled_min": 0.1}
-
-
-@dataclass(frozen=True)
-class Need:
-    """GiB that the storage must hold: of data, and of redo and binlog (0: the log is part of the
-    data)."""
-
-    data_gib: int
-    log_gib: int = 0
-
-    def of(self, log: str | None) -> int:
-        """GiB the data storage must hold: the log too where it has no volume of its own."""
-        return self.data_gib + (self.log_gib if log is None else 0)
 
 
 Judge = TypeVar("Judge", DemandJudge, DatabaseJudge)
@@ -83,8 +66,8 @@ class Chooser(ABC, Generic[Judge]):
     def _common(self, candidate: Candidate) -> dict:
         """What a choice has whatever is planned for."""
         data, log, place = candidate
-        host, about = self.judge.hosts[place], self.directory.about(data)
-        limits = self.limits(candidate)
+        host = self.judge.hosts[place]
+        about, limits = self.directory.about(data, host.service), self.limits(candidate)
         items = [
             *(
                 {**item, "usd": item["usd"] * self.nodes, "quantity": item["quantity"] * self.nodes}
@@ -97,19 +80,20 @@ class Chooser(ABC, Generic[Judge]):
             "storage": data,
             "log_storage": log,
             "service": host.service,
-            "instance": host.name,
+            "instance": host.label,
             "family": about.family.name,
             "volume_type": about.family.volume_type,
             "layout": about.family.layout,
             "members": about.members,
-            "usable_gib": float(about.storage.usable_gib),
+            # Aurora's storage grows with the data.
+            "usable_gib": float(min(about.usable_gib, self.need.of(None) if about.behind is None else math.inf)),
             "log_gib": 0.0 if log is None else float(self.directory.about(log).storage.usable_gib),
             "items": tuple(items),
             "cost_usd_month": float(sum(item["usd"] for item in items)),
             "durability_afr_percent": afr,
             "durability": durability_in_words(about.family, about.members, afr),
-            "consistency": consistency_in_words(limits[0]["consistency"]),
-            "persistent": bool(limits[0]["persistent"]),
+            "consistency": consistency_in_words(limits[0]["consistency"] if limits else None),
+            "persistent": all(limit["persistent"] for limit in limits),
             "vcpus": None if host.instance is None else host.instance["vcpus"],
             "memory_gib": None if host.instance is None else (host.instance["memory_mib"] or 0) / 1024,
             "caveats": tuple(self._caveats(about.family, limits, items, host, log)),
@@ -134,6 +118,8 @@ class Chooser(ABC, Generic[Judge]):
         if choice.usable_gib + choice.log_gib >= gib:
             return choice.cost_usd_month
         about = self.directory.about(choice.storage)
+        if choice.service != "ec2" or about.behind is None:
+            return None
         member = math.ceil(about.storage.members[0].size_gib * (gib - choice.log_gib) / choice.usable_gib)
         if member > about.family.max_gib or choice.volume_type == LOCAL:
             return None
@@ -143,10 +129,13 @@ class Chooser(ABC, Generic[Judge]):
         return None if math.isnan(after) else choice.cost_usd_month + (after - before) * self.nodes
 
     def limits(self, candidate: Candidate) -> list[core.VolumeLimits]:
-        """The limits of each data volume. Raises InputError for a storage that cannot be on that
-        day or instance."""
+        """The limits of each data volume; none of Aurora's storage. Raises InputError for a storage
+        that cannot be on that day or instance."""
+        behind = self.judge.behind(candidate)
+        if behind is None:
+            return []
         with core_errors():
-            return core.storage_limits(candidate[0], self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
+            return core.storage_limits(behind, self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
 
     def _afr(self, family: Family, members: int, log: str | None) -> float | None:
         own = static_figures(family, members)[0]
@@ -170,14 +159,16 @@ class Chooser(ABC, Generic[Judge]):
         self, family: Family, limits: list[core.VolumeLimits], items: list[dict], host: Host, log: str | None
     ) -> list[str]:
         found = []
-        if not limits[0]["persistent"]:
+        if limits and not limits[0]["persistent"]:
             found.append(
                 LOCAL_DISKS
                 + (" Redo and binlog on their own EBS volume stay, but alone they rebuild nothing." if log else "")
             )
         elif log:
             found.append(TWO_SNAPSHOTS)
-        if family.layout == "raid0":
+        if host.service != "ec2":
+            found += managed_caveats(host.service)
+        elif family.layout == "raid0":
             found.append("RAID 0: one lost volume loses the array.")
         found += [
             f"{limit['spec']['volume_type']} {caveat['field']}: {caveat['text']} ({caveat['source']})"
@@ -197,7 +188,8 @@ class Chooser(ABC, Generic[Judge]):
             for name in ("durability_afr_percent", "consistency")
             if (param := family.era.get(name)) and not param["confirmed"]
         ]
-        found += latency_doubts(family.volume_type, self.judge.prices.as_of)
+        if family.volume_type != AURORA:
+            found += latency_doubts(family.volume_type, self.judge.prices.as_of)
         return list(dict.fromkeys(found))
 
 
@@ -245,9 +237,10 @@ class DemandChooser(Chooser[DemandJudge]):
         """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all
         on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their
         burst."""
-        about, instance = self.directory.about(candidate[0]), self.judge.hosts[candidate[2]].instance
-        together = self.judge.demand.on_volumes(candidate[0])
-        volume = self.judge.demand.per_member(candidate[0], about.members)
+        host, behind = self.judge.hosts[candidate[2]], self.judge.behind(candidate)
+        about, instance = self.directory.about(candidate[0], host.service), host.instance
+        together = self.judge.demand.on_volumes(behind)
+        volume = self.judge.demand.per_member(behind, about.members)
         hdd, burst = limits["random_charges_full_unit"], limits["io_burst"]
         found: list[tuple[str, pl.DataFrame, str, float, str]] = (
             [] if hdd else [("volume-iops", volume, "iops", burst["iops"] if burst else limits["iops"], "IOPS")]
@@ -309,7 +302,7 @@ class DemandChooser(Chooser[DemandJudge]):
         judge = self.judge
         with core_errors():
             return core.simulate(
-                candidate[0],
+                judge.behind(candidate),
                 judge.demand.load,
                 form="interval",
                 interval_s=judge.demand.longest_point_s,
@@ -411,7 +404,9 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         metrics = {name: row.get(name) for name in DATABASE} | {
             "cost_usd_month": common["cost_usd_month"],
             "durability_afr_percent": common["durability_afr_percent"],
-            "consistency_percent": static_figures(self.directory.about(candidate[0]).family, common["members"])[1],
+            "consistency_percent": static_figures(
+                self.directory.about(candidate[0], host.service).family, common["members"]
+            )[1],
         }
         metrics["headroom_percent"] = judge.headroom_percent(
             {name: math.nan if value is None else value for name, value in metrics.items()}
@@ -518,6 +513,8 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
 
 def durability_in_words(family: Family, members: int, afr_percent: float | None) -> str:
     """What the data can expect of the storage in a year."""
+    if family.volume_type == AURORA:
+        return "six copies in three zones; no annual failure rate is published"
     if family.volume_type == "instance-store":
         return "none: gone with the instance or a disk"
     one = published_afr_percent(family.era)

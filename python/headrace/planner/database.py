@@ -23,9 +23,11 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import DAY_S, GIB
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import Candidate, Family, Host
+from headrace.planner.candidates import AURORA, Candidate, Family, Host, volumes_behind
 from headrace.planner.demand import Counts
 from headrace.planner.goals import Goal, headroom_of
+from headrace.planner.market.services import managed_items
+from headrace.simulation.services import SECONDS_A_MONTH, near_published, unseen
 from headrace.workload.transactions import TransactionWorkload
 
 FIGURES = (
@@ -42,7 +44,8 @@ QUANTILES = 5
 class Conditions:
     """What all candidates have in common: clients or arrivals, the start, the length, credits at
     the start (percent); `settled`: bursts are not counted on, since the load is the same day after
-    day."""
+    day. Of services: `readers` of an Aurora cluster, `busy_percent` of the month that is billed by
+    use, `data_gib` that Aurora stores."""
 
     threads: int | None
     arrivals_tps: float | None
@@ -50,6 +53,9 @@ class Conditions:
     hours: float
     start_balance: float | None
     settled: bool = True
+    readers: int = 1
+    busy_percent: float = 100.0
+    data_gib: float = 0.0
 
 
 class DatabaseJudge:
@@ -82,6 +88,8 @@ class DatabaseJudge:
         self.headroom = headroom_of(goals)
         self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
         self._usd: dict[str, float] = {}
+        self._managed_usd: dict[Candidate, float] = {}
+        self._ios: dict[int, tuple[float, float, float]] = {}
         with core_errors():
             self.core = core.TransactionCandidates(self.database)
         self.scenarios = Scenarios(self, workload, draws, seed)
@@ -107,7 +115,8 @@ class DatabaseJudge:
     ) -> list[dict[str, np.ndarray]]:
         """The same under several databases, each with a factor on its arrivals; `names`: the
         figures that are wanted; `first`: of a first day, bursts included, whatever is judged."""
-        texts = {text: None for data, log, _ in candidates for text in (data, log) if text is not None}
+        data = [self.behind(candidate) for candidate in candidates]
+        texts = {text: None for text in (*data, *(log for _, log, _ in candidates)) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
         used = {index: None for *_, index in candidates}
         named = [index for index in used if self.hosts[index].instance is not None]
@@ -120,6 +129,7 @@ class DatabaseJudge:
         search = {
             "storages": list(texts),
             "instances": [self.hosts[index].name for index in named],
+            "deployments": [self.hosts[index].service for index in named],
             "caches": [cache * GIB for cache in caches],
             "as_of": self.prices.as_of,
             "clients": about.threads,
@@ -134,7 +144,8 @@ class DatabaseJudge:
             answers = core.transaction_candidates(
                 list(cores),
                 search,
-                [place[data] for data, _, _ in candidates],
+                # Aurora has no volumes: its place is not looked at.
+                [0 if text is None else place[text] for text in data],
                 [None if log is None else place[log] for _, log, _ in candidates],
                 [host_place.get(index) for *_, index in candidates],
                 [cache_place[self.hosts[index].cache_gib] for *_, index in candidates],
@@ -145,6 +156,10 @@ class DatabaseJudge:
             | {name: np.array(raw[name], dtype=object) for name in TEXT}
             for raw in answers
         ]
+
+    def behind(self, candidate: Candidate) -> str | None:
+        """The EBS volumes that serve a candidate's data; None: Aurora's storage."""
+        return volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
 
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which candidates meet every goal on performance by the best guess, head-room included."""
@@ -158,6 +173,13 @@ class DatabaseJudge:
         """Which candidates meet them with the confidence required, or with another."""
         least = self.confidence if confidence is None else confidence
         return [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
+
+    def near(self, host: Host) -> int:
+        """Published runs of Aurora that lie near a host's question; 0 for other services."""
+        if not host.service.startswith(AURORA) or host.instance is None:
+            return 0
+        about = self.conditions
+        return near_published(host.instance["vcpus"], about.threads, about.data_gib, host.cache_gib)
 
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
         """A rate less the head-room that goals ask for: what is held against the limit. Times stay
@@ -178,18 +200,45 @@ class DatabaseJudge:
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month of each candidate, NaN where a price is not known."""
-        texts = dict.fromkeys(text for data, log, _ in candidates for text in (data, log) if text is not None)
+        own = [candidate for candidate in candidates if self.hosts[candidate[2]].service == "ec2"]
+        texts = dict.fromkeys(text for data, log, _ in own for text in (data, log) if text is not None)
         new = [text for text in texts if text not in self._usd]
         if new:
             self._usd.update(zip(new, self.prices.volume_totals(new, 0.0), strict=True))
-        usd = self._usd
-        return np.array(
-            [
-                usd[data] + (0.0 if log is None else usd[log]) + self.hosts[index].usd_month
-                for data, log, index in candidates
-            ],
-            dtype=float,
-        )
+        return np.array([self._cost(candidate) for candidate in candidates], dtype=float)
+
+    def _cost(self, candidate: Candidate) -> float:
+        data, log, place = candidate
+        if self.hosts[place].service == "ec2":
+            return self._usd[data] + (0.0 if log is None else self._usd[log]) + self.hosts[place].usd_month
+        if candidate not in self._managed_usd:
+            items = self._managed_items(candidate)
+            self._managed_usd[candidate] = math.nan if items is None else sum(item["usd"] for item in items)
+        return self._managed_usd[candidate]
+
+    def _managed_items(self, candidate: Candidate) -> list[dict] | None:
+        data, _, place = candidate
+        about, host = self.conditions, self.hosts[place]
+        million = 0.0
+        if host.service.startswith(AURORA):
+            reads, writes, tps = self.billed(candidate)
+            million = (reads + writes) * tps * about.busy_percent / 100.0 * SECONDS_A_MONTH / 1e6
+        used = {"readers": about.readers, "data_gib": about.data_gib, "million_ios": million}
+        return managed_items(host, data, self.prices, **used)
+
+    def billed(self, candidate: Candidate) -> tuple[float, float, float]:
+        """Reads and writes that Aurora bills of a transaction, and the rate they are billed at:
+        what the goals ask for or what arrives, else what the clients do."""
+        place = candidate[2]
+        if place not in self._ios:
+            [found] = self.run_in([self.core], [1.0], [candidate], names=("tps_mean", "reads_per_tx"))
+            tps, reads = (float(np.nan_to_num(found[name][0])) for name in ("tps_mean", "reads_per_tx"))
+            asked = [goal.limit for goal in self.goals if goal.metric in ("tps", "tps_p5") and goal.sign == ">="]
+            rate = self.conditions.arrivals_tps or (max(asked) if asked else tps)
+            with core_errors():
+                of_tx = core.aurora_billed(self.database, reads, rate)
+            self._ios[place] = (of_tx["reads"], of_tx["writes"], rate)
+        return self._ios[place]
 
     def million_ios(self, storage: str) -> float:
         """None: volumes that are billed by the request are not planned for databases."""
@@ -199,6 +248,8 @@ class DatabaseJudge:
         """The monthly bill of a candidate, item by item."""
         data, log, place = candidate
         host = self.hosts[place]
+        if host.service != "ec2":
+            return self._managed_items(candidate) or []
         instance = [] if host.name is None else self.prices.instance_items(host.name)
         items = [{"part": "instance"} | item for item in instance]
         for part, storage in (("data", data), ("log", log)):
@@ -263,7 +314,9 @@ class Scenarios:
     def _width(self, candidate: Candidate) -> float:
         """Standard deviation of the logarithm of the unexplained factor, with the cache of the
         candidate's instance."""
-        return self.workload.unexplained(self.judge.hosts[candidate[2]].cache_gib)
+        host = self.judge.hosts[candidate[2]]
+        known = self.workload.unexplained(host.cache_gib)
+        return math.hypot(known, unseen(host.service, self.judge.near(host)))
 
     def _look_at(self, candidates: Sequence[Candidate]) -> None:
         if self.judge.conditions.arrivals_tps is None:

@@ -20,8 +20,10 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import HOUR_S, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host, static_figures
+from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host, volumes_behind
 from headrace.planner.goals import Goal, headroom_of
+from headrace.planner.market.durability import static_figures
+from headrace.planner.market.services import managed_items
 from headrace.workload import OpenWorkload
 
 RATES = ("reads_per_s", "writes_per_s")
@@ -191,8 +193,14 @@ class DemandJudge:
         return self._loads[factor]
 
     def _static(self, candidate: Candidate) -> tuple[float | None, float | None]:
-        about = self.directory.about(candidate[0])
+        about = self.directory.about(candidate[0], self.hosts[candidate[2]].service)
         return static_figures(about.family, about.members)
+
+    def behind(self, candidate: Candidate) -> str:
+        """The EBS volumes that serve a candidate."""
+        behind = volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
+        assert behind is not None  # a demand in I/Os is not planned on Aurora
+        return behind
 
     def _evaluate(self, candidates: Sequence[Candidate], load: dict, prune_above: float) -> dict:
         used = {place: None for *_, place in candidates if self.hosts[place].instance is not None}
@@ -200,7 +208,7 @@ class DemandJudge:
         with core_errors():
             return core.evaluate(
                 load,
-                [data for data, *_ in candidates],
+                [self.behind(candidate) for candidate in candidates],
                 [index.get(place) for *_, place in candidates],
                 [self.hosts[place].name or "" for place in used],
                 as_of=self.prices.as_of,
@@ -213,16 +221,26 @@ class DemandJudge:
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month of each candidate, NaN where a price is not known."""
-        new = list(dict.fromkeys(data for data, *_ in candidates if data not in self._usd))
+        own = [data for data, _, place in candidates if self.hosts[place].service == "ec2"]
+        new = list(dict.fromkeys(data for data in own if data not in self._usd))
         plain = [text for text in new if not text.startswith("raid10")]
         for texts in (plain, [text for text in new if text.startswith("raid10")]):
             if texts:
                 self._usd.update(zip(texts, self.prices.volume_totals(texts, self.million_ios(texts[0])), strict=True))
-        return np.array([self._usd[data] + self.hosts[place].usd_month for data, _, place in candidates], dtype=float)
+        return np.array([self._cost(candidate) for candidate in candidates], dtype=float)
+
+    def _cost(self, candidate: Candidate) -> float:
+        host = self.hosts[candidate[2]]
+        if host.service == "ec2":
+            return self._usd[candidate[0]] + host.usd_month
+        items = managed_items(host, candidate[0], self.prices)
+        return math.nan if items is None else sum(item["usd"] for item in items)
 
     def items(self, candidate: Candidate) -> list[dict]:
         """The monthly bill of a candidate, item by item."""
         host = self.hosts[candidate[2]]
+        if host.service != "ec2":
+            return managed_items(host, candidate[0], self.prices) or []
         items = [
             {"part": "data"} | item for item in self.prices.volume_items(candidate[0], self.million_ios(candidate[0]))
         ]

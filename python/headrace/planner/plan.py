@@ -26,21 +26,24 @@ from headrace.planner.candidates import (
     Directory,
     Family,
     Host,
+    Need,
     Space,
     families_on,
     hosts_named,
-    spaces_of,
 )
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import DatabaseJudge, Regret, regrets
 from headrace.planner.demand import DemandJudge, PlannedDemand
 from headrace.planner.goals import budget_of, needed_tps
+from headrace.planner.market.answer import services_part
+from headrace.planner.market.services import managed_families, spaces_on
 from headrace.planner.question import PlanQuestion
 from headrace.planner.reasons import explain, latency_checks, recommend, stay, verdict
 from headrace.planner.result import Choice, FamilyVerdict, Plan
 from headrace.planner.search import FamilyResult, FamilySearch, Search, SpaceResult, rank
 from headrace.workload import OpenWorkload, TransactionWorkload
 
+PLAN_HELP = "headrace plan --help"
 CLOSEST_SHOWN = 5  # families; enough to see what is missed
 # Where nothing meets the goals: points of a family looked at to find the nearest, along its axes.
 NEAREST_SHAPES, NEAREST_POINTS = 4, 6
@@ -83,6 +86,13 @@ class PlanEngine:
         self.families, self.verdicts = families_on(
             self.directory, question.prices, question.excluded, question.max_volumes, self.hosts
         )
+        if "ec2" not in question.on:
+            self.families, self.verdicts = [], []
+        managed = [service for service in question.on if service != "ec2"]
+        more, out = managed_families(
+            managed, self.directory, question.excluded, self.hosts, getattr(question.workload, "engine", "")
+        )
+        self.families, self.verdicts = self.families + more, self.verdicts + out
         self.judge = self._judge()
         self.chooser = self._chooser()
         # What is the same for every candidate (snapshots), and what a second node costs again, do
@@ -159,6 +169,7 @@ class PlanEngine:
             firsts.setdefault(
                 (
                     found.space.volumes,
+                    family.service,
                     family.volume_type == LOCAL,
                     family.volume_type in ("st1", "sc1", "standard"),
                     keeps,
@@ -169,7 +180,7 @@ class PlanEngine:
 
     def _closest(self, searched: Sequence[FamilyResult]) -> tuple[list[Choice], dict[str, Choice]]:
         """Where nothing meets the goals: what comes nearest, one of each family."""
-        nearest = {one.family.name: choice for one in searched if (choice := self._nearest(one)) is not None}
+        nearest = {one.family.name: choice for one in searched if (choice := self.nearest(one)) is not None}
         order = sorted(
             nearest.values(),
             key=lambda choice: (
@@ -188,7 +199,7 @@ class PlanEngine:
             if goal.about.kind != "headroom"
         )
 
-    def _nearest(self, one: FamilyResult) -> Choice | None:
+    def nearest(self, one: FamilyResult) -> Choice | None:
         """The candidate of a family that misses the goals by least, of some along its axes."""
         candidates = self._samples(one)
         if not candidates:
@@ -222,8 +233,8 @@ class PlanEngine:
 
     def _samples(self, one: FamilyResult) -> list[Candidate]:
         need = self.asked.need
-        spaces = [found.space for found in one.guessed] or spaces_of(
-            one.family, self.hosts, [None], need.data_gib, need.log_gib
+        spaces = [found.space for found in one.guessed] or spaces_on(
+            one.family, self.hosts, [None], need, self.asked.prices.as_of
         )
         if len(spaces) > NEAREST_SHAPES:
             spaces = [spaces[round(i * (len(spaces) - 1) / (NEAREST_SHAPES - 1))] for i in range(NEAREST_SHAPES)]
@@ -244,18 +255,24 @@ class PlanEngine:
         elif one.dear is not None and cheapest is not None:
             best = None
         else:
-            best = nearest.get(one.family.name) or self._nearest(one)
+            best = nearest.get(one.family.name) or self.nearest(one)
         overload = None
         if best is not None and not best.meets_goals and isinstance(self.judge, DemandJudge):
-            overload = self.judge.overloads([self._candidate_of(best)])[0]
+            overload = self.judge.overloads([self.candidate_of(best)])[0]
         return verdict(best, one.family, cheapest, overload, one.dear, self.asked.need.data_gib)
 
-    def _candidate_of(self, choice: Choice) -> Candidate:
+    def candidate_of(self, choice: Choice) -> Candidate:
         """The candidate a choice was made of. Two hosts may be of one instance type: today's has
         the cache of its run."""
-        places = [i for i, host in enumerate(self.hosts) if host.name == choice.instance]
+        places = [
+            i for i, host in enumerate(self.hosts) if (host.service, host.label) == (choice.service, choice.instance)
+        ]
         same = [i for i in places if choice.cache_gib is None or self.hosts[i].cache_gib == choice.cache_gib]
         return (choice.storage, choice.log_storage, (same or places)[0])
+
+    def host_of(self, choice: Choice) -> Host:
+        """The host a choice stands on."""
+        return self.hosts[self.candidate_of(choice)[2]]
 
     # --- today ------------------------------------------------------------------------------------
 
@@ -268,14 +285,19 @@ class PlanEngine:
         if today.instance is not None:
             place = self._today_host(today.instance)
         else:
-            best = min((found for one in searched for found in one.passing), key=rank, default=None)
-            place = 0 if best is None else best.space.host
+            own = (found for one in searched for found in one.passing if one.family.service == "ec2")
+            best = min(own, key=rank, default=None)
+            first = next((i for i, host in enumerate(self.hosts) if host.service == "ec2"), None)
+            if first is None:
+                hint = "Name its instance too: r6i.xlarge/gp3:500."
+                raise InputError(f"compare = {today}", "is storage on EC2, and --on names none", PLAN_HELP, hint)
+            place = first if best is None else best.space.host
         prices, host = self.asked.prices, self.hosts[place]
         if LOCAL in str(today.data) and today.instance is None:
             raise InputError(
                 f"compare = {today}",
                 "local disks come with an instance",
-                "headrace plan --help",
+                PLAN_HELP,
                 "Name it: i3.large/instance-store:442.",
             )
         volumes = [str(storage) for storage in (today.data, today.log) if storage is not None]
@@ -299,7 +321,7 @@ class PlanEngine:
         if isinstance(workload, TransactionWorkload) and workload.instance == instance:
             found = Host(found.instance, found.usd_month, workload.cache_gib, found.service)
         for place, host in enumerate(self.hosts):
-            if (host.name, host.cache_gib) == (found.name, found.cache_gib):
+            if (host.service, host.name, host.cache_gib) == (found.service, found.name, found.cache_gib):
                 return place
         self.hosts.append(found)
         return len(self.hosts) - 1
@@ -318,15 +340,16 @@ class PlanEngine:
         if log is not None and log.usable_gib < need.log_gib:
             log = log.with_size_gib(math.ceil(log.members[0].size_gib * need.log_gib / log.usable_gib))
         place = max(
-            (i for i, host in enumerate(self.hosts) if host.name == compared.instance),
+            (i for i, host in enumerate(self.hosts) if (host.service, host.label) == ("ec2", compared.instance)),
             key=lambda i: self.hosts[i].cache_gib,
         )
         gib = max(max(sizes), math.ceil(need.of(today[1]) * max(sizes) / compared.usable_gib))
         spaces = []
         for family in self.families:
-            if family.layout == "single" and family.volume_type != LOCAL:
+            if family.service == "ec2" and family.layout == "single" and family.volume_type != LOCAL:
                 own = Family(family.volume_type, compared.layout, family.era, (compared.members,))
-                shaped = spaces_of(own, [self.hosts[place]], [None], gib * compared.members // own.data_share, 0)
+                held = Need(gib * compared.members // own.data_share)
+                shaped = spaces_on(own, [self.hosts[place]], [None], held, self.asked.prices.as_of)
                 spaces += [Space(space.shape, None if log is None else str(log), place) for space in shaped]
         best = [math.inf]
 
@@ -374,7 +397,8 @@ class PlanEngine:
             return None
 
         def order(candidate: Candidate) -> tuple:
-            volumes = self.directory.about(candidate[0]).members + (candidate[1] is not None)
+            service = self.hosts[candidate[2]].service
+            volumes = 1 if service != "ec2" else self.directory.about(candidate[0]).members + (candidate[1] is not None)
             return (
                 round(regret[candidate].expected, 4),
                 round(regret[candidate].worst, 4),
@@ -396,11 +420,11 @@ class PlanEngine:
             return replace(choice, migration=doing.migration(out.compared, choice))
 
         recommended = None if out.recommended is None else moved(out.recommended)
-        candidates = [(self._candidate_of(choice), choice) for choice in out.shown()]
+        candidates = [(self.candidate_of(choice), choice) for choice in out.shown()]
         day = asked.prices.as_of
         return Plan(
             subject=self.judge.subject,
-            service=asked.service,
+            service=", ".join(asked.on),
             workload=self._workload(),
             goals=asked.goals,
             recommended=recommended,
@@ -433,7 +457,8 @@ class PlanEngine:
             warnings=list(asked.warnings),
             caveats=self._caveats(out.shown()),
             explain=explain(self.chooser, candidates),
-            instances=sum(1 for host in asked.hosts if host.instance is not None),
+            instances=len({host.name for host in asked.hosts if host.instance is not None}),
+            services=services_part(self, out.searched) if asked.on != ("ec2",) else None,
             **self._of_database(out, moved),
         )
 
@@ -526,7 +551,7 @@ class PlanEngine:
             place = {
                 "storage": storage,
                 "log_storage": log,
-                "instance": self.hosts[host].name,
+                "instance": self.hosts[host].label,
                 "family": wanted[candidate],
             }
             points += [] if figures is None else [place | {"cost_usd_month": cost} | figures]

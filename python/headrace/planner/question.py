@@ -22,7 +22,6 @@ from headrace.planner.candidates import (
     Host,
     cache_of,
     check_exclude,
-    check_service,
     family_of,
     hosts_alone,
     hosts_named,
@@ -32,6 +31,8 @@ from headrace.planner.candidates import (
 from headrace.planner.choice import Need
 from headrace.planner.database import Conditions, log_gib
 from headrace.planner.goals import Goal, needed_tps, parse_goals
+from headrace.planner.market.services import deployments_of, managed_hosts
+from headrace.simulation.services import MOST_READERS
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
 from headrace.workload.observed import short_note
 from headrace.workload.points import check_size
@@ -58,7 +59,10 @@ class PlanSettings:
     demand_growth: float | None = None
     data_growth: float | None = None
     months: float = 0.0
-    service: str = "ec2"
+    on: Sequence[str] | str = ("ec2",)
+    readers: int = 1
+    busy_percent: float = 100.0
+    gib_per_day: float = 0.0
     instances: Sequence[str] | str | None = None
     max_volumes: int = 8
     allow_instance_store: bool = False
@@ -109,7 +113,8 @@ class PlanQuestion:
     today: Placement | None
     cycle: str
     start_balance: float | None
-    service: str
+    on: tuple[str, ...]
+    gib_per_day: float
     nodes: int
     extra_items: tuple[dict, ...]
     top: int
@@ -242,10 +247,29 @@ def _checked(settings: PlanSettings) -> dict:
         "cycle": cycle,
         "max_volumes": check_whole("max_volumes", settings.max_volumes, 1, MAX_VOLUMES),
         "start_balance": settings.start_balance,
-        "service": check_service(settings.service),
+        "on": _on(settings),
+        "gib_per_day": check_number("gib_per_day", settings.gib_per_day, 0.0, 1e6, "GiB a day"),
         "nodes": check_whole("nodes", settings.nodes, 1, 100),
         "top": check_whole("top", settings.top, 1, 1_000),
     }
+
+
+def _on(settings: PlanSettings) -> tuple[str, ...]:
+    """The deployments; refuses what has no meaning at a service."""
+    on = deployments_of(settings.on)
+    if on == ("ec2",):
+        return on
+    named = {
+        "commitment": settings.commitment != "on-demand",
+        "price_file": settings.price_file is not None,
+        "snapshot_days": settings.snapshot_days != 0,
+    }
+    for name, given in named.items():
+        if given:
+            hint = "Leave it out, or plan for EC2 alone. --discount-percent holds for services too."
+            rule = "is of EC2 and EBS alone: the tables have on-demand prices of RDS and Aurora, and no backups"
+            raise InputError(f"--{name.replace('_', '-')}", rule, SOURCE, hint)
+    return on
 
 
 def _snapshots(settings: PlanSettings, prices: PriceList, size_gib: float, nodes: int) -> tuple[dict, ...]:
@@ -308,6 +332,8 @@ def _of_demand(workload: object, settings: PlanSettings) -> PlanQuestion:
         )
     prices = _prices(settings)
     hosts, skipped = _demand_hosts(settings, prices, today)
+    common["on"], hosts, skipped, told = _demand_services(common["on"], hosts, skipped, prices)
+    notes += told
     notes += _months_note(settings, workload)
     return PlanQuestion(
         workload=grown,
@@ -340,8 +366,49 @@ def _demand_hosts(
     return hosts_alone(), []
 
 
-def _means_none(instances: Sequence[str] | str | None) -> bool:
-    listed = [instances] if isinstance(instances, str) else list(instances or ())
+# Of RDS only this has no standby whose writes a demand in I/Os knows nothing of.
+DEMAND_SERVICE = "rds:single-az"
+
+
+def _demand_services(
+    on: tuple[str, ...], hosts: list[Host], skipped: list[tuple[str, str]], prices: PriceList
+) -> tuple[tuple[str, ...], list[Host], list[tuple[str, str]], list[str]]:
+    """Deployments that a demand in I/Os can be planned on, with their hosts; refuses the rest."""
+    if any(one.startswith("aurora") for one in on):
+        hint = "Calibrate the database (headrace calibrate) and plan that; or leave Aurora out: --on ec2,rds."
+        rule = "cannot be planned for a demand in I/Os: its storage takes log records, not pages"
+        raise InputError("aurora", rule, SOURCE, hint)
+    kept = tuple(one for one in on if one in ("ec2", DEMAND_SERVICE))
+    left = [one for one in on if one not in kept]
+    if not kept:
+        hint = "Calibrate the database and plan that; or take rds:single-az."
+        raise InputError(", ".join(on), "waits for a standby, which a demand in I/Os does not know", SOURCE, hint)
+    notes = (
+        [f"{', '.join(left)} left out: they wait for a standby, which a demand in I/Os does not know."] if left else []
+    )
+    if DEMAND_SERVICE not in kept:
+        return kept, hosts, skipped, notes
+    if hosts and hosts[0].instance is None:
+        classes = [Host(None, service=DEMAND_SERVICE)]
+        notes.append("RDS is planned by its storage alone: name --instances for its classes.")
+    else:
+        names = [host.name for host in hosts if host.name]
+        classes, more = managed_hosts((DEMAND_SERVICE,), names, prices, None, 0)
+        skipped = skipped + more
+    return kept, ([*hosts] if "ec2" in kept else []) + classes, skipped, notes
+
+
+def _named(instances: object) -> list:
+    """What was named, as a list. Raises InputError for what is neither text nor a list."""
+    if isinstance(instances, str):
+        return [instances]
+    if instances is not None and not isinstance(instances, Sequence):
+        raise InputError(f"instances = {instances!r}", "must be types or patterns", SOURCE, "For example r6i.xlarge.")
+    return list(instances or ())
+
+
+def _means_none(instances: object) -> bool:
+    listed = _named(instances)
     return len(listed) == 1 and isinstance(listed[0], str) and listed[0].strip().lower() == "none"
 
 
@@ -375,6 +442,8 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     today, notes = _today(settings)
     today_family = _todays_family(workload, today, settings)
     hosts, skipped = _hosts(workload, settings, prices, today_family)
+    hosts, skipped = _with_services(common["on"], settings, prices, hosts, skipped)
+    conditions = replace(conditions, data_gib=size)
     tps = arrivals or needed_tps(goals, conditions.threads, grown.database["clients"]["p95_over_mean"])
     logged = log_gib(grown.database, tps)
     confidence = 0.8 if settings.confidence is None else check_number("confidence", settings.confidence, 0.5, 0.99)
@@ -429,7 +498,36 @@ def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Se
     if start not in ("cold", "warm"):
         raise InputError(f"start = {start!r}", "must be cold or warm", SOURCE)
     hours = 24.0 if settings.hours is None else check_number("hours", settings.hours, 0.1, 24.0 * 31, "h")
-    return Conditions(clients, arrivals, start, float(hours), settings.start_balance, cycle == "settled")
+    readers = check_whole("readers", settings.readers, 0, MOST_READERS)
+    busy = check_number("busy_percent", settings.busy_percent, 0.0, 100.0, "%")
+    own = (settings.start_balance, cycle == "settled", readers, busy)
+    return Conditions(clients, arrivals, start, float(hours), *own)
+
+
+def _with_services(
+    on: tuple[str, ...],
+    settings: PlanSettings,
+    prices: PriceList,
+    hosts: list[Host],
+    skipped: list[tuple[str, str]],
+) -> tuple[list[Host], list[tuple[str, str]]]:
+    """The hosts of all deployments."""
+    managed = [one for one in on if one != "ec2"]
+    if not managed:
+        return hosts, skipped
+    if _means_none(settings.instances):
+        raise InputError(
+            "--instances none", "has no meaning at a service", SOURCE, "A service sells classes: name some."
+        )
+    named = settings.instances
+    listed = None if named is None else _named(named)
+    share = OWN_SHARE if settings.cache_share is None else settings.cache_share
+    classes, more = managed_hosts(managed, listed, prices, share, settings.readers)
+    kept = hosts if "ec2" in on else []
+    if not kept and not classes:
+        why = f"{more[0][0]}: {more[0][1]}" if more else "none has a price"
+        raise InputError(", ".join(on), f"no class can be planned with ({why})", "data/managed", "Name others.")
+    return kept + classes, skipped + more
 
 
 def _todays_family(workload: TransactionWorkload, today: Placement | None, settings: PlanSettings) -> str | None:
@@ -445,7 +543,7 @@ def _hosts(
     workload: TransactionWorkload, settings: PlanSettings, prices: PriceList, today_family: str | None
 ) -> tuple[list[Host], list[tuple[str, str]]]:
     named = settings.instances
-    listed = [named] if isinstance(named, str) else list(named or ())
+    listed = _named(named)
     if _means_none(named):
         return hosts_alone(workload.cache_gib), []
     share = settings.cache_share

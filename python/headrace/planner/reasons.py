@@ -58,6 +58,8 @@ def verdict(
 
 
 def _impossible(family: Family, needed_gib: int) -> str:
+    if family.service != "ec2":
+        return f"nothing of {family.name} holds {needed_gib:,} GiB on a class with a known price"
     if family.volume_type == "instance-store":
         return "no instance given has local disks of that layout that hold the data"
     most = max(family.counts, default=1) * family.max_gib // family.data_share
@@ -77,6 +79,8 @@ def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_g
     paid = {item["item"]: item["usd"] for item in winner.items}
     extra, item = max((item["usd"] - paid.get(item["item"], 0.0), item["item"]) for item in best.items)
     why += f"; {extra:,.2f} more for {item}" if extra > 0.5 * more else ""
+    if family.service != "ec2":
+        return why
     if family.min_gib > needed_gib * family.data_share / best.members and family.min_gib > 1:
         why += f"; smallest size {family.min_gib:,} GiB a volume"
     elif best.usable_gib >= 1.5 * needed_gib and family.axis == "size":
@@ -121,7 +125,7 @@ def recommend(
     if today_family is not None:
         rules.append(
             (
-                lambda one: (one.instance or "").partition(".")[0] == today_family,
+                lambda one: (one.instance or "").removeprefix("db.").partition(".")[0] == today_family,
                 f"it leaves the instance family of today ({today_family})",
             )
         )
@@ -278,7 +282,7 @@ def _demand_lines(chooser: DemandChooser, candidate: Candidate, choice: Choice) 
     lines = [
         f"{chooser.need.data_gib:,} GiB needed, {choice.usable_gib:,.0f} GiB usable of {choice.members} x {limits['spec']['size_gib']:,} GiB"
     ]
-    lines += _capacity(chooser.directory.about(candidate[0]).family, limits)
+    lines += _capacity(chooser.directory.about(candidate[0], choice.service).family, limits)
     for used in chooser.utilisations(candidate, limits):
         whose = "all volumes together" if used["cap"].startswith("instance") else "a volume"
         lines.append(
@@ -343,7 +347,9 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     lines += [
         f"a transaction: {per['reads']:.3g} page reads, {per['ios']:.3g} I/Os of up to 256 KiB, {per['mib'] * 1024:,.0f} KiB, on all devices, log included",
         f"{tps:,.0f} tps x {per['ios']:.3g} = {tps * per['ios']:,.0f} IOPS; x {per['mib'] * 1024:,.0f} KiB = {tps * per['mib']:,.0f} MiB/s",
-        f"data volumes sell {iops:,} IOPS and {mib_s / MIB:,.0f} MiB/s ({choice.members} x {choice.volume_type}; writes to mirrors count twice)",
+        "Aurora writes log alone, and reads pages over the network: no volume is bought"
+        if not limits
+        else f"data volumes sell {iops:,} IOPS and {mib_s / MIB:,.0f} MiB/s ({choice.members} x {choice.volume_type}; writes to mirrors count twice)",
     ]
     if choice.vcpus:
         cpu = judge.database["clients"]["cpu_ms"]

@@ -10,6 +10,7 @@ import polars as pl
 
 from headrace.base.checks import Shown
 from headrace.planner.goals import Goal
+from headrace.simulation.services import BreakEven
 
 SCHEMA = "headrace-plan/2"
 
@@ -122,18 +123,23 @@ class Choice(Shown, Document):
     @property
     def place(self) -> str:
         """Instance, data and log in words."""
+        if self.service != "ec2":
+            on = "" if self.volume_type == "aurora" else f" with {self.storage}"
+            return f"{self.service} on {self.instance}{on}" if self.instance else f"{self.service}{on}"
         words = self.storage if self.log_storage is None else f"{self.storage}, log on {self.log_storage}"
         return f"{self.instance} with {words}" if self.instance else words
 
     @property
     def volumes(self) -> int:
-        """Volumes in all."""
+        """Volumes in all that somebody has to look after: those of a service are its own."""
+        if self.service != "ec2":
+            return 1
         return self.members + (self.log_storage is not None)
 
     @property
     def key(self) -> tuple:
         """What makes two choices the same candidate."""
-        return (self.instance, self.storage, self.log_storage)
+        return (self.service, self.instance, self.storage, self.log_storage)
 
 
 @dataclass(frozen=True)
@@ -168,6 +174,40 @@ class Saving(Document):
     gib: float
 
 
+@dataclass(frozen=True)
+class ServiceAnswer(Document):
+    """What one deployment comes to. `best`: its cheapest choice that meets every goal, else what
+    comes nearest; None: `why` says why there is none. `failover_s`, `lost_s`: low and high end of a
+    failover, and what is lost with the instance and with its zone, each with `value`, `source`,
+    `as_of`, `confirmed`, `note`. `cannot`: what it cannot do. `rules`: what its storage lives by,
+    in words with sources. `growth`: what becomes of it as data come, in words; None: not asked.
+    `confidence`: what stands behind the answer."""
+
+    deployment: str
+    best: Choice | None
+    why: str
+    failover_s: tuple[dict | None, dict | None]
+    lost_s: tuple[dict | None, dict | None]
+    cannot: tuple[dict, ...]
+    rules: tuple[str, ...]
+    growth: str | None
+    confidence: str
+
+
+@dataclass(frozen=True)
+class ServicesPart(Document):
+    """The part of a plan about services. `answers`: a row a deployment; `break_even`: from where
+    Aurora's I/O-Optimized pays, on the class of its cheapest Standard; `million_ios`: what is
+    billed there a month; `billed_tps`: at what rate; `comparison`: of the whitepaper, then and
+    now."""
+
+    answers: tuple[ServiceAnswer, ...]
+    break_even: BreakEven | None
+    million_ios: float | None
+    billed_tps: float | None
+    comparison: tuple[dict, ...]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Plan(Shown, Document):
     """The answer of `plan`.
@@ -185,6 +225,8 @@ class Plan(Shown, Document):
     dicts. `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`:
     recorded latency and the model's, on today's storage. `warnings`: what must be known before
     the answer is believed: limits the recording met.
+
+    `services`: what each deployment of `--on` comes to, with the comparison; None for EC2 alone.
 
     Two plans are equal when they are one object.
 
@@ -227,6 +269,7 @@ class Plan(Shown, Document):
     warnings: list[str]
     caveats: list[str]
     explain: list[str]
+    services: ServicesPart | None = None
     engine: str | None = None
     least_regret: Choice | None = None
     confidence: float | None = None

@@ -28,10 +28,10 @@ from typing import Protocol
 
 import numpy as np
 
-from headrace.planner.candidates import LOCAL, Candidate, Family, Host, Shape, Space, family_of, spaces_of
-from headrace.planner.choice import Need
+from headrace.planner.candidates import LOCAL, Candidate, Family, Host, Need, Shape, Space, family_of
 from headrace.planner.database import DatabaseJudge, log_volumes
 from headrace.planner.demand import DemandJudge
+from headrace.planner.market.services import spaces_on
 from headrace.planner.reasons import SAVES_PERCENT, SAVES_USD
 
 Point = tuple[int, int]
@@ -264,24 +264,32 @@ class FamilySearch:
     ) -> None:
         self.judge, self.hosts, self.need = judge, hosts, need
         self.affordable, self.today_family = affordable, today_family
+        self.as_of = judge.prices.as_of
 
     def run(self, families: Sequence[Family], progress: Callable[[float], None]) -> list[FamilyResult]:
         """What came of each family, single volumes first: what they cost bounds the rest."""
         logs: list[str | None] = [None]
         if isinstance(self.judge, DatabaseJudge):
-            logs += log_volumes(families, self.need.log_gib)
+            logs += log_volumes([one for one in families if one.service == "ec2"], self.need.log_gib)
         order = sorted(
             families,
-            key=lambda family: (family.layout != "single", family.volume_type not in ("gp3", "gp2"), family.name),
+            key=lambda family: (
+                family.service != "ec2",
+                family.layout != "single",
+                family.volume_type not in ("gp3", "gp2"),
+                family.name,
+            ),
         )
         searched: list[FamilyResult] = []
-        best = math.inf
+        # Services are compared, so each is searched as if it were alone.
+        best_of: dict[str, float] = {}
         for done, family in enumerate(order):
             progress(done / len(order))
             one = FamilyResult(family)
             searched.append(one)
+            best = best_of.get(family.service, math.inf)
             self._family(one, logs, best)
-            best = min([best, *(found.usd for found in one.sure)])
+            best_of[family.service] = min([best, *(found.usd for found in one.sure)])
         progress(1.0)
         return searched
 
@@ -316,13 +324,11 @@ class FamilySearch:
             places = [
                 i
                 for i in range(first, min(first + HOSTS_AT_ONCE, len(self.hosts)))
-                if self.hosts[i].usd_month <= host_limit(i)
+                if self.hosts[i].service == one.family.service and self.hosts[i].usd_month <= host_limit(i)
             ]
             spaces = [
                 Space(space.shape, space.log, places[space.host])
-                for space in spaces_of(
-                    one.family, [self.hosts[i] for i in places], logs, self.need.data_gib, self.need.log_gib
-                )
+                for space in spaces_on(one.family, [self.hosts[i] for i in places], logs, self.need, self.as_of)
             ]
             starts = [start for space in spaces if (start := self._start(space, alone)) is not None]
             found = Search(self.judge, self.judge.performs, limit, note).run(starts)
@@ -352,10 +358,10 @@ class FamilySearch:
             or family.volume_type == LOCAL
         ):
             return None
-        self.hosts.append(Host(None))
+        self.hosts.append(Host(None, service=family.service))
         spaces = [
             Space(space.shape, None, len(self.hosts) - 1)
-            for space in spaces_of(family, [Host(None)], [None], self.need.data_gib, 0)
+            for space in spaces_on(family, [self.hosts[-1]], [None], self.need, self.as_of)
         ]
         found = Search(self.judge, self.judge.performs, lambda space: math.inf).run(spaces)
         self.hosts.pop()

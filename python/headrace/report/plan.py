@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
+from headrace.report.services.planned import services_page, services_shown
 from headrace.report.simulation import clock_start
 from headrace.report.tables import table
 from headrace.report.words import latency, number, percent, span, usd
@@ -247,7 +248,8 @@ def choice_table(plan) -> tuple[list[str], list[list[str]]]:
     for rank, choice in ranked(plan):
         mark = " *" if rank.isdigit() and best is not None and choice.key == best.key else ""
         own = _database_cells(choice) if plan.subject == "database" else _demand_cells(choice)
-        rows.append({"rank": rank + mark} | own | _common_cells(choice))
+        service = {"service": "-" if plan.services is None else choice.service}
+        rows.append({"rank": rank + mark} | service | own | _common_cells(choice))
     columns = list(rows[0]) if rows else []
     kept = [
         name
@@ -356,6 +358,8 @@ def text_parts(plan, *, explain: bool = False, families: bool = False) -> list:
         shown = {"right": ("USD/month",), "keep": VERDICTS[:3], "prose": ("why",)}
         parts += ["", table(VERDICTS, lost, title="Why not the others", **shown)]
     parts += [f"Far off, or not possible: {', '.join(far)} (--families says why)."] if far else []
+    if plan.services is not None:
+        parts += ["", *services_shown(plan, explain)]
     steps = next_lines(plan)
     parts += ["", "What to do next", *(_pasted(f"  {line}") for line in steps)] if steps else []
     parts += ["", "The arithmetic", *(f"  {line}" for line in plan.explain)] if explain else []
@@ -377,7 +381,17 @@ def frame_of(plan) -> pl.DataFrame:
     """The ranked choices as a frame for CSV (today's rank 0, recommended -1, least regret -2, in
     place -3): one row each, numbers in the units of their names."""
     ranks = {"today": 0, "recommended": -1, "least regret": -2, "in place": -3}
-    plain = ("storage", "log_storage", "instance", "family", "members", "usable_gib", "cost_usd_month", "meets_goals")
+    plain = (
+        "service",
+        "storage",
+        "log_storage",
+        "instance",
+        "family",
+        "members",
+        "usable_gib",
+        "cost_usd_month",
+        "meets_goals",
+    )
     after = ("persistent", "durability_afr_percent", "migration")
     database = ("vcpus", "cache_gib", "tps_low", "tps_high", "probability")
     rows = []
@@ -427,6 +441,8 @@ def _section(made: Page, plan, workload, runs: Runs) -> None:
     add_cost(made, plan)
     _add_balances(made, workload, runs)
     _add_bills(made, plan)
+    if plan.services is not None:
+        services_page(made, plan)
     steps = next_lines(plan)
     if steps:
         made.heading("What to do next")

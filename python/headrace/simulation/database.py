@@ -36,9 +36,19 @@ COARSE_ROWS = 360.0
 # cache (docs/decisions/0006 leaves a quarter).
 TIGHT_SHARE = 0.9
 COLUMNS = (
-    "t_s", "tps", "p95_ms", "iops", "mib_s", "balance_percent", "instance_balance_percent", "cap", "dirty_share", "cached_share",
-    "reads_per_tx", "backlog"
-)  # fmt: skip
+    "t_s",
+    "tps",
+    "p95_ms",
+    "iops",
+    "mib_s",
+    "balance_percent",
+    "instance_balance_percent",
+    "cap",
+    "dirty_share",
+    "cached_share",
+    "reads_per_tx",
+    "backlog",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,14 +127,9 @@ def predict(
     as_of = day_of(as_of)
     cache = workload.cache_gib if cache_gib is None else cache_gib
     clients = workload.threads if threads is None else threads
-    _check(seconds, cache, clients, growth, start_balance_percent, seed, draws)
-    _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
     if form not in ("interval", "events"):
         raise InputError(f"form = {form!r}", "must be interval or events", SOURCE)
-    host = _host(instance, as_of)
-    tight = _fits(cache, host)
-    database_of = workload.grown(growth) if growth != 1.0 else workload
-    run = run_settings(
+    run, host = run_settings(
         storage,
         log_storage=log_storage,
         instance=instance,
@@ -136,7 +141,10 @@ def predict(
         seconds=seconds,
         seed=seed,
         start_balance_percent=start_balance_percent,
+        growth=growth,
+        draws=draws,
     )
+    database_of = workload.grown(growth) if growth != 1.0 else workload
     rows, response_ms = _run(database_of, run, form, progress)
     summary = summarise(rows)
     done = float(rows["tps"].sum())
@@ -146,7 +154,7 @@ def predict(
         transactions=done if start == "cold" else None,
         vcpus=None if host is None else host["vcpus"],
     )
-    warnings += tight + _holds(database_of, storage)
+    warnings += cache_fits(cache, host) + _holds(database_of, storage)
     summary["response_ms"] = response_ms
     summary |= _interval(database_of, run, summary["tps"], draws)
     return Prediction(
@@ -177,9 +185,16 @@ def run_settings(
     seconds: int,
     seed: int | None,
     start_balance_percent: float | None,
-) -> dict[str, Any]:
-    """One run as the core takes it. Raises InputError."""
-    return {
+    growth: float,
+    draws: int,
+) -> tuple[dict[str, Any], core.Instance | None]:
+    """One run as the core takes it, and the facts of its instance. Raises InputError for what no
+    run can be, a cache beyond the memory of the instance included."""
+    _check(seconds, cache_gib, clients, growth, start_balance_percent, seed, draws)
+    _check_texts(storage=storage, log_storage=log_storage, instance=instance, as_of=as_of)
+    host = host_of(instance, as_of)
+    cache_fits(cache_gib, host)
+    run = {
         "storage": storage,
         "log_storage": log_storage,
         "instance": instance,
@@ -194,6 +209,7 @@ def run_settings(
         "start_balance_percent": start_balance_percent,
         "follow": None,
     }
+    return run, host
 
 
 def _run(
@@ -242,7 +258,7 @@ def _mean(rows: pl.DataFrame) -> float:
     return float(rows.select(pl.col("tps").mean()).item() or 0.0)
 
 
-def _host(instance: str | None, as_of: str | None) -> core.Instance | None:
+def host_of(instance: str | None, as_of: str | None) -> core.Instance | None:
     """The catalog's facts of an instance. Raises InputError."""
     if instance is None:
         return None
@@ -250,15 +266,16 @@ def _host(instance: str | None, as_of: str | None) -> core.Instance | None:
         return core.instance(instance, as_of)
 
 
-def _fits(cache_gib: float, host: core.Instance | None) -> list[str]:
+def cache_fits(cache_gib: float, host: core.Instance | None, option: str = "cache-gib") -> list[str]:
     """Whether a cache fits the memory of the instance: nothing, or a sentence where little is left.
-    Raises InputError where it does not."""
+    Raises InputError, naming `option`, where it does not."""
     if host is None or not host["memory_mib"]:
         return []
     memory, name = host["memory_mib"] / 1024, host["instance_type"]
     room = math.floor(core.cache_gib_for(memory) * 100) / 100
     if cache_gib > memory:
-        hint = f"Say --cache-gib {room:g} (cache_gib={room:g} in Python), what {name} has room for, or name a larger instance."
+        python = option.removeprefix("replica-").replace("-", "_")
+        hint = f"Say --{option} {room:g} ({python}={room:g} in Python), what {name} has room for, or name a larger instance."
         raise InputError(
             f"cache of {cache_gib:,.4g} GiB", f"{name} has {memory:,.4g} GiB of memory", "data/instances.csv", hint
         )
@@ -278,16 +295,20 @@ def _holds(workload: TransactionWorkload, storage: str) -> list[str]:
     ]
 
 
+def coarse_run(run: dict[str, Any], series: bool = False) -> dict[str, Any]:
+    """The run without scatter, in as few steps as an interval needs. Arrivals that change every
+    second, or another `series`, need every second."""
+    changing = series or (run["arrivals"] is not None and len(run["arrivals"]) > 1)
+    return run | {"seed": None} | ({} if changing else {"step_s": max(1.0, run["seconds"] / COARSE_ROWS)})
+
+
 def _interval(workload: TransactionWorkload, run: dict[str, Any], tps: float, draws: int) -> dict[str, float | None]:
     """The 80 % interval of the mean of the second half: databases as probable as the calibration
     says, and what no parameter covers."""
     databases = workload.draws(draws, 1)
     if not databases:
         return {"tps_low": None, "tps_high": None, "relative_spread": None}
-    coarse = run | {"seed": None}
-    # Arrivals that change every second need every second.
-    if run["arrivals"] is None or len(run["arrivals"]) == 1:
-        coarse["step_s"] = max(1.0, run["seconds"] / COARSE_ROWS)
+    coarse = coarse_run(run)
 
     def mean(database: dict) -> float:
         values = core.mysql_runs(database, [coarse])[0]["tps"]

@@ -21,7 +21,7 @@ from headrace.base.checks import Shown, check_choice, check_number, check_whole,
 from headrace.base.core import core_errors
 from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
-from headrace.simulation.database import COARSE_ROWS, DRAWS, MAX_SECONDS, run_settings
+from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of, run_settings
 from headrace.workload.replica import applier_of, replica_spread
 from headrace.workload.transactions import LEAST_CACHE_GIB, MOST_CACHE_GIB, TransactionWorkload
 
@@ -40,9 +40,28 @@ LOW, HIGH = 0.1, 0.9
 # What draws are asked for.
 DRAWN = ("applier_tps", "lag_at_load_end_s", "peak_lag_s", "catch_up_s", "source_tps")
 COLUMNS = (
-    "t_s", "source_tps", "applied_tps", "possible_tps", "backlog", "lag_s", "binding", "iops", "mib_s",
-    "balance_percent", "reads_per_tx"
-)  # fmt: skip
+    "t_s",
+    "source_tps",
+    "applied_tps",
+    "possible_tps",
+    "backlog",
+    "lag_s",
+    "binding",
+    "iops",
+    "mib_s",
+    "balance_percent",
+    "reads_per_tx",
+)
+# Settings of the core that a replica may have otherwise than its version.
+SETTINGS = (
+    "mode",
+    "workers",
+    "preserve_order",
+    "log_bin",
+    "flush_log_at_trx_commit",
+    "sync_binlog",
+    "sync_relay_log",
+)
 
 
 @dataclass(frozen=True)
@@ -96,10 +115,7 @@ class Replica:
                 raise InputError(f"replica mode {self.mode}", rule, SOURCE, "Name the other flavour with the version.")
         if self.workers is not None:
             check_whole("workers", self.workers, 0, 1024)
-        names = (
-            "mode", "workers", "preserve_order", "log_bin", "flush_log_at_trx_commit", "sync_binlog", "sync_relay_log"
-        )  # fmt: skip
-        return settings | {name: value for name in names if (value := getattr(self, name)) is not None}
+        return settings | {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -151,6 +167,7 @@ def predict_replica(
     large: Sequence[tuple[float, float, float]] = (),
     drain_s: int = 3600,
     source_tps: Sequence[float] | None = None,
+    received: bool = False,
     seed: int | None = 1,
     draws: int = DRAWS,
 ) -> ReplicaPrediction:
@@ -160,35 +177,37 @@ def predict_replica(
     The source's arguments are those of `predict`. `semi_sync`: commits wait for acknowledgements.
     `large`: transactions that nothing passes, each (begin, length on the source, length on the
     replica) in s. `source_tps`: the source's transactions a second as measured, instead of its
-    run. `draws`: databases and appliers drawn from what is known, for the interval. Raises
-    InputError.
+    run; `received`: the relay log has all of them from the start. `draws`: databases and appliers
+    drawn from what is known, for the interval. Raises InputError.
     """
     if not isinstance(workload, TransactionWorkload):
         raise InputError(shown(workload), "is not a database in transactions", "headrace.predict_replica")
-    made = workload.grown(growth) if growth != 1.0 else workload
-    cache = check_number("cache-gib", cache_gib or workload.cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
-    check_whole("seconds", seconds, 1, MAX_SECONDS)
+    cache = workload.cache_gib if cache_gib is None else cache_gib
     check_whole("drain", drain_s, 0, MOST_DRAIN_S)
-    check_whole("draws", draws, 0, 10_000)
-    source = run_settings(
+    source, host = run_settings(
         storage,
         log_storage=log_storage,
         instance=instance,
         as_of=day_of(as_of),
         cache_gib=cache,
-        clients=check_whole("threads", threads or workload.threads, 1, 65_536),
+        clients=workload.threads if threads is None else threads,
         arrivals_tps=arrivals_tps,
         start=start,
         seconds=seconds,
         seed=seed,
         start_balance_percent=start_balance_percent,
+        growth=growth,
+        draws=draws,
     )
+    made = workload.grown(growth) if growth != 1.0 else workload
     settings = replica.settings()
-    asked = _asked(replica, settings, cache, instance) | {
+    own, tight = _own_cache(replica, cache, instance, source["as_of"])
+    asked = _asked(replica, settings, own, instance) | {
         "semi_sync": _semi_sync(semi_sync),
         "large": [tuple(float(part) for part in one) for one in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
+        "received": received,
     }
     with core_errors():
         answer: dict[str, Any] = dict(core.replica_run(made.database, source, asked | {"applier": applier_of(made)}))
@@ -200,26 +219,38 @@ def predict_replica(
     return ReplicaPrediction(
         rows.select(COLUMNS),
         summary,
-        tuple(_warnings(made, replica, settings, summary)),
+        (*_warnings(made, replica, settings, summary), *cache_fits(cache, host), *tight),
         replica,
         settings,
         storage,
-        replica.cache_gib or cache,
+        own,
         source["as_of"] or core.newest_date(),
         seed,
         made,
     )
 
 
-def _asked(replica: Replica, settings: Mapping[str, Any], cache_gib: float, instance: str | None) -> dict[str, Any]:
-    """The replica as the core takes it."""
-    own = check_number("replica-cache-gib", replica.cache_gib or cache_gib, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
+def _own_cache(replica: Replica, cache_gib: float, instance: str | None, as_of: str | None) -> tuple[float, list[str]]:
+    """The replica's cache, GiB, and what to know of it on its instance. Raises InputError where its
+    instance has no room for it."""
+    given = cache_gib if replica.cache_gib is None else replica.cache_gib
+    own = check_number("replica-cache-gib", given, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
+    if replica.instance is None and replica.cache_gib is None:
+        return own, []  # the source's: looked at already
+    host = host_of(instance if replica.instance is None else replica.instance, as_of)
+    return own, cache_fits(own, host, "replica-cache-gib")
+
+
+def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: str | None) -> dict[str, Any]:
+    """The replica as the core takes it; `own`: its cache, GiB."""
     check_choice("replica start", replica.start, ("cold", "warm"))
+    if replica.start_balance_percent is not None:
+        check_number("replica start-balance", replica.start_balance_percent, 0.0, 100.0)
     return {
         "storage": replica.storage,
         "log_storage": replica.log_storage,
         "relay_storage": replica.relay_storage,
-        "instance": replica.instance or instance,
+        "instance": instance if replica.instance is None else replica.instance,
         "cache_bytes": own * GIB,
         "start": replica.start,
         "start_balance_percent": replica.start_balance_percent,
@@ -248,9 +279,7 @@ def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[st
     chance = np.random.default_rng(1)
     spread = replica_spread(workload)
     databases = workload.draws(draws, 1) or [workload.database] * draws
-    coarse = source | {"seed": None}
-    if asked["source_tps"] is None and (source["arrivals"] is None or len(source["arrivals"]) == 1):
-        coarse["step_s"] = max(1.0, source["seconds"] / COARSE_ROWS)
+    coarse = coarse_run(source, series=asked["source_tps"] is not None)
     found: dict[str, list[float]] = {name: [] for name in DRAWN}
     kept = 0
     for database in databases:

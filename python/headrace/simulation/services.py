@@ -243,7 +243,8 @@ class _Asked:
         half = rows[rows.height // 2 :]
         tps = float(half["tps"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
         reads = float(half["reads_per_tx"].mean() or 0.0)  # pyright: ignore[reportArgumentType]
-        near = self._near(found["limits"]["vcpus"]) if aurora else 0
+        known = (found["limits"]["vcpus"], self.clients, self.data_gib(), self.cache_gib)
+        near = near_published(*known) if aurora else 0
         low, high = self._interval(deployment, volumes, tps, near)
         million, per_tx = self._ios(deployment, half, reads, tps)
         lag_ms, lag_words, cpu = self._lag(deployment, tps, found["limits"]["vcpus"])
@@ -273,7 +274,7 @@ class _Asked:
             missing=tuple(bill["missing"]),
             usd_month=bill["total_usd"],
             cannot=tuple(core.service_limits(deployment)),
-            confidence=self._confidence(deployment, near),
+            confidence=confidence(deployment, near),
         )
 
     def data_gib(self) -> float:
@@ -288,18 +289,8 @@ class _Asked:
         """Where both configurations of Aurora cost the same. None where one has no price."""
         known = {one.deployment: one for one in outcomes}
         bills = [known.get(name) for name in ("aurora:standard", "aurora:io-optimized")]
-        if any(one is None or one.usd_month is None for one in bills):
-            return None
-        fixed = [sum(item["usd"] for item in one.items if "I/O" not in item["item"]) for one in bills if one]
-        price = (
-            next((item["unit_price_usd"] for item in bills[0].items if "I/O" in item["item"]), None)
-            if bills[0]
-            else None
-        )
-        if not price:
-            return None
-        usd = fixed[1] - fixed[0]
-        return BreakEven(usd, usd / price, usd / price * MILLION / SECONDS_A_MONTH, 100.0 * usd / (fixed[0] + usd))
+        items = [one.items for one in bills if one is not None and one.usd_month is not None]
+        return break_even_of(*items) if len(items) == 2 else None
 
     def notes(self) -> list[str]:
         """What holds for all of them."""
@@ -347,11 +338,7 @@ class _Asked:
                 logs.append(math.log(max(float(mean or 0.0), 1e-9)))  # pyright: ignore[reportArgumentType]
         centre = sum(logs) / len(logs) if logs else 0.0
         variance = sum((value - centre) ** 2 for value in logs) / max(1, len(logs) - 1)
-        if deployment.startswith("aurora"):
-            unseen = UNSEEN_AURORA if near else UNSEEN_AURORA_FAR
-        else:
-            unseen = UNSEEN.get(deployment, 0.0)
-        spread = math.sqrt(variance + self.workload.unexplained(self.cache_gib) ** 2 + unseen**2)
+        spread = math.sqrt(variance + self.workload.unexplained(self.cache_gib) ** 2 + unseen(deployment, near) ** 2)
         high = tps * math.exp(Z80 * spread)
         # An open load never does more than arrives.
         return tps * math.exp(-Z80 * spread), high if self.arrivals_tps is None else min(
@@ -399,37 +386,54 @@ class _Asked:
         value = float(rule["value"]) if rule["value"] else None
         return Fact(value, rule["source"], rule["first_seen"], rule["confirmed"], rule["note"])
 
-    def _near(self, vcpus: int) -> int:
-        """Published runs of Aurora that lie near this one."""
 
-        def close(one: float, other: float) -> bool:
-            return 1 / NEAR <= one / other <= NEAR
+def unseen(deployment: str, near: int) -> float:
+    """What no calibration covers of a deployment: relative standard deviation of its tps. `near`:
+    published runs near the question (`near_published`)."""
+    if deployment.startswith("aurora"):
+        return UNSEEN_AURORA if near else UNSEEN_AURORA_FAR
+    return UNSEEN.get(deployment, 0.0)
 
-        count = 0
-        for row in core.published_services():
-            if row["service"] != "aurora" or row["metric"] not in RATES or row["clients"] is None:
-                continue
-            host = core.instance(row["class"].removeprefix("db."), None)
-            room = core.cache_gib_for(host["memory_mib"] / 1024)
-            # Data that fit the cache are alike, however small they are.
-            over = [
-                max(1.0, data / cache)
-                for data, cache in ((row["data_gb"] or 0.0, room), (self.data_gib(), self.cache_gib))
-            ]
-            same_load = self.clients is None or close(row["clients"], self.clients)
-            count += same_load and close(host["vcpus"], vcpus) and close(*over)
-        return count
 
-    def _confidence(self, deployment: str, near: int) -> str:
-        if deployment.startswith("aurora"):
-            rows = [row for row in core.published_services() if row["service"] == "aurora" and row["metric"] in RATES]
-            within = f"{near} of {len(rows)} published Aurora figures lie near this question"
-            return (
-                f"{within} (processors, clients, data over cache within a factor of 2); this project has run no Aurora."
-            )
-        if deployment.startswith("rds"):
-            return "EBS volumes as RDS lays them out, by its published limits; what RDS's own hosts add is guessed."
-        return "The model of EBS volumes, as in `headrace predict`."
+def near_published(vcpus: int, clients: int | None, data_gib: float, cache_gib: float) -> int:
+    """Published runs of Aurora that lie near a question: processors, clients, data over cache."""
+
+    def close(one: float, other: float) -> bool:
+        return 1 / NEAR <= one / other <= NEAR
+
+    count = 0
+    for row in core.published_services():
+        if row["service"] != "aurora" or row["metric"] not in RATES or row["clients"] is None:
+            continue
+        host = core.instance(row["class"].removeprefix("db."), None)
+        room = core.cache_gib_for(host["memory_mib"] / 1024)
+        # Data that fit the cache are alike, however small they are.
+        over = [max(1.0, data / cache) for data, cache in ((row["data_gb"] or 0.0, room), (data_gib, cache_gib))]
+        same_load = clients is None or close(row["clients"], clients)
+        count += same_load and close(host["vcpus"], vcpus) and close(*over)
+    return count
+
+
+def confidence(deployment: str, near: int) -> str:
+    """What stands behind an answer, in words."""
+    if deployment.startswith("aurora"):
+        rows = [row for row in core.published_services() if row["service"] == "aurora" and row["metric"] in RATES]
+        within = f"{near} of {len(rows)} published Aurora figures lie near this question"
+        return f"{within} (processors, clients, data over cache within a factor of 2); this project has run no Aurora."
+    if deployment.startswith("rds"):
+        return "EBS volumes as RDS lays them out, by its published limits; what RDS's own hosts add is guessed."
+    return "The model of EBS volumes, as in `headrace predict`."
+
+
+def break_even_of(standard: Sequence[core.CostItem], optimized: Sequence[core.CostItem]) -> BreakEven | None:
+    """Where two bills of Aurora that differ in who pays for I/O are equal. None without a price of
+    I/O."""
+    price = next((item["unit_price_usd"] for item in standard if "I/O" in item["item"]), None)
+    if not price:
+        return None
+    fixed = [sum(item["usd"] for item in bill if "I/O" not in item["item"]) for bill in (standard, optimized)]
+    usd = fixed[1] - fixed[0]
+    return BreakEven(usd, usd / price, usd / price * MILLION / SECONDS_A_MONTH, 100.0 * usd / (fixed[0] + usd))
 
 
 def _check(

@@ -3,7 +3,7 @@ are.
 
     >>> from headrace import studies
     >>> len(studies.list_studies()), studies.list_studies()[0].name
-    (10, 'gp2-burst')
+    (11, 'gp2-burst')
     >>> burst = next(v for v in studies.run_study("gp2-burst").verdicts if v.published == 3600.0)
     >>> burst.what, burst.published, round(burst.ours)
     ('burst of 500 GiB, per I/O', 3600.0, 3600)
@@ -43,7 +43,7 @@ from headrace.studies.base import (
     error_percent,
     study,
 )
-from headrace.studies.replication import replication_2016
+from headrace.studies.replication import replication_2016, services_2020
 
 __all__ = [
     "ChartData",
@@ -75,6 +75,7 @@ _STUDIES = {
         whitepaper_2017,
         first_hour,
         replication_2016,
+        services_2020,
     )
 }
 # Studies that run on the lab: their module of headrace.studies.measured.

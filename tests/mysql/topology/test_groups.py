@@ -69,6 +69,19 @@ def test_kills_lose_nothing(labs, mysql_program):
                     lambda one=one: set(sql(one, "SELECT client, n FROM shop.t")) == set(acknowledged),
                     f"{one.name} lacks commits",
                 )
+        # Nobody is left: the member with everything begins the group anew.
+        for one in members_of(lab, "g"):
+            servers.stop(one, kill=True)
+        group_up(lab, "g", 3)
+        assert all(one.is_online for one in group_status(members_of(lab, "g")))
+        primary = primary_of(members_of(lab, "g"))
+        assert primary is not None
+        sql(primary, f"INSERT INTO shop.t VALUES ({KILLS}, 0, 'anew')")
+        for one in members_of(lab, "g"):
+            until(
+                lambda one=one: set(sql(one, "SELECT client, n FROM shop.t")) == {*acknowledged, (KILLS, 0)},
+                f"{one.name} lacks commits after the group was begun anew",
+            )
         print(
             f"writes again after {sorted(outages)[len(outages) // 2]:.1f} s in the median, {max(outages):.1f} s at most"
         )

@@ -302,3 +302,14 @@ def test_interrupts_are_remembered_until_they_may_interrupt():
         signals.ignore()
         os.kill(os.getpid(), signal.SIGHUP)
         assert signals.asked
+
+
+def test_processor_time_of_a_process():
+    before = processes.cpu_seconds(os.getpid())
+    spent = time.process_time()
+    while time.process_time() - spent < 0.1:
+        pass
+    after = processes.cpu_seconds(os.getpid())
+    # In ticks of a hundredth of a second.
+    assert before is not None and after is not None and after - before >= 0.08
+    assert processes.cpu_seconds(None) is None and processes.cpu_seconds(2**22 + 1) is None

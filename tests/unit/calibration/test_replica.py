@@ -10,7 +10,7 @@ import pytest
 
 from headrace.base import core
 from headrace.calibration.replica import ReplicaRun, calibrate_replica, counted, predicted_run
-from headrace.calibration.runs.replica import load_replica_run
+from headrace.calibration.runs.replica import load_database, load_replica_run, load_replica_runs
 from headrace.errors import InputError
 from headrace.simulation.replica import Replica
 from headrace.workload import TransactionWorkload
@@ -46,11 +46,13 @@ def as_if_measured(
 ) -> ReplicaRun:
     """What the core says, as a run with its counters."""
     mode = "optimistic" if workers else "single"
-    replica = Replica(storage, instance="m5.large", cache_gib=cache_gib, version="mariadb-10.11", mode=mode, workers=workers, log_bin=True)  # fmt: skip
+    settings = {"version": "mariadb-10.11", "mode": mode, "workers": workers, "log_bin": True}
+    replica = Replica(storage, instance="m5.large", cache_gib=cache_gib, **settings)
     asked = ReplicaRun(name, replica, seconds=10, tps=1.0, warmup_s=5)
     told = predicted_run(workload, asked)
     tps, reads = counted(told, asked)
-    cpu_ms = applier_of(workload)["cpu_ms"]
+    applier = applier_of(workload)
+    cpu_ms = applier["cpu_ms"] + applier["page_cpu_ms"] * reads
     return replace(asked, tps=tps, reads=reads, group=told.summary["grouped"], cpu_ms=cpu_ms)
 
 
@@ -133,7 +135,7 @@ def test_a_description_and_its_counters(tmp_path):
         ("transactions = 2700", "transaction = 2700", "transaction"),
         ("cache_gib = 0.2", "", "cache_gib"),
         ('status_after = "after.txt"', "", "belong together"),
-        ('"after.txt"', '"none.txt"', "is not there"),
+        ('"after.txt"', '"none.txt"', "no such file"),
         ("workers = 0", "workers = 0\nmode = 'fast'", "mode"),
     ],
 )
@@ -146,7 +148,43 @@ def test_counters_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match="restarted"):
         load_replica_run(files(tmp_path, after="Uptime\t5\nInnodb_buffer_pool_reads\t1\n"))
     with pytest.raises(InputError, match="SHOW GLOBAL STATUS"):
+        load_replica_run(files(tmp_path, after="Innodb_buffer_pool_reads\t1\n"))
+    with pytest.raises(InputError, match="zero byte"):
         load_replica_run(files(tmp_path, after="binary\0" * 100))
+    twice = "Uptime\t110\nInnodb_buffer_pool_reads\t1\nUptime\t115\nInnodb_buffer_pool_reads\t2\n"
+    with pytest.raises(InputError, match="2 samples"):
+        load_replica_run(files(tmp_path, after=twice))
+
+
+def test_one_binary_log_at_most(tmp_path, monkeypatch):
+    from headrace.calibration.runs import replica as runs_of_replicas
+
+    monkeypatch.setattr(runs_of_replicas, "read_binary_log", lambda path: path)
+    text = DESCRIPTION + 'binary_log = "binlog.000001"\n'
+    found, sample = load_replica_runs([files(tmp_path, text)])
+    assert (len(found), sample) == (1, tmp_path / "binlog.000001")
+    with pytest.raises(InputError, match="2 binary logs"):
+        load_replica_runs([files(tmp_path, text)], tmp_path / "binlog.000002")
+
+
+def test_a_recording_has_no_replica(tmp_path):
+    from headrace.workload import save
+
+    save(database(), tmp_path / "shop.toml")
+    assert load_database(tmp_path / "shop.toml").name == "shop"
+    (tmp_path / "no.toml").write_text("format = 'headrace-workload'\n")
+    with pytest.raises(InputError):
+        load_database(tmp_path / "no.toml")
+
+
+def test_bounds_are_asked_of_the_core_once(runs, monkeypatch):
+    """The table of parameters is the same for every database: a fit of a hundred runs reads it
+    once."""
+    asked = []
+    real = core.mysql_tpcc
+    monkeypatch.setattr(core, "mysql_tpcc", lambda *given: asked.append(given) or real(*given))
+    calibrate_replica(database(), runs[:1])
+    assert len(asked) <= 1
 
 
 def test_a_damaged_binary_log_is_named(tmp_path):

@@ -59,7 +59,7 @@ def test_what_was_found_is_shown_and_kept(call):
         ((), "RUN.toml"),
         (("--replica", "replica.toml"), "missing argument"),
         (("--of", "shop.toml"), "--replica"),
-        (("--of", "shop.toml", "--replica", "none.toml"), "is not there"),
+        (("--of", "shop.toml", "--replica", "none.toml"), "no such file"),
         (("--of", "shop.toml", "--replica", "shop.toml"), "headrace-replica-run"),
         (("--of", "replica.toml", "--replica", "replica.toml"), "format"),
         (("--of", "shop.toml", "--binary-log", "shop.toml"), "binary log"),

@@ -210,9 +210,11 @@ ANSWERS = {
     "mysql_tpcc": [("innodb", 10.0), ("myrocks", 10.0)],
     "mysql_sysbench": [({"cache_gib": 1.0, "threads": 4},)],
     "cache_gib_for": [(16.0,), (16.0, 0.5)],
+    "innodb_free_pages": [("mysql", "8.4.0", 17179869184.0, 8), ("mariadb", "10.11", 134217728.0, 2)],
     "deployments": [(["rds", "aurora:standard"],)],
     "service_class": [("ec2", "r6g.large"), ("rds:multi-az", "r6g.large")],
     "rds_storage": [("gp3:400",), ("gp2:100",)],
+    "rds_ranges": [("gp3",), ("st1",)],
     "service_bill": [
         ("rds:multi-az-cluster", "r6g.large", "gp3:400", "us-east-1"),
         ("aurora:standard", "r6g.large", "gp3:400", "us-east-1", None, 1, 100.0, 5.0),

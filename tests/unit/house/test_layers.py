@@ -34,6 +34,7 @@ MAY = {
     "advice": GROUND | {"workload", "connect"},
     "servers": GROUND | {"lab", "connect", "advice"},
     "operate": GROUND | {"lab", "connect", "servers", "workload", "observe", "simulation", "planner", "catalog"},
+    "operate": GROUND | {"lab", "connect", "servers", "observe", "workload", "simulation", "planner", "catalog"},
     "planner": GROUND | {"workload", "simulation", "catalog"},
     "bench": GROUND | {"workload", "lab", "connect", "observe", "simulation"},
     "experiment": GROUND | {"workload", "lab", "connect", "observe", "simulation", "calibration", "servers", "bench"},

@@ -19,11 +19,9 @@ from headrace.planner.candidates import (
     Shape,
     Space,
     cache_of,
-    combined_afr_percent,
     families_on,
     hosts_alone,
     hosts_named,
-    layout_afr_percent,
     member_counts,
     sensible_instances,
     shapes_of,
@@ -31,6 +29,7 @@ from headrace.planner.candidates import (
     undominated,
 )
 from headrace.planner.database import log_gib, log_volumes
+from headrace.planner.market.durability import combined_afr_percent, layout_afr_percent
 
 DAY = "2024-06-01"
 

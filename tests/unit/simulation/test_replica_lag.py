@@ -88,6 +88,58 @@ def test_bad_replicas_are_refused(database, change, says):
         )
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"threads": 0}, "threads"),
+        ({"cache_gib": 0.0}, "cache-gib"),
+        ({"start_balance_percent": 300.0}, "start-balance"),
+        ({"growth": 0.0}, "growth"),
+        # An m5.large has 8 GiB of memory.
+        ({"cache_gib": 20.0, "instance": "m5.large"}, "8 GiB of memory"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_runs_of_a_source_that_cannot_be_are_refused_with_a_replica_too(database, change, says):
+    with pytest.raises(headrace.InputError, match=says):
+        headrace.predict_replica(database, "gp3:100", headrace.Replica("gp3:100"), seconds=5, draws=0, **change)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"cache_gib": 0.0}, "replica-cache-gib"),
+        ({"start_balance_percent": 300.0}, "start-balance"),
+        ({"instance": "m5.large", "cache_gib": 20.0}, "--replica-cache-gib"),
+        # The source's cache of 40 GiB does not fit the replica's instance.
+        ({"instance": "m5.large"}, "--replica-cache-gib"),
+    ],
+)
+def test_replicas_without_room_are_refused(database, change, says):
+    replica = replace(headrace.Replica("gp3:100"), **change)
+    with pytest.raises(headrace.InputError) as refused:
+        headrace.predict_replica(
+            database, "gp3:100", replica, instance="r5.2xlarge", cache_gib=40.0, seconds=5, draws=0
+        )
+    assert says in str(refused.value)
+
+
+def test_a_replica_with_little_memory_left_is_warned_of(database):
+    replica = headrace.Replica("gp3:100", instance="m5.large", cache_gib=7.5)
+    found = headrace.predict_replica(database, "gp3:100", replica, seconds=5, draws=0)
+    assert any("would swap" in text for text in found.warnings)
+
+
+def test_what_was_received_before_is_not_received_again(database):
+    """1,000,000 transactions of 1.7 kB each are 1.6 GiB; a gp3's 125 MiB/s has no room beside them."""
+    replica = headrace.Replica("gp3:100", cache_gib=0.03, version="mariadb-10.11", mode="optimistic", workers=16)
+    settings = {"seconds": 1, "drain_s": 10, "draws": 0, "seed": None, "source_tps": [1e6]}
+    there = headrace.predict_replica(database, "gp3:100", replica, received=True, **settings)
+    comes = headrace.predict_replica(database, "gp3:100", replica, received=False, **settings)
+    assert there.rows["mib_s"][0] < 250 < 1_000 < comes.rows["mib_s"][0]  # a second of 125 may be saved
+    assert there.rows["applied_tps"][0] > 1.5 * comes.rows["applied_tps"][0]
+
+
 def test_more_acknowledgements_than_replicas_would_never_come(database):
     semi = headrace.SemiSyncOptions((0.5,), acknowledgements=2)
     with pytest.raises(headrace.InputError, match="never come"):

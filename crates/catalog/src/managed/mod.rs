@@ -19,14 +19,14 @@ mod tables;
 
 pub use bill::{ServiceBill, ServiceSpec, HOURS_PER_MONTH};
 pub use deployment::{Deployment, Service};
-pub use rds::RdsStorage;
+pub use rds::{RdsRange, RdsStorage};
 pub use tables::{Comparison, ManagedRule, PublishedRun, ServiceLimit};
 
 pub(crate) use tables::Managed;
 
 use crate::error::{did_you_mean, CatalogError, Problem};
 use crate::instance::InstanceLimits;
-use crate::{Catalog, NaiveDate, VolumeSpec};
+use crate::{Catalog, NaiveDate, VolumeSpec, VolumeType};
 use serde::Serialize;
 
 /// What a class of a managed service runs on.
@@ -89,6 +89,18 @@ impl Catalog {
         // The members are EBS volumes: what EBS refuses on that day, RDS cannot have.
         self.storage_limits(&storage.array, date, None)?;
         Ok(storage)
+    }
+
+    /// Ranges of sizes of a volume type at RDS, and the rules of each; empty where RDS does not
+    /// offer the type on that day.
+    ///
+    /// # Errors
+    /// None but broken tables.
+    pub fn rds_ranges(&self, volume_type: VolumeType, date: NaiveDate) -> Result<Vec<RdsRange>, CatalogError> {
+        if self.check_launched(Deployment::RdsSingleAz, &format!("{volume_type}_launched_on"), date).is_err() {
+            return Ok(Vec::new());
+        }
+        Ok(self.managed_tables()?.rds_ranges(volume_type, date))
     }
 
     /// The bill of a month of a server, item by item; what has no price is named.

@@ -5,6 +5,7 @@ use crate::error::{CatalogError, Problem};
 use crate::spec::{RaidLevel, StorageSpec, VolumeSpec, VolumeType, DEFAULT_CHUNK_KIB};
 use chrono::NaiveDate;
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Storage of an RDS instance as the EBS volumes that RDS makes of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -92,7 +93,35 @@ impl<'a> SizeRules<'a> {
     }
 }
 
+/// What RDS's rules say of a range of sizes of a volume type.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RdsRange {
+    /// Smallest size, GiB.
+    pub from_gib: u64,
+    /// Largest size, GiB.
+    pub to_gib: u64,
+    /// Rules by name: `included_iops`, `most_iops`, ... (data/managed/rds_storage.csv).
+    pub figures: BTreeMap<String, f64>,
+}
+
 impl Managed {
+    /// Ranges of sizes of a type with what holds in each, by name.
+    pub(super) fn rds_ranges(&self, volume_type: VolumeType, date: NaiveDate) -> Vec<RdsRange> {
+        let name = volume_type.as_str();
+        let of = || self.storage.iter().filter(|row| row.storage_type == name);
+        // Rules begin and end at the same few sizes: between two of them nothing changes.
+        let bounds: BTreeSet<u64> = of().flat_map(|row| [row.from_gib, row.to_gib + 1]).collect();
+        let bounds: Vec<u64> = bounds.into_iter().collect();
+        let range = |pair: &[u64]| {
+            let asked = VolumeSpec { volume_type, size_gib: pair[0], iops: None, throughput_mib_s: None };
+            let rules = SizeRules { asked: &asked, rows: of().collect(), date };
+            let names: BTreeSet<&str> = of().map(|row| row.parameter.as_str()).collect();
+            let figures = names.into_iter().filter_map(|name| Some((name.to_string(), rules.value(name)?))).collect();
+            RdsRange { from_gib: pair[0], to_gib: pair[1] - 1, figures }
+        };
+        bounds.windows(2).map(range).filter(|range| !range.figures.is_empty()).collect()
+    }
+
     pub(super) fn rds_storage(&self, asked: &VolumeSpec, date: NaiveDate) -> Result<RdsStorage, CatalogError> {
         let (volume_type, size) = (asked.volume_type, asked.size_gib);
         let name = volume_type.as_str();

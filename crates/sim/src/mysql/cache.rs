@@ -9,6 +9,9 @@
 //!                          read ->  ^ midpoint: old is `old_share` of the list
 //! ```
 //!
+//! A hit on a page of the old part moves it only when the page was read a while ago
+//! (innodb_old_blocks_time): [`Cache::held_back`].
+//!
 //! Pages of a class are alike, so the list is a row of cohorts, each with an amount of every class,
 //! and an amount of it that has been in the cache since it first filled. Between evictions and hits
 //! everything is an exponential, so steps may be long.
@@ -27,12 +30,14 @@ struct Cohort {
     /// The part of them that has been in the cache since before its first eviction.
     first: Vec<f64>,
     total: f64,
+    /// When they were read, transactions since the start.
+    read_at: f64,
 }
 
 impl Cohort {
-    fn new(pages: Vec<f64>, first: Vec<f64>) -> Cohort {
+    fn new(pages: Vec<f64>, first: Vec<f64>, read_at: f64) -> Cohort {
         let total = pages.iter().sum();
-        Cohort { pages, first, total }
+        Cohort { pages, first, total, read_at }
     }
 
     /// Takes a share out.
@@ -49,6 +54,10 @@ impl Cohort {
     }
 
     fn absorb(&mut self, other: &Cohort) {
+        let total = self.total + other.total;
+        if total > 0.0 {
+            self.read_at += (other.read_at - self.read_at) * other.total / total;
+        }
         self.pages.iter_mut().zip(&other.pages).for_each(|(to, from)| *to += from);
         self.first.iter_mut().zip(&other.first).for_each(|(to, from)| *to += from);
         self.total += other.total;
@@ -82,6 +91,9 @@ pub struct Cache {
     old_share: f64,
     ordered_while_filling: bool,
     evicting: bool,
+    /// Transactions that have passed, and those after its read in which no hit moves a page.
+    passed: f64,
+    held_tx: f64,
 }
 
 impl Cache {
@@ -90,7 +102,25 @@ impl Cache {
         let touches = popularity.classes.iter().map(|class| class.touches_per_tx).collect();
         let outside: Vec<f64> = popularity.classes.iter().map(|class| class.pages).collect();
         let weights = vec![1.0; outside.len()];
-        Cache { touches, weights, outside, young: VecDeque::new(), old: VecDeque::new(), capacity, old_share, ordered_while_filling, evicting: false }
+        Cache {
+            touches,
+            weights,
+            outside,
+            young: VecDeque::new(),
+            old: VecDeque::new(),
+            capacity,
+            old_share,
+            ordered_while_filling,
+            evicting: false,
+            passed: 0.0,
+            held_tx: 0.0,
+        }
+    }
+
+    /// Hits move no page of the old part for `held_tx` transactions after it was read.
+    pub fn held_back(mut self, held_tx: f64) -> Cache {
+        self.held_tx = held_tx;
+        self
     }
 
     /// Gives classes weights in what is counted of evictions.
@@ -128,6 +158,7 @@ impl Cache {
     /// Lets `tx` transactions pass.
     pub fn pass(&mut self, tx: f64) -> Moved {
         let touched: Vec<f64> = self.touches.iter().map(|rate| -libm::expm1(-rate * tx)).collect();
+        self.passed += tx;
         if self.evicting || self.ordered_while_filling {
             let hit = self.take_hits(&touched);
             if hit.total > 0.0 {
@@ -136,7 +167,7 @@ impl Cache {
         }
         let read: Vec<f64> = self.outside.iter_mut().zip(&touched).map(|(outside, share)| take(outside, share)).collect();
         let first = if self.evicting { vec![0.0; read.len()] } else { read.clone() };
-        let read = Cohort::new(read, first);
+        let read = Cohort::new(read, first, self.passed - 0.5 * tx);
         let mut moved = Moved { reads: read.total, ..Moved::default() };
         self.old.push_front(read);
         self.evict(&mut moved);
@@ -147,8 +178,9 @@ impl Cache {
     }
 
     fn take_hits(&mut self, touched: &[f64]) -> Cohort {
-        let mut hit = Cohort::new(vec![0.0; touched.len()], vec![0.0; touched.len()]);
-        for cohort in self.young.iter_mut().chain(&mut self.old) {
+        let mut hit = Cohort::new(vec![0.0; touched.len()], vec![0.0; touched.len()], self.passed - self.held_tx);
+        let readable = self.passed - self.held_tx;
+        for cohort in self.young.iter_mut().chain(self.old.iter_mut().filter(|cohort| cohort.read_at <= readable)) {
             let mut gone = 0.0;
             for (class, share) in touched.iter().enumerate() {
                 let pages = take(&mut cohort.pages[class], share);

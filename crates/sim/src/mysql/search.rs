@@ -13,11 +13,12 @@
 
 use super::database::{Compaction, Database};
 use super::interval::{run, Binding, Scenario, Second, Start, TransactionLoad};
+use super::services::{self, log_only, AuroraStorage, ServiceScenario};
 use super::warmup::WarmUp;
 use crate::error::SimError;
 use crate::setup::Setup;
 use chrono::NaiveDate;
-use headrace_catalog::{Catalog, InstanceLimits, StorageSpec, VolumeLimits};
+use headrace_catalog::{Catalog, Deployment, InstanceLimits, Service, ServiceClass, StorageSpec, VolumeLimits};
 use headrace_model::chance::normal_above;
 use headrace_model::Cap;
 use rayon::prelude::*;
@@ -50,14 +51,29 @@ const AT_REST: f64 = 1e-4;
 /// A balance below this share of full is dry, percent.
 const DRY_PERCENT: f64 = 0.1;
 
+/// What runs a server: an instance of one's own, or a class of a service.
+#[derive(Clone, Debug)]
+pub struct ServerHost {
+    /// Service and option.
+    pub deployment: Deployment,
+    /// What the instance or class gives.
+    pub class: ServiceClass,
+}
+
+impl ServerHost {
+    fn is_aurora(&self) -> bool {
+        self.deployment.service() == Service::Aurora
+    }
+}
+
 /// A database on a storage and an instance, all as indices into the lists of [`DatabaseSearch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DatabaseCandidate {
-    /// Data volumes.
+    /// Data volumes; not looked at where the host is Aurora's, which has none to choose.
     pub data: usize,
     /// Volumes of redo and binary log; none: with the data.
     pub log: Option<usize>,
-    /// Instance; none: volumes alone.
+    /// Instance or class; none: volumes alone.
     pub instance: Option<usize>,
     /// Cache size.
     pub cache: usize,
@@ -70,8 +86,8 @@ pub struct DatabaseSearch<'a> {
     pub database: &'a Database,
     /// Storages that candidates point into.
     pub storages: &'a [StorageSpec],
-    /// Instances that candidates point into.
-    pub instances: &'a [InstanceLimits],
+    /// Instances and classes that candidates point into.
+    pub hosts: &'a [ServerHost],
     /// Cache sizes that candidates point into, bytes.
     pub caches: &'a [f64],
     /// Day of limits.
@@ -135,24 +151,25 @@ pub enum DatabaseOutcome {
 /// Caches of one database that have been followed, by size: a search asks for the same few again
 /// and again.
 #[derive(Debug, Default)]
-pub struct WarmUps(Mutex<HashMap<u64, Arc<WarmUp>>>);
+pub struct WarmUps(Mutex<HashMap<(u64, bool), Arc<WarmUp>>>);
 
 impl WarmUps {
-    /// The caches of the sizes that are `used`, followed where they are not known yet.
-    fn of(&self, database: &Database, caches: &[f64], used: &[bool]) -> Vec<Option<Arc<WarmUp>>> {
+    /// The caches of the sizes that are `used`, followed where they are not known yet. `logs`: only
+    /// the log of `database` is written ([`log_only`]).
+    fn of(&self, database: &Database, caches: &[f64], used: &[bool], logs: bool) -> Vec<Option<Arc<WarmUp>>> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let followed: Vec<Option<Arc<WarmUp>>> = caches
             .par_iter()
             .zip(used)
             .map(|(bytes, &used)| {
                 let follow = || Arc::new(WarmUp::new(database, *bytes));
-                used.then(|| known.get(&bytes.to_bits()).cloned().unwrap_or_else(follow))
+                used.then(|| known.get(&(bytes.to_bits(), logs)).cloned().unwrap_or_else(follow))
             })
             .collect();
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (bytes, warm_up) in caches.iter().zip(&followed) {
             if let Some(warm_up) = warm_up {
-                known.insert(bytes.to_bits(), Arc::clone(warm_up));
+                known.insert((bytes.to_bits(), logs), Arc::clone(warm_up));
             }
         }
         followed
@@ -170,15 +187,20 @@ pub fn evaluate(
 ) -> Result<Vec<DatabaseOutcome>, SimError> {
     search.database.check()?;
     check(search, candidates)?;
-    let mut used = vec![false; search.caches.len()];
-    candidates.iter().for_each(|candidate| used[candidate.cache] = true);
-    let warm_ups = warm_ups.of(search.database, search.caches, &used);
-    let calm = Database { compaction: None, ..search.database.clone() };
+    let plain = World::new(search.database.clone(), search, candidates, warm_ups, false);
+    // What Aurora cannot run is said of each of its candidates.
+    let logged = log_only(search.database).map(|database| World::new(database, search, candidates, warm_ups, true));
     let mut outcomes = Vec::with_capacity(candidates.len());
     for batch in candidates.chunks(BATCH) {
-        outcomes.par_extend(batch.par_iter().map(|candidate| match &warm_ups[candidate.cache] {
-            Some(warm_up) => judge(search, &calm, candidate, warm_up).unwrap_or_else(|error| DatabaseOutcome::Invalid(error.to_string())),
-            None => DatabaseOutcome::Invalid("its cache was not followed".into()),
+        outcomes.par_extend(batch.par_iter().map(|candidate| {
+            let world = if search.is_aurora(candidate) { logged.as_ref() } else { Some(&plain) };
+            let Some(world) = world else {
+                return DatabaseOutcome::Invalid("Aurora MySQL does not run this engine".into());
+            };
+            match &world.warm_ups[candidate.cache] {
+                Some(warm_up) => judge(search, world, candidate, warm_up).unwrap_or_else(|error| DatabaseOutcome::Invalid(error.to_string())),
+                None => DatabaseOutcome::Invalid("its cache was not followed".into()),
+            }
         }));
         if !progress(outcomes.len()) {
             return Err(SimError::Interrupted);
@@ -187,14 +209,39 @@ pub fn evaluate(
     Ok(outcomes)
 }
 
+/// The database as a kind of storage sees it.
+struct World {
+    database: Database,
+    /// Without compaction.
+    calm: Database,
+    warm_ups: Vec<Option<Arc<WarmUp>>>,
+}
+
+impl World {
+    /// With the caches that its candidates use.
+    fn new(database: Database, search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate], warm_ups: &WarmUps, logs: bool) -> World {
+        let mut used = vec![false; search.caches.len()];
+        candidates.iter().filter(|candidate| search.is_aurora(candidate) == logs).for_each(|candidate| used[candidate.cache] = true);
+        let warm_ups = warm_ups.of(&database, search.caches, &used, logs);
+        let calm = Database { compaction: None, ..database.clone() };
+        World { database, calm, warm_ups }
+    }
+}
+
+impl DatabaseSearch<'_> {
+    fn is_aurora(&self, candidate: &DatabaseCandidate) -> bool {
+        candidate.instance.is_some_and(|host| self.hosts[host].is_aurora())
+    }
+}
+
 fn check(search: &DatabaseSearch<'_>, candidates: &[DatabaseCandidate]) -> Result<(), SimError> {
     SimError::check_range("length (s)", search.seconds, 60.0, 31.0 * 86_400.0)?;
     search.caches.iter().try_for_each(|bytes| SimError::check_range("cache (bytes)", *bytes, 1_048_576.0, 7e13))?;
     let within = |index: usize, length: usize| index < length;
     for candidate in candidates {
-        let fine = within(candidate.data, search.storages.len())
+        let fine = candidate.instance.is_none_or(|instance| within(instance, search.hosts.len()))
+            && (search.is_aurora(candidate) || within(candidate.data, search.storages.len()))
             && candidate.log.is_none_or(|log| within(log, search.storages.len()))
-            && candidate.instance.is_none_or(|instance| within(instance, search.instances.len()))
             && within(candidate.cache, search.caches.len());
         if !fine {
             return Err(SimError::refused("candidate", candidate.data, "points outside the lists", "Give indices into the lists of the search."));
@@ -214,58 +261,80 @@ fn setup_of(search: &DatabaseSearch<'_>, storage: &StorageSpec, instance: Option
 
 /// A candidate resolved against the catalog.
 struct ResolvedCandidate {
-    data: Setup,
+    /// None: Aurora's storage.
+    data: Option<Setup>,
     log: Option<Setup>,
-    host: Option<InstanceLimits>,
+    host: Option<ServerHost>,
 }
 
 impl ResolvedCandidate {
     fn new(search: &DatabaseSearch<'_>, candidate: &DatabaseCandidate) -> Result<ResolvedCandidate, SimError> {
-        let instance = candidate.instance.map(|index| &search.instances[index]);
-        let data = setup_of(search, &search.storages[candidate.data], instance)?;
-        let log = candidate.log.map(|index| setup_of(search, &search.storages[index], instance)).transpose()?;
-        let host = instance.cloned().map(|limits| if search.settled { limits.without_burst() } else { limits });
+        let host = candidate.instance.map(|index| &search.hosts[index]);
+        if let (Some(_), Some(host)) = (candidate.log, host.filter(|host| host.deployment != Deployment::Ec2)) {
+            let rule = "lays out its storage itself";
+            return Err(SimError::refused("log volume", host.deployment.to_string(), rule, "Leave the log with the data."));
+        }
+        let on = |index: usize| setup_of(search, &search.storages[index], host.map(|host| &host.class.limits));
+        let data = (!search.is_aurora(candidate)).then(|| on(candidate.data)).transpose()?;
+        let log = candidate.log.map(on).transpose()?;
+        let mut host = host.cloned();
+        if let Some(host) = host.as_mut().filter(|_| search.settled) {
+            host.class.limits = host.class.limits.clone().without_burst();
+        }
         Ok(ResolvedCandidate { host, data, log })
     }
 
     /// The same with every balance spent.
     fn spent(&self) -> ResolvedCandidate {
         let empty = |setup: &Setup| Setup { start_balance_percent: Some(0.0), ..setup.clone() };
-        ResolvedCandidate { data: empty(&self.data), log: self.log.as_ref().map(empty), host: self.host.clone() }
+        ResolvedCandidate { data: self.data.as_ref().map(empty), log: self.log.as_ref().map(empty), host: self.host.clone() }
     }
 
-    fn scenario<'a>(&'a self, search: &'a DatabaseSearch<'_>, database: &'a Database, warm_up: &'a WarmUp, seconds: f64, step_s: f64) -> Scenario<'a> {
-        Scenario {
-            database,
-            warm_up,
-            data: &self.data,
-            log: self.log.as_ref(),
-            instance: self.host.as_ref(),
-            load: search.load.clone(),
-            start: search.start,
-            seconds: seconds as u32,
-            step_s,
-            seed: None,
-            follow: None,
-        }
+    fn trial<'a>(&'a self, search: &'a DatabaseSearch<'_>, database: &'a Database, warm_up: &'a WarmUp, seconds: f64, step_s: f64) -> Trial<'a> {
+        Trial { resolved: self, load: &search.load, start: search.start, database, warm_up, seconds: seconds as u32, step_s }
     }
 
     /// At most one kind of volume bucket: then a falling balance is that one's.
     fn has_one_bucket(&self) -> bool {
         let bursts = |setup: &Setup| setup.limits.iter().any(|limits| limits.io_burst.is_some() || limits.byte_burst.is_some());
-        !(bursts(&self.data) && self.log.as_ref().is_some_and(bursts))
+        !(self.data.as_ref().is_some_and(bursts) && self.log.as_ref().is_some_and(bursts))
     }
 }
 
-/// `calm`: the database without compaction.
-fn judge(search: &DatabaseSearch<'_>, calm: &Database, candidate: &DatabaseCandidate, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
+/// A run of a candidate: what its host runs the database on.
+struct Trial<'a> {
+    resolved: &'a ResolvedCandidate,
+    load: &'a TransactionLoad,
+    start: Start,
+    database: &'a Database,
+    warm_up: &'a WarmUp,
+    seconds: u32,
+    step_s: f64,
+}
+
+impl Trial<'_> {
+    fn run(&self, each: &mut dyn FnMut(&Second)) -> Result<(), SimError> {
+        let Trial { resolved, database, warm_up, start, seconds, step_s, .. } = *self;
+        let load = self.load.clone();
+        let (data, host) = (resolved.data.as_ref(), resolved.host.as_ref());
+        if let Some(host) = host.filter(|host| host.deployment != Deployment::Ec2) {
+            let (deployment, class, aurora) = (host.deployment, &host.class, &AuroraStorage::default());
+            return services::run(&ServiceScenario { deployment, database, warm_up, data, class, aurora, load, start, seconds, step_s, seed: None }, each);
+        }
+        let data = data.ok_or_else(|| SimError::refused("storage", "none", "must be named but for Aurora", "For example gp3:500."))?;
+        let (log, instance) = (resolved.log.as_ref(), host.map(|host| &host.class.limits));
+        run(&Scenario { database, warm_up, data, log, instance, load, start, seconds, step_s, seed: None, follow: None }, each)
+    }
+}
+
+fn judge(search: &DatabaseSearch<'_>, world: &World, candidate: &DatabaseCandidate, warm_up: &WarmUp) -> Result<DatabaseOutcome, SimError> {
     let resolved = ResolvedCandidate::new(search, candidate)?;
-    let database = search.database;
+    let (database, calm) = (&world.database, &world.calm);
     if search.start != Start::Warm {
         let step_s = (search.seconds / COLD_STEPS).clamp(1.0, 300.0);
-        return Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.scenario(search, database, warm_up, search.seconds, step_s))?)));
+        return Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.trial(search, database, warm_up, search.seconds, step_s))?)));
     }
-    let first = steps_of(&resolved.scenario(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
+    let first = steps_of(&resolved.trial(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
     let best = sum_up(database, &first[FIRST_STEPS - 1..], FIRST_STEP_S);
     let (spends, grows) = (spends(&first), best.backlog_s > 0.0);
     let steady = !spends && !grows;
@@ -280,12 +349,12 @@ fn judge(search: &DatabaseSearch<'_>, calm: &Database, candidate: &DatabaseCandi
     if let Some(dry_s) = runs_dry_s(&first, &best, search).filter(|_| !grows && resolved.has_one_bucket()) {
         let spent = resolved.spent();
         let floor = match &database.compaction {
-            None => settle(&spent.scenario(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
+            None => settle(&spent.trial(search, database, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?,
             Some(merging) => {
                 // Periods are as long as transactions are slow.
-                let slow = steps_of(&spent.scenario(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
+                let slow = steps_of(&spent.trial(search, calm, warm_up, FIRST_STEP_S * FIRST_STEPS as f64, FIRST_STEP_S))?;
                 let seconds = merging_s(merging, slow[FIRST_STEPS - 1].tps).min(search.seconds);
-                Some(follow(&spent.scenario(search, database, warm_up, seconds, MERGING_STEP_S))?)
+                Some(follow(&spent.trial(search, database, warm_up, seconds, MERGING_STEP_S))?)
             }
         };
         if let Some(floor) = floor {
@@ -300,7 +369,7 @@ fn judge(search: &DatabaseSearch<'_>, calm: &Database, candidate: &DatabaseCandi
         Some(_) => (search.seconds, (search.seconds / (2.5 * DAY_STEPS)).clamp(1.0, 3_600.0)),
         None => (search.seconds, (search.seconds / DAY_STEPS).clamp(1.0, 3_600.0)),
     };
-    Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.scenario(search, database, warm_up, seconds, step_s))?)))
+    Ok(DatabaseOutcome::Ran(Box::new(follow(&resolved.trial(search, database, warm_up, seconds, step_s))?)))
 }
 
 /// Some periods of compaction, and an hour, s.
@@ -330,7 +399,7 @@ fn runs_dry_s(first: &[Second], figures: &Figures, search: &DatabaseSearch<'_>) 
 }
 
 /// The state a scenario settles in; none when it has not, or when no spent balance binds in it.
-fn settle(scenario: &Scenario<'_>) -> Result<Option<Figures>, SimError> {
+fn settle(scenario: &Trial<'_>) -> Result<Option<Figures>, SimError> {
     let rows = steps_of(scenario)?;
     let (last, before) = (&rows[rows.len() - 1], &rows[rows.len() - 2]);
     let at_rest = (last.tps - before.tps).abs() <= AT_REST * last.tps;
@@ -342,13 +411,13 @@ fn is_spent(second: &Second) -> bool {
     matches!(second.binding, Binding::Data(Cap::VolumeCredits | Cap::InstanceCredits) | Binding::Log(Cap::VolumeCredits))
 }
 
-fn steps_of(scenario: &Scenario<'_>) -> Result<Vec<Second>, SimError> {
+fn steps_of(scenario: &Trial<'_>) -> Result<Vec<Second>, SimError> {
     let mut rows = Vec::with_capacity((f64::from(scenario.seconds) / scenario.step_s) as usize + 1);
-    run(scenario, &mut |second| rows.push(*second))?;
+    scenario.run(&mut |second| rows.push(*second))?;
     Ok(rows)
 }
 
-fn follow(scenario: &Scenario<'_>) -> Result<Figures, SimError> {
+fn follow(scenario: &Trial<'_>) -> Result<Figures, SimError> {
     Ok(sum_up(scenario.database, &steps_of(scenario)?, scenario.step_s))
 }
 

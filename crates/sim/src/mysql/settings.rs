@@ -37,8 +37,8 @@ const NO_LIMIT_PER_S: f64 = 1e9;
 /// Of a pool, control blocks and hashes take a hundredth (MariaDB 10.11:
 /// Innodb_buffer_pool_pages_total over the pool's pages is 0.990).
 const MOST_USABLE: f64 = 0.99;
-/// Smallest share of a pool that is taken to hold pages (guess).
-const LEAST_USABLE: f64 = 0.5;
+/// Pages that a pool keeps whatever is wanted free: BUF_LRU_MIN_LEN (buf0lru.h of both flavours).
+const LEAST_PAGES: f64 = 256.0;
 
 /// Most that [`Database::check`] takes for a dirty share.
 const MOST_DIRTY: f64 = 2.0;
@@ -48,6 +48,38 @@ const MOST_DIRTY: f64 = 2.0;
 pub fn cache_gib_for(memory_gib: f64, share: Option<f64>) -> f64 {
     let left = LEFT_GIB.min(memory_gib / 2.0);
     (memory_gib * share.unwrap_or(CACHE_SHARE)).min(memory_gib - left).max(0.0)
+}
+
+/// Whether a version, such as 8.0.27, is at least `wanted`; parts it does not have are 0.
+pub fn at_least(version: &str, wanted: [u32; 3]) -> bool {
+    let parts: Vec<u32> = version.split('.').map_while(|part| part.parse().ok()).collect();
+    (0..3).map(|i| parts.get(i).copied().unwrap_or(0)).ge(wanted)
+}
+
+/// Instances of a buffer pool where none are set (innodb_buffer_pool_instances in the manuals of
+/// MySQL 8.0 and 8.4; MariaDB has one from 10.5). MySQL: one below 1 GiB; up to 8.3 eight; from 8.4
+/// half as many as the pool has chunks of 128 MiB, but no more than a quarter of the processors, 1
+/// to 64.
+pub fn pool_instances(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -> f64 {
+    const GIB: f64 = 1_073_741_824.0;
+    const CHUNK_BYTES: f64 = 134_217_728.0; // innodb_buffer_pool_chunk_size
+    if flavor == "mariadb" || pool_bytes < GIB {
+        1.0
+    } else if at_least(version, [8, 4, 0]) {
+        (0.5 * pool_bytes / CHUNK_BYTES).min(f64::from(vcpus) / 4.0).floor().clamp(1.0, 64.0)
+    } else {
+        8.0
+    }
+}
+
+/// Pages that a page cleaner keeps free for reads to come, on average. MariaDB from 10.6 begins
+/// below half of innodb_lru_scan_depth (1,536) and ends at all of it
+/// (buf_pool_t::need_LRU_eviction): three quarters of it; 800 to 1,500 were seen (10.11, pools of
+/// 30 to 300 MiB, 2026-11-23). MySQL fills each instance's list up to innodb_lru_scan_depth (1,024)
+/// once a second; 1,013 were seen (9.7.4, 128 MiB).
+pub fn free_pages(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -> f64 {
+    let each = if flavor == "mariadb" { 0.75 * 1_536.0 } else { 1_024.0 };
+    each * pool_instances(flavor, version, pool_bytes, vcpus)
 }
 
 /// Synchronous writes, one after the other, of a commit that shares no log write with others. The
@@ -180,7 +212,8 @@ pub fn behind_cache(database: &Database, from_bytes: f64, to_bytes: f64, changed
         return made;
     }
     if made.usable_share < MOST_USABLE {
-        made.usable_share = (MOST_USABLE - (MOST_USABLE - made.usable_share) * from_bytes / to_bytes).max(LEAST_USABLE);
+        made.usable_share =
+            (MOST_USABLE - (MOST_USABLE - made.usable_share) * from_bytes / to_bytes).max(LEAST_PAGES * made.cached_bytes / to_bytes).min(MOST_USABLE);
     }
     if let Some(changed) = changed.filter(|changed| changed.len() == made.popularity.classes.len()) {
         let share = |of: &Database, bytes: f64| of.popularity.evicted_dirty(changed, of.cache_pages(bytes));

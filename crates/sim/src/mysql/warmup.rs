@@ -57,9 +57,15 @@ pub struct WarmUp {
 impl WarmUp {
     /// Follows `database` in a cache of `cache_bytes`.
     pub fn new(database: &Database, cache_bytes: f64) -> WarmUp {
+        WarmUp::held_back(database, cache_bytes, 0.0)
+    }
+
+    /// The same where hits move no page for `held_tx` transactions after it was read.
+    pub fn held_back(database: &Database, cache_bytes: f64, held_tx: f64) -> WarmUp {
         let mean_touches = database.popularity.touches_per_tx() / database.popularity.pages();
         let slope = database.writes.dirty_slope;
         let mut cache = Cache::cold(&database.popularity, database.cache_pages(cache_bytes), database.old_share, database.ordered_while_filling)
+            .held_back(held_tx)
             // Pages that are never touched are never read, so never evicted.
             .weighted(|touches| if touches > 0.0 { libm::pow(touches / mean_touches, -slope) } else { 1.0 });
         let mut curve = WarmUp { points: Vec::with_capacity(1_024), full_at_tx: None };

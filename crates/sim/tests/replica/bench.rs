@@ -92,12 +92,14 @@ impl Bench {
             settings: &self.settings,
             database: &made,
             warm_up: &warm_up,
+            cache_bytes: self.cache,
             storage: ReplicaStorage { data: &self.data, log: self.log.as_ref(), relay: self.relay.as_ref(), instance: self.instance.as_ref() },
             start: Start::Warm,
             semi_sync: self.semi_sync.as_ref(),
             large: &self.large,
             drain_s: self.drain_s,
             source_tps: Some(&self.tps),
+            received: false,
         })
     }
 

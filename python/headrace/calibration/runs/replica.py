@@ -6,22 +6,25 @@ source's binary log has the events and what may be applied at once.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
 from headrace.base.documents import DocumentKind, DocumentTable, between, convert, parse_toml, said_as
+from headrace.base.files import read_bytes
 from headrace.base.storage import Storage
 from headrace.calibration.replica import DOC, ReplicaRun
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import InputError
 from headrace.observe.formats.binary_log import BinaryLogSample, read_binary_log
+from headrace.observe.recording import open_recording
+from headrace.observe.run_files.status import one_sample
 from headrace.simulation.replica import MODES, Replica
+from headrace.workload import TransactionWorkload, load
 
 FORMAT, VERSION = "headrace-replica-run", 1
-MOST_BYTES = 1 << 20  # of a description or a status; ours
+MOST_BYTES = 1 << 20  # of a description; ours
 KIND = DocumentKind(
     "a replica's run",
     FORMAT,
@@ -30,8 +33,6 @@ KIND = DocumentKind(
     begin=f'Such a file begins with format = "{FORMAT}" and version = {VERSION}.',
     other="Write a description that names the files under [files].",
 )
-# `name<tab>value`, or a row of a table.
-STATUS_LINE = re.compile(r"\|?[ \t]*(?P<name>[A-Za-z_]\w*)[ \t]*[|\t][ \t]*(?P<value>[0-9][0-9.]*)[ \t]*\|?")
 READS, COMMITS, GROUPS = "innodb_buffer_pool_reads", "binlog_commits", "binlog_group_commits"
 UPTIME = "uptime"
 
@@ -73,10 +74,13 @@ class _Document(DocumentTable, kw_only=True):
 def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | None]:
     """The run in a file and its sample of a binary log. Raises InputError, CouldNotRun."""
     path = Path(path)
-    read = convert(parse_toml(path.name, _content(path), KIND), _Document, source=DOC, where="a replica's run")
+    read = convert(
+        parse_toml(path.name, read_bytes(path, MOST_BYTES), KIND), _Document, source=DOC, where="a replica's run"
+    )
     Storage.parse(read.storage)
     before, after = (
-        _status(path.parent / name) if name else None for name in (read.files.status_before, read.files.status_after)
+        one_sample(open_recording(path.parent / name)) if name else None
+        for name in (read.files.status_before, read.files.status_after)
     )
     if (before is None) != (after is None):
         rule = "status_before and status_after belong together: the counters are their difference"
@@ -110,32 +114,28 @@ def load_replica_run(path: str | Path) -> tuple[ReplicaRun, BinaryLogSample | No
     return run, None if log is None else read_binary_log(path.parent / log)
 
 
-def _content(path: Path) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            found = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        raise InputError(str(path), "is not there", DOC) from None
-    except OSError as error:
-        raise CouldNotRun(str(path), f"cannot be read: {error.strerror}", "", "Is it yours to read?") from None
-    if len(found) > MOST_BYTES:
-        raise InputError(str(path), f"is larger than {MOST_BYTES >> 20} MiB", DOC, "Is it the file you meant?")
-    return found
+def load_replica_runs(
+    paths: Sequence[Path], binary_log: Path | None = None
+) -> tuple[list[ReplicaRun], BinaryLogSample | None]:
+    """The runs in files, and the one sample of the source's binary log that they or `binary_log`
+    name. Raises InputError for more than one, CouldNotRun."""
+    measured = [load_replica_run(path) for path in paths]
+    samples = [sample for _, sample in measured if sample is not None]
+    if binary_log is not None:
+        samples.append(read_binary_log(binary_log))
+    if len(samples) > 1:
+        rule = "is one file: the source's, of the same load"
+        raise InputError(f"{len(samples)} binary logs", rule, DOC, "Leave the others out.")
+    return [run for run, _ in measured], samples[0] if samples else None
 
 
-def _status(path: Path) -> dict[str, float]:
-    text = _content(path).decode(errors="replace")
-    found = {line["name"].lower(): _number(line["value"]) for line in map(STATUS_LINE.match, text.splitlines()) if line}
-    if UPTIME not in found:
-        raise InputError(str(path), "is not the output of SHOW GLOBAL STATUS: it has no Uptime", DOC, "Save it whole.")
-    return found
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0  # an address or a version, no counter
+def load_database(path: Path) -> TransactionWorkload:
+    """The workload of a file, where it can have a replica. Raises InputError."""
+    workload = load(path)
+    if not isinstance(workload, TransactionWorkload):
+        rule = "is not a database in transactions, so it has no replica"
+        raise InputError(str(path), rule, DOC, "Calibrate one: headrace calibrate run.toml --to shop.toml.")
+    return workload
 
 
 def _differences(name: str, before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:

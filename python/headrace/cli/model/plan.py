@@ -26,6 +26,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import data, print_json, progress, say, show
+from headrace.errors import InputError
 from headrace.report.output import as_csv, check_chart_path
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ Examples:
   headrace plan mysql.toml --as-of 2018-08-15 --exclude st1,sc1 --output json
   headrace plan shop.toml --goal 'tps>=300' --goal 'p95_ms<=50' --compare m5.2xlarge/gp2:1200,log=gp3:20
   headrace plan innodb.toml --against myrocks.toml --goal 'tps>=300' --instances 'r6i.*'
+  headrace plan shop.toml --goal 'tps>=300' --on ec2,rds,aurora      your own server, RDS and Aurora side by side
   headrace plan shop.toml --replica-lag-s 1 --compare r6i.xlarge/gp3:500:6000        the cheapest replica that keeps up
 
 Goals are METRIC<=NUMBER or METRIC>=NUMBER. Metrics of a demand: p99_ms (I/O p99 of the worst five minutes),
@@ -54,6 +56,10 @@ others. Each goal of a database is met with a probability; what counts is the wo
 Recommended is what a DBA would sign: durable volumes, the instance family of today, one volume unless more save at
 least 20 % and 20 USD a month. The cheapest that meets every goal is shown too, with the reason for the difference.
 Credits are judged in the settled day: the recording repeated until they come back.
+
+--on compares services. A class of RDS and Aurora is db. and the instance's name. RDS lays out its volumes itself and
+sells gp3 in two steps: the search finds which side of 400 GiB is cheaper. Aurora is billed at the rate the goals ask for.
+What has no price in the tables is left out and named. Services are ranked by their bill alone.
 
 Storage is written TYPE:SIZE_GIB[:IOPS[:MIB_S]], on an instance INSTANCE/STORAGE, with a log volume
 STORAGE,log=STORAGE; + joins unlike members of one array.
@@ -80,6 +86,17 @@ class PlanOptions:
     free_percent: Annotated[
         float, option("PERCENT", "Share of the volumes that stays free: binlogs, temporary tables, ALTER.")
     ] = 25.0
+    on: Annotated[
+        str,
+        option("SERVICES", "Plan on services: ec2, rds, aurora, or one deployment such as rds:multi-az."),
+    ] = "ec2"
+    readers: Annotated[int, option("N", "With --on: readers of an Aurora cluster, its writer not counted.")] = 1
+    busy_percent: Annotated[
+        float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")
+    ] = 100.0
+    gib_per_day: Annotated[
+        float, option("GIB", "With --on: data that come in a day; says what RDS's autoscaling makes of it.")
+    ] = 0.0
     region: RegionOption = "us-east-1"
     as_of: AsOfOption = None
     growth: Annotated[float, option("FACTOR", "Multiply demand and data: 1.5 is half as much again.")] = 1.0
@@ -152,7 +169,12 @@ def plan(
     what to do next."""
 
     check_chart_path(report, (".html",))
+    refuse_readers_alone(options)
     if replica.replica_lag_s is not None:
+        if options.on.strip().lower() != "ec2":
+            rule = "is not planned together with --replica-lag-s: replicas are planned on EC2"
+            hint = "RDS replicas apply the binary log as those on EC2 do: leave --on out, and take the same class and storage."
+            raise InputError(f"--on {options.on}", rule, "headrace plan --help", hint)
         if not plan_for_replica(read_database(workload), replica, options.settings(), output, report):
             raise typer.Exit(1)
         return
@@ -166,6 +188,15 @@ def plan(
     show_plan(made, output, explain=explain, families=families)
     if not any(each.recommended for each in plans_of(made)):
         raise typer.Exit(1)
+
+
+def refuse_readers_alone(options: PlanOptions) -> None:
+    """Raises InputError: options that mean something on services alone."""
+    plain = PlanOptions()
+    for name in ("readers", "busy_percent", "gib_per_day"):
+        if options.on.strip().lower() == "ec2" and getattr(options, name) != getattr(plain, name):
+            hint = "Add --on ec2,rds,aurora, or leave it out."
+            raise InputError(f"--{name.replace('_', '-')}", "is an option of --on", "headrace plan --help", hint)
 
 
 def listed(values: list[str] | None) -> list[str] | None:

@@ -102,7 +102,7 @@ class ReplicaOptions:
             sync_binlog=self.replica_sync_binlog,
             sync_relay_log=self.sync_relay_log,
             start=self.replica_start or "warm",
-            reads_per_tx=self.replica_reads or 0.0,
+            reads_per_tx=0.0 if self.replica_reads is None else self.replica_reads,
         )
 
     def to_semi_sync(self) -> SemiSyncOptions | None:
@@ -153,8 +153,16 @@ class ReplicaGoal:
 
 
 # Settings of `headrace plan` that a replica's plan takes, by its own names.
-PLANNED = {"compare": "source", "instances": "instances", "arrivals_tps": "arrivals_tps", "threads": "threads",
-           "confidence": "probability", "draws": "draws", "region": "region", "as_of": "as_of"}  # fmt: skip
+PLANNED = {
+    "compare": "source",
+    "instances": "instances",
+    "arrivals_tps": "arrivals_tps",
+    "threads": "threads",
+    "confidence": "probability",
+    "draws": "draws",
+    "region": "region",
+    "as_of": "as_of",
+}
 
 
 def plan_for_replica(

@@ -28,6 +28,8 @@ Examples:
   headrace advise --storage gp3:500:6000 --memory-gib 32 --vcpus 8 --server-version 8.4
   headrace advise --config /etc/mysql/my.cnf --server-version 10.11.19 --storage gp2:1000 --memory-gib 32 --output diff
   headrace advise mysql://watcher@db.example/ --storage io1:1000:10000 --instance r6i.2xlarge --workload shop.toml
+  headrace advise --host --storage gp3:500:6000:250                    this machine: scheduler, barriers, swapping, RPS and more
+  headrace advise --host --root db7.tar.gz --output sysctl             another one, captured; a file to install
   headrace advise --storage gp2:500 --memory-gib 16 --flavor mariadb --server-version 11.8.6 --output cnf > headrace.cnf
 
 \b
@@ -43,12 +45,15 @@ ADDRESS = "A live server: mysql://USER@HOST[:PORT]/ or mysql://USER@/?socket=PAT
 VERSION = "What SELECT VERSION() returns. Default: the newest long-term release, which is then named."
 WORKLOAD = "What `headrace calibrate` wrote, or sysbench-tpcc:...: hot set, redo, and effects by simulation."
 
-Form = Literal["table", "json", "csv", "cnf", "diff"]
+Form = Literal["table", "json", "csv", "cnf", "diff", "sysctl", "udev", "tuned"]
+OF_HOSTS, OF_SERVERS = ("sysctl", "udev", "tuned"), ("cnf", "diff")
 
 
 def advise(
-    storage: Annotated[str, storage_option("The data volumes, like gp3:500:6000:250.", "--storage")],
     password: PasswordOptions,
+    storage: Annotated[
+        str | None, storage_option("The data volumes, like gp3:500:6000:250. Needed but for --host.", "--storage")
+    ] = None,
     address: Annotated[str | None, typer.Argument(metavar="[ADDRESS]", help=ADDRESS)] = None,
     config: Annotated[
         Path | None, option("FILE", "Its option file, with what it includes: compared, and changed by --output diff.")
@@ -75,12 +80,29 @@ def advise(
         bool,
         flag("--check", "Exit with 1 when today's settings differ, or are refused by the server, or can lose data."),
     ] = False,
-    output: Annotated[Form, choice("What to print on stdout.")] = "table",
+    host: Annotated[
+        bool, flag("--host", "Look at the host instead: /proc and /sys are read, nothing is written.")
+    ] = False,
+    root: Annotated[
+        Path | None, option("PATH", "With --host: a captured folder or tarball instead of this machine.")
+    ] = None,
+    datadir: Annotated[str | None, option("PATH", "With --host: where the data lie. Default: /var/lib/mysql.")] = None,
+    output: Annotated[
+        Form, choice("What to print on stdout; sysctl, udev and tuned: files to install, with --host.")
+    ] = "table",
 ) -> None:
     """Set the server up for this storage: values, reasons, sources, risks, and what the simulator
-    expects of them."""
+    expects of them. With --host: the kernel's settings below it."""
     from headrace.advice import advise as advice_for
 
+    if host:
+        foreign = {"ADDRESS": address, "--config": config, "--memory-gib": memory_gib, "--workload": workload}
+        _refuse_with_host(foreign, output)
+        return advise_on_host(root, datadir, storage, as_of, check, output)
+    _refuse_without_host(root, datadir, output)
+    if storage is None:
+        hint = "For example --storage gp3:500:6000; or --host for the machine."
+        raise InputError("--storage", "is missing: settings follow from the volumes", "headrace advise --help", hint)
     if output == "diff" and config is None:
         rule = "needs an option file to change"
         hint = "Name it with --config; --output cnf makes a new one."
@@ -109,6 +131,71 @@ def advise(
     print_advice(found, output)
     if check and not found.agrees:
         raise typer.Exit(1)
+
+
+def _refuse_with_host(foreign: dict[str, object], output: Form) -> None:
+    for name, given in foreign.items():
+        if given is not None:
+            rule = "is about a server, and --host looks at the machine"
+            raise InputError(name, rule, "headrace advise --help", "Ask for both one after the other.")
+    if output in OF_SERVERS:
+        hint = "Take table, json, csv, sysctl, udev or tuned."
+        raise InputError(f"--output {output}", "is a server's option file", "headrace advise --help", hint)
+
+
+def _refuse_without_host(root: Path | None, datadir: str | None, output: Form) -> None:
+    given = {"--root": root, "--datadir": datadir, f"--output {output}": output if output in OF_HOSTS else None}
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(name, "is an option of --host", "headrace advise --help", "Add --host.")
+
+
+HOST_PROSE = ("wanted", "why")
+
+
+def advise_on_host(
+    root: Path | None, datadir: str | None, storage: str | None, as_of: str | None, check: bool, output: Form
+) -> None:
+    """Looks at the host, and prints."""
+    from headrace.advice.host import advise_host
+
+    found = advise_host(root, datadir=datadir, storage=storage, as_of=as_of)
+    for note in found.notes if output != "json" else ():
+        say(f"note: {note}")
+    if output in OF_HOSTS:
+        data(found.to_file(output))
+    elif output == "json":
+        print_json(found.to_dict())
+    elif output == "csv":
+        import polars as pl
+
+        rows = [{name: value for name, value in row.items() if name != "settings"} for row in found.rows()]
+        print_frame(pl.DataFrame(rows), "csv")
+    else:
+        rows = found.rows()
+        show(f"{found.host}; data in {found.datadir}", "", *_host_tables(rows))
+    if check and found.findings:
+        raise typer.Exit(1)
+
+
+def _host_tables(rows: list[dict]) -> list[object]:
+    """What should be otherwise, with reasons; the rest in short; outdated advice."""
+    wrong = [row for row in rows if row["state"] == "finding"]
+    cells = [(row["title"], row["subject"], row["value"], row["wanted"], row["risk"], _reason(row)) for row in wrong]
+    head = ("setting", "of", "today", "wanted", "risk", "why")
+    parts: list[object] = (
+        [table(head, cells, title="To change", prose=HOST_PROSE), ""] if cells else ["Nothing to change.", ""]
+    )
+    rest = [(row["title"], row["subject"], row["state"], row["value"], row["note"]) for row in rows if row not in wrong]
+    parts += [table(("setting", "of", "state", "today", "note"), rest, title="As it should be, or not known"), ""]
+    old = {row["title"]: row for row in rows if row["outdated_because"]}
+    told = [(title, row["old_advice"], row["outdated_because"], row["source"]) for title, row in old.items()]
+    return [*parts, table(("setting", "old advice", "why no longer", "source"), told, title="Outdated advice")]
+
+
+def _reason(row: dict) -> str:
+    note = f" ({row['note']})" if row["note"] else ""
+    return f"{row['why']}{note}. {row['source']}"
 
 
 def print_advice(found: Advice, output: Form) -> None:

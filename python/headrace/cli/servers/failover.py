@@ -82,6 +82,12 @@ class ChoiceOptions:
     drain_s: Annotated[float, option("S", "Longest wait for a replica to apply what it received.", min=1)] = 3_600.0
 
 
+MaxWaitOption = Annotated[
+    float,
+    option("S", "Longest time without writes; then the source takes them again, and nothing is changed.", min=0.1),
+]
+
+
 @app.command()
 def status(
     place: LabPlace,
@@ -146,12 +152,15 @@ def switchover(
     source: FromOption = None,
     to: Annotated[str | None, option("NAME", "Who is to take over. Default: the one that applied the most.")] = None,
     clients: ClientsOption = None,
+    max_wait: MaxWaitOption = 10.0,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     output: OutputOption = "table",
 ) -> None:
-    """Switch by plan: the source works, a replica takes over, the old source follows it."""
-    _change("switchover", place, cluster, choices, servers, source, to, clients, dry_run, yes, output)
+    """Switch by plan: the source works, a replica takes over, the old source follows it.
+
+    Writes go on until the replica is near; they are stopped for the rest alone."""
+    _change("switchover", place, cluster, choices, servers, source, to, clients, dry_run, yes, output, max_wait)
 
 
 @app.command()
@@ -253,9 +262,11 @@ def _change(
     dry_run: bool,
     yes: bool,
     output: Any,
+    max_wait: float = 10.0,
 ) -> None:
     with _opened(place, cluster, servers) as found:
         executor = found.executor(clients, say, choices.drain_s)
+        executor.max_wait_s = max_wait
         try:
             wish = _wish(kind, executor.observer.look(), choices, source or found.dead_source(), to)
             plan = executor.dry_run(wish)

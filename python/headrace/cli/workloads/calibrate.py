@@ -98,27 +98,17 @@ def fit_replica(
     """The database with its replica's applier, printed, and written where a file is named."""
     from headrace.calibration.from_runs import calibrate as fit
     from headrace.calibration.replica import calibrate_replica
-    from headrace.calibration.runs.replica import load_replica_run
-    from headrace.observe.formats.binary_log import read_binary_log
+    from headrace.calibration.runs.replica import load_database, load_replica_runs
     from headrace.report.replication.calibrated import applier_table
-    from headrace.workload import TransactionWorkload, load, save
+    from headrace.workload import save
 
-    measured = [load_replica_run(path) for path in replicas]
-    samples = [sample for _, sample in measured if sample is not None]
-    if binary_log is not None:
-        samples.append(read_binary_log(binary_log))
-    if len(samples) > 1:
-        rule = "is one file: the source's, of the same load"
-        raise InputError(f"{len(samples)} binary logs", rule, SOURCE, "Leave the others out.")
+    measured, sample = load_replica_runs(replicas, binary_log)
     if of is not None:
-        workload = load(of)
-        if not isinstance(workload, TransactionWorkload):
-            rule = "is not a database in transactions, so it has no replica"
-            raise InputError(str(of), rule, SOURCE, "Calibrate one: headrace calibrate run.toml --to shop.toml.")
+        workload = load_database(of)
     else:
         with progress("calibrating") as tick:
             workload = fit(runs, name=name, progress=tick)
-    made = calibrate_replica(workload, [run for run, _ in measured], samples[0] if samples else None)
+    made = calibrate_replica(workload, measured, sample)
     if to is not None:
         save(made, to)
     if output == "json":

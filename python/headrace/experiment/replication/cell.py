@@ -16,7 +16,7 @@ from headrace.bench import Benchmark
 from headrace.errors import InputError
 from headrace.experiment.cell import DataSet
 
-DOC = "docs/guide/replica-lag.md, Measured"
+DOC = "docs/guide/calibrate-a-replica.md, Measured on the lab"
 # How a replica's workers may overlap, by flavor; `serial`: one thread, no workers.
 MODES = {
     "mariadb": ("serial", "conservative", "optimistic", "aggressive", "minimal"),

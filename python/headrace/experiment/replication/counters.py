@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from headrace.base.processes import cpu_seconds
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 from headrace.experiment.replication.statements import Statements
 
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 # Of the lab's own totals per volume (`Lab.metrics_text`): the model's requests, as they arrived.
 VOLUME = {
     "reads": "aws_ebs_csi_read_ops_total",
@@ -69,12 +67,11 @@ def count(sql: Statements) -> Counted:
     server = sql.server
     at = time.monotonic()
     applied = sql.done()
-    status = {row["Variable_name"].lower(): row["Value"] for row in sql.rows("SHOW GLOBAL STATUS")}
-    found = {name: float(status[name.lower()]) for name in STATUS if name.lower() in status}
+    status = sql.status()
+    found = {name: status[name.lower()] for name in STATUS if name.lower() in status}
     volumes = {volume for volume in (server.data_volume, server.log_volume) if volume}
-    return Counted(
-        at, applied, found, volume_totals(server.lab.metrics_text(), volumes), cpu_s(server.pid), _applier_metrics(sql)
-    )
+    totals, cpu_s = volume_totals(server.lab.metrics_text(), volumes), cpu_seconds(server.pid)
+    return Counted(at, applied, found, totals, 0.0 if cpu_s is None else cpu_s, _applier_metrics(sql))
 
 
 def volume_totals(text: str, volumes: Collection[str]) -> dict[str, float]:
@@ -85,14 +82,6 @@ def volume_totals(text: str, volumes: Collection[str]) -> dict[str, float]:
         if line["name"] in names and any(f'"{volume}"' in line["labels"] for volume in volumes):
             found[names[line["name"]]] += float(line["value"])
     return found
-
-
-def cpu_s(pid: int | None) -> float:
-    """Processor time of a process so far, s."""
-    if pid is None:
-        return 0.0
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / CLOCK_TICKS  # utime, stime: proc(5)
 
 
 def _applier_metrics(sql: Statements) -> dict[str, float]:

@@ -14,6 +14,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from headrace import servers
 from headrace.base.processes import Command, undisturbed
@@ -60,22 +61,58 @@ class Look:
 
 @dataclass(frozen=True)
 class Course:
-    """Lag over a load of `load_s`. Times in s; `rate`: of the load, `drain_tps`: of the replica
-    after its end. `onset_s`: when lag passed ONSET_S, None: never."""
+    """Lag over a load that begins with the source's first transaction and ends with its last, as
+    `looks` at both servers tell it; the last look has everything applied. Times in s."""
 
     cell: ReplicaCell
     looks: tuple[Look, ...]
-    lag: tuple[tuple[float, float], ...]
-    load_s: float
-    rate: float
-    onset_s: float | None
-    lag_at_end_s: float
-    backlog_at_end: float
-    peak_s: float
-    peak_at_s: float
-    catch_up_s: float
-    drain_tps: float | None
     load_average: tuple[float, float]
+
+    @cached_property
+    def lag(self) -> list[tuple[float, float]]:
+        """(time, lag) at each look."""
+        return lag_course(self.looks)
+
+    @cached_property
+    def _end(self) -> int:
+        """The look at which the load has ended."""
+        return next(index for index, look in enumerate(self.looks) if look.written >= self.looks[-1].written)
+
+    @property
+    def load_s(self) -> float:
+        """How long the load lasted."""
+        return self.looks[self._end].at_s
+
+    @property
+    def rate(self) -> float:
+        """Transactions a second of the load."""
+        return self.looks[-1].written / self.load_s
+
+    @property
+    def onset_s(self) -> float | None:
+        """When lag passed ONSET_S; None: never."""
+        return next((at for at, seconds in self.lag if seconds >= ONSET_S), None)
+
+    @property
+    def lag_at_end_s(self) -> float:
+        """Lag when the load ended."""
+        return self.lag[self._end][1]
+
+    @property
+    def backlog_at_end(self) -> float:
+        """Transactions not applied then."""
+        return self.looks[-1].written - self.looks[self._end].applied
+
+    @property
+    def peak(self) -> tuple[float, float]:
+        """(time, lag) of the most lag."""
+        return max(self.lag, key=lambda pair: pair[1])
+
+    @property
+    def catch_up_s(self) -> float:
+        """From the end of the load until all was applied."""
+        done = self.looks[-1].written
+        return next(look.at_s for look in self.looks[self._end :] if look.applied >= done) - self.load_s
 
 
 def lag_course(looks: Sequence[Look]) -> list[tuple[float, float]]:
@@ -174,26 +211,4 @@ def _course(
     # The load begins when the source writes its first transaction, and ends with its last.
     begun = next((at for at, written, _ in raw if written > first), began)
     looks = tuple(Look(at - begun, written - first, applied - first) for at, written, applied in raw)
-    most = looks[-1].written
-    load_s = next(look.at_s for look in looks if look.written >= most)
-    lag = lag_course(looks)
-    at_end = next(index for index, look in enumerate(looks) if look.written >= most)
-    peak_at, peak = max(lag, key=lambda pair: pair[1])
-    caught = next(look.at_s for look in looks[at_end:] if look.applied >= most)
-    backlog = most - looks[at_end].applied
-    drain_s = caught - looks[at_end].at_s
-    return Course(
-        cell=cell,
-        looks=looks,
-        lag=tuple(lag),
-        load_s=load_s,
-        rate=most / load_s,
-        onset_s=next((at for at, seconds in lag if seconds >= ONSET_S), None),
-        lag_at_end_s=lag[at_end][1],
-        backlog_at_end=backlog,
-        peak_s=peak,
-        peak_at_s=peak_at,
-        catch_up_s=caught - load_s,
-        drain_tps=backlog / drain_s if drain_s > 0 else None,
-        load_average=load_average,
-    )
+    return Course(cell, looks, load_average)

@@ -7,17 +7,16 @@ import itertools
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace import servers
 from headrace.base.processes import undisturbed
-from headrace.bench import Target, run, server_target
+from headrace.bench import SysbenchOltp, Target, run, server_target
 from headrace.bench.drivers.benchmark import Say, silent
-from headrace.connect.address import Secret
 from headrace.errors import CouldNotRun, InputError
-from headrace.experiment.data import DATABASE, ExperimentLab, scan
+from headrace.experiment.data import DATABASE, ExperimentLab, scan, scan_index
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, source_settings
 from headrace.experiment.replication.counters import PerTransaction, between, count
 from headrace.experiment.replication.statements import Statements
@@ -32,6 +31,15 @@ RECEIVE_S = 300.0
 LOOK_S = 0.25
 # The last of a backlog is not counted: workers run dry.
 LEFT_SHARE = 0.05
+# Data and what belongs to them over the data alone: a cache of this times the data holds all
+# (a guess).
+FITS = 1.1
+# Random reads by 16 clients for 4 s fill a cache of some hundred MiB (chosen).
+PRIME_CLIENTS, PRIME_S = 16, 4
+# A warm-up ends when the cache was turned over once, so that what leaves it is what the load put
+# there; at the latest after this (s; chosen, to bound the time of a cell).
+MOST_WARM_S = 30.0
+READS, PAGES, FREE = "innodb_buffer_pool_reads", "innodb_buffer_pool_pages_total", "innodb_buffer_pool_pages_free"
 # Fewer transactions say nothing about a rate: 100 of them are known to 10 % by chance alone.
 LEAST_TRANSACTIONS = 200
 
@@ -42,8 +50,6 @@ class WrittenSource:
 
     load: ReplicaLoad
     server: servers.Server
-    port: int
-    password: Secret
     transactions: int
 
     @property
@@ -116,7 +122,7 @@ class ReplicationLab:
         )
         try:
             with Statements(server) as sql:
-                password = sql.create_account()
+                sql.create_account()
                 before = sql.done()
                 target = target_of(server)
                 scan(target)
@@ -127,7 +133,7 @@ class ReplicationLab:
             with undisturbed():
                 servers.destroy(server)
             raise
-        found = WrittenSource(load, server, port, password, written)
+        found = WrittenSource(load, server, written)
         if load.seconds:
             self.say(f"{load.name}: {written - before:,} transactions ({found.tps:,.0f} tps)")
         return found
@@ -143,6 +149,11 @@ class ReplicationLab:
             for source in self._sources.values():
                 servers.destroy(source.server)
             self._sources.clear()
+
+    def set_balance(self, cell: ReplicaCell, server: servers.Server) -> None:
+        """Credits as the cell has them; until then they are full, so that caches fill quickly."""
+        if cell.balance_percent is not None and server.data_volume is not None:
+            self.lab.lab.set_balance(server.data_volume, cell.balance_percent)
 
     @contextmanager
     def replica(self, cell: ReplicaCell, source: WrittenSource) -> Iterator[tuple[servers.Server, Statements]]:
@@ -161,7 +172,7 @@ class ReplicationLab:
                 if not sql.mariadb:
                     with contextlib.suppress(CouldNotRun):
                         sql.rows("INSTALL COMPONENT 'file://component_replication_applier_metrics'")
-                sql.follow(source.port, source.password)
+                sql.follow(source.server)
                 yield server, sql
         finally:
             with undisturbed():
@@ -174,23 +185,44 @@ class ReplicationLab:
         with self.replica(cell, source) as (server, sql):
             sql.run(sql.dialect.start_receive())
             received_s = wait_received(sql, source.transactions)
-            scan(target_of(server))
-            if cell.balance_percent is not None and server.data_volume is not None:
-                self.lab.lab.set_balance(server.data_volume, cell.balance_percent)
+            prime(cell, target_of(server))
             load_before = os.getloadavg()[0]
-            per, samples = applied(sql, cell, source.transactions)
+            per, samples = applied(sql, cell, source.transactions, lambda: self.set_balance(cell, server))
             loads = (load_before, os.getloadavg()[0])
         found = Drained(cell, per, samples, source.transactions, received_s, loads)
         self.say(f"{cell.words}: {found.tps:,.1f} tps, load average {loads[0]:.1f} to {loads[1]:.1f}")
         return found
 
 
+def prime(cell: ReplicaCell, target: Target) -> None:
+    """Fills the cache as the load itself would: all data where they fit, else the leaves of the
+    index, which every transaction touches, and rows drawn at random."""
+    benchmark = cell.load.benchmark
+    if holds_all(cell) or not isinstance(benchmark, SysbenchOltp):
+        return scan(target)
+    scan_index(target)
+    reads = replace(benchmark, script="oltp_point_select")
+    with tempfile.TemporaryDirectory() as unwanted:
+        run(reads, target, seconds=PRIME_S, threads=PRIME_CLIENTS, seed=cell.load.seed, store=unwanted)
+
+
+def holds_all(cell: ReplicaCell) -> bool:
+    """Whether the cache has room for all data."""
+    return cell.cache_mib > FITS * 1024 * cell.load.data.gib
+
+
+def _turned(before: dict[str, float], now: dict[str, float]) -> bool:
+    """Whether the cache was read once over."""
+    return now[READS] - before[READS] >= now[PAGES] - now[FREE]
+
+
 def applied(
-    sql: Statements, cell: ReplicaCell, transactions: int
+    sql: Statements, cell: ReplicaCell, transactions: int, counted: Callable[[], None] = lambda: None
 ) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
-    """Applies until the cell's time is over or the backlog nearly gone."""
+    """Applies until the cell's time is over or the backlog nearly gone. `counted` is called when
+    the part that counts begins."""
     began = time.monotonic()
-    start = sql.done()
+    start, at_start = sql.done(), sql.status()
     end_at = transactions - LEFT_SHARE * (transactions - start)
     sql.run(sql.dialect.start_apply())
     samples: list[tuple[float, int]] = [(0.0, start)]
@@ -200,7 +232,9 @@ def applied(
         now = sql.done()
         gone = time.monotonic() - began
         samples.append((gone, now))
-        if first is None and gone >= cell.warmup_s:
+        warm = holds_all(cell) or gone >= MOST_WARM_S or _turned(at_start, sql.status())
+        if first is None and gone >= cell.warmup_s and warm:
+            counted()
             first = count(sql)
         if now >= end_at or (first is not None and time.monotonic() - first.at >= cell.seconds):
             break

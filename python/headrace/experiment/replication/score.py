@@ -7,6 +7,7 @@ is calibrated on one or two replicas; the rest are predicted.
 from __future__ import annotations
 
 import math
+import os
 import statistics
 from collections.abc import Sequence
 from copy import deepcopy
@@ -32,6 +33,7 @@ from headrace.workload.replica import measured_replica
 REDO_GIB = {"mariadb": 96 / 1024, "mysql": 100 / 1024}
 # Control blocks of a buffer pool: Innodb_buffer_pool_pages_total over its size (MariaDB 10.11).
 POOL_SHARE = 0.99
+PAGE_BYTES = 16_384  # innodb_page_size, default of both
 # The newest release of each that the lab measures.
 VERSIONS = {"mariadb": "mariadb-10.11", "mysql": "mysql-9.7"}
 # As the model names them.
@@ -63,9 +65,8 @@ class ScoredCourse:
     catch_up_s: float | None
 
 
-def standard_workload(load: ReplicaLoad, cache_mib: int, free: float | None = None) -> TransactionWorkload:
-    """The database of a load as it is behind a cache of `cache_mib`. `free`: share of that cache
-    that was seen to be kept free."""
+def standard_workload(load: ReplicaLoad, cache_mib: int) -> TransactionWorkload:
+    """The database of a load as it is behind a cache of `cache_mib`."""
     benchmark = load.benchmark
     assert isinstance(benchmark, SysbenchOltp), load.name
     given = benchmark.options()["parameters"].items()
@@ -85,8 +86,9 @@ def standard_workload(load: ReplicaLoad, cache_mib: int, free: float | None = No
     with core_errors():
         found = core.mysql_sysbench(options)
     database = deepcopy(dict(found["database"]))
-    if free is not None:
-        database["usable_share"] = max(0.05, POOL_SHARE - free)
+    flavor, _, version = VERSIONS[load.flavor].partition("-")
+    free = core.innodb_free_pages(flavor, version, cache_mib * MIB, os.cpu_count() or 1)
+    database["usable_share"] = POOL_SHARE - free * PAGE_BYTES / (cache_mib * MIB)
     workload = TransactionWorkload(
         name=load.name,
         engine="innodb",
@@ -136,7 +138,7 @@ def run_of(drained: Drained) -> ReplicaRun:
 def calibrated(measured: Sequence[Drained], log: BinaryLogSample | None = None) -> TransactionWorkload:
     """The load's database with the applier of these replicas."""
     first = measured[0]
-    workload = standard_workload(first.cell.load, first.cell.cache_mib, first.per.free)
+    workload = standard_workload(first.cell.load, first.cell.cache_mib)
     return calibrate_replica(workload, [run_of(one) for one in measured], log)
 
 

@@ -3,21 +3,17 @@ figures of them."""
 
 from __future__ import annotations
 
-import secrets
+import contextlib
 from collections.abc import Iterable
-
-from pymysql.cursors import DictCursor
+from dataclasses import replace
 
 from headrace.connect import connect
-from headrace.connect.address import Secret
 from headrace.errors import CouldNotRun
 from headrace.servers import Server
-from headrace.servers.topology.dialect import SourceOf
+from headrace.servers.topology import accounts
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import dialect_of, observe
 
-ACCOUNT = "headrace_repl"
-HERE = "127.0.0.1"
 # Statements of a replica that reads a slow volume wait for it; a guess.
 ANSWER_S = 120.0
 
@@ -38,31 +34,28 @@ class Statements:
 
     def rows(self, statement: str) -> list[dict]:
         """The rows of an answer. Raises CouldNotRun with the server's words."""
-        import pymysql
-
-        try:
-            with self.connection.cursor(DictCursor) as cursor:
-                cursor.execute(statement)
-                return list(cursor.fetchall())
-        except pymysql.err.MySQLError as error:
-            said = str(error.args[-1] if error.args else error)[:200]
-            verb = " ".join(statement.split()[:2])
-            raise CouldNotRun(self.server.name, f"the server refused: {said}", verb) from None
+        return accounts.rows(self.connection, statement)
 
     def run(self, statements: Iterable[str]) -> None:
         """One after the other."""
-        for statement in statements:
-            self.rows(statement)
+        accounts.run(self.connection, tuple(statements))
 
-    def create_account(self) -> Secret:
-        """An account that may read the binary log over TLS and nothing else; its password."""
-        password = Secret(secrets.token_urlsafe(24))
-        self.run(self.dialect.replication_account(ACCOUNT, HERE, password))
-        return password
+    def create_account(self) -> None:
+        """An account for replicas: it may read the binary log over TLS and nothing else."""
+        accounts.create_account(self.server.paths, self.connection, self.dialect, self.server.host)
 
-    def follow(self, port: int, password: Secret) -> None:
-        """Points it at a source on this machine; nothing is received yet."""
-        self.run(self.dialect.point_at(SourceOf(HERE, port, ACCOUNT, password)))
+    def follow(self, source: Server) -> None:
+        """Points it at a source on this machine, over TLS; nothing is received yet. The replica has
+        no port, so no place for the authority of another."""
+        self.run(self.dialect.point_at(replace(accounts.follow(self.server.paths, source), ssl_ca=None)))
+
+    def status(self) -> dict[str, float]:
+        """What SHOW GLOBAL STATUS counts, by name in small letters."""
+        found = {}
+        for row in self.rows("SHOW GLOBAL STATUS"):
+            with contextlib.suppress(ValueError):
+                found[row["Variable_name"].lower()] = float(row["Value"])
+        return found
 
     def received(self) -> int:
         """Transactions in the relay log, or applied already. Raises CouldNotRun where a thread

@@ -74,7 +74,9 @@ CHECKPOINT_ENDS = (
     ("innodb_redo_log_current_lsn", "innodb_redo_log_checkpoint_lsn"),
     ("innodb_lsn_current", "innodb_lsn_last_checkpoint"),
 )
-HELPERS = ("uptime", "innodb_page_size", *(name for pair in CHECKPOINT_ENDS for name in pair))
+# Of a replica: commits of its binary log, and the groups they were in (MariaDB).
+GROUPS = ("binlog_commits", "binlog_group_commits")
+HELPERS = ("uptime", "innodb_page_size", *GROUPS, *(name for pair in CHECKPOINT_ENDS for name in pair))
 WANTED = (*RATES, *LEVELS, *HELPERS)
 NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,9})?\Z", re.ASCII)
 MOST = 2.0**64  # counters are unsigned 64-bit numbers
@@ -163,6 +165,20 @@ def parse(
     _checkpoint_age(samples)
     series = _series(recording, samples, starts, durations, begin, levels_known, findings)
     return _status(samples, series, durations, levels_known)
+
+
+def one_sample(recording: Recording) -> dict[str, float]:
+    """The counters of a file that holds one output of SHOW GLOBAL STATUS, Uptime among them. Raises
+    InputError."""
+    samples = _read_batches(recording, [])
+    if len(samples.where) != 1:
+        hint = "Save SHOW GLOBAL STATUS once, whole."
+        raise recording.bad("", f"{len(samples.where)} samples", "one is needed", hint, DOC)
+    found = {name: column[0] for name, column in samples.values.items() if not math.isnan(column[0])}
+    if "uptime" not in found:
+        rule = "is not the output of SHOW GLOBAL STATUS: it has no Uptime"
+        raise recording.bad("", "no Uptime", rule, "Save it whole.", DOC)
+    return found
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.base.documents import parse_toml
 from headrace.base.files import read_bytes
 from headrace.base.units import GIB
 from headrace.errors import InputError
@@ -17,7 +17,7 @@ from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.operate.evidence.counters import status_row
 from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import Evidence, Row, ServerFacts, SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.evidence.volumes import device_row
 from headrace.workload import OpenWorkload
 
@@ -55,7 +55,7 @@ def of_recording(
         tool,
         grain,
         clock,
-        (VolumeFacts(name, storage, None, limits),),
+        (SeenVolume(name, storage, None, limits),),
         None,
         None,
         instance,
@@ -104,7 +104,10 @@ def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
 
 def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: str | None) -> Evidence:
     """What `headrace workload capture` wrote. Raises InputError, CouldNotRun."""
-    description = parse_toml(DESCRIPTION, read_bytes(folder / DESCRIPTION, MAX_TOML_BYTES), "a run description")
+    try:
+        description = tomllib.loads(read_bytes(folder / DESCRIPTION, MAX_TOML_BYTES).decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{folder.name}/{DESCRIPTION}", f"is no TOML: {str(error)[:100]}", "toml.io, v1.0") from None
     storage = storage or description.get("storage")
     instance = instance or description.get("instance")
     day = as_of or (str(description["as_of"]) if "as_of" in description else None)
@@ -126,7 +129,7 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
     if not disks:
         missing.append("the disks: the capture has no counters of them (--device)")
     names = list(dict.fromkeys(name for tick in disks for name in tick.volumes))
-    volumes = tuple(VolumeFacts(name, str(storage) if storage else None, f"/dev/{name}", limits) for name in names)
+    volumes = tuple(SeenVolume(name, str(storage) if storage else None, f"/dev/{name}", limits) for name in names)
     ticks = _joined(server, disks)
     if not ticks:
         raise InputError(
@@ -138,7 +141,7 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
         max(1.0, min(tick.duration_s for tick in ticks)),
         "UTC, clock of the machine that captured",
         volumes,
-        ServerFacts(
+        SeenServer(
             str(description.get("name", folder.name)),
             str(description.get("engine_version", "")),
             str(description.get("flavor", "")),

@@ -38,7 +38,7 @@ VOLUME_COLUMNS = (
 # `data_waiters`, `log_waiters`, `binlog_waiters` are threads' worth of waiting (seconds a second);
 # `server_cpus` processors' worth of its process; shares 0 to 1.
 SERVER_COLUMNS = (
-    "tps", "questions_per_s", "pool_reads_per_s", "pool_requests_per_s", "data_reads_per_s", "data_writes_per_s",
+    "tps", "questions_per_s", "pool_reads_per_s", "pool_requests_per_s", "data_reads_per_s", "data_read_bytes_per_s", "data_writes_per_s",
     "fsyncs_per_s", "log_fsyncs_per_s", "log_bytes_per_s", "pages_flushed_per_s", "log_waits_per_s",
     "free_waits_per_s", "checkpoint_age_bytes", "checkpoint_share", "dirty_share", "free_share", "threads_running",
     "threads_connected", "lock_waiters", "lock_waiting", "data_waiters", "log_waiters", "binlog_waiters",
@@ -82,7 +82,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class VolumeFacts:
+class SeenVolume:
     """What a volume is. `storage`: its notation, None where nobody said. `limits`: those that hold.
     `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
     `members_slow`: members of an array that are not well, as the lab or md says it. `role`: `data`
@@ -100,7 +100,7 @@ class VolumeFacts:
 
 
 @dataclass(frozen=True)
-class ServerFacts:
+class SeenServer:
     """What the server is: `variables` are its global ones, by name. `waits_timed`: whether
     performance_schema times file waits. `replica`: whether it follows a source."""
 
@@ -110,6 +110,10 @@ class ServerFacts:
     variables: Mapping[str, str] = field(default_factory=dict)
     waits_timed: bool = False
     replica: bool = False
+
+
+# The names these had first.
+VolumeFacts, ServerFacts = SeenVolume, SeenServer
 
 
 @dataclass(frozen=True)
@@ -126,8 +130,8 @@ class SourceFacts:
     kind: str
     grain_s: float
     clock: str
-    volumes: tuple[VolumeFacts, ...] = ()
-    server: ServerFacts | None = None
+    volumes: tuple[SeenVolume, ...] = ()
+    server: SeenServer | None = None
     vcpus: int | None = None
     instance: str | None = None
     as_of: str | None = None
@@ -141,7 +145,7 @@ class SourceFacts:
 class VolumeEvidence:
     """A volume and its rows: `t_unix`, `duration_s`, and what is known of VOLUME_COLUMNS."""
 
-    facts: VolumeFacts
+    facts: SeenVolume
     rows: pl.DataFrame
 
 
@@ -197,7 +201,9 @@ class Evidence:
 
 def gathered(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = ()) -> Evidence:
     """Ticks as evidence. Late and repeated ticks are put in order; the first of a moment stays."""
-    ordered = {tick.t_unix: tick for tick in sorted(ticks, key=lambda tick: tick.t_unix, reverse=True)}
+    ordered: dict[float, Tick] = {}
+    for tick in ticks:
+        ordered.setdefault(tick.t_unix, tick)
     kept = [ordered[at] for at in sorted(ordered)]
     volumes = tuple(
         VolumeEvidence(one, _frame(kept, [tick.volumes.get(one.name) for tick in kept])) for one in facts.volumes

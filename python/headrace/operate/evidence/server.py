@@ -13,7 +13,7 @@ from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.observe.live import host, profile
 from headrace.operate.evidence.counters import WAITS, number_of, status_row
-from headrace.operate.evidence.model import Row, ServerFacts
+from headrace.operate.evidence.model import Row, SeenServer
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
 # Variables that a recording keeps: what says how the server uses storage, and no name or path.
@@ -61,7 +61,7 @@ class ServerReader:
         kept = {
             name: value for name, value in found.variables.items() if name.startswith(KEPT) and len(value) < LONGEST
         }
-        self.facts = ServerFacts(address.label, found.version, found.flavor, kept, timed, replica)
+        self.facts = SeenServer(address.label, found.version, found.flavor, kept, timed, replica)
         self.data_device = host.device_of(found.variables.get("datadir", "")) if self.local else None
         self.log_device = host.device_of(_log_folder(found.variables)) if self.local else None
         self.clocks_apart_s = self._clock()

@@ -198,7 +198,10 @@ class _Judge:
     def mean(self, candidate: _Candidate) -> tuple[ReplicaChoice, ReplicaPrediction]:
         """The candidate with the workers that apply fastest."""
         host, storage, relay, usd = candidate
-        tried = [self._predict(host, storage, relay, workers, 0) for workers in self._workers()]
+        place = replace(
+            self.base, storage=storage, relay_storage=relay, instance=host.name or "", cache_gib=host.cache_gib
+        )
+        tried = [self._predict(replace(place, workers=workers), 0) for workers in self._workers()]
         best = max(tried, key=lambda found: (found.summary["peak_lag_s"] <= self.lag_s, found.summary["applier_tps"]))
         told = best.summary
         workers = best.replica.workers or 0
@@ -218,16 +221,6 @@ class _Judge:
 
     def doubt(self, one: ReplicaChoice, draws: int) -> tuple[float, ReplicaPrediction]:
         """The share of the databases and appliers drawn with which it holds."""
-        found = self._predict_choice(one, draws)
-        lags = found.summary["drawn"]["peak_lag_s"]
-        return sum(lag <= self.lag_s for lag in lags) / len(lags), found
-
-    def _workers(self) -> tuple[int, ...]:
-        if self.base.workers is not None:
-            return (self.base.workers,)
-        return (0,) if self.mode == "single" else WORKERS
-
-    def _predict_choice(self, one: ReplicaChoice, draws: int) -> ReplicaPrediction:
         replica = replace(
             self.base,
             storage=one.storage,
@@ -236,11 +229,17 @@ class _Judge:
             cache_gib=one.cache_gib,
             workers=one.workers,
         )
-        return predict_replica(self.workload, self.source, replica, draws=draws, **self.run)
+        found = self._predict(replica, draws)
+        lags = found.summary["drawn"]["peak_lag_s"]
+        return sum(lag <= self.lag_s for lag in lags) / len(lags), found
 
-    def _predict(self, host: Host, storage: str, relay: str | None, workers: int, draws: int) -> ReplicaPrediction:
-        one = ReplicaChoice(host.name or "", host.cache_gib, storage, relay, workers, 0.0, 0.0, 0.0, None, "")
-        return self._predict_choice(one, draws)
+    def _workers(self) -> tuple[int, ...]:
+        if self.base.workers is not None:
+            return (self.base.workers,)
+        return (0,) if self.mode == "single" else WORKERS
+
+    def _predict(self, replica: Replica, draws: int) -> ReplicaPrediction:
+        return predict_replica(self.workload, self.source, replica, draws=draws, **self.run)
 
 
 def _source_of(workload: TransactionWorkload, source: str | None) -> str:

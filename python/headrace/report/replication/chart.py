@@ -10,9 +10,11 @@ from headrace.report.charts.builders import Part, TimeAxis, linear, lines, shade
 
 # Column, label, colour.
 CLOCKS: tuple[Part, ...] = (
-    ("gtid_s", "GTID age", style.MEASURED), ("heartbeat_s", "heartbeat", style.PUBLISHED), ("server_s", "server says", style.QUIET),
+    ("gtid_s", "GTID age", style.MEASURED),
+    ("heartbeat_s", "heartbeat", style.PUBLISHED),
+    ("server_s", "server says", style.QUIET),
     ("commit_s", "commit timestamps", style.SIMULATED),
-)  # fmt: skip
+)
 PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
     ("lag (s)", CLOCKS),
     ("transactions", (("backlog", "backlog", style.WARN), ("unapplied", "received, not applied", style.SIMULATED))),

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
-from headrace.servers.failover import rescue
-from headrace.servers.failover.hosts import AddressHost, change, state_of
-from headrace.servers.failover.journal import Journal, Lease, first_row
+from headrace.servers.failover import rescue, scheduler
+from headrace.servers.failover.changes import empties, follow, source_of, stop_receiving, stop_writes
+from headrace.servers.failover.hosts import AddressHost, Hands
+from headrace.servers.failover.journal import Journal, Lease, events_out
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
@@ -26,24 +29,38 @@ from headrace.servers.failover.planning.members import (
     FailoverPlan,
     FailoverStep,
     FailoverWish,
+    Members,
     Seen,
 )
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.topology import accounts
-from headrace.servers.topology.dialect import NET_TIMEOUT_S, SourceOf
-from headrace.servers.topology.state import ServerState, dialect_of
+from headrace.servers.topology.dialect import SourceOf
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.state import ServerState
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
+# Longest time that the source of a switchover stays read-only until the replica has the rest, s (a
+# guess: clients wait that long, and a replica that was near needs a fraction of a second).
+MAX_WAIT_S = 10.0
+# How long a replica may need for what it has not applied when the writes of a switchover are
+# stopped, s: a guess, half of the second that the writes may be out.
+NEAR_S = 0.5
+LOOK_S = 0.25  # between two looks at how near it is, a guess
+# It comes nearer when that time is shorter by a tenth than it ever was; when it has not become so
+# for this long, s, it stands (guesses).
+NEARER, STANDS_S = 0.9, 5.0
+MOMENT_S = 0.1  # a replica that needs no longer to apply what it has is left as it is, a guess
 # How long one question for the wait takes, so that progress and errors show.
 WAIT_S = 1.0
 # A plan has four stages; servers that come and go may add some. More is a plan that never ends.
 MOST_STAGES = 24
-# How long the writes of a switchover may take to stop, s. A transaction that runs longer is in the
-# way: the switchover is given up and the source takes writes again.
-QUIET_S = 10.0
+AT_ONCE = ("stop-receive", "repoint")  # of which several servers' are done at once
+MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_sync_source_timeout)
+# Steps whose failure does not end a failover: without a fence the replicas decide.
+OPTIONAL = ("fence", "events", "list-lost")
 # Steps before anybody is elected: a switchover that fails in them leaves the old source as it was.
-BEFORE_ELECTION = ("read-only", "start-apply", "wait-applied")
+BEFORE_ELECTION = ("wait-near", "read-only", "start-apply", "wait-applied")
 
 Say = Callable[[str], None]
 
@@ -54,7 +71,13 @@ def silent(text: str) -> None:
 
 @dataclass
 class Outcome:
-    """How it ended. `outage_s`: from the first step that keeps clients out to the address file."""
+    """How it ended. `outage_s`: from the first step that keeps clients out to the address file.
+
+    `lost`: how many transactions of the dead source's binary log the new source has not; None,
+    where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
+    the ranges. `events`: how many the new source runs; `events_left`: those that are disabled
+    there, as nobody knows whether the old source ran them.
+    """
 
     elected: str | None
     kept: bool
@@ -64,6 +87,11 @@ class Outcome:
     seconds: float
     outage_s: float | None
     rescued: int | None = None
+    lost: int | None = None
+    lost_gtids: str = ""
+    lost_file: str = ""
+    events: int | None = None
+    events_left: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -76,13 +104,19 @@ class Outcome:
             "seconds": round(self.seconds, 3),
             "outage_s": None if self.outage_s is None else round(self.outage_s, 3),
             "rescued": self.rescued,
+            "lost": self.lost,
+            "lost_gtids": self.lost_gtids,
+            "lost_file": self.lost_file,
+            "events": self.events,
+            "events_left": list(self.events_left),
         }
 
 
 @dataclass
 class Executor:
     """Carries out failovers and switchovers of these servers. `clients`: a file that applications
-    read the source's address from. `drain_s`: longest wait for a relay log."""
+    read the source's address from. `drain_s`: longest wait for a relay log, and for a replica of a
+    switchover to come near; `max_wait_s`: longest time that a switchover keeps writes out."""
 
     observer: Observer
     journal: Journal
@@ -90,11 +124,17 @@ class Executor:
     clients: Path | None = None
     say: Say = silent
     drain_s: float = DRAIN_S
+    max_wait_s: float = MAX_WAIT_S
     _began: float = 0.0
     _out_s: float | None = None
     _rescued: int | None = None
+    _lost: tuple[int, str, str] | None = None
+    _enabled: int | None = None
     _stopped: set[str] = field(default_factory=set)  # replicas whose receiving it stopped
     _closed: bool = False
+    _silenced: bool = False  # the event scheduler of a switchover's source
+    _gone: Seen | None = None  # the old source, as it was when the failover began
+    _hands: Hands = field(default_factory=Hands)
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
 
     @property
@@ -104,37 +144,69 @@ class Executor:
     def close(self) -> None:
         """Ends its connections."""
         self.lease.release()
+        self._hands.close()
         self.observer.close()
         self.journal.close()
+
+    def warm(self, source: str) -> None:
+        """Connects to the replicas beforehand: a failover may come."""
+        others = [host for name, host in self.hosts.items() if name != source]
+        self._hands.warm(others)
+        self.lease.warm(others)
 
     def dry_run(self, wish: FailoverWish) -> FailoverPlan:
         """The plan as things are now; nothing is changed."""
         return plan(self.observer.look(), replace(wish, now_s=time.monotonic()))
 
-    def run(self, wish: FailoverWish, by: str = "user") -> Outcome:
+    def run(self, wish: FailoverWish, by: str = "user", seen: Members | None = None) -> Outcome:
         """To the end, or an error that says why not; then what was done is in the journal, and the
-        same command goes on. Raises CouldNotRun, InputError."""
+        same command goes on. `seen`: what was looked at just now.
+
+        Raises CouldNotRun, InputError."""
         with self.journal.alone():
             left = self.journal.unfinished()
             if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
                 self.say(f"going on with the {wish.kind} that {left.by} began")
                 wish = _joined(left.wish, wish)
+                self._closed = self._closed or left.closed
+                self._silenced = self._silenced or (left.closed and bool(wish.events))
             self.lease.take(_leased(wish))
             self._began, self._out_s = time.monotonic(), None
             self.journal.begin(wish, by)
             try:
-                return self._stages(wish)
+                return self._stages(wish, seen)
             finally:
                 self.lease.release()
 
-    def _stages(self, wish: FailoverWish) -> Outcome:
+    def _note_gone(self, wish: FailoverWish, seen: Members) -> None:
+        """Keeps what was seen of a source that is dead: it need not be asked again."""
+        old = seen.get(wish.source)
+        if wish.kind == "failover" and old is not None and (old.state is None or old.write == "stalled"):
+            self._gone = old
+
+    def _stages(self, wish: FailoverWish, seen_before: Members | None) -> Outcome:
         decided = FailoverPlan()
+        self._gone = None
+        if seen_before is not None:
+            self._note_gone(wish, seen_before)
+        for name, settings in self.journal.hurried().items():
+            if name in self.hosts:
+                try:
+                    self._unhurried(self.hosts[name], settings)
+                except HeadraceError as error:  # its next start has its own settings again
+                    self.say(f"{name}: flushes less than it should until it is started again: {error.rule}")
         for _ in range(MOST_STAGES):
+            # The replicas always anew: another watcher may have acted before we had the lease.
             seen = self._look(wish)
+            self._note_gone(wish, seen)
+            old = seen.get(wish.source)
             if wish.proof is not None:
                 wish = replace(wish, proof=carried(wish.proof, seen))
                 assert wish.proof is not None
                 self.journal.proof(wish.proof)
+            if wish.events is None and old is not None and old.events is not None:
+                wish = replace(wish, events=old.events)
+                self.journal.write("events", events=events_out(old.events))
             wish = replace(wish, now_s=time.monotonic())
             made = plan(seen, wish)
             if made.refusal:
@@ -143,7 +215,7 @@ class Executor:
                     self._give_up(wish, seen)
                 raise CouldNotRun(wish.source, made.refusal, GUIDE, made.hint)
             if not made.steps:
-                return self._finished(decided if decided.elected else made, made, wish.source)
+                return self._finished(decided if decided.elected else made, made, wish)
             if any(step.action == "writable" for step in made.stage):
                 decided = made
             try:
@@ -158,6 +230,12 @@ class Executor:
         )
 
     def _look(self, wish: FailoverWish) -> dict[str, Seen]:
+        if self._gone is not None:
+            # Its replicas are stopped, so whether it comes back decides nothing any more; and a
+            # dead host takes a second to be asked.
+            seen = self.observer.look([name for name in self.hosts if name != wish.source])
+            fenced = wish.source in self.observer.fenced
+            return seen | {wish.source: replace(self._gone, fence="done" if fenced else self._gone.fence)}
         if wish.kind == "failover" and wish.elected is None and wish.fenced_s is None and not wish.by_hand:
             seen, _ = self.observer.tick(wish.source)  # a source that is back is not failed over
             return seen
@@ -175,14 +253,18 @@ class Executor:
                 for channel in state.channels if state and one.name in self._stopped else ():
                     if state and channel.receive == "off" and channel.apply == "on":
                         with contextlib.suppress(HeadraceError):
-                            change(self.hosts[one.name], *state.dialect.start_receive(channel.name))
+                            self._hands.change(self.hosts[one.name], *state.dialect.start_receive(channel.name))
 
     def _reopen(self, wish: FailoverWish) -> None:
         """The source of a switchover that nobody was elected in takes writes again."""
         if wish.kind == "switchover" and self._closed:
             host = self.hosts[wish.source]
-            dialect = state_of(host).dialect
-            change(host, *dialect.read_only(False))
+            state = self._hands.state_of(host)
+            dialect = state.dialect
+            self._hands.change(host, *dialect.read_only(False))
+            if self._silenced:
+                with self._hands.on(host) as connection:
+                    scheduler.switch(host, connection, state, True)
             host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
             self._closed = False
             self.say(f"{wish.source} takes writes again")
@@ -190,24 +272,38 @@ class Executor:
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
         if any(step.action == "writable" for step in made.stage):
             self._prepare(made)
-        for step in made.stage:
+        for steps in _abreast(made.stage):
             self.lease.check(_leased(wish))
+            if len(steps) > 1:
+                self._do_abreast(steps, wish, seen)
+                continue
+            [step] = steps
             if step.action == "leave-source" or (step.action == "writable" and wish.elected is None):
                 # From here on nobody else may be chosen.
-                self.journal.write("elected", server=made.elected)
-                wish = replace(wish, elected=made.elected)
+                had = None if made.kept or wish.rescued else _has_now(seen, made.elected)
+                text = None if had is None else {"gtid": str(had), "flavor": had.flavor}
+                self.journal.write("elected", server=made.elected, had=text)
+                wish = replace(wish, elected=made.elected, had=had)
             self.journal.step(step, "doing")
             began = time.monotonic()
             try:
                 self._do(step, wish, seen)
             except HeadraceError as error:
                 self.journal.step(step, "failed", error=f"{error.value}: {error.rule}")
+                if step.action not in OPTIONAL:
+                    raise
+                self.say(f"{step.action} {step.server}: {error.rule}")
                 if step.action == "fence":
-                    self.say(f"fence {step.server}: {error.rule}")
                     self._unfenced(step.server)
                     continue
-                raise
-            self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
+            else:
+                self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
+            if step.action == "list-lost":
+                self.journal.write("listed", count=self._lost and self._lost[0])
+                wish = replace(wish, listed=True)
+            if step.action == "events":
+                self.journal.write("scheduled", count=self._enabled)
+                wish = replace(wish, scheduled=True)
             if step.action == "fence":
                 wish = replace(wish, fenced_s=time.monotonic())
             if step.action == "rescue":
@@ -215,21 +311,42 @@ class Executor:
                 wish = replace(wish, rescued=True)
         return wish
 
+    def _do_abreast(self, steps: Sequence[FailoverStep], wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
+        """The same for several servers at once: each of them may wait for a host that is dead."""
+        began = time.monotonic()
+        for step in steps:
+            self.journal.step(step, "doing")
+        with ThreadPoolExecutor(len(steps)) as pool:
+            waiting = [pool.submit(self._do, step, wish, seen) for step in steps]
+        errors = [one.exception() for one in waiting]
+        for step, error in zip(steps, errors, strict=True):
+            if error is None:
+                self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
+            else:
+                self.journal.step(step, "failed", error=" ".join(str(error).split())[:300])
+        for error in filter(None, errors):
+            raise error
+
     def _prepare(self, made: FailoverPlan) -> None:
         """The accounts by which the others will follow, while nothing waits on the new source yet:
         once it is open, commits wait there until a replica acknowledges."""
         new = self.hosts[made.elected or ""]
         for name, host in self.hosts.items():
             if name != new.name:
-                self._following[new.name, name] = source_of(new, host)
+                with self._hands.on(new) as connection:
+                    self._following[new.name, name] = source_of(new, host, connection)
 
     def _unfenced(self, name: str) -> None:
         """A fence that failed is not tried again in this run: the quorum of replicas decides."""
         host = self.observer.hosts[name]
         self.observer.hosts = {**self.observer.hosts, name: replace(host, can_fence=False)}
 
-    def _finished(self, decided: FailoverPlan, last: FailoverPlan, last_source: str) -> Outcome:
-        self.observer.fenced.discard(last_source)
+    def _finished(self, decided: FailoverPlan, last: FailoverPlan, wish: FailoverWish) -> Outcome:
+        self.observer.fenced.discard(wish.source)
+        lost, left = self._lost or (None, "", ""), ()
+        if wish.events is None and decided.elected:
+            with contextlib.suppress(Exception):
+                left = tuple(scheduler.asleep(self.hosts[decided.elected], WAIT_S * 10))
         outcome = Outcome(
             elected=decided.elected,
             kept=decided.kept,
@@ -239,6 +356,11 @@ class Executor:
             seconds=time.monotonic() - self._began,
             outage_s=self._out_s,
             rescued=self._rescued,
+            lost=lost[0],
+            lost_gtids=lost[1],
+            lost_file=lost[2],
+            events=self._enabled,
+            events_left=left,
         )
         self.journal.write("finished", outcome=outcome.as_dict())
         return outcome
@@ -257,127 +379,173 @@ class Executor:
             if self._out_s is not None:
                 self._out_s = time.monotonic() - self._out_s
             return
-        state = seen[step.server].state or state_of(host)
+        state = seen[step.server].state or self._hands.state_of(host)
         dialect = state.dialect
         channel = state.channels[0].name if state.channels else ""
         match step.action:
             case "start-apply":
-                change(host, *dialect.start_apply(channel))
+                self._hands.change(host, *dialect.start_apply(channel))
             case "stop-receive":
-                change(host, *dialect.stop_receive(channel))
+                with self._hands.on(host) as connection:
+                    stop_receiving(connection, state, channel)
                 self._stopped.add(step.server)
+            case "wait-near":
+                self._come_near(host, self.hosts[step.to], state)
             case "read-only":
-                self._stop_writes(host, state)
+                self._out_s = time.monotonic()
+                self._silenced = state.event_scheduler == "ON"
+                stop_writes(host, state)
+                self._closed = True
             case "wait-applied":
-                self._wait(host, state, step)
+                assert step.gtid is not None
+                # One that came near before needs no help, and the flush afterwards takes time too.
+                moment_s = NEAR_S if wish.kind == "switchover" else MOMENT_S
+                with self._hurried(host, state, step.gtid, moment_s):
+                    self._wait(host, state, step, self.max_wait_s if wish.kind == "switchover" else self.drain_s)
             case "rescue":
                 assert step.gtid is not None
                 self._rescued = rescue.rescue(self.hosts[step.to], host, step.gtid, self.say)
             case "inject":
                 assert step.gtid is not None
-                change(host, *_empties(step))
+                self._hands.change(host, *empties(step.gtid))
             case "leave-source":
                 names = [one.name for one in state.channels]
-                change(host, *(text for name in names for text in (*dialect.stop(name), *dialect.forget(name))))
+                self._hands.change(
+                    host, *(text for name in names for text in (*dialect.stop(name), *dialect.forget(name)))
+                )
             case "semi-sync-replica-off" | "semi-sync-replica-on":
                 on = step.action.endswith("on")
-                change(host, *dialect.semi_sync("replica", on))
+                self._hands.change(host, *dialect.semi_sync("replica", on))
                 host.remember(**{dialect.semi_sync_variable("replica", "enabled"): "ON" if on else "OFF"})
             case "semi-sync-source-off":
-                change(host, *dialect.semi_sync("source", False))
+                self._hands.change(host, *dialect.semi_sync("source", False))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "OFF"})
             case "semi-sync-source-on":
-                change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state), step.count))
+                self._hands.change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state, seen), step.count))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "ON"})
             case "writable":
-                change(host, *dialect.read_only(False))
+                self._hands.change(host, *dialect.read_only(False))
                 host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
+            case "events":
+                scheduler.enable(host, state, wish.events or (), WAIT_S * 10)
+                self._enabled = len(wish.events or ())
+            case "list-lost":
+                assert step.gtid is not None
+                self._list_lost(self.hosts[step.to], step.gtid, state.flavor)
             case "repoint":
-                follow(host, self.hosts[step.to], self._following.get((step.to, host.name)))
+                with self._hands.on(host) as connection:
+                    follow(host, connection, self.hosts[step.to], self._following.get((step.to, host.name)))
+
+    def _list_lost(self, old: AddressHost, had: GtidSet, flavor: str) -> None:
+        """Into a file: what the dead source's binary log has and the new source had not."""
+        found = rescue.tail(old, had, flavor)
+        name = f"{old.name.replace('/', '_')}-lost-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.txt"
+        path = self.journal.path.with_name(name)
+        write_whole(path, "".join(f"{one}\n" for one in found).encode())
+        self._lost = (len(found), rescue.in_ranges(found, flavor), str(path))
+        self.say(f"{len(found):,} transactions of {old.name} are lost: {path}")
 
     def _tell_clients(self, host: AddressHost) -> None:
         if self.clients is not None:
             text = json.dumps({"host": host.host, "port": host.port, "name": host.name})
             write_whole(self.clients, (text + "\n").encode())
 
-    def _stop_writes(self, host: AddressHost, state: ServerState) -> None:
-        """Read-only, and everybody's connections but ours and those of replication ended. An
-        account with READ ONLY ADMIN (MariaDB) would still write: the plan says so."""
-        dialect = state.dialect
-        self._out_s = time.monotonic()
-        with contextlib.closing(host.connected(QUIET_S)) as connection:
-            try:
-                accounts.run(
-                    connection, (f"SET SESSION lock_wait_timeout = {int(QUIET_S / 2)}", *dialect.read_only(True))
-                )
-            except Exception:
-                with contextlib.suppress(Exception):
-                    change(host, *dialect.read_only(False))
-                raise
-            keep = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT id, command FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user NOT IN ('system user', 'event_scheduler')"
-                )
-                for number, command in cursor.fetchall():
-                    if command not in keep:
-                        with contextlib.suppress(Exception):
-                            cursor.execute(f"KILL CONNECTION {int(number)}")
-        self._closed = True
-        host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
+    @contextlib.contextmanager
+    def _hurried(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
+        """While a replica applies what it received, it need not flush after each transaction: its
+        relay log is not flushed either. All is flushed before anybody may write. Not where the
+        relay log is flushed, so that a power cut of both servers loses nothing."""
+        settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
+        with self._hands.on(host) as connection:
+            row = accounts.one_row(connection, state.dialect.wait_for(gtids, moment_s))
+        if (row and state.dialect.waited(row[0])) or state.sync_relay_log == 1 or not state.channels:
+            yield
+            return
+        self.journal.write("hurried", server=host.name, settings=settings)
+        self._hands.change(host, "SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+        try:
+            yield
+        finally:
+            self._unhurried(host, settings)
 
-    def _wait(self, host: AddressHost, state: ServerState, step: FailoverStep) -> None:
+    def _unhurried(self, host: AddressHost, settings: Mapping[str, int]) -> None:
+        self._hands.change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
+        self._hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
+        self.journal.write("unhurried", server=host.name)
+
+    def _come_near(self, host: AddressHost, source: AddressHost, state: ServerState) -> None:
+        """Until the replica would need a moment alone for what it has not applied. Writes go on
+        meanwhile. One that comes no nearer is given up, unless what is left is little enough."""
+        began = best_at = time.monotonic()
+        best = math.inf
+        target = self._hands.state_of(source).executed
+        with self._hurried(host, state, target, MOMENT_S):
+            before, at = self._executed(host), began
+            while True:
+                time.sleep(LOOK_S)
+                target = self._hands.state_of(source).executed
+                executed, now = self._executed(host), time.monotonic()
+                left, done = target.minus(executed).count(), executed.minus(before).count()
+                need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
+                before, at = executed, now
+                if need_s <= NEAR_S:
+                    return
+                if need_s < best * NEARER:
+                    best, best_at = need_s, now
+                if now - best_at > STANDS_S and need_s <= self.max_wait_s / 2:
+                    self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
+                    return
+                if now - best_at > STANDS_S or now - began > self.drain_s:
+                    rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped"
+                    hint = (
+                        "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
+                    )
+                    raise CouldNotRun(host.name, rule, GUIDE, hint)
+                self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
+
+    def _executed(self, host: AddressHost) -> GtidSet:
+        """What it has applied. Raises CouldNotRun when it cannot go on."""
+        now = self._hands.state_of(host)
+        errors = [one.apply_error for one in now.channels if one.apply_error]
+        if errors:
+            hint = "Correct it there and begin again; or elect another."
+            raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
+        return now.executed
+
+    def _wait(self, host: AddressHost, state: ServerState, step: FailoverStep, longest_s: float) -> None:
         """Until all of a set is executed."""
         assert step.gtid is not None
-        until = time.monotonic() + self.drain_s
-        with contextlib.closing(host.connected(WAIT_S * 10)) as connection:
+        until = time.monotonic() + longest_s
+        with self._hands.on(host) as connection:
             while True:
-                row = first_row(connection, state.dialect.wait_for(step.gtid, WAIT_S))
+                wait_s = max(0.0, min(WAIT_S, until - time.monotonic()))
+                row = accounts.one_row(connection, state.dialect.wait_for(step.gtid, wait_s))
                 if row and state.dialect.waited(row[0]):
                     return
-                now = state_of(host)
-                errors = [one.apply_error for one in now.channels if one.apply_error]
-                if errors:
-                    hint = "Correct it there and begin again; or elect another."
-                    raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
-                if now.executed.contains(step.gtid):
+                left = step.gtid.minus(self._executed(host)).count()
+                if not left:
                     return
                 if time.monotonic() > until:
-                    rule = f"has not applied what it received after {self.drain_s:g} s"
-                    raise CouldNotRun(host.name, rule, GUIDE, "Begin again with a longer --drain-s.")
-                left = step.gtid.minus(now.executed).count()
+                    rule = f"has not applied what it received after {longest_s:g} s: {left:,} transactions are left"
+                    option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
+                    raise CouldNotRun(host.name, rule, GUIDE, f"Begin again with a longer {option}.")
                 self.say(f"{host.name} has {left:,} transactions to apply")
 
 
-def source_of(source: AddressHost, follower: AddressHost) -> SourceOf:
-    """How `follower` is to follow `source`, with an account there."""
-    with contextlib.closing(source.connected(WAIT_S * 10)) as above:
-        return source.source_for(follower, above, dialect_of(above))
+def _has_now(seen: Mapping[str, Seen], name: str | None) -> GtidSet | None:
+    one = seen.get(name or "")
+    return None if one is None or one.state is None else one.state.executed
 
 
-def follow(host: AddressHost, source: AddressHost, known: SourceOf | None = None) -> None:
-    """Makes a server a read-only replica of another, by GTID. What it received of an earlier source
-    and has not applied is thrown away: the new source has it, or it is in the plan's list."""
-    following = known or source_of(source, host)
-    state = state_of(host)
-    dialect = state.dialect
-    with contextlib.closing(host.connected(WAIT_S * 30)) as connection:
-        accounts.run(connection, dialect.read_only(True))
-        for channel in state.channels:
-            accounts.run(connection, dialect.stop(channel.name))
-        statements: tuple[str, ...] = ()
-        if dialect.is_mariadb and not state.channels:
-            # It begins where its own binary log ends, not where it once ceased to be a replica.
-            statements = (f"SET GLOBAL gtid_slave_pos = '{state.executed}'",)
-        delay = state.channels[0].delay_s if state.channels else 0
-        name = state.channels[0].name if state.channels else ""
-        following = replace(following, channel=name, delay_s=delay)
-        # A dead source is known by its silence: the servers' own 60 s are too long to wait for it.
-        timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
-        statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
-        accounts.run(connection, (*statements, *dialect.point_at(following), *dialect.start(name)))
-    host.remember(**{timeout: str(NET_TIMEOUT_S)})
-    host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
+def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
+    """The steps of a stage in order; neighbours that may be done at once are together."""
+    found: list[list[FailoverStep]] = []
+    for step in stage:
+        if found and step.action == found[-1][0].action in AT_ONCE:
+            found[-1].append(step)
+        else:
+            found.append([step])
+    return found
 
 
 def _leased(wish: FailoverWish) -> str | None:
@@ -385,11 +553,14 @@ def _leased(wish: FailoverWish) -> str | None:
     return wish.source if wish.kind == "failover" else None
 
 
-def _timeout_ms(wish: FailoverWish, state: ServerState) -> int:
-    """As the old source had it; where nobody knows, as this server has it."""
-    if wish.proof is None:
-        return state.semi_sync.timeout_ms or int(NEVER_S * 1000)
-    return int(min(wish.proof.timeout_s * 1000, 2**32 - 1))  # MySQL's largest
+def _timeout_ms(wish: FailoverWish, state: ServerState, seen: Members) -> int:
+    """As the old source has or had it; where nobody knows, as this server has it."""
+    old = seen.get(wish.source)
+    if wish.proof is not None:
+        return int(min(wish.proof.timeout_s * 1000, MOST_TIMEOUT_MS))
+    if old is not None and old.state is not None and old.state.semi_sync.source_enabled:
+        return min(old.state.semi_sync.timeout_ms, MOST_TIMEOUT_MS)
+    return state.semi_sync.timeout_ms or int(NEVER_S * 1000)
 
 
 def _joined(left: FailoverWish, now: FailoverWish) -> FailoverWish:
@@ -400,13 +571,8 @@ def _joined(left: FailoverWish, now: FailoverWish) -> FailoverWish:
         fenced_s=left.fenced_s if left.fenced_s is not None else now.fenced_s,
         elected=left.elected or now.elected,
         rescued=left.rescued,
+        had=left.had,
+        listed=left.listed,
+        events=left.events if left.events is not None else now.events,
+        scheduled=left.scheduled,
     )
-
-
-def _empties(step: FailoverStep) -> list[str]:
-    """MySQL: an empty transaction for each GTID."""
-    assert step.gtid is not None
-    found = ["SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 1"]
-    for gtid in step.gtid.transactions():
-        found += [f"SET SESSION gtid_next = '{gtid}'", "BEGIN", "COMMIT"]
-    return [*found, "SET SESSION gtid_next = 'AUTOMATIC'"]

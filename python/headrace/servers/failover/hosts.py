@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import signal
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.base import processes
 from headrace.connect import connect
 from headrace.connect.address import DEFAULT_PORT, Address, Secret
+from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import record as records
 from headrace.servers import running, volumes
@@ -33,9 +35,11 @@ if TYPE_CHECKING:
 
     from headrace.servers.server import Server
 
-# How long a killed process may take to go before its volumes are taken from it, s (a guess: one
-# without I/O under way goes in milliseconds, one on a paused volume not at all).
-KILLED_S = 0.5
+# How long a killed process is waited for, s (a guess: one without I/O under way goes in
+# milliseconds, one on a paused volume not at all, and neither answers anybody any more).
+KILLED_S = 0.1
+ENDED_S = 30.0  # the same of one that is to be started anew: a volume's pause may be over soon
+GONE_S = 5.0  # how long one that was killed may take until its volume can be taken from it, a guess
 # A statement that changes replication waits for threads to end; those wait for the network.
 CHANGE_S = 30.0
 # How long the EC2 API is waited for, s (a guess; calls answer within one).
@@ -129,10 +133,15 @@ class LabHost(AddressHost):
             records.save(self.server.paths, known.with_(settings=known.settings | changed))
 
     def started(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
-        """Starts it with `settings`, and this time with those of `once` too."""
+        """Starts it with `settings`, and this time with those of `once` too. One that runs without
+        an answer is ended."""
         where = self.server.paths
         with records.locked(where):
             known = records.required(where)
+            process = running.process_of(where, known)
+            if process is not None and not processes.end_process(process, signal.SIGKILL, ENDED_S):
+                rule = f"cannot be started yet: process {process.pid} of before waits for its volume"
+                raise CouldNotRun(self.name, rule, GUIDE, "Begin again when the volume answers.")
             kept = known.settings | settings
             started = running.start(self.server.lab, where, known.with_(settings=kept | once))
             records.save(where, started.with_(settings=kept))
@@ -144,7 +153,8 @@ class LabHost(AddressHost):
         where, lab = self.server.paths, self.server.lab
         with records.locked(where):
             known = records.required(where)
-            if running.process_of(where, known) is not None:
+            process = running.process_of(where, known)
+            if process is not None and not processes.wait_gone(process, GONE_S):
                 rule = "still runs: its volume is not read while it writes"
                 raise CouldNotRun(self.name, rule, GUIDE, "Fence it first.")
             try:
@@ -226,6 +236,66 @@ def log_files(folder: Path, base: str) -> list[Path]:
     ordered = [name for name in dict.fromkeys(names) if name in there]
     ordered += sorted(there - set(ordered), key=lambda name: int(name.rpartition(".")[2]))
     return [folder / name for name in ordered]
+
+
+class Hands:
+    """Connections for one failover that are used again: a TLS handshake on a busy machine takes
+    longer than most of its statements."""
+
+    def __init__(self) -> None:
+        self._idle: dict[str, list[Any]] = {}
+        self._warming: set[str] = set()
+
+    @contextlib.contextmanager
+    def on(self, host: AddressHost) -> Iterator[Any]:
+        """A connection to it, for one thread."""
+        connection = self._again(host) or host.connected(CHANGE_S)
+        try:
+            yield connection
+        except BaseException:
+            cut(connection)
+            raise
+        self._idle.setdefault(host.name, []).append(connection)
+
+    def _again(self, host: AddressHost) -> Any:
+        while self._idle.get(host.name):
+            connection = self._idle[host.name].pop()
+            try:
+                connection.ping(reconnect=False)
+                return connection
+            except Exception:
+                cut(connection)
+        return None
+
+    def warm(self, hosts: list[AddressHost]) -> None:
+        """One connection to each that there is none to yet, as far as they answer."""
+
+        def connected(host: AddressHost) -> None:
+            with contextlib.suppress(Exception):
+                self._idle.setdefault(host.name, []).append(host.connected(CHANGE_S))
+            self._warming.discard(host.name)
+
+        for host in hosts:
+            if self._idle.get(host.name) or host.name in self._warming:
+                continue
+            self._warming.add(host.name)
+            threading.Thread(target=connected, args=(host,), daemon=True).start()
+
+    def change(self, host: AddressHost, *statements: str) -> None:
+        """Runs statements; errors repeat no password."""
+        with self.on(host) as connection:
+            accounts.run(connection, statements)
+
+    def state_of(self, host: AddressHost) -> Any:
+        """Its state, asked now."""
+        with self.on(host) as connection:
+            return observe(connection, host.name, position=False)
+
+    def close(self) -> None:
+        for connection in [one for each in self._idle.values() for one in each]:
+            with contextlib.suppress(Exception):
+                cut(connection)
+        self._idle = {}
 
 
 def change(host: AddressHost, *statements: str, timeout_s: float = CHANGE_S) -> None:

@@ -12,15 +12,26 @@ import contextlib
 import fcntl
 import json
 import os
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.hosts import AddressHost
-from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverStep, FailoverWish, ThreadRun
+from headrace.servers.failover.planning.members import (
+    GUIDE,
+    AckProof,
+    FailoverStep,
+    FailoverWish,
+    ScheduledEvent,
+    ThreadRun,
+)
+from headrace.servers.topology.accounts import one_row
+from headrace.servers.topology.gtid import GtidSet
 
 # A journal is read whole; a failover writes some 30 lines of some 300 bytes.
 MAX_BYTES = 16 << 20
@@ -33,6 +44,7 @@ class Unfinished:
 
     wish: FailoverWish
     by: str
+    closed: bool = False  # the source was made read-only for it
 
 
 class Journal:
@@ -74,13 +86,15 @@ class Journal:
             if content and not content.endswith(b"\n") and len(content) <= MAX_BYTES:
                 file.truncate(content.rfind(b"\n") + 1)
 
-    def write(self, event: str, **more: Any) -> None:
-        """One line, on the disk when this returns."""
+    def write(self, event: str, sync: bool = True, **more: Any) -> None:
+        """One line, on the disk when this returns; `sync` False: it outlives this program and not
+        this machine, as what is seen in the servers may."""
         line = {"at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "event": event} | more
         try:
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
-            os.fsync(self._file.fileno())
+            if sync:
+                os.fsync(self._file.fileno())
         except OSError as error:
             raise CouldNotRun(str(self.path), f"cannot be written: {error.strerror}", GUIDE, "") from None
 
@@ -105,29 +119,42 @@ class Journal:
         self.write("begin", kind=wish.kind, source=wish.source, by=by, wish=_wish_out(wish))
 
     def step(self, step: FailoverStep, event: str, **more: Any) -> None:
-        self.write(event, step=step.as_dict(), **more)
+        # One line cannot be seen in the servers: that the source was closed for this.
+        self.write(event, sync=step.action == "read-only", step=step.as_dict(), **more)
 
     def unfinished(self) -> Unfinished | None:
         """What began and did not end, with what was done of it."""
         begun: dict[str, Any] | None = None
         changes: dict[str, Any] = {}
+        closed = False
         for entry in self.entries():
             match entry["event"]:
                 case "begin":
+                    # A second beginning of the same is one that went on.
+                    closed = closed and begun is not None
                     begun, changes = entry, {}
+                case "doing" if entry["step"]["action"] == "read-only":
+                    closed = True
                 case "finished" | "given up":
                     begun = None
                 case "fenced":
                     changes["fenced_s"] = entry["monotonic_s"] if entry.get("boot") == _boot() else 0.0
                 case "elected":
                     changes["elected"] = entry["server"]
+                    changes["had"] = entry.get("had")
+                case "listed":
+                    changes["listed"] = True
+                case "scheduled":
+                    changes["scheduled"] = True
+                case "events":
+                    changes["events"] = entry["events"]
                 case "rescued":
                     changes["rescued"] = True
                 case "proof":
                     changes["proof"] = entry["proof"]
         if begun is None:
             return None
-        return Unfinished(_wish_in(begun["wish"] | changes), str(begun.get("by", "")))
+        return Unfinished(_wish_in(begun["wish"] | changes), str(begun.get("by", "")), closed)
 
     def last_failover_at(self) -> float | None:
         """When the watcher last failed over by itself, Unix seconds."""
@@ -140,7 +167,17 @@ class Journal:
 
     def proof(self, proof: AckProof) -> None:
         """The proof as it stands, for one who goes on after us."""
-        self.write("proof", proof=_proof_out(proof))
+        self.write("proof", sync=False, proof=_proof_out(proof))
+
+    def hurried(self) -> dict[str, dict[str, int]]:
+        """Servers whose flushing was put off for a drain and not put back, with their settings."""
+        found: dict[str, dict[str, int]] = {}
+        for entry in self.entries():
+            if entry["event"] == "hurried":
+                found[entry["server"]] = entry["settings"]
+            elif entry["event"] == "unhurried":
+                found.pop(entry["server"], None)
+        return found
 
     def fenced(self, server: str, how: str) -> None:
         self.write("fenced", server=server, how=how, monotonic_s=time.monotonic(), boot=_boot())
@@ -187,19 +224,39 @@ KEPT = ("source", "kind", "target", "by_hand", "accept_loss", "allow_delayed", "
 
 def _wish_out(wish: FailoverWish) -> dict[str, Any]:
     found = {name: getattr(wish, name) for name in KEPT}
+    found["events"] = events_out(wish.events)
     return found | {"proof": None if wish.proof is None else _proof_out(wish.proof)}
 
 
 def _wish_in(found: Mapping[str, Any]) -> FailoverWish:
-    values = {name: found[name] for name in (*KEPT, "fenced_s", "elected", "rescued") if name in found}
-    proof = found.get("proof")
-    return FailoverWish(**values, proof=None if proof is None else _proof_in(proof))
+    seen = ("fenced_s", "elected", "rescued", "listed", "scheduled")
+    values = {name: found[name] for name in (*KEPT, *seen) if name in found}
+    proof, had, events = (found.get(name) for name in ("proof", "had", "events"))
+    return FailoverWish(
+        **values,
+        proof=None if proof is None else _proof_in(proof),
+        had=None if had is None else GtidSet.parse(had["gtid"], had["flavor"]),
+        events=None if events is None else tuple(ScheduledEvent(*one) for one in events),
+    )
+
+
+def events_out(events: Sequence[ScheduledEvent] | None) -> list[list[str]] | None:
+    """Events as the journal has them."""
+    return None if events is None else [[one.schema, one.name, one.definer] for one in events]
 
 
 # --- the lease ------------------------------------------------------------------------------------
 
 LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
+
+
+# How long one who was killed may go on holding it, s: its server has yet to see that it is gone.
+LAST_S = 0.5
+
+
+class LeaseTaken(CouldNotRun):
+    """Another one acts."""
 
 
 @dataclass
@@ -209,53 +266,77 @@ class Lease:
 
     hosts: Mapping[str, AddressHost]
     held: dict[str, Any] = field(default_factory=dict)
+    _ready: dict[str, Any] = field(default_factory=dict)
+    _warming: set[str] = field(default_factory=set)
 
     def take(self, source: str | None) -> None:
         """On all but `source`, which may be dead; None: on all. Raises CouldNotRun where another
         holds it, or too few answer."""
         replicas = [host for name, host in sorted(self.hosts.items()) if name != source]
+        wanted = [host for host in replicas if host.name not in self.held]
         refused = []
-        for host in replicas:
-            if host.name in self.held:
-                continue
-            try:
-                connection = host.connected(LEASE_S)
-                row = first_row(connection, f"SELECT GET_LOCK('{LEASE}', 0)")
-                if row and row[0] == 1:
-                    self.held[host.name] = connection
-                else:
-                    refused.append(host.name)
-                    connection.close()
-            except Exception:
-                continue
+        # One alone first, the same for everybody: of two who come at once, each with a part of the
+        # servers, neither would act.
+        while wanted and not self.held and not refused:
+            refused = list(filter(None, [self._asked(wanted.pop(0))]))
+        if not refused:
+            with ThreadPoolExecutor(max(len(wanted), 1)) as pool:
+                refused = list(filter(None, pool.map(self._asked, wanted)))
         if len(self.held) * 2 <= len(replicas):
             self.release()
             if refused:
                 rule = f"another watcher or failover holds the lease on {', '.join(refused)}"
-                raise CouldNotRun("the lease", rule, GUIDE, "Wait for it; it ends with the one who holds it.")
+                raise LeaseTaken("the lease", rule, GUIDE, "Wait for it; it ends with the one who holds it.")
             rule = f"fewer than a majority of {len(replicas)} servers answer"
             raise CouldNotRun("the lease", rule, GUIDE, "Bring replicas back.")
+
+    def warm(self, hosts: Sequence[AddressHost]) -> None:
+        """Connects to those beforehand, and takes nothing."""
+
+        def connected(host: AddressHost) -> None:
+            with contextlib.suppress(Exception):
+                self._ready[host.name] = host.connected(LEASE_S)
+            self._warming.discard(host.name)
+
+        for host in hosts:
+            if host.name not in {*self._ready, *self.held, *self._warming}:
+                self._warming.add(host.name)
+                threading.Thread(target=connected, args=(host,), daemon=True).start()
+
+    def _connections(self, host: AddressHost) -> Iterator[Any]:
+        ready = self._ready.pop(host.name, None)
+        if ready is not None:
+            yield ready
+        with contextlib.suppress(Exception):
+            yield host.connected(LEASE_S)
+
+    def _asked(self, host: AddressHost) -> str:
+        """Takes it on one server; its name where another holds it."""
+        for connection in self._connections(host):
+            try:
+                if one_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
+                    self.held[host.name] = connection
+                    return ""
+                connection.close()
+                return host.name
+            except Exception:
+                continue  # one that was made beforehand may have died since
+        return ""
 
     def check(self, source: str | None) -> None:
         """Raises CouldNotRun when it was lost meanwhile and cannot be had again."""
         for name, connection in list(self.held.items()):
             try:
-                row = first_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")
-                if not row or row[0] != 1:
+                if one_row(connection, f"SELECT IS_USED_LOCK('{LEASE}') = CONNECTION_ID()")[:1] != (1,):
                     raise CouldNotRun(name, "no longer holds the lease")
             except Exception:
                 del self.held[name]
         self.take(source)
 
     def release(self) -> None:
-        for connection in self.held.values():
+        for connection in (*self.held.values(), *self._ready.values()):
             with contextlib.suppress(Exception):
+                # A closed connection gives its lock back some time later.
+                one_row(connection, f"SELECT RELEASE_LOCK('{LEASE}')")
                 connection.close()
-        self.held = {}
-
-
-def first_row(connection: Any, statement: str) -> tuple[Any, ...]:
-    """The first row of an answer."""
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-        return tuple(cursor.fetchone() or ())
+        self.held, self._ready = {}, {}

@@ -16,17 +16,25 @@ from typing import Any
 
 from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError
+from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.guarantee import proof_of
-from headrace.servers.failover.planning.members import AckProof, Members, Seen, ThreadRun, Write
+from headrace.servers.failover.planning.members import AckProof, Members, ScheduledEvent, Seen, ThreadRun, Write
+from headrace.servers.topology.accounts import one_row
 from headrace.servers.topology.state import ServerState, observe
 
 # s. A server that is well answers within milliseconds; a busy one on two cores took 0.3 s here.
 LOOK_S = 1.0
+# s. For one that did not answer the last time, a guess: a connection takes a tenth of that.
+HURRIED_S = 0.4
 # s. A commit takes some flushes of a volume, 2 ms each on gp3, and a round trip of semi-sync; the
 # slowest volume types take 50 ms. Longer is a write that does not come through.
-WRITE_S = 1.5
+WRITE_S = 1.0
+# Heartbeats that a replica may miss before its source counts as silent (a guess: one may be late
+# on a busy machine, two in a row are not).
+MISSED_BEATS = 2.5
 SCHEMA = "headrace_failover"
+EVENTS_S = 10.0  # between two questions for the events of a source, a guess: they change seldom
 ROWS = 1_000  # of the probe's table; far more than probes can hang at once
 MAKE = (
     f"CREATE DATABASE IF NOT EXISTS {SCHEMA}",
@@ -49,6 +57,8 @@ class Observer:
     look_s: float = LOOK_S
     write_s: float = WRITE_S
     fenced: set[str] = field(default_factory=set)
+    _scheduled: dict[str, tuple[tuple[ScheduledEvent, ...], float]] = field(default_factory=dict)
+    _heard: dict[str, tuple[object, float]] = field(default_factory=dict)
     _open: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -57,43 +67,50 @@ class Observer:
         for name in list(self._open):
             self._drop(name)
 
-    def look(self, names: Sequence[str] | None = None) -> dict[str, Seen]:
-        """All servers, or these, as they are now."""
+    def look(self, names: Sequence[str] | None = None, hurried: str = "") -> dict[str, Seen]:
+        """All servers, or these, as they are now. `hurried`: one that did not answer the last time
+        and is not waited for as long again."""
         wanted = list(names or self.hosts)
+        limits = [HURRIED_S if name == hurried else self.look_s for name in wanted]
         with ThreadPoolExecutor(max_workers=len(wanted)) as pool:
-            return dict(zip(wanted, pool.map(self._one, wanted), strict=True))
+            return dict(zip(wanted, pool.map(self._one, wanted, limits), strict=True))
 
-    def tick(self, source: str) -> tuple[dict[str, Seen], AckProof | None]:
+    def tick(
+        self, source: str, write_s: float | None = None, silent: bool = False
+    ) -> tuple[dict[str, Seen], AckProof | None]:
         """Looks, writes on the source, and looks at the source again: what was seen, and the proof
-        that semi-sync worked."""
-        with ThreadPoolExecutor(max_workers=2) as pool:
-            before = self.look()
-            seen = before[source]
-            if seen.state is None or seen.state.read_only:
-                return before, None
-            began = time.monotonic()
-            writing = pool.submit(self._write, source, before)
-            write, why = writing.result()
-        after = replace(seen, write=write, error=why)
+        that semi-sync worked. `write_s`: the deadline of the write; `silent`: the source did not
+        answer the last time."""
+        before = self.look(hurried=source if silent else "")
+        seen = before[source]
+        if seen.state is None or seen.state.read_only:
+            return before, None
+        began = time.monotonic()
+        write, why = self._write(source, before, write_s or self.write_s)
+        after = replace(seen, write=write, error=why, waited_s=time.monotonic() - began)
         proof = None
         if write == "ok":
-            again = self._one(source)
+            again = self._one(source, self.look_s)
             proof = proof_of(before, replace(again, write="ok"), began)
         return before | {source: after}, proof
 
-    def _one(self, name: str) -> Seen:
+    def _one(self, name: str, look_s: float) -> Seen:
         host = self.hosts[name]
         fence = "done" if name in self.fenced else "possible" if host.can_fence else "none"
         seen = Seen(name, host=host.host, port=host.port, fence=fence, volume=host.has_volume)
         if name in self.fenced:
             return replace(seen, error="it is fenced")
+        if look_s < self.look_s:
+            self._drop(name)  # it waits for an answer as long as it was told when it was made
         for fresh in (False, True):
             connection, began = None, time.monotonic()
             try:
-                connection = self._connection(name, fresh)
+                connection = self._connection(name, fresh, look_s)
                 state = observe(connection, name, position=False)
                 run, wrote = _thread_run(connection, state), _wrote(connection, state)
-                return replace(seen, state=state, run=run, wrote=wrote)
+                deaf = self._deaf(name, connection, state)
+                events = None if state.read_only or state.channels else self._events(name, connection, state)
+                return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
             except Exception as error:
                 self._drop(name)
                 said = error.rule if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"[:200]
@@ -104,21 +121,45 @@ class Observer:
                     return replace(seen, error=said)
         return seen
 
+    def _deaf(self, name: str, connection: Any, state: ServerState) -> bool:
+        """Whether a replica has had no sign of life for some heartbeats: what it received, and how
+        many heartbeats, are as they were. A dead host is known by that within three seconds, and
+        by the receive thread itself only after the timeout of its network."""
+        if not state.channels:
+            return False
+        period_s, beats = (float((one_row(connection, one) or (0,))[0] or 0) for one in state.dialect.beats())
+        mark = (beats, *((one.source_host, one.source_port, one.read_file, one.read_pos) for one in state.channels))
+        now = time.monotonic()
+        known, since = self._heard.get(name, (None, now))
+        if mark != known:
+            self._heard[name] = (mark, now)
+            return False
+        return period_s > 0 and now - since > MISSED_BEATS * period_s
+
+    def _events(self, name: str, connection: Any, state: ServerState) -> tuple[ScheduledEvent, ...]:
+        """What its scheduler runs, asked seldom: the answer takes a table of the server's."""
+        known, at = self._scheduled.get(name, ((), -EVENTS_S))
+        if time.monotonic() - at >= EVENTS_S:
+            known = scheduler.running(connection, state)
+            self._scheduled[name] = (known, time.monotonic())
+        return known
+
     def _silent(self, name: str) -> dict[str, Any]:
         """A server that did not answer a question: does it still take connections? Then it is not
         gone, it waits for something, as a commit for its volume under a lock that SHOW needs."""
         try:
-            cut(self.hosts[name].connected(self.look_s))
+            cut(self.hosts[name].connected(HURRIED_S))
         except Exception as error:
             return {"error": error.rule if isinstance(error, HeadraceError) else str(error)[:200]}
-        return {"write": "stalled", "error": f"takes connections, and answers nothing within {self.look_s:g} s"}
+        error = f"takes connections, and answers nothing within {self.look_s:g} s"
+        return {"write": "stalled", "error": error, "waited_s": self.look_s}
 
-    def _connection(self, name: str, fresh: bool = False) -> Any:
+    def _connection(self, name: str, fresh: bool = False, look_s: float | None = None) -> Any:
         with self._lock:
             kept = self._open.get(name)
         if kept is not None and not fresh:
             return kept
-        made = self.hosts[name].connected(self.look_s)
+        made = self.hosts[name].connected(look_s or self.look_s)
         with self._lock:
             self._open[name] = made
         return made
@@ -132,13 +173,13 @@ class Observer:
 
     # --- the write probe --------------------------------------------------------------------------
 
-    def _write(self, name: str, before: Members) -> tuple[Write, str]:
+    def _write(self, name: str, before: Members, write_s: float) -> tuple[Write, str]:
         """How a write ends, and in words why not well."""
         from pymysql.err import MySQLError
 
         connection = None
         try:
-            connection = self.hosts[name].connected(self.write_s)
+            connection = self.hosts[name].connected(write_s)
             number = connection.thread_id()
             with connection.cursor() as cursor:
                 cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
@@ -153,19 +194,19 @@ class Observer:
                 return "blocked", "it is read-only"
             if code not in (0, 2013):  # 2013: no answer within the deadline
                 return ("blocked" if code == 1205 else "refused"), f"{code}: {str(error.args[-1])[:200]}"
-            return self._waiting_for(name, number if connection else 0, before)
+            words = f"no answer to a write within {write_s:g} s"
+            return self._waiting_for(name, number if connection else 0, before, words)
         except HeadraceError as error:
             return "refused", error.rule
         except Exception as error:
-            return "stalled", f"no answer to a write within {self.write_s:g} s ({type(error).__name__})"
+            return "stalled", f"no answer to a write within {write_s:g} s ({type(error).__name__})"
         finally:
             if connection is not None:
                 with contextlib.suppress(Exception):
                     cut(connection)
 
-    def _waiting_for(self, name: str, number: int, before: Members) -> tuple[Write, str]:
+    def _waiting_for(self, name: str, number: int, before: Members, words: str) -> tuple[Write, str]:
         """What a write without an answer waits for, by the list of processes."""
-        words = f"no answer to a write within {self.write_s:g} s"
         with contextlib.suppress(Exception):
             with self._connection(name).cursor() as cursor:
                 cursor.execute("SELECT state FROM information_schema.processlist WHERE id = %s", (number,))
@@ -188,7 +229,8 @@ def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Wr
         if one.name != name
         and one.state is not None
         and any(
-            (each.source_host, each.source_port) == (source.host, source.port) and each.receive == "connecting"
+            (each.source_host, each.source_port) == (source.host, source.port)
+            and (each.receive == "connecting" or one.deaf)
             for each in one.state.channels
         )
     ]

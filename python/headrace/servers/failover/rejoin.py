@@ -7,19 +7,24 @@ started with init_rpl_role=SLAVE, so that it cuts off what was flushed and never
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.errors import CouldNotRun, InputError
+from headrace.servers import record as records
 from headrace.servers import server as server_module
 from headrace.servers.failover import rescue
+from headrace.servers.failover.changes import follow
 from headrace.servers.failover.cluster import FailoverCluster, source_in
-from headrace.servers.failover.executor import Say, follow, silent
-from headrace.servers.failover.hosts import LabHost, change, lab_host, state_of
+from headrace.servers.failover.executor import Say, silent
+from headrace.servers.failover.hosts import CHANGE_S, LabHost, change, lab_host, state_of
 from headrace.servers.failover.planning.election import extra, follows, required
 from headrace.servers.failover.planning.members import GUIDE, Seen
 from headrace.servers.topology.gtid import GtidSet
@@ -27,6 +32,8 @@ from headrace.servers.topology.topology import Following, replica_up
 
 Diverged = Literal["refuse", "rewind", "seed"]
 FLASHBACK_S = 600.0  # a guess: what diverged is seconds of writes
+CLOSE_S = 5  # longest wait for its writes to end, a guess
+ROLE = "rpl-semi-sync-master-enabled"  # as the record of a server of MariaDB has it
 # Started without threads: nothing is received before histories have been compared.
 ONCE: dict[str, dict[str, str | None]] = {
     "mariadb": {"skip-slave-start": "ON", "init-rpl-role": "SLAVE", "rpl-semi-sync-slave-enabled": "ON"},
@@ -57,7 +64,13 @@ def rejoin(
             raise InputError(above, rule, GUIDE, "Fail over first, or name the source: --from NAME.")
         if dry_run:
             return {"server": name, "source": above, "state": "not tried", "extra": ""}
-        if seen[name].state is None:
+        old = seen[name]
+        if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
+            # What it holds without an acknowledgement would be answered when its role ends.
+            say(f"ending {name}, which runs as a source still")
+            host.fence()
+            old = replace(old, state=None)
+        if old.state is None:
             host = _started(cluster, host, say)
         _close(host)
         seen = observer.look()
@@ -74,12 +87,13 @@ def rejoin(
             if diverged == "refuse":
                 return answer | {"state": "diverged"}
             if diverged == "seed":
-                _seed_anew(host, cluster.hosts[above].name)
+                _seed_anew(host, cluster.hosts[above].name, _semi_sync(new))
                 return answer | {"state": "seeded"}
             _rewind(host, old, new, say)
             answer["state"] = "rewound"
         change(host, *required(old).dialect.semi_sync("replica", True)) if _semi_sync(new) else None
-        follow(host, cluster.hosts[above])
+        with contextlib.closing(host.connected(CHANGE_S)) as connection:
+            follow(host, connection, cluster.hosts[above])
         return answer
     finally:
         observer.close()
@@ -102,8 +116,13 @@ def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:
         raise CouldNotRun(host.name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
     say(f"starting {host.name} read-only")
     flavor = host.server.flavor
-    closed: dict[str, str | None] = {"read-only": "ON"}
-    host.started(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), ONCE[flavor])
+    # An event of MariaDB writes as its definer, whom read_only may not keep out.
+    closed: dict[str, str | None] = {"read-only": "ON", "event-scheduler": "OFF"}
+    once: dict[str, str | None] = dict(ONCE[flavor])
+    if records.required(host.server.paths).settings.get(ROLE) != "ON":
+        # It acknowledged alone: nothing that it logged may be cut off before it is listed.
+        once = {"skip-slave-start": "ON"} if flavor == "mariadb" else once
+    host.started(closed | ({} if flavor == "mariadb" else {"super-read-only": "ON"}), once)
     again = lab_host(server_module.find(host.server.lab, host.name))
     cluster.hosts[host.name] = again
     return again
@@ -116,14 +135,20 @@ def _close(host: Any) -> None:
     if state.semi_sync.source_enabled:
         statements += state.dialect.semi_sync("source", False)
         host.remember(**{state.dialect.semi_sync_variable("source", "enabled"): "OFF"})
-    change(host, *statements)
+    try:
+        change(host, f"SET SESSION lock_wait_timeout = {CLOSE_S}", *statements)
+    except CouldNotRun as error:
+        rule = f"cannot be made read-only, perhaps as commits wait there for a replica: {error.rule}"
+        raise CouldNotRun(host.name, rule, GUIDE, "End it and start it read-only, then rejoin it.") from None
 
 
 def _listed(cluster: FailoverCluster, host: Any, old: Seen, new: Seen, apart: str) -> Path:
     """A file with what only the old source has, as its binary log has it."""
     folder = cluster.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{host.name.replace('/', '_')}-diverged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.sql"
+    began = f"{host.name.replace('/', '_')}-diverged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    names = (f"{began}{f'-{number}' if number else ''}.sql" for number in itertools.count())
+    path = next(path for name in names if not (path := folder / name).exists())
     text = f"-- {host.name}: transactions that {new.name} has not: {apart}\n".encode()
     if isinstance(host, LabHost):
         program = rescue.program_of(host, required(old).flavor)
@@ -181,18 +206,18 @@ def _rewind(host: Any, old: Seen, new: Seen, say: Say) -> None:
     change(host, *state.dialect.begin_at(common))
 
 
-def _seed_anew(host: Any, source: str) -> None:
-    """Deletes it with its data, and makes it again as a replica."""
+def _seed_anew(host: Any, source: str, semi_sync: bool) -> None:
+    """Deletes it with its data, and makes it again as a replica, which acknowledges if its source
+    waits for that."""
     if not isinstance(host, LabHost):
         raise CouldNotRun(host.name, "cannot be made again from here", GUIDE, "Seed it by hand.")
     server = host.server
-    semi = state_of(host).semi_sync.replica_enabled
     server_module.destroy(server)
     replica_up(
         server.lab,
         server.name,
         source,
-        Following(semi_sync=semi),
+        Following(semi_sync=semi_sync),
         storage=server.storage,
         log_storage=server.log_storage,
         port=server.port,

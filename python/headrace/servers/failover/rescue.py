@@ -18,6 +18,7 @@ from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.connect.address import Address, write_client_file
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.hosts import AddressHost, change, state_of
+from headrace.servers.failover.planning.election import ranges
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.topology.gtid import GtidSet
@@ -33,8 +34,8 @@ CUT_OFF = re.compile(
 # Statements that no reverse exists for; row events are comments or BINLOG statements here.
 DDL = re.compile(rb"(?:CREATE|ALTER|DROP|TRUNCATE|RENAME|GRANT|REVOKE)\b", re.I)
 MOST_LISTED = 100_000  # GTIDs that are kept of a tail; more are counted alone
-MARIADB_GTID = re.compile(rb"^#.*?\bGTID (\d+-\d+-\d+)\b", re.M)
-MYSQL_GTID = re.compile(rb"^SET @@SESSION\.GTID_NEXT= '([0-9a-f-]{36}(?::[a-z_0-9]+)?:\d+)'", re.M | re.I)
+MARIADB_GTID = re.compile(rb"#.*?\bGTID (\d+-\d+-\d+)\b")
+MYSQL_GTID = re.compile(rb"SET @@SESSION\.GTID_NEXT= '([0-9a-f-]{36}(?::[a-z_0-9]+)?:\d+)'", re.I)
 
 
 def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str], None]) -> int:
@@ -60,17 +61,35 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
         if not files:
             return []
         program = program_of(old, flavor)
-        found = subprocess.run(
-            reading(program, files, has), capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=APPLY_S, check=False
-        )
-        _check_reader(found.returncode, found.stderr.decode(errors="replace"), old.name)
         pattern = MARIADB_GTID if flavor == "mariadb" else MYSQL_GTID
-        names = dict.fromkeys(match.decode() for match in pattern.findall(found.stdout))
-        return [name for name in names if not has.contains(_single(name, flavor))][:MOST_LISTED]
+        names: dict[str, None] = {}
+        with (
+            tempfile.TemporaryFile() as said,
+            subprocess.Popen(
+                reading(program, files, has), stdout=subprocess.PIPE, stderr=said, env=PRIVATE_ENVIRONMENT
+            ) as reader,
+        ):
+            for line in reader.stdout or ():
+                match = pattern.match(line)
+                if match and len(names) < MOST_LISTED:
+                    names[match[1].decode()] = None
+            code = reader.wait(APPLY_S)
+            said.seek(0)
+            _check_reader(code, said.read().decode(errors="replace"), old.name)
+        return [name for name in names if not has.contains(GtidSet.parse(name, flavor))]
 
 
-def _single(name: str, flavor: str) -> GtidSet:
-    return GtidSet.parse(name, flavor)
+def in_ranges(names: list[str], flavor: str, longest: int = 500) -> str:
+    """GTIDs as ranges, for people; cut off where there are many."""
+    if flavor == "mysql":
+        text = str(GtidSet.parse(",".join(names), flavor))
+    else:
+        found: dict[tuple[int, int], list[int]] = {}
+        for one in names:
+            domain, server, number = map(int, one.split("-"))
+            found.setdefault((domain, server), []).append(number)
+        text = ranges({key: (min(each), max(each)) for key, each in found.items()})
+    return text if len(text) <= longest else text[:longest] + " ..."
 
 
 def program_of(host: AddressHost, flavor: str) -> ServerProgram:

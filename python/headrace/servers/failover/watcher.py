@@ -14,18 +14,24 @@ from dataclasses import dataclass, field, replace
 
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.executor import Executor, Outcome, Say, silent
+from headrace.servers.failover.journal import LeaseTaken
 from headrace.servers.failover.planning.election import followers, follows
 from headrace.servers.failover.planning.guarantee import carried
-from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members
+from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members, ScheduledEvent
 from headrace.servers.failover.planning.semisync import Trap, traps
 
 # Between two looks, s. Each takes some 30 ms; a trap is named within 2 s.
 EVERY_S = 0.5
 # Looks in a row without an answer, with no replica receiving: one may be chance (a guess).
 SILENT_LOOKS = 2
-# How long writes may fail while the server answers, s: the longest pause that EBS is known for in
-# passing (a volume's failover inside AWS takes seconds) would be a reason to wait longer.
-STALLED_S = 3.0
+# How long writes may fail while the server answers, s, counted from the first write without an
+# answer (a guess: a volume that fails over inside AWS pauses for seconds, and a longer wait is a
+# longer outage). Two writes have to fail.
+STALLED_S = 2.5
+# The least deadline of a write, s (a guess: a write that works on a busy machine).
+LEAST_WRITE_S = 0.5
+# Between two looks while something speaks for a failover, s.
+SUSPECT_EVERY_S = 0.1
 # One automatic failover in this time, s, as orchestrator has it (RecoveryPeriodBlockSeconds): what
 # fails twice in an hour is for a person to look at.
 FLAP_S = 3_600.0
@@ -35,34 +41,52 @@ FLAP_S = 3_600.0
 class Suspicion:
     """What speaks for a failover so far."""
 
+    stalled_s: float = STALLED_S
     silent: int = 0
+    unheard: int = 0
+    stalled: int = 0
     stalled_since: float | None = None
+
+    @property
+    def none(self) -> bool:
+        return not self.silent and self.stalled_since is None
+
+    def write_s(self, now_s: float) -> float | None:
+        """The deadline of the next write: what is left of the time that writes may fail, and not so
+        little that a write which works would miss it."""
+        if self.stalled_since is None:
+            return None
+        return max(LEAST_WRITE_S, self.stalled_since + self.stalled_s - now_s)
 
     def after(self, seen: Members, source: str, now_s: float) -> str:
         """Why to fail over now; "" while there is no reason."""
         one = seen[source]
         if one.state is None and one.write != "stalled":
-            self.stalled_since = None
+            self.stalled_since, self.stalled = None, 0
             receiving = [
                 each.name
                 for each in followers(seen, one)
-                if (channel := follows(each, one)) is not None and channel.receive == "on"
+                if (channel := follows(each, one)) is not None and channel.receive == "on" and not each.deaf
             ]
-            if receiving or not followers(seen, one):
-                self.silent = 0
+            if not followers(seen, one):
+                self.silent = self.unheard = 0
                 return ""
             self.silent += 1
-            if self.silent < SILENT_LOOKS:
+            # One that missed its heartbeats has been silent for longer than two looks take.
+            missed = all(each.deaf for each in followers(seen, one))
+            self.unheard = 0 if receiving else self.unheard + (SILENT_LOOKS if missed else 1)
+            if min(self.silent, self.unheard) < SILENT_LOOKS:
                 return ""
             return f"{source} does not answer ({one.error}), and no replica receives from it"
-        self.silent = 0
+        self.silent = self.unheard = 0
         if one.write in ("stalled", "refused"):
+            self.stalled += 1
             if self.stalled_since is None:
-                self.stalled_since = now_s
-            if now_s - self.stalled_since >= STALLED_S:
+                self.stalled_since = now_s - one.waited_s
+            if self.stalled >= SILENT_LOOKS and now_s - self.stalled_since >= self.stalled_s:
                 return f"{source} answers and takes no writes: {one.error}"
             return ""
-        self.stalled_since = None
+        self.stalled_since, self.stalled = None, 0
         return ""
 
 
@@ -78,6 +102,7 @@ class Watcher:
     say: Say = silent
     report: Callable[[Members, list[Trap], AckProof | None], None] | None = None
     proof: AckProof | None = None
+    events: tuple[ScheduledEvent, ...] | None = None
     source: str = ""
     acts: bool = True
     _suspicion: Suspicion = field(default_factory=Suspicion)
@@ -99,33 +124,45 @@ class Watcher:
                 self.say(why)
             elif why:
                 self.say(why)
-                outcome = self.act(why)
+                try:
+                    outcome = self.act(why, seen)
+                except LeaseTaken as error:
+                    self.say(f"left to another: {error.rule}")
+                    stop.wait(self.every_s)
+                    continue
                 done.append(outcome)
-                self.source, self.proof, self._suspicion = outcome.elected or self.source, None, Suspicion()
+                self.source, self.proof, self.events = outcome.elected or self.source, None, None
+                self._suspicion = Suspicion()
                 before = None
                 continue
             before = seen
-            stop.wait(max(0.0, self.every_s - (time.monotonic() - began)))
+            every_s = self.every_s if self._suspicion.none else SUSPECT_EVERY_S
+            stop.wait(max(0.0, every_s - (time.monotonic() - began)))
         return done
 
     def look(self) -> tuple[Members, str]:
         """One look: what was seen, and why to fail over."""
-        seen, proof = self.executor.observer.tick(self.source)
+        write_s = self._suspicion.write_s(time.monotonic())
+        if not self._suspicion.none and self.acts:
+            self.executor.warm(self.source)
+        seen, proof = self.executor.observer.tick(self.source, write_s, not self._suspicion.none)
+        self.events = seen[self.source].events if seen[self.source].events is not None else self.events
         if proof is not None:
             self.proof = proof
         elif self.proof is not None:
             self.proof = carried(self.proof, seen)
         return seen, self._suspicion.after(seen, self.source, time.monotonic())
 
-    def act(self, why: str) -> Outcome:
-        """Fails over by itself, unless it did so lately."""
+    def act(self, why: str, seen: Members | None = None) -> Outcome:
+        """Fails over by itself, unless it did so lately. `seen`: what the reason was seen in."""
         last = self.executor.journal.last_failover_at()
         if last is not None and time.time() - last < FLAP_S and self.executor.journal.unfinished() is None:
             rule = f"failed over by itself {time.time() - last:,.0f} s ago, and once in {FLAP_S:g} s is enough: {why}"
             hint = f"Look at it, then: headrace failover run --from {self.source}."
             raise CouldNotRun(self.source, rule, GUIDE, hint)
         self.executor.journal.write("detected", why=why)
-        return self.executor.run(replace(self.wish, source=self.source, proof=self.proof), by="watch")
+        wish = replace(self.wish, source=self.source, proof=self.proof, events=self.events)
+        return self.executor.run(wish, by="watch", seen=seen)
 
     def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
         """Says each trap when it appears and when it has gone."""

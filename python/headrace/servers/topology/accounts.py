@@ -51,6 +51,18 @@ def _refused(words: str, error: Exception) -> CouldNotRun:
     return CouldNotRun(words, said[:300], f"error {number} of the server", "")
 
 
+def rows(connection: pymysql.Connection, statement: str) -> list[dict[str, Any]]:
+    """The rows of an answer by column; an error repeats nothing of the statement, as in `run`."""
+    from pymysql.cursors import DictCursor
+
+    with connection.cursor(DictCursor) as cursor:
+        try:
+            cursor.execute(statement)
+            return list(cursor.fetchall())
+        except Exception as error:
+            raise _refused(" ".join(statement.split()[:3]), error) from None
+
+
 def one_row(connection: pymysql.Connection, statement: str) -> tuple[Any, ...]:
     """The first row of an answer, empty where there is none."""
     with connection.cursor() as cursor:

@@ -116,6 +116,28 @@ class Dialect:
     def stop_receive(self, channel: str = "") -> tuple[str, ...]:
         return (self._replica("STOP", "IO_THREAD", channel),)
 
+    def receiver(self, channel: str = "") -> str:
+        """A query for the number of the thread that receives; MariaDB does not tell channels
+        apart."""
+        if self.is_mariadb:
+            return "SELECT id FROM information_schema.processlist WHERE command = 'Slave_IO'"
+        return (
+            "SELECT processlist_id FROM performance_schema.replication_connection_status JOIN performance_schema.threads"
+            f" USING (thread_id) WHERE channel_name = {literal(checked_channel(channel))}"
+        )
+
+    def beats(self) -> tuple[str, str]:
+        """Queries for how often a source without writes shows that it lives, s, and for how many
+        signs of life a replica has had."""
+        if self.is_mariadb:
+            name = "SELECT variable_value FROM information_schema.global_status WHERE variable_name = "
+            return f"{name}'slave_heartbeat_period'", f"{name}'slave_received_heartbeats'"
+        place = "performance_schema.replication_connection"
+        return (
+            f"SELECT MAX(heartbeat_interval) FROM {place}_configuration",
+            f"SELECT SUM(count_received_heartbeats) FROM {place}_status",
+        )
+
     def start_apply(self, channel: str = "") -> tuple[str, ...]:
         return (self._replica("START", "SQL_THREAD", channel),)
 
@@ -233,6 +255,18 @@ class Dialect:
         """File and offset in the first two columns; no row without a binary log."""
         renamed = not self.is_mariadb and self.version >= (8, 2)
         return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
+
+    def flush_engines(self, flush_log: int) -> tuple[str, ...]:
+        """Writes what was committed out of the server's memory, where `flush_log`, its
+        innodb_flush_log_at_trx_commit, leaves it there for up to a second. MariaDB does nothing
+        when asked with 0 (innobase_flush_logs, 10.11), so there it is set for the moment."""
+        if flush_log == 1:
+            return ()
+        flush = "FLUSH LOCAL ENGINE LOGS"
+        if self.flavor != "mariadb" or flush_log != 0:
+            return (flush,)
+        setting = "SET GLOBAL innodb_flush_log_at_trx_commit"
+        return f"{setting} = 1", flush, f"{setting} = {flush_log}"
 
     def binary_logs(self) -> str:
         return "SHOW BINARY LOGS"

@@ -109,6 +109,7 @@ class ServerState:
     uptime_s: int = 0
     binlog_row_image: str = ""
     group: str = ""
+    event_scheduler: str = ""
 
     @property
     def dialect(self) -> Dialect:
@@ -227,6 +228,7 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         uptime_s=int(status.get("uptime", 0)),
         binlog_row_image=variables.get("binlog_row_image", ""),
         group=variables.get("group_replication_group_name", ""),
+        event_scheduler=variables.get("event_scheduler", ""),
     )
 
 

@@ -187,10 +187,15 @@ def _more_load(pairs: tuple[LoadRates, ...]) -> Verdict:
 
 def _chart(pairs: tuple[LoadRates, ...]) -> ChartData:
     series = tuple(
-        ChartSeries(f"{pair.clients} clients, {workers or 1} applying", "measured", tuple(at for at, _ in drained.samples), tuple(done for _, done in drained.samples))
+        ChartSeries(
+            f"{pair.clients} clients, {workers or 1} applying",
+            "measured",
+            tuple(at for at, _ in drained.samples),
+            tuple(done for _, done in drained.samples),
+        )
         for pair in pairs
         for workers, drained in pair.applied.items()
-    )  # fmt: skip
+    )
     return ChartData(
         "What replicas applied", "curves", "seconds since it began to apply", "transactions applied", series
     )

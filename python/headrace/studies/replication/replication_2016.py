@@ -98,7 +98,7 @@ def workload(threads: int) -> TransactionWorkload:
     )
 
 
-def _last(
+def last_second(
     database: dict, deployment: str, instance: str, day: str, cache_gib: float, clients: int, storage: str
 ) -> dict:
     """The last second of ten warm minutes."""
@@ -123,7 +123,7 @@ def _last(
 
 def source(threads: int) -> Source2016:
     """The source: RDS Multi-AZ, both logs durable."""
-    found = _last(workload(threads).database, "rds:multi-az", INSTANCE, DAY, CACHE_GIB, threads, STORAGE)
+    found = last_second(workload(threads).database, "rds:multi-az", INSTANCE, DAY, CACHE_GIB, threads, STORAGE)
     fallen = (max(threads, 500) / 500) ** -fall_exponent()
     return Source2016(threads, found["tps"], found["tps"] * fallen, found["p95_ms"])
 
@@ -227,7 +227,7 @@ def _right_size(what: str, figure: Figure, ours: float) -> Verdict:
 def _aurora(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], list[ChartData]]:
     """The article's Aurora, and table 4."""
     shop = workload(BUSIEST)
-    found = _last(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
+    found = last_second(shop.database, "aurora:standard", INSTANCE, DAY, CACHE_GIB, BUSIEST, "")
     reader = core.aurora_reader(shop.database["log"]["redo_bytes_per_tx"] * found["tps"], 1.0, VCPUS)
     steps.step()
     most, busy = (rows_of("replication-2016", "aurora", metric)[0] for metric in ("lag_ms", "cpu_percent"))
@@ -282,7 +282,7 @@ def tpcc(warehouses: int) -> dict:
     one = next(row for row in rows_of(HELD_OUT, "rds", "tps") if row["clients"] == 1)
     plain = sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=STUDY_2020_CACHE_GIB, threads=1).database
     place = (STUDY_2020_INSTANCE, STUDY_2020_DAY, STUDY_2020_CACHE_GIB)
-    alone = _last(plain, "rds:single-az", *place, 1, RDS_2020)["tps"]
+    alone = last_second(plain, "rds:single-az", *place, 1, RDS_2020)["tps"]
     base_ms = plain["clients"]["base_ms"] + 1e3 / one["value"] - 1e3 / alone
     made = dict(
         sysbench_tpcc(warehouses=warehouses, engine="innodb", cache_gib=STUDY_2020_CACHE_GIB, threads=1).database
@@ -299,7 +299,7 @@ def _study_2020(steps: StepProgress) -> tuple[list[Verdict], list[StudyTable], l
         database = tpcc(warehouses)
         pairs = []
         for row in rows_of(family, "aurora", "tps"):
-            found = _last(database, "aurora:standard", *place, row["clients"], "")
+            found = last_second(database, "aurora:standard", *place, row["clients"], "")
             pairs.append((row["clients"], row["value"], found["tps"]))
             rows.append(
                 (

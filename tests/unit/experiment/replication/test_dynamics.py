@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
 
 from headrace.bench import SysbenchOltp
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 from headrace.experiment import DataSet
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.counters import volume_totals
-from headrace.experiment.replication.dynamics import Look, lag_course
+from headrace.experiment.replication.dynamics import Course, Look, lag_course
+from headrace.servers.topology import accounts
 
 
 def cell(**more) -> ReplicaCell:
@@ -65,6 +67,39 @@ def test_a_constant_load_that_ends_is_as_the_formula_says():
     assert lag[10.0] == pytest.approx(5.0, abs=0.01)
     assert max(lag.values()) == pytest.approx(10.0, abs=0.11)
     assert lag[20.0] == 0.0
+
+
+def test_a_course_is_what_its_looks_say():
+    """The same as looks: everything else follows from them."""
+    looks = tuple(Look(t / 10, min(20 * t, 2000), min(10 * t, 2000)) for t in range(0, 210))
+    found = Course(cell(), looks, (0.0, 0.0))
+    assert (found.load_s, found.rate) == (10.0, 200.0)
+    assert found.onset_s == pytest.approx(2.0, abs=0.11)  # t (1 - 1/2) = 1 s
+    assert found.lag_at_end_s == pytest.approx(5.0, abs=0.01)
+    assert (found.backlog_at_end, found.catch_up_s) == (1000, 10.0)
+    assert found.peak == (pytest.approx(20.0, abs=0.11), pytest.approx(10.0, abs=0.11))
+
+
+class Refusing:
+    """A connection whose server repeats the statement in its error."""
+
+    def __init__(self, said: str) -> None:
+        self.said = said
+
+    def cursor(self, *_):
+        return contextlib.nullcontext(self)
+
+    def execute(self, statement: str) -> None:
+        raise RuntimeError(1064, self.said.format(statement))
+
+
+@pytest.mark.parametrize("ask", [accounts.rows, lambda connection, text: accounts.run(connection, (text,))])
+def test_errors_repeat_no_password(ask):
+    statement = "CHANGE MASTER TO MASTER_HOST = 'h', MASTER_PASSWORD = 'hunter2'"
+    with pytest.raises(CouldNotRun) as refused:
+        ask(Refusing("You have an error in your SQL syntax; use near '{}' at line 1"), statement)
+    assert "hunter2" not in str(refused.value)
+    assert "CHANGE MASTER TO" in str(refused.value)
 
 
 def test_figures_of_a_volume_are_its_own():

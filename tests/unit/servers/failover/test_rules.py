@@ -9,10 +9,12 @@ from relay_logs import Cluster
 
 from headrace.errors import CouldNotRun
 from headrace.servers.failover.journal import Journal
+from headrace.servers.failover.planning.election import errant, extra, required
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
-from headrace.servers.failover.planning.members import FailoverWish, Seen
+from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, ScheduledEvent, Seen
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.semisync import traps
+from headrace.servers.failover.rescue import in_ranges
 from headrace.servers.failover.watcher import STALLED_S, Suspicion
 
 
@@ -255,3 +257,115 @@ def test_a_switchover_keeps_semi_sync_on_a_successor_that_did_not_acknowledge():
     assert actions.index("semi-sync-source-on") < actions.index("writable")
     # s2 acknowledges, and the old source will: one of them is waited for, as before.
     assert next(step.count for step in steps if step.action == "semi-sync-source-on") == 1
+
+
+def test_missed_heartbeats_are_silence():
+    """The receive thread notices a cut link after the timeout of its network; its heartbeats are missed sooner."""
+    made = cluster()
+    made.cut |= {(-1, 0)}
+    seen = made.seen()
+    assert all(required(seen[name]).channels[0].receive == "on" for name in ("s1", "s2"))
+    one = seen | {"s1": replace(seen["s1"], deaf=True)}
+    both = one | {"s2": replace(one["s2"], deaf=True)}
+    suspicion = Suspicion()
+    assert [suspicion.after(one, "s0", 0.0) for _ in range(5)] == [""] * 5, "one still hears"
+    assert "no replica receives" in suspicion.after(both, "s0", 0.0)
+    assert Suspicion().after(both, "s0", 0.0) == "", "one look without an answer is chance"
+
+
+def test_a_write_that_hangs_counts_from_its_beginning():
+    made = cluster()
+    seen = made.seen()
+    hung = seen | {"s0": replace(seen["s0"], write="stalled", waited_s=1.0)}
+    suspicion = Suspicion()
+    assert suspicion.after(hung, "s0", 10.0) == "" and suspicion.stalled_since == 9.0
+    assert suspicion.write_s(10.0) == STALLED_S - 1.0, "the next one is given up when the time is over"
+    assert "takes no writes" in suspicion.after(hung, "s0", 9.0 + STALLED_S)
+    alone = Suspicion(stalled_s=0.5)
+    assert alone.after(hung, "s0", 10.0) == "", "two writes have to fail"
+
+
+def test_a_switchover_comes_near_before_it_stops_the_writes():
+    made = cluster()
+    made.write()
+    steps = plan(made.look(), FailoverWish("s0", kind="switchover")).stage
+    assert [(step.action, step.server) for step in steps] == [("wait-near", "s1"), ("read-only", "s0")]
+
+
+def test_the_others_follow_before_a_switchover_opens_the_new_source():
+    made = cluster()
+    made.source.read_only = True
+    steps = [(step.action, step.server) for step in plan(made.seen(), FailoverWish("s0", kind="switchover")).steps]
+    assert steps.index(("repoint", "s2")) < steps.index(("writable", "s1"))
+    made.kill_source()
+    made.fenced_s = made.now
+    for one in made.servers[1:]:
+        made.stop_threads(one, apply=False)
+    steps = [step.action for step in plan(made.look(), wish(made)).steps]
+    assert "repoint" not in steps[: steps.index("writable")], "at a failover a relay log may hold what nobody else has"
+
+
+def test_what_is_lost_is_listed_where_something_may_be():
+    made = cluster()
+    made.kill_source()
+    made.fenced_s = made.now
+    for one in made.servers[1:]:
+        made.stop_threads(one)
+        one.follows = None
+    made.servers[1].read_only = False
+    seen = made.look()
+    seen["s0"] = replace(seen["s0"], volume=True)
+    had = made.gtids(set(made.servers[1].binlog))
+    event = ScheduledEvent("shop", "nightly", "ops@%")
+    wanted = wish(made, elected="s1", had=had, events=(event,))
+    steps = [(step.action, step.server, step.to) for step in plan(seen, wanted).steps]
+    assert steps == [("events", "s1", ""), ("list-lost", "s1", "s0")]
+    done = replace(wanted, listed=True, scheduled=True)
+    assert not plan(seen, done).steps and not plan(seen, replace(done, listed=False, had=None)).steps
+    assert in_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
+
+
+def test_mysqls_own_writes_are_errant_though_its_channel_counts_them():
+    """SHOW REPLICA STATUS says in Executed_Gtid_Set all that the server executed, whoever wrote it."""
+    made = cluster(flavor="mysql")
+    made.servers[1].binlog.append((1, 1))
+    assert set(errant(made.seen(), made.seen()["s0"])) == {"s1"}
+    switch = plan(made.seen(), FailoverWish("s0", kind="switchover", target="s1"))
+    assert "transactions of its own" in switch.refusal
+    made.kill_source()
+    made.fenced_s = made.now
+    for one in made.servers[1:]:
+        made.stop_threads(one, apply=False)
+    assert "transactions of their own" in plan(made.look(), wish(made)).refusal
+
+
+def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    asked = FailoverWish("s0", kind="switchover", events=(ScheduledEvent("shop", "nightly", "ops@%"),))
+    journal.begin(asked, "user")
+    left = journal.unfinished()
+    assert left is not None and not left.closed
+    journal.step(FailoverStep(1, "read-only", "s0"), "doing")
+    journal.write("hurried", server="s1", settings={"sync_binlog": 1})
+    journal.begin(asked, "user")  # the one who goes on
+    left = journal.unfinished()
+    assert left is not None and left.closed and left.wish.events == asked.events
+    assert journal.hurried() == {"s1": {"sync_binlog": 1}}
+    journal.write("unhurried", server="s1")
+    journal.write("given up")
+    assert journal.unfinished() is None and journal.hurried() == {}
+
+
+def test_a_binary_log_that_was_emptied_does_not_make_others_errant():
+    """s1 was the source once (numbers 1 to 279), s2 was rewound since, and its log begins anew."""
+    made = cluster()
+    seen = made.seen()
+    seen |= {
+        "s0": replace(seen["s0"], state=None, error="dead"),
+        "s1": replace(seen["s1"], wrote={(0, 2): 279, (0, 1): 500}),
+        "s2": replace(seen["s2"], wrote={(0, 1): 498}),
+    }
+    assert errant(seen, seen["s0"]) == {}
+    assert extra(seen["s1"], seen["s2"]) == "0-1-499..500", "what came after what both have"
+    alone = seen | {"s1": replace(seen["s1"], wrote={(0, 2): 501, (0, 1): 500})}
+    assert errant(alone, alone["s0"]) == {"s1": "0-2-1..501"}, "its own came last: nobody vouches for it"

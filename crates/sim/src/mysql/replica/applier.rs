@@ -5,7 +5,7 @@
 //! and changes every row again. So its page touches are those of the writing statements alone, and
 //! its processor time is a fraction of the clients'.
 
-use super::super::database::{Database, DIRTIED_SHARE};
+use super::super::database::{Database, StorageEngine, DIRTIED_SHARE};
 use super::super::popularity::{PageClass, Popularity};
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
@@ -14,9 +14,12 @@ use serde::{Deserialize, Serialize};
 /// group replication applier did 1,071 TPC-C transactions a second where one client did 209 to 220
 /// (Percona-Lab-results/GR-Jan-2020, read 2026-11-22): 0.2 of the time, with flushes in it.
 const CPU_OF_CLIENT: f64 = 0.2;
-/// Of the applier's processor time, the share in the commit: prepare, binary log, positions. It
-/// overlaps with the next transaction's rows in every parallel mode. Guess.
-const COMMIT_CPU_SHARE: f64 = 0.3;
+/// Of the applier's processor time, the share in the commit: binary log, positions, the word to the
+/// next in order. It overlaps with the rows of others and not with the commit of another. MariaDB
+/// 10.11 with all data in its cache (gp3 of the lab, 2026-11-23): groups of 1.76 (4 workers) took
+/// 2.41 ms and of 5.87 (16) 3.47 ms, where the longest stage of one thread's flushes takes 2.13:
+/// 0.16 and 0.23 ms a commit, of 0.31 ms for a transaction without flushes.
+const COMMIT_CPU_SHARE: f64 = 0.5;
 /// Bytes of a row event with its table map, and of the events around them (GTID or BEGIN, XID):
 /// sysbench's updates and inserts between them (full row images).
 const EVENT_BYTES: f64 = 400.0;
@@ -32,6 +35,13 @@ const FORCED_WRITES: f64 = 0.5;
 const GROUP_SHARE: f64 = 0.4;
 /// Processor time that each further worker adds to a transaction, ms: it spins and is woken. Guess.
 const SPIN_MS: f64 = 0.01;
+/// Processor time of a page read and of the one written for it: checksums, doublewrite, the list of
+/// pages, system calls. MariaDB 10.11 took 0.26 ms a transaction with all data in its cache, 0.37
+/// with 2.7 reads, 0.60 with 5.1 and 1.0 with 10 (gp3 of the lab, two processors, 2026-11-23).
+const PAGE_CPU_MS: f64 = 0.06;
+/// Pages of a rollback segment that a transaction touches: its header (trx_rseg_t::get, which lists
+/// the undo logs) and the undo page that it writes (trx_undo_assign).
+const UNDO_PAGES: f64 = 2.0;
 /// Coefficient of variation of the time that a transaction's rows take. Guess: a handful of reads
 /// whose latencies vary half as much as their mean, of transactions that differ.
 const SERVICE_CV: f64 = 0.6;
@@ -52,6 +62,9 @@ pub struct Applier {
     pub cpu_ms: f64,
     /// Share of it in the commit.
     pub commit_cpu_share: f64,
+    /// Processor time of a page read and of the one written for it, ms: on all processors together,
+    /// mostly of other threads.
+    pub page_cpu_ms: f64,
     /// Events in the binary log, per transaction.
     pub events_per_tx: f64,
     /// Time of a log flush of a commit over what the model's synchronous writes take.
@@ -103,6 +116,7 @@ pub const APPLIER_SPREADS: &[ApplierSpread] = &[
     // 1,071 tps hold flushes too, and sysbench's writes save less than TPC-C's reads.
     spread("cpu_ms", "processor time to apply a transaction", 0.7, (1e-4, 1e5)),
     spread("commit_cpu_share", "share of it in the commit", 0.4, (0.0, 0.95)),
+    spread("page_cpu_ms", "processor time of a page read and of the one written for it", 0.5, (0.0, 1e3)),
     spread("events_per_tx", "events of a transaction in the binary log", 0.3, (1.0, 1e6)),
     // A flush of a growing file is two to four device writes, by filesystem.
     spread("flush_factor", "time of a log flush over the model's", 0.4, (0.05, 50.0)),
@@ -128,6 +142,7 @@ impl Applier {
             written,
             cpu_ms: (CPU_OF_CLIENT * database.clients.cpu_ms).max(1e-3),
             commit_cpu_share: COMMIT_CPU_SHARE,
+            page_cpu_ms: PAGE_CPU_MS,
             events_per_tx: BRACKET_EVENTS + rows,
             flush_factor: 1.0,
             relay_flush_factor: 1.0,
@@ -144,14 +159,21 @@ impl Applier {
 
     /// The source's database as the replica has it: touched by the applier, and `reads_per_tx`
     /// times a transaction applied by the whole mix of clients that read here.
-    pub fn database(&self, source: &Database, reads_per_tx: f64) -> Database {
+    ///
+    /// Transactions take `segments` rollback segments in turn, and each touches two pages of its
+    /// own: the segment's header and the end of its undo log. A cache of some thousand pages feels
+    /// them.
+    pub fn database(&self, source: &Database, reads_per_tx: f64, segments: u32) -> Database {
         let class = |(class, written): (&PageClass, &f64)| PageClass { touches_per_tx: class.touches_per_tx * (written + reads_per_tx), ..*class };
         let classes: Vec<PageClass> = source.popularity.classes.iter().zip(&self.written).map(class).collect();
-        let popularity = Popularity { classes };
+        let mut popularity = Popularity { classes };
         let all = source.popularity.touches_per_tx();
         let changed: f64 = source.popularity.classes.iter().zip(&self.written).map(|(class, written)| class.pages * class.touches_per_tx * written).sum();
         // The same pages are changed by fewer touches: what leaves the cache is dirty more often.
         let dirtier = if changed > 0.0 { all / popularity.touches_per_tx() } else { 1.0 };
+        if source.engine == StorageEngine::Innodb {
+            popularity.classes.push(PageClass { pages: UNDO_PAGES * f64::from(segments), touches_per_tx: 1.0 / f64::from(segments) });
+        }
         let mut made = Database { popularity, ..source.clone() };
         made.writes.first_dirty = (source.writes.first_dirty * dirtier).min(1.0);
         made.writes.later_dirty = (source.writes.later_dirty * dirtier).min(1.0);
@@ -165,6 +187,7 @@ impl Applier {
         let values = [
             ("cpu_ms", self.cpu_ms),
             ("commit_cpu_share", self.commit_cpu_share),
+            ("page_cpu_ms", self.page_cpu_ms),
             ("events_per_tx", self.events_per_tx),
             ("flush_factor", self.flush_factor),
             ("relay_flush_factor", self.relay_flush_factor),

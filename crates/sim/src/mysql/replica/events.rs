@@ -3,18 +3,20 @@
 //! ```text
 //!  source's commits -> receive thread -> relay log -> next in order -> a free worker:
 //!      processor -> page reads, page writes that make room, one after the other
-//!                -> [begins to commit] -> processor of the commit -> its turn
-//!                -> a group flushes its logs; those that come meanwhile are the next group
+//!                -> [begins to commit] -> a group flushes the redo log (prepare) -> its turn
+//!                -> a group flushes the binary log; each of it commits, one after the other
+//!                   (those that come meanwhile are the next group, in both)
 //! ```
 //!
 //! A transaction begins once a worker is free and the ones it must wait for are committed (or, in
 //! the modes that overlap commits, have begun to commit). Nothing is tuned here: caps, latencies
 //! and waiting are the volume model's.
 
-use super::interval::ReplicaScenario;
+use super::devices::purge_reads;
+use super::interval::{held_back, ReplicaScenario};
 use super::settings::ReplicaSettings;
 use crate::error::SimError;
-use crate::mysql::database::RUN_BYTES;
+use crate::mysql::database::{StorageEngine, RUN_BYTES};
 use crate::mysql::interval::Start;
 use crate::setup::Setup;
 use headrace_model::chance::{around, normal, poisson, unit};
@@ -54,7 +56,8 @@ pub struct ReplicaEvents {
 enum Phase {
     Idle,
     Rows,
-    CommitProcessor,
+    Executed,
+    Preparing,
     Ready,
     Flushing,
 }
@@ -87,6 +90,8 @@ struct Applying<'a, 'b> {
     committed: u64,
     /// Transactions that are committed, out of order.
     done: VecDeque<bool>,
+    preparing: Vec<usize>,
+    prepare_left: u32,
     group: Vec<usize>,
     writes_left: u32,
     page_writes: BinaryHeap<Reverse<Nanos>>,
@@ -113,6 +118,8 @@ pub fn run_events(scenario: &ReplicaScenario<'_>, source_tps: &[f64], seconds: u
             arrivals.push(Nanos::from_secs_f64((step as f64 + part) * step_s));
         }
     }
+    let held = held_back(scenario, source_tps);
+    let scenario = &ReplicaScenario { warm_up: held.as_ref().unwrap_or(scenario.warm_up), ..scenario.clone() };
     let mut applying = Applying::new(scenario, arrivals, seed);
     applying.run(Nanos::from_secs(u64::from(seconds)));
     Ok(applying.finish())
@@ -154,6 +161,8 @@ impl<'a, 'b> Applying<'a, 'b> {
             begun_commit: 0,
             committed: 0,
             done: VecDeque::new(),
+            preparing: Vec::new(),
+            prepare_left: 0,
             group: Vec::new(),
             writes_left: 0,
             page_writes: BinaryHeap::new(),
@@ -171,6 +180,14 @@ impl<'a, 'b> Applying<'a, 'b> {
 
     fn receive_slot(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    fn prepare_slot(&self) -> usize {
+        self.workers.len() + 2
+    }
+
+    fn commit_slot(&self) -> usize {
+        self.workers.len() + 3
     }
 
     fn push(&mut self, at: Nanos, slot: usize) {
@@ -205,7 +222,11 @@ impl<'a, 'b> Applying<'a, 'b> {
                 return;
             }
             if slot == self.flush_slot() {
-                self.flushed(now);
+                self.flush(now);
+            } else if slot == self.prepare_slot() {
+                self.prepare(now);
+            } else if slot == self.commit_slot() {
+                self.flushed_all(now);
             } else if slot == self.receive_slot() {
                 self.receive(now);
             } else {
@@ -282,7 +303,16 @@ impl<'a, 'b> Applying<'a, 'b> {
             let writes = poisson(&mut self.chance, applier.forced_writes * dirty);
             self.workers[id] = Worker { phase: Phase::Rows, tx: self.next, reads, writes, begun: now };
             self.next += 1;
-            let others = poisson(&mut self.chance, (dirty * (1.0 - applier.forced_writes)).max(0.0) + at.flushed * at.shape);
+            // Purge comes behind: nobody waits for its reads.
+            let full = at.full > 0.0 && self.scenario.database.engine == StorageEngine::Innodb;
+            let purged = if full { purge_reads(self.scenario.database, settings, at.reads, self.scenario.cache_bytes) } else { 0.0 };
+            for _ in 0..poisson(&mut self.chance, purged * at.shape) {
+                let place = self.page_place();
+                self.submit(0, now, Op::Read, place, self.scenario.database.read_bytes);
+                self.found.reads += 1;
+            }
+            let dirtied = dirty * purged / at.reads.max(1e-9);
+            let others = poisson(&mut self.chance, (dirty * (1.0 - applier.forced_writes)).max(0.0) + dirtied + at.flushed * at.shape);
             (0..others).for_each(|_| self.write_page(now));
             let redone = if unit(&mut self.chance) < settings.redone(applier) { 2.0 } else { 1.0 };
             let done = self.process(now, applier.cpu_ms / 1e3 * (1.0 - applier.commit_cpu_share) * redone);
@@ -342,18 +372,12 @@ impl<'a, 'b> Applying<'a, 'b> {
             Phase::Rows => {
                 let took = now.since(worker.begun).as_secs_f64();
                 self.rows = (self.rows.0 + 1.0, self.rows.1 + took, self.rows.2 + took * took);
-                self.workers[id].phase = Phase::CommitProcessor;
+                self.workers[id].phase = Phase::Executed;
                 self.begun_commit += 1;
-                let applier = self.scenario.applier;
-                let done = self.process(now, applier.cpu_ms / 1e3 * applier.commit_cpu_share);
-                self.push(done, id);
+                self.prepare_ready(now);
                 self.start_transactions(now);
             }
-            Phase::CommitProcessor => {
-                self.workers[id].phase = Phase::Ready;
-                self.flush_ready(now);
-            }
-            Phase::Idle | Phase::Ready | Phase::Flushing => {}
+            Phase::Idle | Phase::Executed | Phase::Preparing | Phase::Ready | Phase::Flushing => {}
         }
     }
 
@@ -367,6 +391,44 @@ impl<'a, 'b> Applying<'a, 'b> {
         } else {
             now
         }
+    }
+
+    /// Synchronous writes of the shorter stage, which comes first, and of the longest.
+    fn stages(&self) -> (f64, f64) {
+        let syncs = self.scenario.database.log.syncs_per_commit * self.scenario.applier.flush_factor;
+        let longest = self.scenario.settings.longest_stage();
+        (syncs * (1.0 - longest), syncs * longest)
+    }
+
+    /// The next group of the first stage, if none is under way: all that are executed.
+    fn prepare_ready(&mut self, now: Nanos) {
+        if !self.preparing.is_empty() {
+            return;
+        }
+        self.preparing = (0..self.workers.len()).filter(|&id| self.workers[id].phase == Phase::Executed).collect();
+        if self.preparing.is_empty() {
+            return;
+        }
+        for &id in &self.preparing {
+            self.workers[id].phase = Phase::Preparing;
+        }
+        let mean = self.stages().0;
+        self.prepare_left = around(&mut self.chance, mean);
+        self.prepare(now);
+    }
+
+    fn prepare(&mut self, now: Nanos) {
+        if self.prepare_left > 0 {
+            let bytes = self.scenario.database.log.redo_bytes_per_tx * self.preparing.len() as f64 / f64::from(self.prepare_left);
+            self.prepare_left -= 1;
+            let done = self.submit(self.log, now, Op::Write, LOG_AREA / 4, bytes);
+            return self.push(done, self.prepare_slot());
+        }
+        for id in std::mem::take(&mut self.preparing) {
+            self.workers[id].phase = Phase::Ready;
+        }
+        self.flush_ready(now);
+        self.prepare_ready(now);
     }
 
     /// The next group, if no flush is under way: all that are ready, in order where it is kept.
@@ -391,25 +453,24 @@ impl<'a, 'b> Applying<'a, 'b> {
         }
         ready.iter().for_each(|&id| self.workers[id].phase = Phase::Flushing);
         self.group = ready;
-        let syncs = self.scenario.database.log.syncs_per_commit * applier.flush_factor;
-        self.writes_left = around(&mut self.chance, syncs);
+        let mean = self.stages().1;
+        self.writes_left = around(&mut self.chance, mean);
         self.found.groups += 1;
         self.flush(now);
     }
 
     fn flush(&mut self, now: Nanos) {
         if self.writes_left == 0 {
-            return self.flushed_all(now);
+            let applier = self.scenario.applier;
+            let times = if self.scenario.settings.commits_in_turn() { self.group.len() as f64 } else { 1.0 };
+            let done = self.process(now, applier.cpu_ms / 1e3 * applier.commit_cpu_share * times);
+            return self.push(done, self.commit_slot());
         }
         let log = &self.scenario.database.log;
         let bytes = (log.redo_bytes_per_tx + log.binlog_bytes_per_tx) * self.group.len() as f64 / f64::from(self.writes_left);
         self.writes_left -= 1;
         let done = self.submit(self.log, now, Op::Write, LOG_AREA / 4, bytes);
         self.push(done, self.flush_slot());
-    }
-
-    fn flushed(&mut self, now: Nanos) {
-        self.flush(now);
     }
 
     fn flushed_all(&mut self, now: Nanos) {

@@ -8,11 +8,12 @@
 //! The lag grows on after the load has stopped: what is applied then was written at the load's full
 //! rate, and is applied no faster. It is largest just before the last of it.
 
-use super::super::database::Database;
+use super::super::database::{Database, StorageEngine};
 use super::super::interval::{Scenario, Start};
-use super::super::warmup::WarmUp;
+use super::super::popularity::{PageClass, Popularity};
+use super::super::warmup::{At, WarmUp};
 use super::applier::Applier;
-use super::devices::{binding, committing, ReplicaDevices, ReplicaStorage};
+use super::devices::{binding, committing, purge_reads, Always, Asked, ReplicaDevices, ReplicaStorage};
 use super::rate::{ApplierCosts, ReplicaBinding, COSTS};
 use super::semisync::{SemiSync, SemiSyncPrice};
 use super::settings::ReplicaSettings;
@@ -29,6 +30,13 @@ const PACE_FOLLOWS: f64 = 0.1;
 /// Rounds in which the commits that share a flush and the rate find each other: the third moves the
 /// rate by less than a thousandth.
 const ROUNDS: usize = 3;
+/// A page must have been read this long ago before a hit makes it young: innodb_old_blocks_time,
+/// 1,000 ms in both flavours (MySQL from 5.6.6; their manuals, read 2026-11).
+const OLD_BLOCKS_S: f64 = 1.0;
+/// Rounds in which the rate and the cache find each other, and how close they come: reads follow
+/// the time held back slowly, and each round follows the cache anew.
+const HELD_ROUNDS: usize = 4;
+const HELD_CLOSE: f64 = 0.15;
 
 /// A transaction or a statement on the schema that nothing else passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,8 +60,10 @@ pub struct ReplicaScenario<'a> {
     pub settings: &'a ReplicaSettings,
     /// The database as the replica has it ([`replica_database`]).
     pub database: &'a Database,
-    /// Its cache, followed from a cold start.
+    /// Its cache, followed from a cold start, with hits that move pages at once.
     pub warm_up: &'a WarmUp,
+    /// Bytes of it.
+    pub cache_bytes: f64,
     /// Where its files lie.
     pub storage: ReplicaStorage<'a>,
     /// State of its cache.
@@ -67,6 +77,8 @@ pub struct ReplicaScenario<'a> {
     /// Transactions a second of the source, a step each, instead of the source's own run: as
     /// measured.
     pub source_tps: Option<&'a [f64]>,
+    /// The relay log has all of it from the start: nothing is received while it is applied.
+    pub received: bool,
 }
 
 /// One step of a replica.
@@ -166,7 +178,32 @@ pub fn replica_database(source: &Database, applier: &Applier, settings: &Replica
         sync_binlog: Some(settings.sync_binlog),
         ..ServerSettings::default()
     };
-    server.on(&behind_cache(&applier.database(source, reads_per_tx), caches.0, caches.1, None))
+    let mut made = server.on(&behind_cache(&applier.database(source, reads_per_tx, settings.rollback_segments), caches.0, caches.1, None))?;
+    if made.engine == StorageEngine::Innodb && settings.dirty_low_water > 0.0 {
+        write_back_early(&mut made, applier, settings, caches.1);
+    }
+    Ok(made)
+}
+
+/// Dirty pages are kept at the low water: a page is written back when the pages changed since its
+/// own first change fill it. What leaves the cache is clean then, unless it leaves sooner.
+fn write_back_early(database: &mut Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64) {
+    let low_water = settings.dirty_low_water * cache_bytes / database.cached_bytes;
+    // The classes after the source's are pages that every touch changes.
+    let shares = applier.written.iter().map(|share| f64::from(u8::from(*share > 0.0))).chain(std::iter::repeat(1.0));
+    let changed: Vec<PageClass> =
+        database.popularity.classes.iter().zip(shares).map(|(class, share)| PageClass { touches_per_tx: class.touches_per_tx * share, ..*class }).collect();
+    let window = Popularity { classes: changed }.stay_tx(low_water);
+    if !window.is_finite() {
+        return;
+    }
+    let stay = database.old_share * database.popularity.stay_tx(database.cache_pages(cache_bytes));
+    let dirty_still = window / (window + stay);
+    let writes = &mut database.writes;
+    (writes.first_dirty, writes.later_dirty) = (writes.first_dirty * dirty_still, writes.later_dirty * dirty_still);
+    writes.flush_per_tx = writes.flush_per_tx.max(low_water / window);
+    writes.flush_ramp_tx = writes.flush_ramp_tx.min(window);
+    (writes.background_per_s, writes.flush_limit_per_s) = (0.0, settings.io_capacity);
 }
 
 /// The source's transactions a second, with what semi-sync makes of them.
@@ -197,6 +234,8 @@ pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
         Some(given) => given.to_vec(),
         None => source_series(&scenario.source, price.as_ref())?,
     };
+    let held = held_back(scenario, &source);
+    let scenario = &ReplicaScenario { warm_up: held.as_ref().unwrap_or(scenario.warm_up), ..scenario.clone() };
     let mut state = ReplicaState::new(scenario, devices, price.map_or(0.0, |price| price.added_ms));
     let load_steps = source.len();
     let most = load_steps + (f64::from(scenario.drain_s) / step_s).ceil() as usize;
@@ -210,6 +249,35 @@ pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
     }
     let summary = state.summary(&rows, load_steps, price);
     Ok(ReplicaRun { rows, summary })
+}
+
+/// The replica's cache as it is at the rate it applies with: a hit moves no page that was read less
+/// than [`OLD_BLOCKS_S`] before, so where pages leave sooner than that none of them ever becomes
+/// young, and few hits are left. None: no page leaves, or the scenario's curve holds as it is.
+pub(super) fn held_back(scenario: &ReplicaScenario<'_>, source_tps: &[f64]) -> Option<WarmUp> {
+    scenario.warm_up.full_at_tx?;
+    if scenario.database.engine != StorageEngine::Innodb {
+        return None;
+    }
+    let load = source_tps.iter().filter(|tps| **tps > 0.0);
+    let most = load.clone().sum::<f64>() / load.count().max(1) as f64;
+    let (mut found, mut before): (Option<WarmUp>, f64) = (None, 0.0);
+    for _ in 0..HELD_ROUNDS {
+        let warm_up = found.as_ref().unwrap_or(scenario.warm_up);
+        let devices = ReplicaDevices::new(&scenario.storage, scenario.database, scenario.source.step_s);
+        let settled = ReplicaScenario { warm_up, start: Start::Warm, ..scenario.clone() };
+        let state = ReplicaState::new(&settled, devices, 0.0);
+        let at = warm_up.at(state.tx, &mut 0);
+        let (costs, ..) = state.costs(&at, most, &Always::default());
+        let held = OLD_BLOCKS_S * costs.rate().min(most);
+        if (held - before).abs() <= HELD_CLOSE * held {
+            break;
+        }
+        // The mean of the two logarithms: more reads make a lower rate, which makes fewer reads.
+        before = if before > 0.0 { (held * before).sqrt() } else { held };
+        found = Some(WarmUp::held_back(scenario.database, scenario.cache_bytes, before));
+    }
+    found
 }
 
 /// The source's transactions over time, to look up when one was committed.
@@ -286,7 +354,7 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
 
     fn step(&mut self, step: usize, source_tps: f64) -> ReplicaSecond {
         let scenario = self.scenario;
-        let (database, applier, settings, seconds) = (scenario.database, scenario.applier, scenario.settings, scenario.source.step_s);
+        let (database, seconds) = (scenario.database, scenario.source.step_s);
         let t_s = (step + 1) as f64 * seconds;
         self.clock.done.push(self.clock.total() + source_tps * seconds);
         let applied = self.tx - self.start_tx;
@@ -294,26 +362,15 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         at.flushed = database.writes.limited(at.flushed, self.pace);
         let written = (at.evicted_dirty + at.flushed) * at.shape;
         let background = at.full * database.writes.background(self.pace, self.touches_per_tx, written);
-        let always = self.devices.background(database, background);
-        let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
-        let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
-        let alone = self.devices.costs(database, applier, settings, &at, committing, vcpus);
-        let (mut costs, mut rate) = (alone, alone.rate());
+        let came = self.receive();
         let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
-        let mut asked = self.devices.asked(database, applier, settings, &at, (costs.grouped(rate), relay_bytes));
-        for _ in 0..ROUNDS {
-            costs = alone;
-            self.devices.limit(&mut costs, &asked, &always, seconds);
-            rate = costs.rate();
-            asked = self.devices.asked(database, applier, settings, &at, (costs.grouped(rate), relay_bytes));
-        }
-        let came = (self.clock.total() - self.received).min(costs.receive_rate * seconds);
-        self.received += came;
+        let always = self.devices.always(database, background, scenario.applier, scenario.settings, (came / seconds, relay_bytes));
+        let (costs, rate, asked) = self.costs(&at, source_tps, &always);
         let waiting = (self.received - applied).max(0.0);
         let (done, in_large) = self.apply(applied, waiting, rate, t_s, seconds);
         self.tx += done;
         let applied_tps = done / seconds;
-        let (iops, bytes) = self.devices.charge(&asked, [applied_tps, came / seconds], &always, t_s, seconds);
+        let (iops, bytes) = self.devices.charge(&asked, applied_tps, &always, t_s, seconds);
         self.pace = if self.pace > 0.0 { self.pace + PACE_FOLLOWS * (applied_tps - self.pace) } else { applied_tps };
         let backlog = (self.clock.total() - (applied + done)).max(0.0);
         if backlog > self.most_behind.0 {
@@ -329,11 +386,53 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
             backlog,
             // Nothing is applied before it was executed here once more.
             lag_s: age.max(0.0) + in_large.unwrap_or(0.0) + costs.alone_s(),
-            reads_per_tx: at.reads * at.shape,
+            reads_per_tx: (at.reads + self.purged(&at)) * at.shape,
             iops,
             mib_s: bytes / MIB,
             balance_percent: self.devices.balance_percent(),
             binding: if in_large.is_some() { ReplicaBinding::Large } else { binding(&costs, kept_up) },
+        }
+    }
+
+    /// Transactions that come in a step: the receive thread goes ahead of the applier.
+    fn receive(&mut self) -> f64 {
+        let scenario = self.scenario;
+        let missing = self.clock.total() - self.received;
+        let each_s = self.devices.receive_s(scenario.applier, scenario.settings);
+        let came = if scenario.received { 0.0 } else { missing.min(scenario.source.step_s / each_s.max(1e-12)) };
+        self.received += if scenario.received { missing } else { came };
+        came
+    }
+
+    /// What a transaction costs with the cache at `at`, the rate, and what it asks of the volumes.
+    fn costs(&self, at: &At, source_tps: f64, always: &Always) -> (ApplierCosts, f64, Asked) {
+        let scenario = self.scenario;
+        let (database, applier, settings, seconds) = (scenario.database, scenario.applier, scenario.settings, scenario.source.step_s);
+        let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
+        let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
+        let alone = self.devices.costs(database, applier, settings, at, committing, vcpus);
+        let (mut costs, mut rate) = (alone, alone.rate());
+        // Purge's reads and what they push out are the volumes', not the workers'.
+        let purged = self.purged(at);
+        let all = &At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
+        let mut asked = self.devices.asked(database, applier, all, costs.grouped(rate));
+        for _ in 0..ROUNDS {
+            costs = alone;
+            self.devices.limit(&mut costs, &asked, always, seconds);
+            rate = costs.rate();
+            asked = self.devices.asked(database, applier, all, costs.grouped(rate));
+        }
+        (costs, rate, asked)
+    }
+
+    /// Pages that purge reads a transaction.
+    fn purged(&self, at: &At) -> f64 {
+        let scenario = self.scenario;
+        let full = scenario.database.engine == StorageEngine::Innodb && at.full > 0.0;
+        if full {
+            purge_reads(scenario.database, scenario.settings, at.reads, scenario.cache_bytes)
+        } else {
+            0.0
         }
     }
 

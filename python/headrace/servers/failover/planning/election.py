@@ -7,7 +7,7 @@ when both threads of a replica have stopped and one is started again (MDEV-4698)
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from headrace.servers.failover.planning.members import Members, Seen
 from headrace.servers.topology.gtid import GtidSet
@@ -108,6 +108,7 @@ def own_writes(seen: Seen) -> GtidSet | dict[tuple[int, int], int]:
 
 def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Iterable[Seen]) -> str:
     """The part of `own` that no other server has, as text."""
+    others = list(others)
     if isinstance(own, dict):
         known = {key: max((one.wrote.get(key, 0) for one in others), default=0) for key in own}
         for channel in required(seen).channels:
@@ -116,13 +117,44 @@ def _beyond(seen: Seen, own: GtidSet | dict[tuple[int, int], int], others: Itera
                 key = (int(text), writer)
                 if key in known:
                     known[key] = max(known[key], channel.executed.last(text))
+        everywhere = _highest([*(one.wrote for one in others), _positions(seen)])
+        own = _not_settled(own, seen, everywhere)
         return ranges({key: (known[key] + 1, last) for key, last in own.items() if last > known[key]})
+    # Not what its channel received: MySQL says there what the server executed, its own writes too.
+    # With nobody to compare, its own may stem from a time at which it was the source.
     left = own
     for one in others:
         left = left.minus(has(one))
-    for channel in required(seen).channels:
-        left = left.minus(channel.received)
-    return str(left)
+    return str(left) if others else ""
+
+
+def _highest(logs: Iterable[Mapping[tuple[int, int], int]]) -> dict[tuple[int, int], int]:
+    """The last number of each (domain, server) in any of these."""
+    found: dict[tuple[int, int], int] = {}
+    for log in logs:
+        for key, last in log.items():
+            found[key] = max(last, found.get(key, 0))
+    return found
+
+
+def _positions(seen: Seen) -> dict[tuple[int, int], int]:
+    """What a server's channels have applied, as (domain, server) and number."""
+    positions = [channel.executed for channel in required(seen).channels]
+    return _highest({(int(text), writer): one.last(text) for text, writer in one.writers} for one in positions)
+
+
+def _not_settled(
+    log: Mapping[tuple[int, int], int], seen: Seen, known: Mapping[tuple[int, int], int]
+) -> dict[tuple[int, int], int]:
+    """The part of a binary log that a common later transaction does not vouch for. With strict
+    GTIDs a domain is one line of numbers: where both have one, both have all before it, even if the
+    binary log of one was emptied since (RESET MASTER) and does not name who wrote those."""
+    if not required(seen).gtid_strict:
+        return dict(log)
+    common: dict[int, int] = {}
+    for (domain, server), last in seen.wrote.items():
+        common[domain] = max(common.get(domain, 0), min(last, known.get((domain, server), 0)))
+    return {key: last for key, last in log.items() if last > common.get(key[0], 0)}
 
 
 def ranges(found: dict[tuple[int, int], tuple[int, int]]) -> str:
@@ -147,7 +179,8 @@ def extra(old: Seen, new: Seen) -> str:
     for text, writer in theirs.executed.writers:
         key = (int(text), writer)
         known[key] = max(known.get(key, 0), theirs.executed.last(text))
-    beyond = {key: last for key, last in old.wrote.items() if last > known.get(key, 0)}
+    wrote = _not_settled(old.wrote, old, known)
+    beyond = {key: last for key, last in wrote.items() if last > known.get(key, 0)}
     return ranges({key: (known.get(key, 0) + 1, last) for key, last in beyond.items()})
 
 

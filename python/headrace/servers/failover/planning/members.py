@@ -57,6 +57,16 @@ class ThreadRun:
 
 
 @dataclass(frozen=True)
+class ScheduledEvent:
+    """An event that runs on a source. A replica has it with the status SLAVESIDE_DISABLED, whatever
+    it is on the source, so that has to be known before."""
+
+    schema: str
+    name: str
+    definer: str
+
+
+@dataclass(frozen=True)
 class Seen:
     """A server as it was looked at.
 
@@ -67,6 +77,9 @@ class Seen:
     sequence number of each (domain, server) in its binary log: two positions do not tell
     whether two histories have parted. `fence`: whether
     its process or volume can be taken away from here. `volume`: its volume can be read elsewhere.
+    `deaf`: its receive thread runs and has had no sign of life of its source for some heartbeats.
+    `waited_s`: how long the write probe went without an answer. `events`: of a source, those that
+    its scheduler runs; None: not asked.
     """
 
     name: str
@@ -79,6 +92,9 @@ class Seen:
     wrote: Mapping[tuple[int, int], int] = field(default_factory=dict)
     fence: Fence = "none"
     volume: bool = False
+    deaf: bool = False
+    waited_s: float = 0.0
+    events: tuple[ScheduledEvent, ...] | None = None
 
     @property
     def channel(self) -> Channel | None:
@@ -124,7 +140,10 @@ class FailoverWish:
     the user says that the old source is dead and stays so. `accept_loss`: promote although
     acknowledged commits may be missing. `errant`: what becomes of transactions that one replica
     alone wrote. `rescue`: read the rest from the dead source's volume; `rescued`: that is done.
-    `elected`: the journal's decision. `alone`: what to do when no replica is left to acknowledge.
+    `elected`: the journal's decision; `had`: all that it had then, where acknowledged commits may
+    be missing; `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
+    known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to
+    acknowledge.
     """
 
     source: str
@@ -140,6 +159,10 @@ class FailoverWish:
     rescue: bool = False
     rescued: bool = False
     elected: str | None = None
+    had: GtidSet | None = None
+    listed: bool = False
+    events: tuple[ScheduledEvent, ...] | None = None
+    scheduled: bool = False
     alone: Literal["serve", "refuse"] = "serve"
 
 
@@ -147,6 +170,7 @@ Action = Literal[
     "fence",
     "start-apply",
     "stop-receive",
+    "wait-near",
     "read-only",
     "wait-applied",
     "rescue",
@@ -158,6 +182,8 @@ Action = Literal[
     "semi-sync-replica-on",
     "writable",
     "clients",
+    "events",
+    "list-lost",
     "repoint",
 ]
 

@@ -58,6 +58,12 @@ def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
         if other != one.name:
             rule = f"{other} and {one.name} both have server_id {required(one).server_id}"
             return FailoverPlan(refusal=rule, hint="Give every server its own.")
+    uuids: dict[str, str] = {}
+    for one in answering:
+        other = uuids.setdefault(required(one).uuid or one.name, one.name)
+        if other != one.name:
+            rule = f"{other} and {one.name} both have the server_uuid {required(one).uuid}: one is a copy of the other with its auto.cnf"
+            return FailoverPlan(refusal=rule, hint="Remove auto.cnf from the copy's data directory and start it again.")
     circle = _circle(members)
     if circle:
         rule = f"{' and '.join(circle)} follow each other: co-masters and rings are not failed over"

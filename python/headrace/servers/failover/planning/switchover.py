@@ -34,6 +34,8 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
     chosen = elected or next((one for one in able if one.name == wish.target), able[0])
     steps = []
     if not source.state.read_only:
+        why = "writes go on until it is; what is left then is applied in a moment"
+        steps.append(FailoverStep(1, "wait-near", chosen.name, to=source.name, why=why))
         steps.append(FailoverStep(1, "read-only", source.name, why="its last transaction is known then"))
         return FailoverPlan(steps=tuple(steps), elected=chosen.name, kept=True, errant=found, left_out=left_out)
     target = required(source).executed
@@ -98,6 +100,12 @@ def promotion(
     if wanted and count and not semi.source_enabled:
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
+    if wish.kind == "switchover":
+        # All that they have is on the old source too, which lives. So they may follow before
+        # clients write, whose commits would wait for them.
+        for one in followers:
+            if one.name != wish.source and not extra(one, chosen):
+                steps.append(FailoverStep(stage, "repoint", one.name, to=chosen.name))
     steps.append(FailoverStep(stage, "writable", chosen.name))
     steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
     return tuple(steps), None
@@ -106,7 +114,8 @@ def promotion(
 def rest(
     members: Members, source: Seen, elected: Seen, wish: FailoverWish, stage: int
 ) -> tuple[tuple[FailoverStep, ...], dict[str, str]]:
-    """What is left to do when the new source is open: the others follow it."""
+    """What is left to do when the new source is open: the others follow it, its events run, and
+    what is lost is listed."""
     steps, left_out = [], {}
     for name in sorted(members):
         one = members[name]
@@ -127,4 +136,11 @@ def rest(
         if old and required(elected).semi_sync.source_enabled and not one.state.semi_sync.replica_enabled:
             steps.append(FailoverStep(stage, "semi-sync-replica-on", name, why="it acknowledges now"))
         steps.append(FailoverStep(stage, "repoint", name, to=elected.name))
+    # After the others follow: an event is enabled by a commit, which waits for an acknowledgement.
+    if wish.events and not wish.scheduled:
+        why = "the old source ran them, and a replica has them disabled"
+        steps.append(FailoverStep(stage, "events", elected.name, count=len(wish.events), why=why))
+    if wish.kind == "failover" and wish.had is not None and source.volume and not wish.listed:
+        why = "what the dead source's binary log has beyond this"
+        steps.append(FailoverStep(stage + 1, "list-lost", elected.name, gtid=wish.had, to=source.name, why=why))
     return tuple(steps), left_out

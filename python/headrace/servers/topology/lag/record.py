@@ -4,14 +4,13 @@ applier, processor of the replica's server, its device."""
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import polars as pl
 
+from headrace.base.processes import cpu_seconds
 from headrace.errors import HeadraceError
 from headrace.lab.metrics import rates
 from headrace.servers.server import Server
@@ -79,13 +78,10 @@ class LagRecord:
         return found
 
     def _cores(self, server: Server) -> float | None:
-        """Processor time of its process since the last look, in cores (proc_pid_stat(5), fields 14
-        and 15)."""
-        try:
-            fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
-        except (OSError, ValueError):
+        """Processor time of its process since the last look, in cores."""
+        used = cpu_seconds(server.pid)
+        if used is None:
             return None
-        used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
         now = time.monotonic()
         before = self._ticks.get(server.name)
         self._ticks[server.name] = (now, used)

@@ -1,0 +1,198 @@
+"""Checks of block devices, arrays and the file system of the data."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from headrace.advice.host.facts import HostFacts, HostMount
+from headrace.advice.host.reading import FINDING, FINE, NOT_HERE, UNREAD, HostQuestion, HostReading, KernelSetting
+from headrace.advice.host.table import host_checks
+from headrace.base.units import KIB
+
+# Where devices are matched by kind: their numbers change from start to start.
+MATCHES = (("nvme", "nvme[0-9]*n[0-9]*"), ("xvd", "xvd[a-z]*"), ("sd", "sd[a-z]*"), ("vd", "vd[a-z]*"))
+# With nothing known of the volume, latency of SSD types, ms (AWS: single-digit milliseconds).
+LATENCY_MS = 1.0
+ST1_READAHEAD_KIB = 1024  # one I/O of st1 and sc1 (AWS, EBS user guide)
+SECTOR = 512  # bytes; sysfs and xfs count in these
+FILE_SYSTEMS = ("xfs", "ext4")
+KERNEL_TIMEOUT = "nvme_core.io_timeout"
+
+
+def device_readings(facts: HostFacts, asked: HostQuestion) -> Iterator[HostReading]:
+    """Every check of this file, in the order of the table."""
+    for name in ("scheduler", "readahead", "max_sectors", "nr_requests"):
+        if not facts.disks:
+            yield HostReading(name, "", UNREAD, "", "no disk is in /sys/block")
+        for disk in facts.disks:
+            yield _queue(name, facts, disk, asked)
+    yield _timeout(facts)
+    yield from _file_system(facts)
+    yield from _alignment(facts)
+    yield from _arrays(facts)
+
+
+def _queue(name: str, facts: HostFacts, disk: str, asked: HostQuestion) -> HostReading:
+    attribute = {"readahead": "read_ahead_kb", "max_sectors": "max_sectors_kb"}.get(name, name)
+    text = facts.tree.read(f"/sys/block/{disk}/queue/{attribute}")
+    if text is None:
+        return HostReading(name, disk, UNREAD, "", _why(facts, f"/sys/block/{disk}/queue/{attribute}"))
+    if name == "scheduler":
+        return _scheduler(disk, text)
+    value = _whole(text)
+    if value is None:
+        return HostReading(name, disk, UNREAD, text, "is not a number")
+    unit = "" if name == "nr_requests" else " KiB"
+    wanted, note = _wanted(name, facts, disk, value, asked)
+    if wanted is None:
+        return HostReading(name, disk, FINE, f"{value:,}{unit}", note)
+    return HostReading(name, disk, FINDING, f"{value:,}{unit}", note, (_udev(disk, f"queue/{attribute}", wanted),))
+
+
+def _wanted(name: str, facts: HostFacts, disk: str, value: int, asked: HostQuestion) -> tuple[int | None, str]:
+    """What it should be instead, None where it may stay, and what to know."""
+    check = host_checks()[name]
+    if name == "readahead":
+        if asked.hdd:
+            return (None if value >= ST1_READAHEAD_KIB else ST1_READAHEAD_KIB), "the volume is a hard disk type"
+        most = int(check.most or 0)
+        return (None if value <= most else most), ""
+    if name == "max_sectors":
+        least = int(check.least or 0)
+        hardware = facts.tree.number(f"/sys/block/{disk}/queue/max_hw_sectors_kb")
+        if hardware is not None and hardware < least:
+            return None, f"the device takes no more than {hardware} KiB"
+        return (None if value >= least else least), ""
+    least = int(check.least or 0)
+    if asked.iops:
+        # Little's law says how many are under way at once; twice, since they come in bursts.
+        least = max(least, math.ceil(2 * asked.iops * LATENCY_MS / 1e3))
+    return (None if value >= least else least), ""
+
+
+def _scheduler(disk: str, text: str) -> HostReading:
+    match = re.search(r"\[([^\]]+)\]", text)
+    chosen = match[1] if match else text
+    fine = chosen == "none" or (chosen in ("mq-deadline", "noop") and not disk.startswith("nvme"))
+    settings = () if fine else (_udev(disk, "queue/scheduler", "none"),)
+    return HostReading("scheduler", disk, FINE if fine else FINDING, chosen, "", settings)
+
+
+def _udev(disk: str, attribute: str, value: object) -> KernelSetting:
+    match = next((pattern for start, pattern in MATCHES if disk.startswith(start)), disk)
+    return KernelSetting("udev", attribute, str(value), match)
+
+
+def _timeout(facts: HostFacts) -> HostReading:
+    if not any(disk.startswith("nvme") for disk in facts.disks):
+        return HostReading("io_timeout", "", NOT_HERE, "", "no NVMe disk")
+    path = "/sys/module/nvme_core/parameters/io_timeout"
+    value = facts.tree.number(path)
+    if value is None:
+        return HostReading("io_timeout", "", UNREAD, "", _why(facts, path))
+    least = int(host_checks()["io_timeout"].least or 0)
+    # Kernels before 4.15 take one byte.
+    if value >= least or value == 255:
+        return HostReading("io_timeout", "", FINE, f"{value:,} s")
+    setting = KernelSetting("kernel", KERNEL_TIMEOUT, str(least))
+    return HostReading("io_timeout", "", FINDING, f"{value:,} s", "", (setting,))
+
+
+# --- the file system ------------------------------------------------------------------------------
+
+
+def _file_system(facts: HostFacts) -> Iterator[HostReading]:
+    mount = facts.data_mount
+    if mount is None:
+        for name in ("fs", "barrier", "atime", "discard"):
+            yield HostReading(name, "", UNREAD, "", _why(facts, "/proc/self/mountinfo"))
+        return
+    place = f"{mount.place} ({facts.datadir})"
+    if mount.kind == "overlay":
+        note = "a container's own file system: look on its host, or name the volume with --datadir"
+        for name in ("fs", "barrier", "atime", "discard"):
+            yield HostReading(name, place, UNREAD, mount.kind, note)
+        return
+    yield HostReading("fs", place, FINE if mount.kind in FILE_SYSTEMS else FINDING, mount.kind)
+    off = next((one for one in ("nobarrier", "barrier=0") if one in mount.options), None)
+    yield HostReading("barrier", place, FINDING if off else FINE, off or "on")
+    yield _atime(mount, place)
+    discards = "discard" in mount.options
+    yield HostReading("discard", place, FINDING if discards else FINE, "discard" if discards else "none")
+
+
+def _atime(mount: HostMount, place: str) -> HostReading:
+    for option in ("noatime", "relatime"):
+        if option in mount.options:
+            return HostReading("atime", place, FINE, option)
+    return HostReading("atime", place, FINDING, "strictatime", "neither noatime nor relatime is among its options")
+
+
+def _alignment(facts: HostFacts) -> Iterator[HostReading]:
+    unit = int(host_checks()["align"].least or 1)
+    seen = False
+    for disk in facts.disks:
+        for part in facts.partitions(disk):
+            start = facts.tree.number(f"/sys/block/{disk}/{part}/start")
+            if start is None:
+                continue
+            # Small partitions of the boot loader hold no data.
+            size = facts.tree.number(f"/sys/block/{disk}/{part}/size")
+            if size is not None and size * SECTOR < BOOT_BYTES:
+                continue
+            seen = True
+            yield HostReading("align", part, FINDING if start % unit else FINE, f"{start:,} sectors")
+    if not seen:
+        yield HostReading("align", "", NOT_HERE, "", "no partition: volumes as a whole start at 0")
+
+
+# Of BIOS boot and EFI partitions: at most 512 MiB by the installers' habit, mostly 1 to 100 MiB.
+BOOT_BYTES = 256 * 1024 * 1024
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _arrays(facts: HostFacts) -> Iterator[HostReading]:
+    check = host_checks()["raid_chunk"]
+    if not facts.arrays:
+        yield HostReading("raid_chunk", "", NOT_HERE, "", "no md array")
+        yield HostReading("raid_fs", "", NOT_HERE, "", "no md array")
+        return
+    chunks = {}
+    for name in facts.arrays:
+        chunk = facts.tree.number(f"/sys/block/{name}/md/chunk_size")
+        if chunk is None:
+            yield HostReading("raid_chunk", name, UNREAD, "", _why(facts, f"/sys/block/{name}/md/chunk_size"))
+        elif chunk == 0:
+            yield HostReading("raid_chunk", name, NOT_HERE, "none", "a mirror has no chunk")
+        else:
+            chunks[name] = chunk
+            fine = (check.least or 0) <= chunk <= (check.most or 0)
+            members = ", ".join(facts.members(name))
+            yield HostReading("raid_chunk", name, FINE if fine else FINDING, f"{chunk // KIB} KiB", members)
+    yield _stripe(facts, chunks)
+
+
+def _stripe(facts: HostFacts, chunks: dict[str, int]) -> HostReading:
+    mount, device = facts.data_mount, facts.data_device
+    if mount is None or device is None or device not in chunks:
+        return HostReading("raid_fs", "", NOT_HERE, "", "the data lie on no striped array, as far as the host says")
+    if mount.kind != "xfs":
+        return HostReading("raid_fs", mount.place, NOT_HERE, mount.kind, "only xfs tells its stripe in mountinfo")
+    unit, width = (_whole(mount.option(name) or "") for name in ("sunit", "swidth"))
+    if not unit or not width:
+        return HostReading("raid_fs", mount.place, FINDING, "no sunit, no swidth", "mkfs.xfs was told of no stripe")
+    fits = unit * SECTOR == chunks[device] and width % unit == 0
+    value = f"sunit {unit * SECTOR // KIB} KiB, swidth {width * SECTOR // KIB} KiB"
+    return HostReading("raid_fs", mount.place, FINE if fits else FINDING, value, f"chunk {chunks[device] // KIB} KiB")
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"\d{1,18}", text.strip()) else None
+
+
+def _why(facts: HostFacts, path: str) -> str:
+    return f"{path}: {facts.tree.unreadable.get(path, 'is not there')}"

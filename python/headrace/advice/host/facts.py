@@ -1,0 +1,188 @@
+"""What a host's files say: its disks, arrays, mounts, network interfaces and processors."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from headrace.advice.host.tree import HostTree
+
+# Made of memory, files or other devices: no disk of a server.
+NO_DISKS = re.compile(r"(loop|ram|zram|sr|fd|nbd|md|dm-)\d*")
+SERVERS = ("mysqld", "mariadbd")
+DATADIR = "/var/lib/mysql"
+EBS_MODEL, LOCAL_MODEL = "Amazon Elastic Block Store", "Amazon EC2 NVMe Instance Storage"
+ESCAPED = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class HostMount:
+    """A line of mountinfo. `options`: of the mount and of the file system."""
+
+    place: str
+    device: str
+    kind: str
+    number: str
+    options: frozenset[str]
+
+    def option(self, name: str) -> str | None:
+        """The value of `name=value`."""
+        return next((one.partition("=")[2] for one in self.options if one.startswith(f"{name}=")), None)
+
+
+class HostFacts:
+    """Looks into a tree. `datadir`: where the data lie."""
+
+    def __init__(self, tree: HostTree, datadir: str | None = None) -> None:
+        self.tree = tree
+        self.datadir = datadir or DATADIR
+
+    @cached_property
+    def disks(self) -> list[str]:
+        """Disks by name: no loop devices, no arrays."""
+        return [name for name in self.tree.names("/sys/block") if not NO_DISKS.fullmatch(name)]
+
+    @cached_property
+    def arrays(self) -> list[str]:
+        """md devices."""
+        return [name for name in self.tree.names("/sys/block") if re.fullmatch(r"md\d+", name)]
+
+    def members(self, device: str) -> list[str]:
+        """Disks below an md or dm device, partitions taken as their disk."""
+        found: list[str] = []
+        for name in self.tree.names(f"/sys/block/{device}/slaves"):
+            deeper = self.members(name) if name in self.tree.names("/sys/block") else []
+            found += deeper or [self.disk_of(name)]
+        return list(dict.fromkeys(found))
+
+    def disk_of(self, name: str) -> str:
+        """The disk of a partition; a disk itself."""
+        return next((disk for disk in self.disks if name in (disk, *self.partitions(disk))), name)
+
+    def partitions(self, disk: str) -> list[str]:
+        """Partitions of a disk."""
+        return [name for name in self.tree.names(f"/sys/block/{disk}") if name.startswith(disk)]
+
+    def model(self, disk: str) -> str:
+        """What the disk says it is."""
+        return self.tree.read(f"/sys/block/{disk}/device/model") or ""
+
+    @cached_property
+    def mounts(self) -> list[HostMount]:
+        """All mounts, in their order."""
+        found = []
+        for line in (self.tree.read("/proc/self/mountinfo") or "").splitlines():
+            head, _, tail = line.partition(" - ")
+            one, rest = head.split(), tail.split()
+            if len(one) >= 6 and len(rest) >= 2:
+                more = rest[2] if len(rest) > 2 else ""
+                options = frozenset((*one[5].split(","), *more.split(",")))
+                found.append(HostMount(_plain(one[4]), _plain(rest[1]), rest[0], one[2], options))
+        return found
+
+    @cached_property
+    def data_mount(self) -> HostMount | None:
+        """What holds the data: the last mount with the longest path above it."""
+        best: HostMount | None = None
+        for mount in self.mounts:
+            inside = mount.place == "/" or f"{self.datadir}/".startswith(f"{mount.place.rstrip('/')}/")
+            if inside and (best is None or len(mount.place) >= len(best.place)):
+                best = mount
+        return best
+
+    @cached_property
+    def data_device(self) -> str | None:
+        """Name in /sys/block of what holds the data: a disk, an array, a mapping."""
+        mount = self.data_mount
+        if mount is None:
+            return None
+        for name in self.tree.names("/sys/block"):
+            own = [f"/sys/block/{name}", *(f"/sys/block/{name}/{part}" for part in self.partitions(name))]
+            if any(self.tree.read(f"{place}/dev") == mount.number for place in own):
+                return name
+        name = posixpath.basename(mount.device)
+        return name if name in self.tree.names("/sys/block") else None
+
+    @cached_property
+    def processors(self) -> int | None:
+        """Virtual CPUs online."""
+        text = self.tree.read("/sys/devices/system/cpu/online")
+        return len(numbers_of(text)) if text else None
+
+    @cached_property
+    def nodes(self) -> list[int] | None:
+        """Memory nodes."""
+        text = self.tree.read("/sys/devices/system/node/online")
+        return numbers_of(text) if text else None
+
+    @cached_property
+    def interfaces(self) -> list[str]:
+        """Network interfaces with a device behind them."""
+        place = "/sys/class/net"
+        return [name for name in self.tree.names(place) if name != "lo" and self._has_device(f"{place}/{name}")]
+
+    def _has_device(self, place: str) -> bool:
+        return self.tree.target(f"{place}/device") is not None or self.tree.has(f"{place}/device")
+
+    def queues(self, interface: str) -> list[str]:
+        """Paths of an interface's receive queues."""
+        place = f"/sys/class/net/{interface}/queues"
+        return [f"{place}/{name}" for name in self.tree.names(place) if name.startswith("rx-")]
+
+    def processes(self, names: tuple[str, ...]) -> list[str]:
+        """Ids of processes of these names."""
+        found = [one for one in self.tree.names("/proc") if one.isdigit()]
+        return [one for one in found if self.tree.read(f"/proc/{one}/comm") in names]
+
+    @cached_property
+    def memory_bytes(self) -> int | None:
+        """Memory of the machine."""
+        match = re.search(r"MemTotal:\s+(\d+) kB", self.tree.read("/proc/meminfo") or "")
+        return int(match[1]) * 1024 if match else None
+
+    @cached_property
+    def container(self) -> str | None:
+        """What says that this is a container, or None."""
+        for path in ("/.dockerenv", "/run/.containerenv"):
+            if posixpath.basename(path) in self.tree.names(posixpath.dirname(path)):
+                return path
+        root = next((mount for mount in self.mounts if mount.place == "/"), None)
+        return "the root file system is an overlay" if root is not None and root.kind == "overlay" else None
+
+    @cached_property
+    def name(self) -> str:
+        """System and kernel, as far as the tree says."""
+        release = re.search(r'^PRETTY_NAME="?([^"\n]*)', self.tree.read("/etc/os-release") or "", re.M)
+        kernel = self.tree.read("/proc/sys/kernel/osrelease")
+        return (
+            ", ".join(filter(None, [release[1] if release else None, kernel and f"Linux {kernel}"])) or "a Linux host"
+        )
+
+    def free_share(self) -> tuple[float, float] | None:
+        """Free share of space and of inodes, percent; None in a captured tree."""
+        if not self.tree.live or self.data_mount is None:
+            return None
+        try:
+            told = os.statvfs(self.data_mount.place)
+        except OSError:
+            return None
+        inodes = 100.0 * told.f_favail / told.f_files if told.f_files else 100.0
+        return 100.0 * told.f_bavail / max(1, told.f_blocks), inodes
+
+
+def numbers_of(text: str) -> list[int]:
+    """`0-3,8` as numbers; none for what is no such list."""
+    found: list[int] = []
+    for part in text.strip().split(","):
+        low, _, high = part.partition("-")
+        if not low.isdigit() or (high and not high.isdigit()):
+            return []
+        found += range(int(low), int(high or low) + 1)
+    return found
+
+
+def _plain(text: str) -> str:
+    return ESCAPED.sub(lambda match: chr(int(match[1], 8)), text)

@@ -1,0 +1,271 @@
+"""Checks of memory, processors, network and the server's own process."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+
+from headrace.advice.host.facts import SERVERS, HostFacts
+from headrace.advice.host.reading import FINDING, FINE, NOT_HERE, UNREAD, HostQuestion, HostReading, KernelSetting
+from headrace.advice.host.table import host_checks
+from headrace.base.units import GIB, MIB
+
+# Of memory, percent: what is written in the background, and from when writers wait (checks.csv).
+BACKGROUND_PERCENT, DIRTY_PERCENT = 5, 10
+CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter")
+# Bit of CAP_SYS_ADMIN in a capability set (linux/capability.h).
+SYS_ADMIN = 21
+
+
+def system_readings(facts: HostFacts, asked: HostQuestion) -> Iterator[HostReading]:
+    """Every check of this file, in the order of the table."""
+    yield _number("swappiness", facts, "/proc/sys/vm/swappiness", "vm.swappiness", "1")
+    yield _dirty(facts, asked)
+    yield _huge_pages(facts)
+    yield from _nodes(facts)
+    yield _aio(facts)
+    yield _io_uring(facts)
+    yield from _open_files(facts)
+    yield _clock(facts)
+    yield _interrupts(facts)
+    yield from _network(facts)
+    yield _number("somaxconn", facts, "/proc/sys/net/core/somaxconn", "net.core.somaxconn", "4096")
+    yield _governor(facts)
+    yield _space(facts)
+    yield from _statistics(facts)
+
+
+def _unread(check: str, facts: HostFacts, path: str) -> HostReading:
+    return HostReading(check, "", UNREAD, "", f"{path}: {facts.tree.unreadable.get(path, 'is not there')}")
+
+
+def _number(check: str, facts: HostFacts, path: str, key: str, wanted: str) -> HostReading:
+    value = facts.tree.number(path)
+    if value is None:
+        return _unread(check, facts, path)
+    table = host_checks()[check]
+    fine = (table.least is None or value >= table.least) and (table.most is None or value <= table.most)
+    settings = () if fine else (KernelSetting("sysctl", key, wanted),)
+    return HostReading(check, "", FINE if fine else FINDING, f"{value:,}", "", settings)
+
+
+def _dirty(facts: HostFacts, asked: HostQuestion) -> HostReading:
+    at = "/proc/sys/vm"
+    names = ("dirty_bytes", "dirty_background_bytes", "dirty_ratio", "dirty_background_ratio")
+    bytes_, _, ratio, background = (facts.tree.number(f"{at}/{name}") for name in names)
+    if bytes_:
+        second = None if asked.mib_s is None else asked.mib_s * MIB
+        large = second is not None and bytes_ > DIRTY_SECONDS * second
+        note = "" if second is None else f"{bytes_ / second:.1f} s of the volume"
+        settings = _dirty_settings(asked) if large else ()
+        return HostReading("dirty", "", FINDING if large else FINE, f"{bytes_ / MIB:,.0f} MiB", note, settings)
+    if ratio is None or background is None:
+        return _unread("dirty", facts, f"{at}/dirty_ratio")
+    most = host_checks()["dirty"].most or 0
+    fine = ratio <= most and background <= BACKGROUND_PERCENT
+    memory = facts.memory_bytes
+    note = ""
+    if memory is not None:
+        held = memory * ratio / 100
+        waits = "" if asked.mib_s is None else f", {held / (asked.mib_s * MIB):,.0f} s of the volume"
+        note = f"{ratio} % of memory are {held / GIB:,.1f} GiB{waits}"
+    value = f"{background} % and {ratio} %"
+    return HostReading("dirty", "", FINE if fine else FINDING, value, note, () if fine else _dirty_settings(asked))
+
+
+# Seconds of the volume's MiB/s that may wait to be written before it is a finding (a judgement).
+DIRTY_SECONDS = 5.0
+
+
+def _dirty_settings(asked: HostQuestion) -> tuple[KernelSetting, ...]:
+    if asked.mib_s is None:
+        pairs = (("vm.dirty_background_ratio", BACKGROUND_PERCENT), ("vm.dirty_ratio", DIRTY_PERCENT))
+    else:
+        second = int(asked.mib_s * MIB)
+        pairs = (("vm.dirty_background_bytes", second // 2), ("vm.dirty_bytes", second))
+    return tuple(KernelSetting("sysctl", key, str(value)) for key, value in pairs)
+
+
+def _huge_pages(facts: HostFacts) -> HostReading:
+    path = "/sys/kernel/mm/transparent_hugepage/enabled"
+    text = facts.tree.read(path)
+    match = re.search(r"\[(\w+)\]", text or "")
+    if match is None:
+        return _unread("thp", facts, path)
+    fine = match[1] in ("madvise", "never")
+    settings = () if fine else (KernelSetting("sysfs", path, "madvise"),)
+    return HostReading("thp", "", FINE if fine else FINDING, match[1], "", settings)
+
+
+def _nodes(facts: HostFacts) -> Iterator[HostReading]:
+    nodes = facts.nodes
+    if nodes is None:
+        yield _unread("numa", facts, "/sys/devices/system/node/online")
+        yield _unread("numa_balancing", facts, "/proc/sys/kernel/numa_balancing")
+        return
+    if len(nodes) <= 1:
+        yield HostReading("numa", "", FINE, "one node")
+        yield HostReading("numa_balancing", "", NOT_HERE, "", "one node")
+        return
+    note = "set innodb_numa_interleave=ON, if it is not: the host does not say"
+    yield HostReading("numa", "", FINDING, f"{len(nodes)} nodes", note)
+    yield _number("numa_balancing", facts, "/proc/sys/kernel/numa_balancing", "kernel.numa_balancing", "0")
+
+
+def _aio(facts: HostFacts) -> HostReading:
+    found = _number("aio", facts, "/proc/sys/fs/aio-max-nr", "fs.aio-max-nr", "1048576")
+    used = facts.tree.number("/proc/sys/fs/aio-nr")
+    note = "" if used is None else f"{used:,} in use"
+    return HostReading(found.check, "", found.state, found.value, found.note or note, found.settings)
+
+
+def _io_uring(facts: HostFacts) -> HostReading:
+    path = "/proc/sys/kernel/io_uring_disabled"
+    if facts.tree.number(path) is None and path not in facts.tree.unreadable:
+        return HostReading("io_uring", "", NOT_HERE, "", "the kernel has no such switch (before Linux 6.6)")
+    return _number("io_uring", facts, path, "kernel.io_uring_disabled", "0")
+
+
+def _open_files(facts: HostFacts) -> Iterator[HostReading]:
+    least = host_checks()["nofile"].least or 0
+    servers = facts.processes(SERVERS)
+    if not servers:
+        yield HostReading("nofile", "", NOT_HERE, "", "no server runs, or its process is not in the tree")
+    for process in servers:
+        path = f"/proc/{process}/limits"
+        match = re.search(r"^Max open files\s+(\d+|unlimited)", facts.tree.read(path) or "", re.M)
+        if match is None:
+            yield _unread("nofile", facts, path)
+            continue
+        fine = match[1] == "unlimited" or int(match[1]) >= least
+        yield HostReading("nofile", f"process {process}", FINE if fine else FINDING, match[1])
+
+
+def _clock(facts: HostFacts) -> HostReading:
+    place = "/sys/devices/system/clocksource/clocksource0"
+    value = facts.tree.read(f"{place}/current_clocksource")
+    if not value:
+        return _unread("clock", facts, f"{place}/current_clocksource")
+    if value in CLOCKS:
+        return HostReading("clock", "", FINE, value)
+    offered = (facts.tree.read(f"{place}/available_clocksource") or "").split()
+    better = next((name for name in CLOCKS if name in offered), None)
+    if better is None:
+        return HostReading("clock", "", FINDING, value, "the kernel offers no better one")
+    return HostReading(
+        "clock", "", FINDING, value, f"{better} is offered", (KernelSetting("kernel", "clocksource", better),)
+    )
+
+
+def _interrupts(facts: HostFacts) -> HostReading:
+    processors = facts.processors
+    if processors == 1:
+        return HostReading("irq", "", NOT_HERE, "", "one processor")
+    if facts.processes(("irqbalance",)):
+        return HostReading("irq", "", FINE, "irqbalance runs")
+    text = facts.tree.read("/proc/interrupts")
+    if text is None:
+        return _unread("irq", facts, "/proc/interrupts")
+    ours = [line for line in text.splitlines() if re.search(r"\b(?:eth|ens|enp|ena|ixgbe)[\w-]*-?Tx|-TxRx", line)]
+    numbers = [line.split(":")[0].strip() for line in ours]
+    masks = {facts.tree.read(f"/proc/irq/{number}/smp_affinity_list") for number in numbers if number.isdigit()}
+    masks.discard(None)
+    if not masks:
+        note = "no queue of a network interface is in /proc/interrupts with its affinity"
+        return HostReading("irq", "", UNREAD, "", note)
+    spread = len(masks) > 1 or len(numbers) == 1
+    value = f"{len(numbers)} queues on {len(masks)} set{'s' if len(masks) > 1 else ''} of processors"
+    note = "" if spread else "start irqbalance"
+    return HostReading("irq", "", FINE if spread else FINDING, value, note)
+
+
+# --- network --------------------------------------------------------------------------------------
+
+
+def _network(facts: HostFacts) -> Iterator[HostReading]:
+    if not facts.interfaces:
+        for check in ("rps", "rfs"):
+            yield HostReading(check, "", UNREAD, "", "no interface with a device is in /sys/class/net")
+        return
+    for interface in facts.interfaces:
+        yield _steering(facts, interface)
+    yield _flows(facts)
+
+
+def _steering(facts: HostFacts, interface: str) -> HostReading:
+    queues, processors = facts.queues(interface), facts.processors
+    masks = [facts.tree.read(f"{queue}/rps_cpus") for queue in queues]
+    known = [mask for mask in masks if mask is not None]
+    if not known or processors is None:
+        return _unread("rps", facts, f"/sys/class/net/{interface}/queues")
+    on = any(mask.strip("0,") for mask in known)
+    enough = len(queues) >= min(processors, int(host_checks()["rps"].least or 0))
+    value = f"{len(queues)} queues, {processors} processors, {'on' if on else 'off'}"
+    if on != enough:
+        note = "" if enough else "fewer queues than processors: steering helps"
+        return HostReading("rps", interface, FINE, value, note)
+    mask = "0" if enough else f"{(1 << processors) - 1:x}"
+    note = "the queues are enough without it" if enough else "fewer queues than processors"
+    # Long masks are written in groups of 32 bits.
+    mask = ",".join(re.findall(r".{1,8}", mask[::-1])[::1])[::-1]
+    settings = tuple(
+        KernelSetting("udev", f"queues/{queue.rsplit('/', 1)[1]}/rps_cpus", mask, interface) for queue in queues
+    )
+    return HostReading("rps", interface, FINDING, value, note, settings)
+
+
+def _flows(facts: HostFacts) -> HostReading:
+    path = "/proc/sys/net/core/rps_sock_flow_entries"
+    entries = facts.tree.number(path)
+    if entries is None:
+        return _unread("rfs", facts, path)
+    counts = [facts.tree.number(f"{queue}/rps_flow_cnt") for name in facts.interfaces for queue in facts.queues(name)]
+    per_queue = sum(count for count in counts if count)
+    value = f"table {entries:,}, queues {per_queue:,} together"
+    if bool(entries) == bool(per_queue) and per_queue <= max(entries, 0) and (not entries or per_queue == entries):
+        return HostReading("rfs", "", FINE, value)
+    off = [KernelSetting("sysctl", "net.core.rps_sock_flow_entries", "0")] if entries else []
+    return HostReading("rfs", "", FINDING, value, "the table and the queues' counts do not add up", tuple(off))
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def _governor(facts: HostFacts) -> HostReading:
+    path = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+    value = facts.tree.read(path)
+    if value is None:
+        return HostReading("governor", "", NOT_HERE, "", "the hypervisor keeps the frequency to itself")
+    fine = value == "performance"
+    settings = () if fine else (KernelSetting("sysfs", path.replace("cpu0", "cpu*"), "performance"),)
+    return HostReading("governor", "", FINE if fine else FINDING, value, "", settings)
+
+
+def _space(facts: HostFacts) -> HostReading:
+    if not facts.tree.live:
+        return HostReading("space", "", UNREAD, "", "captured files do not say; headrace forecast does")
+    shares = facts.free_share()
+    mount = facts.data_mount
+    if shares is None or mount is None:
+        return HostReading("space", "", UNREAD, "", "the mount of the data is not known")
+    least = host_checks()["space"].least or 0
+    value = f"{shares[0]:.0f} % of space, {shares[1]:.0f} % of inodes free"
+    return HostReading("space", mount.place, FINE if min(shares) >= least else FINDING, value)
+
+
+def _statistics(facts: HostFacts) -> Iterator[HostReading]:
+    disks = [disk for disk in facts.disks if disk.startswith("nvme")]
+    if not disks:
+        yield HostReading("nvme_stats", "", NOT_HERE, "", "no NVMe disk")
+        return
+    if not facts.tree.live:
+        yield HostReading("nvme_stats", "", UNREAD, "", "captured files do not say who may read them")
+        return
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", facts.tree.read("/proc/self/status") or "", re.M)
+    allowed = bool(match) and bool(int(match[1], 16) >> SYS_ADMIN & 1) if match else False
+    check: Callable[[str], bool] = lambda disk: allowed and os.access(f"/dev/{disk}", os.R_OK)  # noqa: E731
+    for disk in disks:
+        fine = check(disk)
+        note = "" if fine else "this user may not: run the watcher with CAP_SYS_ADMIN, or through a helper"
+        yield HostReading("nvme_stats", disk, FINE if fine else FINDING, "readable" if fine else "refused", note)

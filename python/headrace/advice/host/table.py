@@ -1,0 +1,60 @@
+"""The table of host checks (checks.csv): what is looked at, what is wanted, why, and what of the
+old advice is outdated."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from headrace.advice.model import RISKS
+
+INSTALLS = ("sysctl", "udev", "tuned", "kernel", "by hand")
+
+
+@dataclass(frozen=True)
+class HostCheck:
+    """A setting of the host that is looked at.
+
+    `where`: its path; `wanted`: in words, `least` and `most` as figures where it has them; `risk`:
+    what staying wrong can cost, in the classes of advise; `install`: what keeps it over a start of
+    the machine. `old_advice`: what used to be said, and `outdated_because`: why no longer ("": it
+    still holds).
+    """
+
+    id: str
+    title: str
+    where: str
+    wanted: str
+    least: float | None
+    most: float | None
+    why: str
+    risk: str
+    install: str
+    old_advice: str
+    outdated_because: str
+    source: str
+    as_of: str
+    confirmed: bool
+
+    @property
+    def citation(self) -> str:
+        """Source, day and doubt."""
+        return f"{self.source}, {self.as_of}{'' if self.confirmed else ', not confirmed'}"
+
+
+@cache
+def host_checks() -> dict[str, HostCheck]:
+    """All checks by id, in the order of the file."""
+    text = (files("headrace.advice.host") / "checks.csv").read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        figures = {name: float(row[name]) if row[name] else None for name in ("least", "most")}
+        told: dict[str, Any] = {**row, **figures, "confirmed": row["confirmed"] == "true"}
+        made = HostCheck(**told)
+        assert made.risk in RISKS, made.id
+        assert made.install in INSTALLS, made.id
+        found[made.id] = made
+    return found

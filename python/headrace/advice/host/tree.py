@@ -1,0 +1,227 @@
+"""Files of a host, read and never written: this machine, a folder or a tarball captured elsewhere.
+
+Links are followed inside the tree alone. What leads out of a captured tree is refused, because the
+answer would be about another machine.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import stat
+import tarfile
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from headrace.base.checks import shown
+from headrace.errors import InputError
+
+SOURCE = "headrace advise --host"
+# A page of /proc or /sys is 4 KiB; interrupts of large machines and mountinfo are longer.
+MOST_BYTES = 1024 * 1024
+# Of a tarball, all together: thousands of small files.
+MOST_MEMBERS, MOST_TOTAL = 50_000, 64 * 1024 * 1024
+MOST_LINKS = 40  # as the kernel's
+UNREADABLE = "not readable"
+
+
+class HostTree(ABC):
+    """Reads files by their path on the host. `live`: it is this machine. `unreadable`: paths that
+    are there and could not be read."""
+
+    live = False
+
+    def __init__(self) -> None:
+        self.unreadable: dict[str, str] = {}
+
+    @abstractmethod
+    def read(self, path: str) -> str | None:
+        """Text of a file, stripped; None where it is missing or cannot be read."""
+
+    @abstractmethod
+    def names(self, path: str) -> list[str]:
+        """Names in a folder, sorted; none where it is missing."""
+
+    @abstractmethod
+    def target(self, path: str) -> str | None:
+        """Where a link leads, as it is written; None where it is none."""
+
+    def has(self, path: str) -> bool:
+        """Whether a folder with something in it is there."""
+        return bool(self.names(path))
+
+    def number(self, path: str) -> int | None:
+        """A file's whole number; None where it has none."""
+        text = self.read(path)
+        try:
+            return None if text is None else int(text.split()[0])
+        except (ValueError, IndexError):
+            return None
+
+
+def open_tree(root: Path | None) -> HostTree:
+    """This machine, or a captured tree. Raises InputError for what is not a tree of a host."""
+    if root is None:
+        return _Folder(Path("/"), live=True)
+    if root.is_dir():
+        tree: HostTree = _Folder(root.resolve(), live=False)
+    elif root.is_file():
+        tree = _Tarball(root)
+    else:
+        hint = "Give a folder with proc and sys in it, or a tarball of one."
+        raise InputError(f"--root {root}", "is neither a folder nor a file", SOURCE, hint)
+    if not (tree.has("/proc") or tree.has("/sys")):
+        hint = "docs/guide/host-advice.md says how to capture one."
+        raise InputError(f"--root {root}", "has neither proc nor sys, so it is not a tree of a host", SOURCE, hint)
+    return tree
+
+
+class _Folder(HostTree):
+    def __init__(self, root: Path, *, live: bool) -> None:
+        super().__init__()
+        self.root, self.live = root, live
+
+    def _place(self, path: str) -> Path:
+        """The file behind a path, links followed inside the tree. A captured link that starts at
+        the root means the tree's."""
+        place = self.root / path.lstrip("/")
+        if self.live:
+            return place
+        at, left = self.root, [part for part in path.split("/") if part]
+        for _ in range(MOST_LINKS * 64):
+            if not left:
+                return at
+            part = left.pop(0)
+            if part == "..":
+                if at == self.root:
+                    _leads_out(path)
+                at = at.parent
+                continue
+            if part == ".":
+                continue
+            step = at / part
+            if step.is_symlink():
+                link = os.readlink(step)
+                left = [*(one for one in link.split("/") if one), *left]
+                at = self.root if link.startswith("/") else at
+                continue
+            at = step
+        raise InputError(shown(path), "is a link in a circle", SOURCE, "Capture the host again.")
+
+    def read(self, path: str) -> str | None:
+        place = self._place(path)
+        try:
+            if not stat.S_ISREG(place.stat().st_mode):
+                return None
+            with place.open("rb") as file:
+                return _text(file.read(MOST_BYTES))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            self.unreadable[path] = getattr(error, "strerror", None) or UNREADABLE
+            return None
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._place(path)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            self.unreadable[path] = error.strerror or UNREADABLE
+            return []
+
+    def target(self, path: str) -> str | None:
+        parent, name = posixpath.split(path)
+        try:
+            return os.readlink(self._place(parent) / name)
+        except OSError:
+            return None
+
+
+class _Tarball(HostTree):
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.files: dict[str, bytes] = {}
+        self.links: dict[str, str] = {}
+        self.folders: dict[str, set[str]] = {}
+        try:
+            with tarfile.open(path, "r:*") as archive:
+                self._load(archive)
+        except (tarfile.TarError, OSError, EOFError) as error:
+            raise InputError(f"--root {path}", f"is not a tarball that can be read ({error})", SOURCE, "") from None
+        for name in self.links:
+            self._place(name)  # refuses what leads out
+
+    def _load(self, archive: tarfile.TarFile) -> None:
+        total = 0
+        for count, member in enumerate(archive):
+            if count >= MOST_MEMBERS:
+                raise InputError("the tarball", f"has more than {MOST_MEMBERS:,} files", SOURCE, "Capture less.")
+            name = self._name(member.name)
+            if member.isdir():
+                self.folders.setdefault(name, set())
+            elif member.issym() or member.islnk():
+                self.links[name] = member.linkname if member.issym() else "/" + self._name(member.linkname).lstrip("/")
+            elif member.isreg() and member.size <= MOST_BYTES:
+                total += member.size
+                if total > MOST_TOTAL:
+                    raise InputError("the tarball", f"holds more than {MOST_TOTAL >> 20} MiB", SOURCE, "Capture less.")
+                opened = archive.extractfile(member)
+                self.files[name] = b"" if opened is None else opened.read(MOST_BYTES)
+            else:
+                self.unreadable[name] = "is not a file, or too large"
+                continue
+            while name != "/":
+                parent, own = posixpath.split(name)
+                self.folders.setdefault(parent, set()).add(own)
+                name = parent
+
+    @staticmethod
+    def _name(name: str) -> str:
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if name.startswith("/") or ".." in parts:
+            rule = "is absolute or has .. in it: a tarball may only hold what lies below its root"
+            raise InputError(f"{shown(name)} in the tarball", rule, SOURCE, "Make it with relative names.")
+        return "/" + "/".join(parts)
+
+    def _place(self, path: str) -> str:
+        at: list[str] = []
+        left = [part for part in path.split("/") if part]
+        links = 0
+        while left:
+            part = left.pop(0)
+            if part == "..":
+                if not at:
+                    _leads_out(path)
+                at.pop()
+                continue
+            link = None if part == "." else self.links.get("/" + "/".join([*at, part]))
+            if link is None:
+                at += [] if part == "." else [part]
+                continue
+            links += 1
+            if links > MOST_LINKS:
+                raise InputError(shown(path), "is a link in a circle", SOURCE, "Capture the host again.")
+            left = [*(one for one in link.split("/") if one), *left]
+            at = [] if link.startswith("/") else at
+        return "/" + "/".join(at)
+
+    def read(self, path: str) -> str | None:
+        held = self.files.get(self._place(path))
+        return None if held is None else _text(held)
+
+    def names(self, path: str) -> list[str]:
+        return sorted(self.folders.get(self._place(path), ()))
+
+    def target(self, path: str) -> str | None:
+        parent, name = posixpath.split(path)
+        return self.links.get(posixpath.join(self._place(parent), name))
+
+
+def _leads_out(path: str) -> None:
+    rule = "leads out of the captured tree: the answer would be about another machine"
+    raise InputError(shown(path), rule, SOURCE, "Capture the host again, with links that stay inside.")
+
+
+def _text(held: bytes) -> str:
+    return held.decode("utf-8", "replace").strip("\x00 \n\t")

@@ -1,0 +1,107 @@
+"""What a plan says of services: what each deployment comes to, when Aurora's I/O-Optimized pays,
+and the comparison of then and now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from headrace.base import core
+from headrace.planner.candidates import AURORA
+from headrace.planner.database import DatabaseJudge
+from headrace.planner.market.growth import storage_growth
+from headrace.planner.market.rules import NO_AUTOSCALING, storage_rules
+from headrace.planner.market.services import managed_items
+from headrace.planner.result import Choice, ServiceAnswer, ServicesPart
+from headrace.planner.search import FamilyResult, rank
+from headrace.simulation.services import BreakEven, break_even_of, confidence
+
+# The engine of plan.py, which imports this module.
+Planning = Any
+
+
+def services_part(engine: Planning, searched: Sequence[FamilyResult]) -> ServicesPart:
+    """What each deployment that was asked about comes to."""
+    answers = tuple(_answer(engine, service, searched) for service in engine.asked.on)
+    even, million, tps = _io_optimized(engine, answers)
+    return ServicesPart(answers, even, million, tps, tuple(map(dict, core.service_comparison())))
+
+
+def _answer(engine: Planning, service: str, searched: Sequence[FamilyResult]) -> ServiceAnswer:
+    own = [one for one in searched if one.family.service == service]
+    passing = sorted((found for one in own for found in one.passing), key=rank)
+    near = [] if passing else [choice for one in own if (choice := engine.nearest(one)) is not None]
+    best = engine.chooser.choose([passing[0].candidate])[0] if passing else min(near, key=_missing_least, default=None)
+    if best is None:
+        why = next((one.why for one in engine.verdicts if one.family == service), "nothing holds these data")
+    else:
+        why = "meets every goal" if best.meets_goals else "; ".join(best.misses)
+    as_of, option = engine.asked.prices.as_of, None
+    about = engine.asked.conditions
+    if service.startswith(AURORA) and about is not None:
+        option = "reader" if about.readers else "no-reader"
+
+    def fact(key: str, of: str | None = None) -> dict | None:
+        return _fact(core.managed_rule(service, key, as_of, of))
+
+    near_runs = 0
+    if best is not None and isinstance(engine.judge, DatabaseJudge):
+        near_runs = engine.judge.near(engine.host_of(best))
+    return ServiceAnswer(
+        service,
+        best,
+        why,
+        (fact("rto_low", option), fact("rto_high", option)),
+        (fact("rpo_instance"), fact("rpo_zone")),
+        tuple(map(dict, core.service_limits(service))),
+        storage_rules(service, as_of),
+        _growth(engine, service, best),
+        confidence(service, near_runs),
+    )
+
+
+def _growth(engine: Planning, service: str, best: Choice | None) -> str | None:
+    asked = engine.asked
+    if not asked.gib_per_day or best is None or not service.startswith("rds"):
+        return None
+    held = float(asked.size_gib + asked.need.log_gib)
+    used = min(held, best.usable_gib)
+    grows = service != NO_AUTOSCALING
+    found = storage_growth(best.usable_gib, used, asked.gib_per_day, autoscaling=grows, as_of=asked.prices.as_of)
+    return found.in_words()
+
+
+def _missing_least(choice: Choice) -> tuple:
+    return (-(choice.probability or 0.0), choice.cost_usd_month)
+
+
+def _fact(rule: core.ManagedRule | None) -> dict | None:
+    if rule is None:
+        return None
+    value = float(rule["value"]) if rule["value"] else None
+    return {"value": value} | {name: rule[name] for name in ("source", "first_seen", "confirmed", "note")}
+
+
+def _io_optimized(
+    engine: Planning, answers: Sequence[ServiceAnswer]
+) -> tuple[BreakEven | None, float | None, float | None]:
+    """Where I/O-Optimized pays on the class of the cheapest Standard, what is billed there a month,
+    millions, and at what rate."""
+    standard = next((one.best for one in answers if one.deployment == "aurora:standard" and one.best), None)
+    judge = engine.judge
+    if standard is None or not isinstance(judge, DatabaseJudge):
+        return None, None, None
+    candidate = engine.candidate_of(standard)
+    items = judge.items(candidate)
+    other = replace(judge.hosts[candidate[2]], service="aurora:io-optimized")
+    about = judge.conditions
+    optimized = managed_items(other, AURORA, judge.prices, readers=about.readers, data_gib=about.data_gib)
+    even = None if optimized is None else break_even_of(_cost_items(items), _cost_items(optimized))
+    million = sum(item["quantity"] for item in items if "I/O" in item["item"])
+    return even, million, judge.billed(candidate)[2]
+
+
+def _cost_items(items: Sequence[dict]) -> list[core.CostItem]:
+    names = ("item", "quantity", "unit", "unit_price_usd", "usd", "source", "as_of")
+    return [cast("core.CostItem", {name: item[name] for name in names}) for item in items]

@@ -1,0 +1,272 @@
+"""RDS and Aurora as candidates: their families, the sizes each is sold in, their hosts and bills.
+
+    RDS      a volume type in ranges of sizes, each with its own IOPS and MiB/s (data/managed/
+             rds_storage.csv): the search finds by itself on which side of 400 GiB it is cheaper
+    Aurora   one space without axes: storage grows with the data, and its price depends on what is
+             read and logged
+
+A host is a class (`db.r6g.xlarge`) of one deployment (`rds:multi-az`). What has no price is left
+out and named, never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.catalog.price_list import PriceList
+from headrace.errors import InputError
+from headrace.planner.candidates import (
+    AURORA,
+    LEAST_CACHE_GIB,
+    NO_ERA,
+    SENSIBLE,
+    Directory,
+    Family,
+    Host,
+    Need,
+    Shape,
+    Space,
+    cache_of,
+    matching_instances,
+    spaces_of,
+    undominated,
+)
+from headrace.planner.result import FamilyVerdict
+
+HELP = "headrace plan --help"
+RDS_TYPES = ("gp3", "gp2", "io1", "io2")
+NO_CLASS = "no class that was looked at has a known price"
+# RDS stripes over four volumes from 400 GiB on (data/managed/rds_storage.csv): IOPS that are
+# bought by GiB are bought of each.
+STRIPE = 4
+
+
+def deployments_of(on: Sequence[str] | str) -> tuple[str, ...]:
+    """The deployments that are meant: `rds` stands for all of RDS. Raises InputError."""
+    names = on.split(",") if isinstance(on, str) else list(on) if isinstance(on, Sequence) else [on]
+    if not all(isinstance(name, str) for name in names):
+        raise InputError(f"on = {on!r}", "must name services", HELP, "For example --on ec2,rds,aurora.")
+    with core_errors():
+        found = tuple(core.deployments([name for name in names if name.strip()]))
+    if not found:
+        raise InputError("on", "names no service", HELP, "For example --on ec2,rds,aurora.")
+    return found
+
+
+# --- families and shapes --------------------------------------------------------------------------
+
+
+def managed_families(
+    deployments: Sequence[str], directory: Directory, excluded: dict[str, str], hosts: Sequence[Host], engine: str = ""
+) -> tuple[list[Family], list[FamilyVerdict]]:
+    """The families of the services, and verdicts on those that are out before any search. `engine`:
+    of a database."""
+    families, verdicts = [], []
+    for service in deployments:
+        if engine == "myrocks":
+            verdicts.append(FamilyVerdict(service, "impossible", "does not run MyRocks"))
+            continue
+        if all(host.service != service for host in hosts):
+            verdicts.append(FamilyVerdict(service, "impossible", NO_CLASS))
+            continue
+        if service.startswith(AURORA):
+            families.append(Family(AURORA, "single", NO_ERA, (1,), service))
+            continue
+        for kind in RDS_TYPES:
+            if kind not in directory.eras:
+                continue
+            family = Family(kind, "single", directory.eras[kind], (1,), service)
+            if kind in excluded:
+                verdicts.append(FamilyVerdict(family.name, "excluded", excluded[kind]))
+            elif not core.rds_ranges(kind, directory.as_of):
+                verdicts.append(FamilyVerdict(family.name, "impossible", f"RDS has no {kind} on {directory.as_of}"))
+            else:
+                families.append(family)
+    return families, verdicts
+
+
+@dataclass(frozen=True)
+class ManagedShape(Shape):
+    """Storage of RDS in one range of sizes. `x`: IOPS of all of it (of gp2 its GiB); `y`: its
+    MiB/s. `included`: what comes with the size; `per_gib`: most IOPS of a GiB; `mib_s_per_iops`:
+    most MiB/s of an IOPS; `by_itself`: IOPS that bring one MiB/s unasked."""
+
+    included: tuple[int, int] = (0, 0)
+    per_gib: float = 0.0
+    mib_s_per_iops: float = math.inf
+    by_itself: float = math.inf
+
+    def _text(self, x: int, y: int) -> str:
+        kind, gib = self.family.volume_type, self.member_gib
+        if self.family.axis == "size":
+            return f"{kind}:{x}"
+        if y:
+            x = max(x, math.ceil(y / self.mib_s_per_iops))
+        if self.per_gib and x > gib // STRIPE * STRIPE * self.per_gib:
+            gib = -(-math.ceil(x / self.per_gib) // STRIPE) * STRIPE
+        if y > max(self.included[1], x / self.by_itself):
+            return f"{kind}:{gib}:{x}:{y}"
+        return f"{kind}:{gib}:{x}" if x > self.included[0] else f"{kind}:{gib}"
+
+
+def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
+    """The shapes of a service's family that hold `size_gib`, smallest sizes first."""
+    if family.volume_type == AURORA:
+        return [Shape(family, 1, size_gib, local=AURORA)]
+    found: list[Shape] = []
+    for one in core.rds_ranges(family.volume_type, as_of):
+        gib, rules = max(size_gib, one["from_gib"]), one["figures"]
+        if gib > one["to_gib"]:
+            continue
+        if family.axis == "size":
+            found.append(ManagedShape(family, 1, gib, (gib, one["to_gib"])))
+            continue
+        per_gib = rules.get("most_iops_per_gib", 0.0)
+        low = int(rules.get("included_iops") or rules.get("least_iops") or 1)
+        most = int(min(rules["most_iops"], per_gib * (one["to_gib"] // STRIPE * STRIPE) or math.inf))
+        included = int(rules.get("included_mib_s", 0))
+        ratio = rules.get("most_mib_s_per_iops", math.inf)
+        highest = int(min(rules.get("most_mib_s", 0), ratio * most))
+        found.append(
+            ManagedShape(
+                family,
+                1,
+                gib,
+                (low, max(low, most)),
+                (included, highest),
+                included=(int(rules.get("included_iops", 0)), included),
+                per_gib=per_gib,
+                mib_s_per_iops=ratio,
+                by_itself=rules.get("iops_per_included_mib_s", math.inf),
+            )
+        )
+    return found
+
+
+def spaces_on(family: Family, hosts: Sequence[Host], logs: Sequence[str | None], need: Need, as_of: str) -> list[Space]:
+    """All spaces of a family on the hosts of its service, given by their place in `hosts`. Services
+    keep the log with the data."""
+    places = [place for place, host in enumerate(hosts) if host.service == family.service]
+    if family.service == "ec2":
+        own = spaces_of(family, [hosts[place] for place in places], logs, need.data_gib, need.log_gib)
+        return [Space(space.shape, space.log, places[space.host]) for space in own]
+    shapes = managed_shapes(family, need.of(None), as_of)
+    return [Space(shape, None, place) for place in places for shape in shapes]
+
+
+# --- hosts ----------------------------------------------------------------------------------------
+
+
+def managed_hosts(
+    deployments: Sequence[str],
+    named: Sequence[str] | None,
+    prices: PriceList,
+    cache_share: float | None,
+    readers: int,
+) -> tuple[list[Host], list[tuple[str, str]]]:
+    """The classes of each deployment, cheapest first, and those left out with the reason. `named`:
+    types or patterns of EC2; None: all of the families m, r, c and i that have a price."""
+    with core_errors():
+        known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
+    if named is None:
+        wanted = [name for name in known if SENSIBLE.match(name)]
+    else:
+        stripped = [name.strip().removeprefix("db.") for name in named]
+        wanted = list(
+            dict.fromkeys(name for text in stripped for name in matching_instances(text, known, prices.as_of))
+        )
+    hosts: list[Host] = []
+    skipped: list[tuple[str, str]] = []
+    for service in deployments:
+        own: list[Host] = []
+        for name in wanted:
+            made = _managed_host(service, known[name], prices, cache_share, readers)
+            if isinstance(made, str):
+                skipped.append((f"db.{name} of {service}", made))
+            else:
+                own.append(made)
+        own.sort(key=lambda host: (host.usd_month, host.name))
+        hosts += own if named is not None else undominated(own)
+        if not own and named is None:
+            skipped.append((service, f"no class has a price in {prices.region}"))
+    if named is None:
+        # Nobody named a class: hundreds without a price would only hide the rest.
+        skipped = [one for one in skipped if one[0] in deployments]
+    return hosts, skipped
+
+
+def _managed_host(
+    service: str, entry: core.Instance, prices: PriceList, cache_share: float | None, readers: int
+) -> Host | str:
+    """The host of a class, or why it cannot be one."""
+    name = entry["instance_type"]
+    try:
+        with core_errors():
+            core.service_class(service, name, prices.as_of)
+    except InputError as error:
+        return f"{error.value} {error.rule}"
+    usd = class_usd(service, name, prices, readers)
+    if usd is None:
+        return f"no price is known in {prices.region}"
+    cache = 0.0 if cache_share is None else cache_of(entry, cache_share)
+    if cache_share is not None and cache < LEAST_CACHE_GIB:
+        return f"{(entry['memory_mib'] or 0) / 1024:g} GiB of memory leave no {LEAST_CACHE_GIB:g} GiB of cache"
+    return Host(entry, usd, cache, service)
+
+
+# --- bills ----------------------------------------------------------------------------------------
+
+# The smallest storage of a bill of which only the class is wanted.
+ANY_STORAGE, ANY_CLASS = "gp3:20", "r6g.large"
+
+
+def class_usd(service: str, instance: str, prices: PriceList, readers: int) -> float | None:
+    """What the class costs a month, readers of Aurora included; None: no price."""
+    with core_errors():
+        bill = core.service_bill(
+            service, instance, ANY_STORAGE, prices.region, prices.as_of, _readers(service, readers)
+        )
+    hours = [item["usd"] for item in bill["items"] if item["unit"] == "h"]
+    return sum(hours) * _share(prices) if hours else None
+
+
+def managed_items(
+    host: Host, storage: str, prices: PriceList, *, readers: int = 0, data_gib: float = 0.0, million_ios: float = 0.0
+) -> list[dict] | None:
+    """The bill of a month, item by item, with `part`; None where a price is missing. A host
+    without an instance: its storage alone."""
+    with core_errors():
+        bill = core.service_bill(
+            host.service,
+            host.name or ANY_CLASS,
+            ANY_STORAGE if storage == AURORA else storage,
+            prices.region,
+            prices.as_of,
+            _readers(host.service, readers),
+            data_gib,
+            million_ios,
+        )
+    alone = host.instance is None
+    if [one for one in bill["missing"] if not (alone and one.startswith(f"db.{ANY_CLASS}"))]:
+        return None
+    share = _share(prices)
+    return [
+        {"part": "instance" if item["unit"] == "h" else "data"}
+        | item
+        | {"unit_price_usd": item["unit_price_usd"] * share, "usd": item["usd"] * share}
+        for item in bill["items"]
+        if not (alone and item["unit"] == "h")
+    ]
+
+
+def _readers(service: str, readers: int) -> int:
+    return readers if service.startswith(AURORA) else 0
+
+
+def _share(prices: PriceList) -> float:
+    """What is paid of a list price: a discount on instances is one on classes."""
+    return 1.0 - prices.instance_discount_percent / 100.0

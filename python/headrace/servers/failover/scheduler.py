@@ -1,0 +1,72 @@
+"""Events: a source's scheduler runs them, a replica has each of them disabled.
+
+CREATE EVENT arrives on a replica as SLAVESIDE_DISABLED (REPLICA_SIDE_DISABLED from MySQL 8.4 on),
+whether it is enabled on the source or not, and stays so at a promotion (both manuals, Replication
+of Invoked Features). So what ran is noted while the source lives, and enabled on the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace.servers.failover.hosts import AddressHost
+from headrace.servers.failover.planning.members import ScheduledEvent
+from headrace.servers.topology import accounts
+from headrace.servers.topology.dialect import literal
+from headrace.servers.topology.state import ServerState
+
+if TYPE_CHECKING:
+    import pymysql
+
+RUNNING = "SELECT event_schema, event_name, definer FROM information_schema.events WHERE status = 'ENABLED'"
+# Of a replica: those that its source may have run.
+ASLEEP = "SELECT event_schema, event_name FROM information_schema.events WHERE status LIKE '%SIDE%DISABLED'"
+DEFINER = re.compile(r"(.*)@([^@]*)", re.DOTALL)
+
+
+def running(connection: pymysql.Connection, state: ServerState) -> tuple[ScheduledEvent, ...]:
+    """The events that this server runs."""
+    if state.event_scheduler != "ON":
+        return ()
+    with connection.cursor() as cursor:
+        cursor.execute(RUNNING)
+        return tuple(ScheduledEvent(*map(str, row)) for row in cursor.fetchall())
+
+
+def asleep(host: AddressHost, timeout_s: float) -> list[str]:
+    """Names of the events that a replica has disabled because its source had them."""
+    with contextlib.closing(host.connected(timeout_s)) as connection, connection.cursor() as cursor:
+        cursor.execute(ASLEEP)
+        return [f"{schema}.{name}" for schema, name in cursor.fetchall()]
+
+
+def enable(host: AddressHost, state: ServerState, events: Sequence[ScheduledEvent], timeout_s: float) -> None:
+    """Lets a new source run them, as their definers, and now and after later starts. One that is
+    gone by now is left out. Raises CouldNotRun."""
+    with contextlib.closing(host.connected(timeout_s)) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute(ASLEEP)
+            there = {(str(schema), str(name)) for schema, name in cursor.fetchall()}
+        wanted = [one for one in events if (one.schema, one.name) in there]
+        accounts.run(connection, (*state.dialect.session(), *(_enabling(one) for one in wanted)))
+        switch(host, connection, state, True)
+
+
+def switch(host: AddressHost, connection: pymysql.Connection, state: ServerState, on: bool) -> None:
+    """The scheduler itself; one that was DISABLED at the start cannot be switched."""
+    if state.event_scheduler != "DISABLED":
+        accounts.run(connection, (f"SET GLOBAL event_scheduler = {'ON' if on else 'OFF'}",))
+        host.remember(event_scheduler="ON" if on else "OFF")
+
+
+def _enabling(event: ScheduledEvent) -> str:
+    match = DEFINER.fullmatch(event.definer)
+    definer = f"DEFINER = {literal(match[1])}@{literal(match[2])} " if match else ""
+    return f"ALTER {definer}EVENT {_quoted(event.schema)}.{_quoted(event.name)} ENABLE"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,79 @@
+"""The old source on an instance of EC2, which the lab's endpoint serves: it is fenced by EC2's calls, and its
+process, which nobody ends, answers no client any more.
+
+The lab's instance is this machine, which the lab does not stop: so it is the volume that is taken away. EC2_FENCING=1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from under_load import SCHEMA, Trio, app
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "api"))
+
+from aws_labs import AwsLab
+
+from headrace.connect import connect
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.failover.cluster import cluster_of
+from headrace.servers.failover.hosts import Ec2Host
+from headrace.servers.failover.planning.members import FailoverWish
+
+
+@pytest.fixture
+def aws(shared_labs, monkeypatch):
+    made = AwsLab(shared_labs)
+    for name, value in made.environment.items():
+        if name.startswith("AWS_"):
+            monkeypatch.setenv(name, value)
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    return made
+
+
+@pytest.mark.skipif(os.environ.get("EC2_FENCING") != "1", reason="EC2_FENCING=1")
+def test_fenced_by_the_api(aws, tmp_path):
+    trio = Trio(aws.lab, tmp_path)
+    old = trio.server("a")
+    with pytest.raises(InputError, match="is NAME=INSTANCE"):
+        cluster_of(trio.names, aws.lab, tmp_path / "journal", [f"a={old.data_volume}"])
+    trio.cluster = lambda: cluster_of(
+        trio.names, aws.lab, tmp_path / "journal", [f"a={aws.instance},{old.data_volume}"]
+    )
+    host = trio.cluster().hosts["a"]
+    assert isinstance(host, Ec2Host)
+    # Without its volumes there is the instance alone, and that cannot be stopped here.
+    with pytest.raises(CouldNotRun, match="could not be fenced: stop-instances i-.*does not stop it"):
+        replace(host, volumes=()).fence()
+    trio.load.start()
+    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+        proof, until = None, time.monotonic() + 30
+        while proof is None and time.monotonic() < until:
+            _, proof = executor.observer.tick("a")
+        # Its volume answers no more, so that it takes no writes: else nobody may fail it over.
+        aws.lab.fault(old.data_volume or "", "pause", seconds=5)
+        while executor.observer.tick("a")[0]["a"].write == "ok" and time.monotonic() < until:
+            pass
+        struck = time.monotonic()
+        outcome = executor.run(FailoverWish("a", proof=proof))
+        assert outcome.kept and outcome.elected
+    new = trio.server(outcome.elected)
+    trio.load.wait_for(new.port, struck)
+    trio.load.stop()
+    first = trio.load.first_on(new.port, struck)
+    assert first is not None and not trio.load.missing(new)
+    with (
+        pytest.raises(Exception, match="."),
+        connect(app(old.host, old.port or 0), 3.0) as connection,
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(f"INSERT INTO {SCHEMA}.entries VALUES (98, 1, '')")
+    assert not [one for one in trio.load.notes if one.port == old.port and one.at > first]
+    attachments = aws.client("ec2").describe_volumes(VolumeIds=[old.data_volume])["Volumes"][0]["Attachments"]
+    assert not attachments or attachments[0]["State"] in ("detaching", "busy"), attachments

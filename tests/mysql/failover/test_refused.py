@@ -1,0 +1,306 @@
+"""What failover and replication refuse, and the traps of semi-sync, on three real servers that are left as they were.
+
+TRAPS=all makes every trap that can be made; without it, four. REFUSALS=all adds those that take a server more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from lab_servers import sql
+from under_load import NEVER_MS, Trio
+
+from headrace import servers
+from headrace.connect import connect
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers.failover.cluster import cluster_of
+from headrace.servers.failover.hosts import LabHost, state_of
+from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish
+from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.semisync import traps
+from headrace.servers.topology.dialect import Dialect
+from headrace.servers.topology.topology import Following, replica_up
+
+# Looks half a second apart, as the watcher's: a trap is named within two seconds.
+LOOKS, EVERY_S = 4, 0.5
+SOME = ("short-timeout", "source-role-on-replica", "acknowledges-only", "source-off")
+
+
+@pytest.fixture(autouse=True)
+def from_a(trio):
+    """Other tests leave another source."""
+    if trio.source != "a":
+        with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+            executor.run(FailoverWish(trio.source, kind="switchover", target="a"))
+        trio.source = "a"
+
+
+@pytest.fixture
+def observer(trio) -> Iterator[Observer]:
+    with contextlib.closing(trio.cluster().observer()) as made:
+        yield made
+
+
+def dialect(trio: Trio) -> Dialect:
+    return state_of(trio.cluster().hosts["a"]).dialect
+
+
+class Traps:
+    """What sets each trap, and what takes it away."""
+
+    def __init__(self, trio: Trio) -> None:
+        self.trio, self.dialect = trio, dialect(trio)
+
+    def at(self, name: str, *statements: str) -> Callable[[], object]:
+        return lambda: sql(self.trio.server(name), *statements)
+
+    def variable(self, side: str, name: str, value: object) -> str:
+        return f"SET GLOBAL {self.dialect.semi_sync_variable(side, name)} = {value}"
+
+    def write(self) -> None:
+        schema = "headrace_failover"
+        sql(self.trio.server("a"), f"CREATE DATABASE IF NOT EXISTS {schema}_traps", f"DROP DATABASE {schema}_traps")
+
+    def without_replicas(self) -> None:
+        for name in "bc":
+            sql(self.trio.server(name), *self.dialect.stop_receive())
+
+    def with_replicas(self) -> None:
+        for name in "bc":
+            sql(self.trio.server(name), *self.dialect.start_receive())
+
+    def fallen_back(self) -> None:
+        sql(self.trio.server("a"), self.variable("source", "timeout", 100))
+        self.without_replicas()
+        self.write()
+
+    def back(self) -> None:
+        self.with_replicas()
+        sql(self.trio.server("a"), self.variable("source", "timeout", NEVER_MS))
+
+    def enabled_late(self) -> None:
+        """Semi-sync is switched on when the receive thread has connected without."""
+        b = self.trio.server("b")
+        sql(b, *self.dialect.stop_receive(), self.variable("replica", "enabled", 0), *self.dialect.start_receive())
+        host, until = self.trio.cluster().hosts["b"], time.monotonic() + 30
+        while state_of(host).channels[0].receive != "on" and time.monotonic() < until:
+            time.sleep(0.05)
+        sql(b, self.variable("replica", "enabled", 1))
+
+    def all(self) -> dict[str, tuple[str, Callable[[], object], Callable[[], object]]]:
+        """By name: where it shows, what sets it, what takes it away."""
+        on, off = (lambda side: self.variable(side, "enabled", 1)), (lambda side: self.variable(side, "enabled", 0))
+        start, stop = self.dialect.start_receive(), self.dialect.stop_receive()
+        point = lambda value: self.variable("source", "wait_point", f"'{value}'")  # noqa: E731
+        found = {
+            "source-off": ("a", self.at("a", off("source")), self.at("a", on("source"))),
+            "short-timeout": ("a", self.at("a", self.variable("source", "timeout", 1000)), self.back),
+            "fell-back": ("a", self.fallen_back, self.back),
+            "unacknowledged": ("a", self.fallen_back, self.back),
+            "too-few-connected": ("a", self.without_replicas, self.with_replicas),
+            "not-receiving": ("b", self.at("b", *stop), self.at("b", *start)),
+            "after-commit": ("a", self.at("a", point("AFTER_COMMIT")), self.at("a", point("AFTER_SYNC"))),
+            "binlog-not-flushed": ("a", self.at("a", "SET GLOBAL sync_binlog = 0"), self.at("a", "SET GLOBAL sync_binlog = 1")),
+            "relay-log-not-flushed": ("b", self.at("b", "SET GLOBAL sync_relay_log = 10000"), self.at("b", "SET GLOBAL sync_relay_log = 1")),
+            "source-role-on-replica": ("b", self.at("b", on("source")), self.at("b", off("source"))),
+            "receive-not-restarted": ("b", self.enabled_late, self.at("b", *stop, *start)),
+            "acknowledges-only": ("b", self.at("b", *self.dialect.stop_apply()), self.at("b", *self.dialect.start_apply())),
+        }  # fmt: skip
+        if not self.dialect.is_mariadb:
+            found["too-many-asked"] = (
+                "a",
+                self.at("a", self.variable("source", "wait_count", 3)),
+                self.at("a", self.variable("source", "wait_count", 1)),
+            )
+        return found
+
+
+def test_each_trap_is_named_in_four_looks(trio, observer):
+    made = Traps(trio)
+    for name in "bc":
+        sql(trio.server(name), "SET GLOBAL sync_relay_log = 1")
+    wanted = made.all()
+    for name in wanted if os.environ.get("TRAPS") == "all" else SOME:
+        where, sets, takes_away = wanted[name]
+        before = settled(observer)
+        assert not traps(before, before["a"]), name
+        setting = threading.Thread(target=sets, daemon=True)
+        setting.start()
+        found = set[tuple[str, str]]()
+        for looks in range(1, LOOKS + 2):
+            seen = observer.look()
+            found |= {(one.server, one.name) for one in traps(seen, seen["a"], before)}
+            before = seen
+            if (where, name) in found:
+                print(f"{trio.flavor} {name}: named at look {looks}")
+                break
+            time.sleep(EVERY_S)
+        assert (where, name) in found, f"{name} is not named after {LOOKS} looks, but {found}"
+        setting.join(30)
+        takes_away()
+    for name in "bc":
+        sql(trio.server(name), "SET GLOBAL sync_relay_log = 10000")
+
+
+def settled(observer: Observer) -> dict:
+    """A look at which semi-sync works."""
+    until = time.monotonic() + 30
+    while True:
+        seen = observer.look()
+        if not traps(seen, seen["a"]) or time.monotonic() > until:
+            return seen
+        time.sleep(0.1)
+
+
+# --- refusals -------------------------------------------------------------------------------------
+
+
+def refusal(observer: Observer, **choices) -> FailoverPlan:
+    """Of a failover of a source that is dead, so far as anybody knows here."""
+    seen = observer.look()
+    seen["a"] = replace(seen["a"], state=None, error="it is dead")
+    return plan(seen, FailoverWish("a", by_hand=True, accept_loss=True, **choices))
+
+
+def test_a_source_that_is_back_is_not_failed_over(trio):
+    with (
+        contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor,
+        pytest.raises(CouldNotRun, match="alive and takes writes"),
+    ):
+        executor.run(FailoverWish("a", accept_loss=True))
+    assert sql(trio.server("a"), "SELECT @@global.read_only") == ((0,),)
+
+
+def test_rings_and_a_replica_of_itself(trio):
+    for above, match in (("a", "cannot follow itself"), ("b", "would follow itself")):
+        with pytest.raises(InputError, match=match):
+            replica_up(trio.lab, "a", above)
+    assert not state_of(trio.cluster().hosts["a"]).channels
+
+
+def test_two_servers_with_one_server_id(trio, observer):
+    own = sql(trio.server("b"), "SELECT @@global.server_id")[0][0]
+    other = sql(trio.server("c"), "SELECT @@global.server_id")[0][0]
+    sql(trio.server("b"), f"SET GLOBAL server_id = {other}")
+    try:
+        assert f"both have server_id {other}" in refusal(observer).refusal
+    finally:
+        sql(trio.server("b"), f"SET GLOBAL server_id = {own}")
+
+
+def test_delayed_replicas_are_not_promoted(trio, observer):
+    made = dialect(trio)
+    try:
+        for name in "bc":
+            sql(trio.server(name), *made.stop(), *made.delay(3600), *made.start())
+        refused = refusal(observer)
+        assert "is delayed on purpose by 3600 s" in refused.refusal
+        assert refusal(observer, allow_delayed=True).elected in ("b", "c")
+    finally:
+        for name in "bc":
+            sql(trio.server(name), *made.stop(), *made.delay(0), *made.start())
+
+
+def test_transactions_of_a_replicas_own(trio, observer):
+    """An errant transaction is listed and refused; MySQL's can be made up for by empty ones."""
+    made, b = dialect(trio), trio.server("b")
+    if made.is_mariadb:
+        # Not binary logged by its own number in strict mode: the write itself is refused there.
+        with pytest.raises(Exception, match="1950|out-of-order|1290"):
+            sql(b, "SET SESSION gtid_seq_no = 1", "CREATE DATABASE errant")
+        return
+    sql(b, *made.read_only(False), "CREATE DATABASE errant", *made.read_only(True))
+    own = sql(b, "SELECT @@server_uuid")[0][0]
+    refused = refusal(observer)
+    assert "transactions of their own" in refused.refusal and own in refused.errant["b"], refused
+    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+        outcome = executor.run(FailoverWish("a", kind="switchover", target="c"))
+        assert own in outcome.left_out["b"]
+    trio.source = "c"
+
+
+def test_a_wrong_password_and_an_expired_certificate(trio, tmp_path):
+    a, b = trio.server("a"), trio.server("b")
+    wrong = [f"mysql://nobody@127.0.0.1:{one.port}" for one in (a, b)]
+    with contextlib.closing(cluster_of(wrong, None, tmp_path).observer()) as made:
+        seen = made.look()
+    assert all("denied" in one.error.lower() for one in seen.values()), seen
+    key, certificate = expired(tmp_path)
+    places = [Path(str(one)) for one in sql(a, "SELECT @@global.ssl_cert, @@global.ssl_key")[0]]
+    kept = [one.read_bytes() for one in places]
+    reload = "FLUSH SSL" if trio.flavor == "mariadb" else "ALTER INSTANCE RELOAD TLS"
+    try:
+        for place, content in zip(places, (certificate, key), strict=True):
+            place.write_bytes(content)
+        if trio.flavor == "mysql":
+            with pytest.raises(Exception, match="Invalid certificates"):
+                sql(a, reload)
+            return  # MySQL itself does not take it
+        sql(a, reload)
+        place = tmp_path / "ca.pem"
+        place.write_bytes(certificate)
+        address = replace(a.address(tcp=True), ssl_mode="VERIFY_CA", ssl_ca=str(place))
+        with pytest.raises(HeadraceError, match="expired"):
+            connect(address, 10.0)
+    finally:
+        for place, content in zip(places, kept, strict=True):
+            place.write_bytes(content)
+        sql(a, reload)
+
+
+def expired(folder: Path) -> tuple[bytes, bytes]:
+    """A key, and a certificate of its own that ended yesterday."""
+    key, request, made = folder / "key.pem", folder / "request.pem", folder / "certificate.pem"
+    for words in (
+        f"ecparam -genkey -name prime256v1 -noout -out {key}",
+        f"req -new -key {key} -subj /CN=a -out {request}",
+        f"x509 -req -in {request} -signkey {key} -days -1 -out {made}",
+    ):
+        subprocess.run(["openssl", *words.split()], check=True, capture_output=True)
+    return key.read_bytes(), made.read_bytes()
+
+
+@pytest.mark.skipif(os.environ.get("REFUSALS") != "all", reason="REFUSALS=all")
+def test_a_candidate_that_does_not_log_what_it_applies(trio, observer):
+    name = "log_slave_updates" if trio.flavor == "mariadb" else "log_replica_updates"
+    for one in "bc":
+        servers.stop(trio.server(one))
+        host = trio.cluster().hosts[one]
+        assert isinstance(host, LabHost)
+        host.started({}, {name.replace("_", "-"): "OFF"})
+    assert "does not log what it applies" in refusal(observer).refusal
+    for one in "bc":
+        servers.stop(trio.server(one))
+        host = trio.cluster().hosts[one]
+        assert isinstance(host, LabHost)
+        host.started({}, {})
+
+
+@pytest.mark.skipif(os.environ.get("REFUSALS") != "all", reason="REFUSALS=all")
+def test_a_server_of_the_other_flavor(trio, request):
+    other = {"mariadb": "mysql", "mysql": "mariadb"}[trio.flavor]
+    if other == "mysql":
+        request.getfixturevalue("mysql_program")
+    servers.up(trio.lab, name="other", flavor=other, storage="gp3:4", unpaced=True, port=free_port())
+    with pytest.raises(InputError, match="their GTIDs and binary logs differ"):
+        replica_up(trio.lab, "other", "a", Following(channel="x"))
+    cluster = cluster_of(("a", "b", "other"), trio.lab, trio.folder / "mixed")
+    with contextlib.closing(cluster.observer()) as mixed:
+        seen = mixed.look()
+    assert "not all of one flavor" in plan(seen, FailoverWish("a")).refusal
+    servers.destroy(servers.find(trio.lab, "other"))
+
+
+def free_port() -> int:
+    from headrace.servers.topology.topology import free_port as port
+
+    return port()

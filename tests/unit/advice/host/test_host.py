@@ -1,0 +1,361 @@
+"""`headrace advise --host` on four trees made by hand (not captured on real machines): each finding and what is fine,
+files to install, bad trees, and that nothing is written."""
+
+from __future__ import annotations
+
+import configparser
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from headrace import InputError
+from headrace.advice.host import advise_host, host_checks
+from headrace.cli import main as cli
+
+TREES = Path(__file__).parent / "trees"
+NAMES = ("debian-12", "al2023", "ubuntu-24.04", "rhel-9")
+DATADIR = {"al2023": "/data/mysql"}
+
+
+def grow(name: str, place: Path) -> Path:
+    """Makes a tree of its text."""
+    path: Path | None = None
+    for line in (TREES / f"{name}.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        if line.startswith("-> "):
+            _, link, target = line.split()
+            (place / link).parent.mkdir(parents=True, exist_ok=True)
+            (place / link).symlink_to(target)
+        elif line.startswith("== "):
+            path = place / line[3:]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("")
+        else:
+            assert path is not None
+            path.write_text(path.read_text() + line + "\n")
+    return place
+
+
+def looked_at(name: str, place: Path, **more):
+    return advise_host(grow(name, place), datadir=DATADIR.get(name), **more)
+
+
+def states(found) -> dict[str, set[str]]:
+    told: dict[str, set[str]] = {}
+    for one in found.readings:
+        told.setdefault(one.check, set()).add(one.state)
+    return told
+
+
+def findings(found) -> set[str]:
+    return {one.check for one in found.findings}
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_the_table_has_28_checks_with_sources_and_days():
+    checks = host_checks().values()
+    assert len(checks) == 28
+    for one in checks:
+        assert one.source and one.as_of == "2026-11-22" and one.why and one.wanted
+    # What was read for it; the rest name the page to look at.
+    assert {one.id for one in checks if one.confirmed} == {"io_timeout", "barrier", "raid_chunk", "rps", "rfs"}
+    outdated = {one.id for one in checks if one.outdated_because}
+    assert {"rps", "rfs", "barrier", "scheduler", "swappiness", "irq"} <= outdated
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_check_answers_on_every_tree(name, tmp_path):
+    assert set(states(looked_at(name, tmp_path))) == set(host_checks())
+
+
+# --- the trees ------------------------------------------------------------------------------------
+
+
+def test_debian_12(tmp_path):
+    found = looked_at("debian-12", tmp_path)
+    assert findings(found) == {"swappiness", "dirty", "aio"}
+    told = states(found)
+    for check in ("scheduler", "io_timeout", "barrier", "thp", "rps", "rfs", "irq", "align", "discard", "nofile"):
+        assert told[check] == {"fine"}, check
+    # The boot loader's small partition holds no data; the root's discard is not the data's.
+    assert told["io_uring"] == {"does not apply"} and told["space"] == told["nvme_stats"] == {"not readable"}
+    assert "Debian GNU/Linux 12" in found.host and "6.1.0-18" in found.host
+
+
+def test_amazon_linux_2023_with_an_array(tmp_path):
+    found = looked_at("al2023", tmp_path)
+    assert findings(found) == {"swappiness", "dirty", "aio"}
+    assert states(found)["raid_chunk"] == states(found)["raid_fs"] == {"fine"}
+    assert any("md0 stands on nvme1n1, nvme2n1, nvme3n1, nvme4n1" in note for note in found.notes)
+    (tmp_path / "sys/block/md0/md/chunk_size").write_text("524288\n")
+    again = advise_host(tmp_path, datadir="/data")
+    assert "raid_fs" in findings(again) and "raid_chunk" not in findings(again)
+
+
+def test_ubuntu_as_the_whitepaper_had_it(tmp_path):
+    found = looked_at("ubuntu-24.04", tmp_path)
+    wanted = {
+        "readahead",
+        "barrier",
+        "swappiness",
+        "dirty",
+        "thp",
+        "numa",
+        "numa_balancing",
+        "aio",
+        "io_uring",
+        "nofile",
+    }
+    assert findings(found) == wanted | {"clock", "irq", "rfs"}
+    # Two queues for 32 processors: there steering helps, as it did for the whitepaper's client.
+    assert states(found)["rps"] == {"fine"} and states(found)["io_timeout"] == {"does not apply"}
+    rfs = next(one for one in found.readings if one.check == "rfs")
+    assert "32,768" in rfs.value and "8,192" in rfs.value
+
+
+def test_rhel_9_on_device_mapper(tmp_path):
+    found = looked_at("rhel-9", tmp_path, storage="gp3:500:6000:250")
+    # 63 requests are enough: 2 x 6,000 IOPS x 1 ms = 12.
+    assert findings(found) == {"readahead", "io_timeout", "align", "dirty", "thp", "rps", "governor"}
+    assert any("dm-1 stands on nvme1n1" in note for note in found.notes)
+    # 40 % of 65,000,000 KiB are 24.8 GiB; at 250 MiB/s 102 s.
+    dirty = next(one for one in found.readings if one.check == "dirty")
+    assert "24.8 GiB" in dirty.note and "102 s" in dirty.note
+    assert [(one.key, one.value) for one in dirty.settings] == [
+        ("vm.dirty_background_bytes", str(125 * 1024**2)),
+        ("vm.dirty_bytes", str(250 * 1024**2)),
+    ]
+
+
+def test_figures_follow_the_volume(tmp_path):
+    # Twice 64,000 IOPS x 1 ms = 128 under way; the tree has room for 63.
+    grow("debian-12", tmp_path)
+    assert "nr_requests" in findings(advise_host(tmp_path, storage="io1:2000:64000"))
+    # st1 wants what SSD types do not.
+    hdd = advise_host(tmp_path, storage="st1:1000")
+    readahead = next(one for one in hdd.findings if one.check == "readahead")
+    assert readahead.settings[0].value == "1024"
+
+
+# --- files to install -----------------------------------------------------------------------------
+
+
+def test_files_set_right_what_was_found(tmp_path):
+    """Each line written back into the tree: nothing that a file can carry is found again."""
+    for name in NAMES:
+        place = tmp_path / name
+        found = looked_at(name, place)
+        for line in found.to_file("sysctl").splitlines():
+            if line and not line.startswith("#"):
+                key, _, value = line.partition(" = ")
+                path = place / "proc/sys" / key.replace(".", "/")
+                path.write_text(value + "\n")
+        for one in found.findings:
+            for setting in one.settings:
+                if setting.kind == "udev" and one.check not in ("rps",):
+                    (place / "sys/block" / one.subject / setting.key).write_text(
+                        f"[{setting.value}]" if one.check == "scheduler" else setting.value
+                    )
+                elif setting.kind == "udev":
+                    (place / "sys/class/net" / one.subject / setting.key).write_text(setting.value)
+                elif setting.kind == "sysfs":
+                    path = place / setting.key.lstrip("/").replace("cpu*", "cpu0")
+                    path.write_text(f"[{setting.value}]" if "hugepage" in setting.key else setting.value)
+                elif setting.kind == "kernel" and "io_timeout" in setting.key:
+                    (place / "sys/module/nvme_core/parameters/io_timeout").write_text(setting.value)
+        left = {one.check for one in advise_host(place, datadir=DATADIR.get(name)).findings}
+        by_hand = {"numa", "barrier", "nofile", "irq", "align", "rfs", "clock"}
+        assert left <= by_hand, (name, left)
+
+
+def test_forms_of_files(tmp_path):
+    found = looked_at("ubuntu-24.04", tmp_path)
+    udev = found.to_file("udev")
+    assert 'KERNEL=="xvd[a-z]*", ATTR{queue/read_ahead_kb}="128"' in udev
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read_string(found.to_file("tuned"))
+    assert parser["sysctl"]["vm.swappiness"] == "1" and "clocksource=tsc" in parser["bootloader"]["cmdline_headrace"]
+    sysctl = found.to_file("sysctl")
+    assert "vm.swappiness = 1\n" in sysctl and "Risk: safe" in sysctl
+    # What a file cannot carry is named in it.
+    assert "Not in this file: Write barriers" in sysctl and "Not in this file: Swapping" in udev
+
+
+def test_long_masks_of_steering(tmp_path):
+    """40 processors and one queue: two groups of 32 bits, the higher first."""
+    grow("debian-12", tmp_path)
+    (tmp_path / "sys/devices/system/cpu/online").write_text("0-39\n")
+    rps = next(one for one in advise_host(tmp_path).findings if one.check == "rps")
+    assert rps.settings[0].value == "ff,ffffffff"
+
+
+# --- bad trees ------------------------------------------------------------------------------------
+
+
+def tarball(place: Path, **members: str | None) -> Path:
+    """A tarball of files, or of links where the text starts with `->`."""
+    with tarfile.open(place, "w:gz") as archive:
+        for name, text in members.items():
+            info = tarfile.TarInfo(name)
+            if text is not None and text.startswith("->"):
+                info.type, info.linkname = tarfile.SYMTYPE, text[2:]
+                archive.addfile(info)
+            else:
+                info.size = len(text or "")
+                archive.addfile(info, io.BytesIO((text or "").encode()))
+    return place
+
+
+@pytest.mark.parametrize(
+    ("members", "word"),
+    [
+        ({"proc/sys/vm/swappiness": "60", "../etc/shadow": "x"}, "has .. in it"),
+        ({"/proc/sys/vm/swappiness": "60"}, "is absolute"),
+        ({"sys/a": "->../../etc", "sys/b": "1"}, "leads out"),
+        ({"sys/a": "->b", "sys/b": "->a"}, "circle"),
+        ({"etc/os-release": "x"}, "neither proc nor sys"),
+    ],
+)
+def test_bad_tarballs_are_refused(members, word, tmp_path):
+    with pytest.raises(InputError, match=word):
+        advise_host(tarball(tmp_path / "host.tar.gz", **members))
+
+
+def test_bad_folders_are_refused(tmp_path):
+    (tmp_path / "sys/block").mkdir(parents=True)
+    (tmp_path / "sys/block/nvme0n1").symlink_to("../../../../etc")
+    with pytest.raises(InputError, match="leads out"):
+        advise_host(tmp_path)
+    with pytest.raises(InputError, match="neither a folder nor a file"):
+        advise_host(tmp_path / "missing")
+    (tmp_path / "x.tar").write_bytes(b"\x1f\x8b no tarball")
+    with pytest.raises(InputError, match="not a tarball"):
+        advise_host(tmp_path / "x.tar")
+
+
+def test_a_link_of_the_tree_that_starts_at_its_root_stays_inside(tmp_path):
+    grow("debian-12", tmp_path)
+    swappiness = tmp_path / "proc/sys/vm/swappiness"
+    swappiness.unlink()
+    swappiness.symlink_to("/proc/sys/vm/dirty_background_ratio")  # 10 in the tree, whatever this machine has
+    one = next(one for one in advise_host(tmp_path).readings if one.check == "swappiness")
+    assert one.value == "10"
+
+
+def test_missing_sys_fifos_and_nonsense_are_not_readable(tmp_path):
+    place = tmp_path / "proc/sys/vm"
+    place.mkdir(parents=True)
+    os.mkfifo(place / "swappiness")  # would hang whoever opens it
+    (place / "dirty_ratio").write_text("lots\n")
+    found = advise_host(tmp_path)
+    assert any("no /sys" in note for note in found.notes) and not found.findings
+    assert {"swappiness", "dirty", "scheduler", "fs"} <= {
+        check for check, told in states(found).items() if told == {"not readable"}
+    }
+
+
+def test_containers_say_so(tmp_path):
+    grow("debian-12", tmp_path)
+    (tmp_path / "proc/self/mountinfo").write_text("24 1 0:50 / / rw,relatime - overlay overlay rw,lowerdir=/x\n")
+    found = advise_host(tmp_path)
+    assert any("container" in note for note in found.notes)
+    assert states(found)["barrier"] == {"not readable"}
+
+
+def test_folder_and_tarball_say_the_same(tmp_path):
+    for name in NAMES:
+        place = grow(name, tmp_path / name)
+        with tarfile.open(tmp_path / f"{name}.tar", "w") as archive:
+            archive.add(place, arcname=".")
+        one, other = (advise_host(path, datadir=DATADIR.get(name)) for path in (place, tmp_path / f"{name}.tar"))
+        assert one.readings == other.readings and one.notes == other.notes
+
+
+# --- nothing is written ---------------------------------------------------------------------------
+
+WATCHED = """
+import os, sys
+wrong = []
+def hook(event, arguments):
+    if event == "open":
+        path, mode, flags = arguments
+        writes = (isinstance(mode, str) and set(mode) & set("wax+")) or (flags or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        if writes and str(path) != os.devnull:
+            wrong.append((event, str(path), mode))
+    elif event.split(".")[0] == "os" and event.split(".")[1] in {
+        "mkdir", "remove", "rename", "rmdir", "chmod", "chown", "link", "symlink", "truncate", "utime", "setxattr", "system", "exec", "fork",
+    }:
+        wrong.append((event, str(arguments)))
+    elif event.startswith(("subprocess.", "socket.connect", "fcntl.ioctl")):
+        wrong.append((event, str(arguments)))
+import headrace.cli.servers.advise, headrace.report.tables
+sys.dont_write_bytecode = True
+sys.addaudithook(hook)
+from headrace.advice.host import advise_host
+for root in [None, *sys.argv[1:]]:
+    found = advise_host(root)
+    for form in ("sysctl", "udev", "tuned"):
+        found.to_file(form)
+assert not wrong, wrong
+try:
+    open(sys.argv[1] + "/proc/watched", "w").close()
+finally:
+    assert wrong  # the watch sees a write
+"""
+
+
+def test_nothing_is_written(tmp_path):
+    """This machine and a tree, under a hook that sees every file opened and every change made; and the tree's times."""
+    place = grow("debian-12", tmp_path / "tree")
+    before = {path: path.lstat().st_mtime_ns for path in place.rglob("*")}
+    advise_host(place)
+    assert {path: path.lstat().st_mtime_ns for path in place.rglob("*")} == before
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", WATCHED, str(place)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_this_host_as_it_is():
+    found = advise_host()
+    assert set(states(found)) == set(host_checks())
+    assert {one.state for one in found.readings} & {"fine", "finding"}
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path, capsys):
+    root = str(grow("ubuntu-24.04", tmp_path))
+    base = ["advise", "--host", "--root", root]
+    assert cli.main(base) == 0
+    out = capsys.readouterr().out
+    for words in ("To change", "Outdated advice", "can lose data", "ffffffff", "not confirmed"):
+        assert words in out
+    assert cli.main([*base, "--check"]) == 1
+    capsys.readouterr()
+    assert cli.main([*base, "--output", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["schema"] == "headrace-host/1" and len({row["check"] for row in told["readings"]}) == 28
+    assert cli.main([*base, "--output", "sysctl"]) == 0
+    assert "vm.swappiness = 1" in capsys.readouterr().out
+    assert cli.main([*base, "--output", "csv"]) == 0
+    assert capsys.readouterr().out.startswith("check,subject,state")
+    for wrong, word in (
+        ([*base, "--output", "cnf"], "option file"),
+        (["advise", "--output", "udev"], "option of --host"),
+        (["advise", "--root", root], "option of --host"),
+        ([*base, "--memory-gib", "8"], "looks at the machine"),
+        (["advise"], "--storage"),
+    ):
+        assert cli.main(wrong) == 2, wrong
+        assert word in capsys.readouterr().err

@@ -1,0 +1,77 @@
+"""Storage of RDS that fills, against a reference written another way: event by event in exact fractions."""
+
+from __future__ import annotations
+
+import random
+from fractions import Fraction
+
+import pytest
+
+from headrace import InputError
+from headrace.planner.market.growth import storage_growth
+
+
+def reference(
+    size: Fraction, used: Fraction, a_day: Fraction, days: int
+) -> tuple[list[tuple[int, Fraction]], int | None]:
+    """(minute, GiB) of each step, and the minute RDS stops: AWS's words, from one event to the next."""
+    a_minute, now, cooled, steps, end = a_day / 1440, 0, 0, [], days * 1440
+
+    def first_at_or_below(free: Fraction) -> int:
+        """First minute from which free space is at or below this."""
+        left = size - used - free
+        if left <= 0:
+            return 0
+        return end + 1 if a_minute == 0 else -((-left) // a_minute)
+
+    while True:
+        mib = size * 1024
+        least = Fraction(200) if mib < 20_000 else Fraction(1_024) if mib > 102_400 else mib / 100
+        stop = max(now + 1, first_at_or_below(least / 1024))
+        # Low for five minutes in a row, counted from the first minute after the last step.
+        low = max(now + 1, first_at_or_below(size / 10)) + 4
+        step = max(low, cooled)
+        if min(stop, step) > end:
+            return steps, None
+        if stop <= step:
+            return steps, stop
+        size += max(Fraction(10), size / 10, a_day / 24 * 7)
+        now, cooled = step, step + 360
+        steps.append((step, size))
+
+
+def test_random_growth_is_that_of_the_reference():
+    chance = random.Random(8)
+    for _ in range(150):
+        size = chance.randint(20, 4_000)
+        used = chance.randint(0, size * 19 // 20)
+        a_day = chance.choice([0, 1, chance.randint(1, 50), chance.randint(50, 4_000)])
+        found = storage_growth(size, used, a_day, days=3)
+        steps, stop = reference(Fraction(size), Fraction(used), Fraction(a_day), 3)
+        assert [round(hour * 60) for hour, _ in found.steps] == [minute for minute, _ in steps], (size, used, a_day)
+        for (_, ours), (_, theirs) in zip(found.steps, steps, strict=True):
+            assert ours == pytest.approx(float(theirs), rel=1e-9)
+        assert (found.stopped_h and round(found.stopped_h * 60)) == stop, (size, used, a_day)
+
+
+def test_more_than_a_tenth_in_six_hours_fills_it():
+    """400 GiB with 300 in use and 240 GiB a day: 60 GiB free after 4 h; autoscaling adds 70 GiB (7 h) after 6 h of data.
+
+    40 GiB are free at 60 / 10 = 6 h; five minutes later 70 GiB are added, and six hours later again: 60 GiB came meanwhile. It holds.
+    At 1,200 GiB a day 40 GiB are free after 72 min, 350 GiB are added: 50 an hour, 300 in six hours. It holds too.
+    Without autoscaling it is full (1 GiB free) after 99 / 10 h.
+    """
+    assert storage_growth(400, 300, 240).stopped_h is None
+    assert storage_growth(400, 300, 240, autoscaling=False).stopped_h == pytest.approx(9.9, abs=0.02)
+    # A limit to autoscaling of 1.1 x, the least that AWS takes, is soon reached.
+    capped = storage_growth(400, 300, 240, most_gib=440)
+    assert len(capped.steps) == 1 and capped.stopped_h == pytest.approx(13.9, abs=0.02)
+    assert "RDS stops the server" in capped.in_words()
+    # A burst that fills what is free within five minutes: nothing can help.
+    assert storage_growth(100, 88, 24 * 60 * 5).stopped_h is not None
+
+
+def test_bad_input_is_refused():
+    for wrong in ((4, 1, 1), (100, 200, 1), (100, 50, -1), (100, 50, float("nan"))):
+        with pytest.raises(InputError):
+            storage_growth(*wrong)

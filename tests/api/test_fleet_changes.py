@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from aws_labs import AwsLab
+from aws_labs import AwsLab, until
 
 from headrace.base.storage import Storage
 from headrace.operate.fleet.applying.changes import VolumeChange, changes_of, checked, ranked
@@ -94,8 +94,10 @@ def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
         for change in changes
     ]
     [scripts] = patch_scripts(changes)
-    made = ec2.describe_volumes_modifications()["VolumesModifications"]
-    assert [one["ModificationState"] for one in made] == ["completed"] * 2
+    made = until(
+        lambda: ec2.describe_volumes_modifications()["VolumesModifications"],
+        lambda found: [one["ModificationState"] for one in found] == ["completed"] * 2,
+    )
     said = run(lab, scripts.patch, "patch.sh", code=1)
     assert f"{often}: REFUSED, it was modified 4 times within 24 hours" in said
     assert f"{grown}: REFUSED, a volume never shrinks, and it has 13 GiB" in said

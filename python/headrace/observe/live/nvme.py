@@ -59,7 +59,7 @@ CAPABILITY = "root or CAP_SYS_ADMIN (Linux, drivers/nvme/host/ioctl.c), and the 
 @dataclass(frozen=True)
 class StatisticsPage:
     """`device`: `ebs` or `instance-store`; the counters by name, times in us; of a histogram its
-    bins with a count: from, until (us), count.
+    bins: from, until (us), count.
     """
 
     device: str
@@ -67,17 +67,18 @@ class StatisticsPage:
     histograms: Mapping[str, tuple[tuple[int, int, int], ...]]
 
     def to_document(self) -> dict[str, Any]:
-        """Counters and histograms by name, as JSON has them."""
-        return {"device": self.device} | dict(self.counters) | dict(self.histograms)
+        """Counters, and of histograms the bins with a count, by name."""
+        counted = {name: [one for one in bins if one[2]] for name, bins in self.histograms.items()}
+        return {"device": self.device} | dict(self.counters) | counted
 
     def rows(self) -> list[dict[str, Any]]:
-        """Counters and bins as rows: field, from_us, until_us, value."""
+        """Counters, and bins with a count, as rows: field, from_us, until_us, value."""
         listed = [
             {"field": name, "from_us": None, "until_us": None, "value": value} for name, value in self.counters.items()
         ]
         for name, bins in self.histograms.items():
             listed += [
-                {"field": name, "from_us": low, "until_us": high, "value": count} for low, high, count in bins
+                {"field": name, "from_us": low, "until_us": high, "value": count} for low, high, count in bins if count
             ]
         return listed
 
@@ -106,7 +107,7 @@ def _bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ..
         hint = "The page is damaged, or of a newer layout: report it with the page."
         raise InputError(f"{name} of {many:,} bins", f"a histogram has at most {MOST_BINS} bins", LAYOUT, hint)
     bounds = struct.iter_unpack("<QQII", page[offset + 8 : offset + 8 + 24 * many])
-    return tuple((lower, upper, count) for lower, upper, count, _ in bounds if count)
+    return tuple((lower, upper, count) for lower, upper, count, _ in bounds)
 
 
 def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl.ioctl) -> StatisticsPage:

@@ -1,0 +1,51 @@
+"""The table of metrics (metrics.csv): from it come the exposition for Prometheus, OTLP, the Grafana
+dashboard and the alert rules, so that no name stands twice.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+KINDS = ("counter", "gauge", "histogram")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A row of the table. `by`: who writes it: `lab` (the daemon), `export` (we), or `both`;
+    `panel`: the panel of the dashboard it is in, "" for none."""
+
+    name: str
+    kind: str
+    unit: str
+    labels: tuple[str, ...]
+    of: str
+    by: str
+    panel: str
+    help: str
+    source: str
+    date: str
+
+
+@cache
+def metrics() -> dict[str, Metric]:
+    """The table by name, in its order."""
+    with (files(__package__) / "metrics.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {row["name"]: Metric(**(row | {"labels": tuple(row["labels"].split(",") if row["labels"] else ())})) for row in rows}  # pyright: ignore[reportArgumentType]
+
+
+def exported() -> dict[str, Metric]:
+    """What `headrace export` writes."""
+    return {name: metric for name, metric in metrics().items() if metric.by != "lab"}
+
+
+def of_panel() -> dict[str, list[Metric]]:
+    """The panels of the dashboard, in the order of the table."""
+    found: dict[str, list[Metric]] = {}
+    for metric in exported().values():
+        if metric.panel:
+            found.setdefault(metric.panel, []).append(metric)
+    return found

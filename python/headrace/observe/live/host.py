@@ -21,6 +21,7 @@ WRAPPING = ("read_ms", "write_ms", "io_ms", "weighted_ms")
 WRAP = 2.0**32
 CPU = {
     "user_s": (0, 1),
+    "nice_s": (1,),  # of user_s, what yields to everything else
     "system_s": (2, 5, 6),
     "idle_s": (3,),
     "iowait_s": (4,),
@@ -95,6 +96,33 @@ def read_host() -> dict[str, float]:
     row = {name: sum((times[at] for at in places if at < len(times)), 0.0) for name, places in CPU.items()}
     row["load1"] = float(_read("/proc/loadavg").split()[0])
     return row | {"memory_available_bytes": memory_bytes("MemAvailable")}
+
+
+def read_pressure() -> dict[str, float]:
+    """Seconds since boot in which something waited for processors, or for I/O (`some`, and `full`:
+    nothing else could run); nothing where the kernel keeps no PSI."""
+    found = {}
+    for what, kinds in {"cpu": ("some",), "io": ("some", "full")}.items():
+        try:
+            text = _read(f"/proc/pressure/{what}")
+        except CouldNotRun:
+            continue
+        for line in text.splitlines():
+            words = line.split()
+            if words and words[0] in kinds:
+                # Microseconds (Documentation/accounting/psi.rst of Linux).
+                found[f"{what}_{words[0]}_s"] = float(words[-1].partition("=")[2]) / 1e6
+    return found
+
+
+def read_process(pid: int) -> float | None:
+    """Seconds of processor that a process has used; None for one that is gone."""
+    try:
+        # proc(5), /proc/PID/stat: utime and stime are fields 14 and 15; the name may have blanks.
+        words = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        return (float(words[11]) + float(words[12])) / os.sysconf("SC_CLK_TCK")
+    except (CouldNotRun, IndexError, ValueError):
+        return None
 
 
 def _read(path: str) -> str:

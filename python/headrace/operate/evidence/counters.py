@@ -1,0 +1,125 @@
+"""Counters of SHOW GLOBAL STATUS as rates, of a live server or of samples in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from headrace.observe.run_files.status import CHECKPOINT_ENDS, COMMITS, READS, WRITES
+from headrace.operate.evidence.model import Row
+
+# Client time by class, of performance_schema, in picoseconds.
+WAITS = {
+    "wait/io/file/innodb/innodb_data_file": "data_waiters",
+    "wait/io/file/innodb/innodb_log_file": "log_waiters",
+    "wait/io/file/sql/binlog": "binlog_waiters",
+}
+PICOSECONDS = 1e12  # in a second
+# Commits explain the work where there is one for so many questions at least; else statements do (a
+# guess: autocommit sends none).
+LEAST_COMMITS = 0.01
+# MariaDB flushes hard from Innodb_checkpoint_max_age on; MySQL 8 and later from about 7/8 of the
+# redo log's capacity on (log0log of MySQL 8.0; read at second hand).
+MYSQL_MAX_AGE_SHARE = 7 / 8
+
+
+def status_row(
+    before: Mapping[str, float],
+    now: Mapping[str, float],
+    took_s: float,
+    variables: Mapping[str, str],
+    idle_threads: int,
+    note: Callable[[str], None] = lambda text: None,
+) -> Row:
+    """What a server did between two readings of its counters, `took_s` apart. `idle_threads`: of
+    Threads_running, those that do no client's work. `note` is told of counters that went back."""
+    rate = Rates(before, now, took_s)
+    commits, statements = rate.total(COMMITS), rate.total((*WRITES, *READS))
+    questions = rate("questions")
+    by_commit = commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
+    pool = now.get("innodb_buffer_pool_pages_total")
+    running, connected = now.get("threads_running"), now.get("threads_connected")
+    row: Row = {
+        "tps": commits if by_commit else statements,
+        "questions_per_s": questions,
+        "pool_reads_per_s": rate("innodb_buffer_pool_reads"),
+        "pool_requests_per_s": rate("innodb_buffer_pool_read_requests"),
+        "data_reads_per_s": rate("innodb_data_reads"),
+        "data_writes_per_s": rate("innodb_data_writes"),
+        "fsyncs_per_s": rate("innodb_data_fsyncs"),
+        "log_fsyncs_per_s": rate("innodb_os_log_fsyncs"),
+        "log_bytes_per_s": rate("innodb_os_log_written"),
+        "pages_flushed_per_s": rate("innodb_buffer_pool_pages_flushed"),
+        "log_waits_per_s": rate("innodb_log_waits"),
+        "free_waits_per_s": rate("innodb_buffer_pool_wait_free"),
+        "sent_bytes_per_s": rate("bytes_sent"),
+        "binlog_bytes_per_s": rate("binlog_bytes_written"),
+        "dirty_share": _share(now.get("innodb_buffer_pool_pages_dirty"), pool),
+        "free_share": _share(now.get("innodb_buffer_pool_pages_free"), pool),
+        "threads_running": None if running is None else max(0.0, running - idle_threads),
+        "threads_connected": None if connected is None else max(0.0, connected - 1.0),
+        "lock_waiters": scaled(rate("innodb_row_lock_time"), 1e-3),  # ms a second
+        "lock_waiting": now.get("innodb_row_lock_current_waits"),
+        "pending_reads": now.get("innodb_data_pending_reads"),
+        "pending_writes": now.get("innodb_data_pending_writes"),
+        "pending_fsyncs": now.get("innodb_data_pending_fsyncs"),
+        "uptime_s": now.get("uptime"),
+    }
+    row |= {column: scaled(rate(event), 1 / PICOSECONDS) for event, column in WAITS.items()}
+    if rate.went_back:
+        note(f"a counter went back ({rate.went_back[0]}): FLUSH STATUS or a restart; that second is left out")
+    return row | _checkpoint(now, variables)
+
+
+def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
+    """How much of the redo log is in use."""
+    age = now.get("innodb_checkpoint_age")
+    for newest, oldest in CHECKPOINT_ENDS:
+        if age is None and newest in now and oldest in now:
+            age = now[newest] - now[oldest]
+    most = now.get("innodb_checkpoint_max_age")
+    if not most:
+        capacity = now.get("innodb_redo_log_capacity_resized") or number_of(variables.get("innodb_redo_log_capacity"))
+        files = number_of(variables.get("innodb_log_files_in_group")) or 1.0
+        capacity = capacity or (number_of(variables.get("innodb_log_file_size")) or 0.0) * files
+        most = MYSQL_MAX_AGE_SHARE * capacity
+    return {"checkpoint_age_bytes": age, "checkpoint_share": _share(age, most)}
+
+
+class Rates:
+    """Differences of counters over the time between two readings; None where one is missing or went
+    back."""
+
+    def __init__(self, before: Mapping[str, float], now: Mapping[str, float], took_s: float) -> None:
+        self._before, self._now, self._took_s = before, now, took_s
+        self.went_back: list[str] = []
+
+    def __call__(self, name: str) -> float | None:
+        if name not in self._before or name not in self._now:
+            return None
+        change = self._now[name] - self._before[name]
+        if change < 0:
+            self.went_back.append(name)
+            return None
+        return change / self._took_s
+
+    def total(self, names: tuple[str, ...]) -> float | None:
+        """Of several together, those that are there."""
+        known = [value for name in names if (value := self(name)) is not None]
+        return sum(known) if known else None
+
+
+def number_of(text: object) -> float | None:
+    """The number that a variable is, None for one that is none."""
+    try:
+        return float(str(text))
+    except ValueError:
+        return None
+
+
+def scaled(value: float | None, factor: float) -> float | None:
+    """The value times a factor; None stays None."""
+    return None if value is None else value * factor
+
+
+def _share(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else part / whole

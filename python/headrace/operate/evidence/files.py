@@ -1,0 +1,248 @@
+"""Evidence in files: a captured folder, and a recording of iostat, sar, vmstat or CloudWatch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headrace.base.documents import parse_toml
+from headrace.base.files import read_bytes
+from headrace.base.units import GIB
+from headrace.errors import InputError
+from headrace.observe.clock import EPOCH, parse_iso
+from headrace.observe.formats import import_file
+from headrace.observe.live.record import DESCRIPTION
+from headrace.observe.run_files.counters import hands_on_parts
+from headrace.observe.series import RunFinding, csv_rows, open_text
+from headrace.operate.evidence.counters import status_row
+from headrace.operate.evidence.limits import HoldingLimits, holding
+from headrace.operate.evidence.model import Evidence, Row, ServerFacts, SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.evidence.volumes import device_row
+from headrace.workload import OpenWorkload
+
+MAX_TOML_BYTES = 1 << 20  # as a run description takes
+KIB_IN_MIB = 1024.0
+# A sample that comes later than this many intervals after the one before is behind a gap.
+GAP_INTERVALS = 3.0
+# Of Threads_running in a capture: the one that asks.
+READER_THREADS = 1
+
+
+def of_recording(
+    path: Path, storage: str | None, instance: str | None, as_of: str | None
+) -> tuple[Evidence, OpenWorkload]:
+    """A recording of one device, and the same as a demand. Raises as `import_file`."""
+    workload = import_file(path)
+    limits = None if storage is None else holding(storage, instance, as_of)
+    source = workload.source
+    begin = _begin(source.get("clock_start"))
+    name = str(source.get("device") or workload.name)
+    ticks = []
+    for row in workload.points.iter_rows(named=True):
+        ticks.append(Tick(begin + row["t_s"], row["duration_s"], {name: _of_point(row, limits)}))
+    tool = str(source.get("tool", "recording"))
+    grain = float(max(row["duration_s"] for row in workload.points.iter_rows(named=True)))
+    clock = (
+        str(source.get("clock_zone") or "not stated") if source.get("clock_start") else "none: seconds from the start"
+    )
+    missing = (
+        "the server: no counters of MySQL in this file",
+        "time over each limit: the file has rates and latency only",
+    )
+    facts = SourceFacts(
+        str(path),
+        tool,
+        grain,
+        clock,
+        (VolumeFacts(name, storage, None, limits),),
+        None,
+        None,
+        instance,
+        as_of,
+        False,
+        missing,
+    )
+    return gathered(facts, ticks, workload.notes()), workload
+
+
+def _begin(clock_start: str | None) -> float:
+    stamp = parse_iso(clock_start) if clock_start and len(clock_start) > 8 else None
+    return 0.0 if stamp is None else (stamp.local - EPOCH).total_seconds()
+
+
+def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
+    reads, writes = row["reads_per_s"], row["writes_per_s"]
+    read_mib_s, write_mib_s = reads * row["read_kib"] / KIB_IN_MIB, writes * row["write_kib"] / KIB_IN_MIB
+    charged = limits.charged(reads, writes, read_mib_s, write_mib_s)[0] if limits else reads + writes
+    both, queue = row.get("await_ms"), row.get("queue")
+    if (
+        both is None
+        and row.get("read_await_ms") is None
+        and row.get("write_await_ms") is None
+        and queue
+        and reads + writes
+    ):
+        both = queue / (reads + writes) * 1_000.0  # Little's law
+    util = row.get("util_percent")
+    return {
+        "read_iops": reads,
+        "write_iops": writes,
+        "charged_iops": charged,
+        "read_mib_s": read_mib_s,
+        "write_mib_s": write_mib_s,
+        "queue": queue,
+        "idle_share": None if util is None else 1.0 - util / 100.0,
+        "read_ms": row.get("read_await_ms", both) if row.get("read_await_ms") is not None else both,
+        "write_ms": row.get("write_await_ms") if row.get("write_await_ms") is not None else both,
+        "balance_percent": row.get("balance_percent"),
+    }
+
+
+# --- a captured folder ----------------------------------------------------------------------------
+
+
+def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: str | None) -> Evidence:
+    """What `headrace workload capture` wrote. Raises InputError, CouldNotRun."""
+    description = parse_toml(DESCRIPTION, read_bytes(folder / DESCRIPTION, MAX_TOML_BYTES), "a run description")
+    storage = storage or description.get("storage")
+    instance = instance or description.get("instance")
+    day = as_of or (str(description["as_of"]) if "as_of" in description else None)
+    limits = None if storage is None else holding(str(storage), instance, day)
+    files = description.get("files", {})
+    if not isinstance(files, Mapping) or "status" not in files:
+        hint = "Capture with headrace workload capture."
+        raise InputError(
+            str(folder), "its RUN.toml names no samples of the server (files.status)", "docs/reference/capture.md", hint
+        )
+    findings: list[RunFinding] = []
+    missing = [
+        "time over each limit: a capture has the kernel's counters only",
+        "the host's processors: not in a capture",
+    ]
+    variables = _variables(description)
+    server = _status_ticks(folder / str(files["status"]), variables, findings)
+    disks = _disk_ticks(folder / str(files["disk"]), limits, findings) if "disk" in files else []
+    if not disks:
+        missing.append("the disks: the capture has no counters of them (--device)")
+    names = list(dict.fromkeys(name for tick in disks for name in tick.volumes))
+    volumes = tuple(VolumeFacts(name, str(storage) if storage else None, f"/dev/{name}", limits) for name in names)
+    ticks = _joined(server, disks)
+    if not ticks:
+        raise InputError(
+            str(folder), "has no two samples that follow each other", "docs/reference/capture.md", "Capture longer."
+        )
+    facts = SourceFacts(
+        str(folder),
+        "capture",
+        max(1.0, min(tick.duration_s for tick in ticks)),
+        "UTC, clock of the machine that captured",
+        volumes,
+        ServerFacts(
+            str(description.get("name", folder.name)),
+            str(description.get("engine_version", "")),
+            str(description.get("flavor", "")),
+            variables,
+        ),
+        None,
+        instance,
+        day,
+        False,
+        tuple(missing),
+    )
+    return gathered(facts, ticks, [finding.text for finding in findings])
+
+
+def _variables(description: Mapping[str, Any]) -> dict[str, str]:
+    """Global variables as far as a description has them."""
+    settings = description.get("settings", {})
+    found = {}
+    if "redo_gib" in settings:
+        found["innodb_redo_log_capacity"] = str(int(settings["redo_gib"] * GIB))
+    if "cache_gib" in description:
+        found["innodb_buffer_pool_size"] = str(int(description["cache_gib"] * GIB))
+    for key, name in (
+        ("sync_binlog", "sync_binlog"),
+        ("flush_log_at_trx_commit", "innodb_flush_log_at_trx_commit"),
+        ("io_capacity", "innodb_io_capacity"),
+    ):
+        if key in settings:
+            found[name] = str(settings[key])
+    return found
+
+
+def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFinding]) -> list[Tick]:
+    notes: list[str] = []
+    samples = [(at, values) for at, _, values in _samples(path, findings)]
+    ticks = []
+    for (before_s, before), (now_s, now) in zip(samples, samples[1:], strict=False):
+        took = now_s - before_s
+        if took <= 0:
+            raise InputError(
+                path.name,
+                f"a sample lies {-took:g} s before the one above it",
+                "docs/reference/capture.md",
+                "The clock was set: cut the file there.",
+            )
+        if now.get("uptime", 0.0) + 1.5 < before.get("uptime", 0.0):
+            notes.append("the server was started again in the recording: its counters began over")
+            continue
+        ticks.append(
+            Tick(before_s, took, server=status_row(before, now, took, variables, READER_THREADS, notes.append))
+        )
+    findings += [RunFinding("restart", text) for text in dict.fromkeys(notes)]
+    return ticks
+
+
+def _disk_ticks(path: Path, limits: HoldingLimits | None, findings: list[RunFinding]) -> list[Tick]:
+    ticks = []
+    last: dict[str, tuple[float, dict[str, float]]] = {}
+    for at, device, now in _samples(path, findings):
+        before = last.get(device)
+        last[device] = (at, now)
+        if before is None or at <= before[0]:
+            continue
+        took = at - before[0]
+        change = {key: now[key] - before[1][key] for key in now if key in before[1]}
+        if any(value < 0 for key, value in change.items() if key != "in_flight"):
+            findings.append(
+                RunFinding("restart", f"counters of {device} went back: attached again; that second is left out")
+            )
+            continue
+        parts = 1.0 if hands_on_parts(device) else 0.0
+        flushes = min(change["writes"], change.get("flushes", 0.0))
+        reads = change["reads"] + parts * change.get("reads_merged", 0.0)
+        writes = change["writes"] - flushes + parts * change.get("writes_merged", 0.0)
+        ticks.append(Tick(before[0], took, {device: device_row(change, reads, writes, flushes, took, limits)}))
+    return ticks
+
+
+def _samples(path: Path, findings: list[RunFinding]) -> list[tuple[float, str, dict[str, float]]]:
+    """(time, device or "", values) of a CSV of samples."""
+    recording = open_text(path)
+    header: list[str] = []
+    found = []
+    for number, cells in csv_rows(recording, findings):
+        if not header:
+            header = [cell.strip().lower() for cell in cells]
+            if "time" not in header:
+                raise recording.bad(number, "no column time", "samples have their time", "Capture again.")
+            continue
+        row = dict(zip(header, cells, strict=True))
+        stamp = parse_iso(row.pop("time"))
+        if stamp is None:
+            raise recording.bad(number, "time", "must be ISO 8601 or seconds since 1970")
+        device = row.pop("device", "")
+        values = {name: recording.number(number, name, text) for name, text in row.items() if text.strip()}
+        found.append((stamp.epoch_s, device, values))
+    return found
+
+
+def _joined(server: list[Tick], disks: list[Tick]) -> list[Tick]:
+    """Ticks of both, by the second they begin in."""
+    found: dict[int, Tick] = {round(tick.t_unix): tick for tick in server}
+    for tick in disks:
+        key = round(tick.t_unix)
+        known = found.get(key, Tick(tick.t_unix, tick.duration_s))
+        found[key] = Tick(known.t_unix, known.duration_s, {**known.volumes, **tick.volumes}, known.server)
+    return [found[key] for key in sorted(found)]

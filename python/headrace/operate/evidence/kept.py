@@ -1,0 +1,88 @@
+"""Evidence as a file: a line of JSON with the facts, then a line a tick. What the doctor read can
+so be judged again elsewhere, with the same answer."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+import msgspec
+
+from headrace.base.files import read_bytes, write_whole
+from headrace.errors import InputError
+from headrace.operate.evidence.model import Evidence, SourceFacts, Tick, gathered
+
+SCHEMA = "headrace-evidence/1"
+DOC = "docs/guide/doctor.md"
+MAX_BYTES = 256 << 20  # a day of seconds of eight volumes and a server; ours
+
+
+class Header(msgspec.Struct):
+    """The first line."""
+
+    schema: str
+    facts: SourceFacts
+    notes: tuple[str, ...] = ()
+
+
+def looks_kept(content: bytes) -> bool:
+    """Whether these are the first bytes of such a file."""
+    return content.lstrip()[:60].startswith(b'{"schema":"headrace-evidence')
+
+
+def save(evidence: Evidence, path: Path) -> None:
+    """Writes it, whole or not at all; packed where the name ends with .gz. Raises CouldNotRun."""
+    encoder = msgspec.json.Encoder()
+    lines = [encoder.encode(Header(SCHEMA, evidence.facts, evidence.notes))]
+    lines += [encoder.encode(tick.to_document()) for tick in evidence.ticks()]
+    content = b"\n".join(lines) + b"\n"
+    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+
+
+def load(path: Path) -> Evidence:
+    """What `save` wrote. A last line that was cut off is left out, with a note. Raises InputError,
+    CouldNotRun."""
+    content = read_bytes(path, MAX_BYTES)
+    if content[:2] == b"\x1f\x8b":
+        content = _unpacked(path, content)
+    lines = content.split(b"\n")
+    notes: list[str] = []
+    try:
+        header = msgspec.json.decode(lines[0], type=Header)
+    except msgspec.MsgspecError as error:
+        raise InputError(
+            f"{path.name}, line 1", f"is not the head of a recording: {error}", DOC, "Record again with --record."
+        ) from None
+    if header.schema != SCHEMA:
+        rule = f"is not {SCHEMA}, the form this version reads"
+        raise InputError(f"{path.name}: {header.schema[:40]}", rule, DOC, "Read it with the version that wrote it.")
+    ticks = []
+    decoder = msgspec.json.Decoder(Tick)
+    for number, line in enumerate(lines[1:], start=2):
+        if not line.strip():
+            continue
+        try:
+            ticks.append(decoder.decode(line))
+        except msgspec.MsgspecError as error:
+            if number == len(lines) and not content.endswith(b"\n"):
+                notes.append(f"{path.name}: the last line is cut off and was left out")
+                continue
+            raise InputError(
+                f"{path.name}, line {number}", f"is not a tick: {error}", DOC, "The file is damaged: copy it again."
+            ) from None
+    return gathered(header.facts, ticks, (*header.notes, *notes))
+
+
+def _unpacked(path: Path, content: bytes) -> bytes:
+    """The text of a packed file. Raises InputError for one that is cut off or too large."""
+    unpacker = zlib.decompressobj(wbits=31)  # 31: gzip (zlib manual, inflateInit2)
+    try:
+        text = unpacker.decompress(content, MAX_BYTES)
+    except zlib.error:
+        raise InputError(path.name, "is no whole gzip file", "RFC 1952", "Copy it again.") from None
+    if unpacker.unconsumed_tail:
+        raise InputError(path.name, f"is more than {MAX_BYTES >> 20} MiB unpacked", DOC, "Cut it into parts.")
+    if not unpacker.eof:
+        raise InputError(path.name, "is cut off: the gzip file has no end", "RFC 1952", "Copy it again.")
+    return text

@@ -1,0 +1,170 @@
+"""A live source: volumes, server and host, read together once a second.
+
+One connection and one statement a second to the server; the lab and the host are read locally. A
+tick is written when its second has ended. The server's counters are read a quarter of a second
+later than the rows of volumes end: over a window that is nothing, of a single second it is a blur.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.observe.live import host
+from headrace.operate.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
+from headrace.operate.evidence.server import ServerReader
+from headrace.operate.evidence.volumes import VolumeReader
+
+AFTER_S = 0.25  # past a whole second of the wall, when the daemon has written its row
+# Clocks of two machines may differ by this much before it is said, s: NTP keeps them far closer.
+CLOCKS_APART_S = 2.0
+FACTS_EVERY_S = 10.0  # how often volumes are asked whether they are another by now
+
+
+class HostReader:
+    """Processors and pressure of this host."""
+
+    def __init__(self) -> None:
+        self._before: tuple[float, dict[str, float]] | None = None
+
+    def read(self) -> Row:
+        """Since the last reading; nothing at the first."""
+        at_s, now = time.monotonic(), host.read_host() | host.read_pressure()
+        before, self._before = self._before, (at_s, now)
+        if before is None or at_s <= before[0]:
+            return {}
+        took, was = at_s - before[0], before[1]
+        row: Row = {name: now[name] for name in ("load1", "memory_available_bytes")}
+        for name in now:
+            if not name.endswith("_s") or name not in was:
+                continue
+            kind = "share" if "_some_" in name or "_full_" in name else "cpus"
+            shown = {"cpu_some_s": "psi_cpu_share", "io_some_s": "psi_io_share", "io_full_s": "psi_io_full_share"}
+            row[shown.get(name, name.replace("_s", f"_{kind}"))] = max(0.0, now[name] - was[name]) / took
+        return row
+
+
+class LiveSource:
+    """`facts`, then `ticks()`; `close()` at the end, or use it in a `with`."""
+
+    def __init__(
+        self,
+        target: str,
+        volumes: VolumeReader | None,
+        server: ServerReader | None,
+        with_host: bool = True,
+        instance: str | None = None,
+        as_of: str | None = None,
+    ) -> None:
+        self._volumes, self._server = volumes, server
+        self._host = HostReader() if with_host else None
+        missing = [*(volumes.missing if volumes else ["volumes: none was named or found"])]
+        missing += server.missing if server else ["the server: none was named; only its volumes are seen"]
+        apart = None if server is None else server.clocks_apart_s
+        self._notes: list[str] = []
+        if apart is not None and abs(apart) > CLOCKS_APART_S:
+            self._notes.append(
+                f"the server's clock is {apart:+,.0f} s from this machine's; its figures are joined by when they were read"
+            )
+        self.facts = SourceFacts(
+            target,
+            "live",
+            1.0,
+            "UTC, clock of this machine",
+            volumes.facts() if volumes else (),
+            server.facts if server else None,
+            os.cpu_count() if with_host else None,
+            instance,
+            as_of,
+            bool(volumes and volumes.exact),
+            tuple(missing),
+            clocks_apart_s=apart,
+        )
+        self._asked = time.monotonic()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was noted so far: restarts, counters that went back, volumes that were detached."""
+        parts = [self._notes, self._volumes.notes if self._volumes else [], self._server.notes if self._server else []]
+        return tuple(dict.fromkeys(text for part in parts for text in part))
+
+    def ticks(self, seconds: float | None = None) -> Iterator[Tick]:
+        """A tick for each second, until `seconds` have passed (None: for ever). The first reading
+        only begins the counters."""
+        began = time.monotonic()
+        self._read()
+        while seconds is None or time.monotonic() - began < seconds:
+            now = time.time()
+            time.sleep((AFTER_S - now % 1.0) % 1.0 or 1.0)
+            yield from self._read()
+
+    def _read(self) -> list[Tick]:
+        """The seconds that have ended, oldest first; server and host belong to the last."""
+        server: Row = {}
+        replica: Row = {}
+        took = 0.0
+        try:
+            server, replica, took = self._server.read() if self._server else ({}, {}, 0.0)
+        except HeadraceError as error:
+            self._say(f"the server did not answer: {error.rule}")
+        machine = self._host.read() if self._host else {}
+        found: dict[float, dict[str, Row]] = {}
+        try:
+            found = self._volumes.read() if self._volumes else {}
+            self._ask_facts()
+        except HeadraceError as error:
+            self._say(f"the volumes could not be read: {error.rule}")
+        last = max(found, default=float(int(time.time()) - 1))
+        if not found and not server and not machine:
+            return []
+        found.setdefault(last, {})
+        ticks = [Tick(at, 1.0, rows) for at, rows in sorted(found.items())]
+        ticks[-1] = replace(ticks[-1], server=server if took else {}, host=machine, replica=replica)
+        return ticks
+
+    def _ask_facts(self) -> None:
+        if self._volumes and time.monotonic() - self._asked >= FACTS_EVERY_S:
+            self._asked = time.monotonic()
+            self.facts = replace(self.facts, volumes=self._volumes.facts())
+
+    def _say(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
+
+    def refresh(self) -> None:
+        """Asks what the volumes are now."""
+        if self._volumes:
+            self.facts = replace(self.facts, volumes=self._volumes.facts())
+
+    def close(self) -> None:
+        """Ends the connection to the server."""
+        if self._server:
+            self._server.close()
+
+    def __enter__(self) -> LiveSource:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def collect(source: LiveSource, seconds: float, progress=lambda share: None) -> Evidence:
+    """Watches for so long. Ctrl-C keeps what there is. Raises CouldNotRun when nothing came."""
+    ticks: list[Tick] = []
+    began = time.monotonic()
+    try:
+        # One second more: the first reading only begins the counters.
+        for tick in source.ticks(seconds + 1.0):
+            ticks.append(tick)
+            progress(min(1.0, (time.monotonic() - began) / seconds))
+    except KeyboardInterrupt:
+        if len(ticks) < 2:
+            raise
+    if not ticks:
+        hint = "; ".join(source.notes) or "Watch longer."
+        raise CouldNotRun(source.facts.target, "nothing could be read", "", hint)
+    source.refresh()
+    return gathered(source.facts, ticks, source.notes)

@@ -1,0 +1,224 @@
+"""What is known of a server and its volumes over a stretch of time: a value, whatever gave it.
+
+A `Tick` is one interval (a second live, a report of a file); `Evidence` is many of them as frames.
+Every figure may be missing: then it is None in a tick and null in a frame, and a column that no
+tick has is not there. `missing` names in words what no source gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import polars as pl
+
+from headrace.operate.evidence.limits import HoldingLimits
+
+Row = dict[str, float | None]
+
+# Shares of the time over each limit, by the names of base.caps.
+OVER = {
+    "volume-iops": "over_volume_iops",
+    "volume-throughput": "over_volume_throughput",
+    "instance-iops": "over_instance_iops",
+    "instance-throughput": "over_instance_throughput",
+}
+# Of a volume. Rates are means of the interval; `charged_iops` as EBS counts (256 KiB an I/O);
+# `read_ms`, `write_ms` means of requests and `*_p50_ms`, `*_p99_ms` of a histogram; `over_*` the
+# share of the interval (0 to 1) during which requests waited for that limit, `flagged` where the
+# source says only yes or no for a minute; balances in percent, at the end.
+VOLUME_COLUMNS = (
+    "read_iops", "write_iops", "charged_iops", "read_mib_s", "write_mib_s", "queue", "queue_max", "idle_share",
+    "read_ms", "write_ms", "read_p50_ms", "read_p99_ms", "write_p50_ms", "write_p99_ms", *OVER.values(),
+    "balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent", "flush_iops", "errors_per_s",
+    "stalled",
+)  # fmt: skip
+# Of a server. `*_per_s` are rates; `threads_running` without the reader itself; `lock_waiters`,
+# `data_waiters`, `log_waiters`, `binlog_waiters` are threads' worth of waiting (seconds a second);
+# `server_cpus` processors' worth of its process; shares 0 to 1.
+SERVER_COLUMNS = (
+    "tps", "questions_per_s", "pool_reads_per_s", "pool_requests_per_s", "data_reads_per_s", "data_writes_per_s",
+    "fsyncs_per_s", "log_fsyncs_per_s", "log_bytes_per_s", "pages_flushed_per_s", "log_waits_per_s",
+    "free_waits_per_s", "checkpoint_age_bytes", "checkpoint_share", "dirty_share", "free_share", "threads_running",
+    "threads_connected", "lock_waiters", "lock_waiting", "data_waiters", "log_waiters", "binlog_waiters",
+    "pending_reads", "pending_writes", "pending_fsyncs", "sent_bytes_per_s", "uptime_s", "server_cpus",
+    "binlog_bytes_per_s", "statements_running",
+)  # fmt: skip
+# Of the host: processors' worth (`nice_cpus`: of `user_cpus`, what yields to everything else), and
+# the shares of time in which something waited for processors or for I/O (PSI).
+HOST_COLUMNS = (
+    "user_cpus", "nice_cpus", "system_cpus", "idle_cpus", "iowait_cpus", "steal_cpus", "load1",
+    "memory_available_bytes", "psi_cpu_share", "psi_io_share", "psi_io_full_share",
+)  # fmt: skip
+# Of a replica: `sql_running` and `io_running` 0 or 1, `workers` that may apply at once.
+REPLICA_COLUMNS = ("lag_s", "relay_log_bytes", "sql_running", "io_running", "workers")
+
+
+@dataclass(frozen=True)
+class Tick:
+    """One interval. `t_unix`: its beginning, seconds since 1970 (of a file without a clock: seconds
+    since its beginning). `volumes`: by name, figures of VOLUME_COLUMNS; `server`, `host`, `replica`
+    alike.
+    """
+
+    t_unix: float
+    duration_s: float
+    volumes: Mapping[str, Row] = field(default_factory=dict)
+    server: Row = field(default_factory=dict)
+    host: Row = field(default_factory=dict)
+    replica: Row = field(default_factory=dict)
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON has it, without what is missing."""
+
+        def known(row: Row) -> Row:
+            return {name: value for name, value in row.items() if value is not None}
+
+        found: dict[str, Any] = {"t_unix": self.t_unix, "duration_s": self.duration_s}
+        found["volumes"] = {name: known(row) for name, row in self.volumes.items()}
+        parts = {"server": self.server, "host": self.host, "replica": self.replica}
+        return found | {name: known(row) for name, row in parts.items() if row}
+
+
+@dataclass(frozen=True)
+class VolumeFacts:
+    """What a volume is. `storage`: its notation, None where nobody said. `limits`: those that hold.
+    `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
+    `members_slow`: members of an array that are not well, as the lab or md says it. `role`: `data`
+    or `log`, what the server keeps on it.
+    """
+
+    name: str
+    storage: str | None = None
+    device: str | None = None
+    limits: HoldingLimits | None = None
+    state: str = ""
+    next_change: str | None = None
+    members_slow: tuple[str, ...] = ()
+    role: str = "data"
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """What the server is: `variables` are its global ones, by name. `waits_timed`: whether
+    performance_schema times file waits. `replica`: whether it follows a source."""
+
+    label: str
+    version: str = ""
+    flavor: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    waits_timed: bool = False
+    replica: bool = False
+
+
+@dataclass(frozen=True)
+class SourceFacts:
+    """What a source is about, known before the first tick.
+
+    `kind`: `live`, or the file's: `capture`, `iostat`, `sar`, `vmstat`, `cloudwatch`, `recording`.
+    `grain_s`: seconds of a tick. `clock`: whose times they are. `vcpus`: of the host. `exact`:
+    whether time over limits is counted (`over_*`), not inferred. `missing`: what it cannot give, in
+    words. `clocks_apart_s`: between the host's clock and the server's, where both are known.
+    """
+
+    target: str
+    kind: str
+    grain_s: float
+    clock: str
+    volumes: tuple[VolumeFacts, ...] = ()
+    server: ServerFacts | None = None
+    vcpus: int | None = None
+    instance: str | None = None
+    as_of: str | None = None
+    exact: bool = False
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    clocks_apart_s: float | None = None
+
+
+@dataclass(frozen=True)
+class VolumeEvidence:
+    """A volume and its rows: `t_unix`, `duration_s`, and what is known of VOLUME_COLUMNS."""
+
+    facts: VolumeFacts
+    rows: pl.DataFrame
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All of it. `server`, `host`, `replica`: a row a tick with `t_unix`, `duration_s` and what is
+    known of their columns; a frame without rows where nothing is."""
+
+    facts: SourceFacts
+    volumes: tuple[VolumeEvidence, ...]
+    server: pl.DataFrame
+    host: pl.DataFrame
+    replica: pl.DataFrame
+    notes: tuple[str, ...] = ()
+
+    @property
+    def span_s(self) -> float:
+        """Seconds that the longest series covers."""
+        frames = [one.rows for one in self.volumes] + [self.server, self.host]
+        return max((float(frame["duration_s"].sum()) for frame in frames if frame.height), default=0.0)
+
+    def between(self, from_unix: float, to_unix: float) -> Evidence:
+        """The ticks that begin in this stretch."""
+
+        def part(frame: pl.DataFrame) -> pl.DataFrame:
+            if not frame.height:
+                return frame
+            return frame.filter((pl.col("t_unix") >= from_unix) & (pl.col("t_unix") < to_unix))
+
+        volumes = tuple(replace(one, rows=part(one.rows)) for one in self.volumes)
+        parts = {"server": part(self.server), "host": part(self.host), "replica": part(self.replica)}
+        return replace(self, volumes=volumes, **parts)
+
+    def ticks(self) -> list[Tick]:
+        """The rows as ticks again, in order."""
+        by_time: dict[tuple[float, float], dict[str, Any]] = {}
+
+        def put(frame: pl.DataFrame, part: str, volume: str | None = None) -> None:
+            for row in frame.iter_rows(named=True):
+                key = (row.pop("t_unix"), row.pop("duration_s"))
+                tick = by_time.setdefault(key, {"volumes": {}, "server": {}, "host": {}, "replica": {}})
+                if volume is None:
+                    tick[part] = row
+                else:
+                    tick["volumes"][volume] = row
+
+        for one in self.volumes:
+            put(one.rows, "volumes", one.facts.name)
+        for name in ("server", "host", "replica"):
+            put(getattr(self, name), name)
+        return [Tick(t_unix, duration_s, **parts) for (t_unix, duration_s), parts in sorted(by_time.items())]
+
+
+def gathered(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = ()) -> Evidence:
+    """Ticks as evidence. Late and repeated ticks are put in order; the first of a moment stays."""
+    ordered = {tick.t_unix: tick for tick in sorted(ticks, key=lambda tick: tick.t_unix, reverse=True)}
+    kept = [ordered[at] for at in sorted(ordered)]
+    volumes = tuple(
+        VolumeEvidence(one, _frame(kept, [tick.volumes.get(one.name) for tick in kept])) for one in facts.volumes
+    )
+    return Evidence(
+        facts,
+        volumes,
+        _frame(kept, [tick.server or None for tick in kept]),
+        _frame(kept, [tick.host or None for tick in kept]),
+        _frame(kept, [tick.replica or None for tick in kept]),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _frame(ticks: list[Tick], rows: list[Row | None]) -> pl.DataFrame:
+    """The rows that are there, with their times; columns nobody has are left out."""
+    pairs = [(tick, row) for tick, row in zip(ticks, rows, strict=True) if row is not None]
+    names = list(dict.fromkeys(name for _, row in pairs for name, value in row.items() if value is not None))
+    columns: dict[str, list[float | None]] = {
+        "t_unix": [tick.t_unix for tick, _ in pairs],
+        "duration_s": [tick.duration_s for tick, _ in pairs],
+    }
+    columns |= {name: [row.get(name) for _, row in pairs] for name in names}
+    return pl.DataFrame(columns, schema=dict.fromkeys(columns, pl.Float64)).fill_nan(None)

@@ -1,0 +1,194 @@
+"""What a MySQL or MariaDB server says of itself, one statement a second over one connection."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.connect import Address, connect
+from headrace.errors import CouldNotRun, HeadraceError
+from headrace.observe.live import host, profile
+from headrace.operate.evidence.counters import WAITS, number_of, status_row
+from headrace.operate.evidence.model import Row, ServerFacts
+
+ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
+# Variables that a recording keeps: what says how the server uses storage, and no name or path.
+KEPT = ("innodb_", "rocksdb_", "sync_binlog", "log_bin", "binlog_group", "replica_parallel", "slave_parallel")
+KEPT += ("max_connections", "thread_cache_size", "log_slave_updates", "log_replica_updates", "performance_schema")
+LONGEST = 80  # characters of a value; longer ones are paths and lists
+STATUS = "SHOW GLOBAL STATUS"
+# The same with the waits: one statement, so one question a second.
+BOTH = (
+    "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM {schema}.{table} UNION ALL SELECT EVENT_NAME, SUM_TIMER_WAIT FROM "
+    "performance_schema.events_waits_summary_global_by_event_name WHERE EVENT_NAME IN ({names})"
+)
+# A replica's own state, asked for in place of the status this often, s.
+REPLICA_EVERY_S = 5.0
+
+
+@dataclass
+class Before:
+    """The reading before this one."""
+
+    at_s: float = 0.0
+    counters: dict[str, float] = field(default_factory=dict)
+    cpu_s: float | None = None
+
+
+class ServerReader:
+    """`facts`, then `read()` once a second. Raises InputError and CouldNotRun as `connect` when it
+    is made; `read` raises CouldNotRun when the server is lost, and the next `read` connects
+    again."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.notes: list[str] = []
+        self.missing: list[str] = []
+        self._before = Before()
+        self._replica_at = 0.0
+        self._replica: Row = {}
+        self._connection = connect(address, ANSWER_S)
+        found = profile.read_profile(self._connection, address)
+        self._idle_threads = found.idle_threads
+        self.local = found.hostname == socket.gethostname()
+        self._statement, timed = self._choose(found.variables)
+        self._pid = _pid_of(found.variables) if self.local else None
+        replica = bool(self._ask_replica())
+        kept = {
+            name: value for name, value in found.variables.items() if name.startswith(KEPT) and len(value) < LONGEST
+        }
+        self.facts = ServerFacts(address.label, found.version, found.flavor, kept, timed, replica)
+        self.data_device = host.device_of(found.variables.get("datadir", "")) if self.local else None
+        self.log_device = host.device_of(_log_folder(found.variables)) if self.local else None
+        self.clocks_apart_s = self._clock()
+        if not self.local:
+            self.missing.append(f"counters of the host: the server runs on {found.hostname}, this is another machine")
+
+    def _choose(self, variables: Mapping[str, str]) -> tuple[str, bool]:
+        """The statement of every second, and whether it has the waits."""
+        names = ", ".join(f"'{name}'" for name in WAITS)
+        if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
+            self.missing.append("waits by class: performance_schema is off; they follow from the disks' latency")
+            return STATUS, False
+        for schema, table in (("performance_schema", "global_status"), ("information_schema", "GLOBAL_STATUS")):
+            statement = BOTH.format(schema=schema, table=table, names=names)
+            try:
+                rows = dict(profile.ask(self._connection, statement))
+            except HeadraceError:
+                raise
+            except Exception:
+                continue
+            if any(float(rows.get(name) or 0) > 0 for name in WAITS):
+                return statement, True
+        account = profile.account_of(self._connection)
+        self.missing.append(
+            f"waits by class: GRANT SELECT ON performance_schema.* TO {account}, with file instruments timed, gives them"
+        )
+        return STATUS, False
+
+    def _clock(self) -> float | None:
+        """The server's clock less this machine's, seconds."""
+        began = time.time()
+        ((moment,),) = profile.ask(self._connection, "SELECT UNIX_TIMESTAMP(NOW(6))")
+        return float(moment) - (began + time.time()) / 2
+
+    def read(self) -> tuple[Row, Row, float]:
+        """What happened since the last reading: of the server, of the replica, and over how many
+        seconds. Nothing at the first, after a restart of the server, or where a counter went
+        back."""
+        at_s = time.monotonic()
+        if self.facts.replica and at_s - self._replica_at >= REPLICA_EVERY_S and self._before.counters:
+            self._replica, self._replica_at = self._ask_replica(), at_s
+            return {}, dict(self._replica), 0.0
+        try:
+            now = {
+                str(name).lower(): number
+                for name, text in self._ask(self._statement)
+                if (number := number_of(text)) is not None
+            }
+        except CouldNotRun:
+            self._before = Before()
+            with contextlib.suppress(Exception):
+                self._connection.close()
+            self._connection = connect(self.address, ANSWER_S)
+            raise
+        cpu_s = None if self._pid is None else host.read_process(self._pid)
+        before, self._before = self._before, Before(at_s, now, cpu_s)
+        took = at_s - before.at_s
+        if not before.counters or took <= 0:
+            return {}, {}, 0.0
+        if now.get("uptime", 0.0) + 1.5 < before.counters.get("uptime", 0.0):
+            self._note("the server was started again while it was watched: its counters began over")
+            return {}, {}, 0.0
+        row = status_row(before.counters, now, took, self.facts.variables, self._idle_threads, self._note)
+        if cpu_s is not None and before.cpu_s is not None and cpu_s >= before.cpu_s:
+            row["server_cpus"] = (cpu_s - before.cpu_s) / took
+        return row, dict(self._replica), took
+
+    def _ask_replica(self) -> Row:
+        statement = (
+            "SHOW ALL SLAVES STATUS" if "maria" in str(self._server_version()).lower() else "SHOW REPLICA STATUS"
+        )
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(statement)
+                names = [str(column[0]).lower() for column in cursor.description or ()]
+                rows = cursor.fetchall()
+        except Exception:  # no REPLICATION CLIENT: it is not known whether there is a source
+            return {}
+        if not rows:
+            return {}
+        found = dict(zip(names, rows[0], strict=True))
+
+        def first(*keys: str) -> object:
+            return next((found[key] for key in keys if key in found), None)
+
+        lag = first("seconds_behind_source", "seconds_behind_master")
+        return {
+            "lag_s": None if lag is None else float(str(lag)),
+            "relay_log_bytes": float(str(first("relay_log_space") or 0)),
+            "sql_running": 1.0 if str(first("replica_sql_running", "slave_sql_running")) == "Yes" else 0.0,
+            "io_running": 1.0 if str(first("replica_io_running", "slave_io_running")) == "Yes" else 0.0,
+        }
+
+    def _server_version(self) -> object:
+        return self._connection.get_server_info()
+
+    def _ask(self, statement: str) -> tuple:
+        import pymysql
+
+        try:
+            return profile.ask(self._connection, statement)
+        except pymysql.err.MySQLError as error:
+            raise CouldNotRun(
+                self.address.label, f"refused a request: {str(error)[:120]}", "SHOW GLOBAL STATUS"
+            ) from None
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def close(self) -> None:
+        """Says goodbye."""
+        with contextlib.suppress(Exception):
+            self._connection.close()
+
+
+def _log_folder(variables: Mapping[str, str]) -> str:
+    """Where the redo log lies."""
+    folder = variables.get("innodb_log_group_home_dir", "./")
+    return folder if folder.startswith("/") else os.path.join(variables.get("datadir", ""), folder)
+
+
+def _pid_of(variables: Mapping[str, str]) -> int | None:
+    try:
+        path = variables.get("pid_file", "")
+        path = path if path.startswith("/") else os.path.join(variables.get("datadir", ""), path)
+        with open(path, encoding="ascii") as file:
+            return int(file.read().strip())
+    except (OSError, ValueError):
+        return None

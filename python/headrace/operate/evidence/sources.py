@@ -1,0 +1,167 @@
+"""From what a user types to evidence: lab:VOLUME, mysql://..., aws:vol-..., a folder, a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headrace.connect import Address
+from headrace.errors import HeadraceError, InputError
+from headrace.lab import Lab
+from headrace.observe.live.record import DESCRIPTION
+from headrace.operate.evidence import aws, files, kept
+from headrace.operate.evidence.limits import HoldingLimits, holding
+from headrace.operate.evidence.live import LiveSource, collect
+from headrace.operate.evidence.model import Evidence
+from headrace.operate.evidence.server import ServerReader
+from headrace.operate.evidence.volumes import DeviceVolumes, LabVolumes
+from headrace.servers import servers
+
+DOC = "docs/guide/doctor.md"
+FORMS = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record"
+HEAD_BYTES = 200
+LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
+AWS_MINUTES = 60  # of CloudWatch, where nothing else is asked
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What is said besides the target. `storage`, `instance`, `as_of`: what today's storage is,
+    where the source does not say. `devices`: block devices of this host. `read_address`: makes an
+    address of a text (the password comes from there). `lab`: opens the lab, raises where none
+    answers. `alone`: of lab:VOLUME, do not look for the server on it."""
+
+    storage: str | None = None
+    instance: str | None = None
+    as_of: str | None = None
+    devices: tuple[str, ...] = ()
+    read_address: Callable[[str], Address] | None = None
+    lab: Callable[[], Lab] = Lab
+    alone: bool = False
+
+
+def is_live(target: str) -> bool:
+    """Whether the target is watched second by second."""
+    return target.startswith(("lab:", "mysql://"))
+
+
+def open_live(target: str, options: SourceOptions = SourceOptions()) -> LiveSource:
+    """A source to watch. Raises InputError, CouldNotRun."""
+    if target.startswith("lab:"):
+        return _of_lab(target, options)
+    if target.startswith("mysql://"):
+        return _of_server(target, options)
+    raise InputError(target[:80], "is not watched live", DOC, f"Targets are {FORMS}.")
+
+
+def evidence_of(
+    target: str,
+    options: SourceOptions = SourceOptions(),
+    seconds: float | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> tuple[Evidence, Any]:
+    """The evidence, and of a recording of a device its demand (OpenWorkload), else None. A live
+    target is watched for `seconds` (10), CloudWatch asked for as many (an hour). Raises InputError,
+    CouldNotRun."""
+    if is_live(target):
+        with open_live(target, options) as source:
+            return collect(source, seconds or LIVE_SECONDS, progress), None
+    if target.startswith("aws:"):
+        minutes = AWS_MINUTES if seconds is None else max(1, round(seconds / 60))
+        return aws.evidence_of_aws(_names(target, "aws:", "aws:vol-0123456789abcdef0"), minutes), None
+    path = Path(target)
+    if not path.exists():
+        raise InputError(target[:80], "is no target, and no such file or folder", DOC, f"Targets are {FORMS}.")
+    if path.is_dir():
+        if not (path / DESCRIPTION).exists():
+            raise InputError(
+                target[:80],
+                f"has no {DESCRIPTION}: it is no captured folder",
+                DOC,
+                "Capture with headrace workload capture.",
+            )
+        return files.of_capture(path, options.storage, options.instance, options.as_of), None
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if kept.looks_kept(head) or head[:2] == b"\x1f\x8b":
+        return kept.load(path), None
+    return files.of_recording(path, options.storage, options.instance, options.as_of)
+
+
+def _names(target: str, prefix: str, example: str) -> list[str]:
+    names = [name.strip() for name in target.removeprefix(prefix).split(",") if name.strip()]
+    if not names or len(set(names)) != len(names):
+        raise InputError(target[:80], "names no volume, or one twice", DOC, f"For example {example}.")
+    return names
+
+
+def _of_lab(target: str, options: SourceOptions) -> LiveSource:
+    names = _names(target, "lab:", "lab:db")
+    lab = options.lab()
+    volumes = LabVolumes(lab, names)
+    server = None if options.alone else _server_on(lab, names, volumes)
+    return LiveSource(target, volumes, server, True, volumes.instance, volumes.as_of)
+
+
+def _server_on(lab: Lab, names: list[str], volumes: LabVolumes) -> ServerReader | None:
+    """The lab's running server whose files lie on one of these volumes."""
+    ids = {lab.describe(name)["id"]: name for name in names}
+    try:
+        for one in servers(lab):
+            if one.state != "running" or not ({one.data_volume, one.log_volume} & set(ids)):
+                continue
+            if one.log_volume in ids and one.log_volume != one.data_volume:
+                volumes.data_roles[ids[one.log_volume]] = "log"
+            return ServerReader(one.address())
+    except HeadraceError as error:
+        volumes.missing.append(f"the server on it: {error.rule}")
+    return None
+
+
+def _of_server(target: str, options: SourceOptions) -> LiveSource:
+    from headrace.servers import parse_address
+
+    server = ServerReader((options.read_address or parse_address)(target))
+    try:
+        return _with_volumes(target, server, options)
+    except BaseException:
+        server.close()
+        raise
+
+
+def _with_volumes(target: str, server: ServerReader, options: SourceOptions) -> LiveSource:
+    limits: HoldingLimits | None = None
+    if options.storage is not None:
+        limits = holding(options.storage, options.instance, options.as_of)
+    devices = options.devices or tuple(dict.fromkeys(name for name in (server.data_device, server.log_device) if name))
+    if not devices:
+        return LiveSource(target, None, server, server.local, options.instance, options.as_of)
+    of_lab = _lab_volumes(devices, server, options) if limits is None else None
+    if of_lab is not None:
+        return LiveSource(target, of_lab, server, True, of_lab.instance, of_lab.as_of)
+    volumes = DeviceVolumes(devices, limits)
+    if limits is None:
+        volumes.missing.append("the limits: nobody said what the storage is (--storage)")
+    return LiveSource(target, volumes, server, True, options.instance, options.as_of)
+
+
+def _lab_volumes(devices: tuple[str, ...], server: ServerReader, options: SourceOptions) -> LabVolumes | None:
+    """The lab's volumes behind these devices; None where no lab answers or they are not its."""
+    try:
+        lab = options.lab()
+        by_device = {
+            str(attached["device"]).removeprefix("/dev/"): one["name"] or one["id"]
+            for one in lab.volumes()
+            if (attached := one["attachment"]) and attached["device"]
+        }
+        names = [by_device.get(device.removeprefix("/dev/")) for device in devices]
+        if not names or any(name is None for name in names):
+            return None
+        found = LabVolumes(lab, [name for name in names if name])
+    except HeadraceError:
+        return None
+    if server.log_device and server.log_device != server.data_device and server.log_device in by_device:
+        found.data_roles[by_device[server.log_device]] = "log"
+    return found

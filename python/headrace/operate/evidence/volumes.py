@@ -1,0 +1,243 @@
+"""What volumes say of themselves: the lab's rows of seconds, the statistics page of a volume of
+EBS, and where there is neither, the kernel's counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from headrace.base.units import MIB, US_PER_MS, US_PER_S
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab import Lab
+from headrace.observe.live import host, nvme
+from headrace.observe.run_files.counters import hands_on_parts
+from headrace.operate.evidence.counters import scaled
+from headrace.operate.evidence.limits import HoldingLimits, holding
+from headrace.operate.evidence.model import OVER, Row, VolumeFacts
+
+LAST_ROWS = 20  # rows asked for at once: what a stall of some seconds left out comes after it
+
+
+class VolumeReader(Protocol):
+    """One way to read volumes: `read()` gives rows by the second they began, and by volume."""
+
+    exact: bool
+    notes: list[str]
+    missing: list[str]
+
+    def facts(self) -> tuple[VolumeFacts, ...]:
+        """What the volumes are now."""
+        ...
+
+    def read(self) -> dict[float, dict[str, Row]]:
+        """Rows since the last reading. Raises CouldNotRun."""
+        ...
+
+
+class LabVolumes:
+    """Volumes of the lab, by name or id: its own rows, a second each."""
+
+    exact = True
+
+    def __init__(self, lab: Lab, names: Sequence[str]) -> None:
+        """Raises InputError for a volume that is not there or not attached."""
+        self._lab, self._seen = lab, dict.fromkeys(names, 0.0)
+        self.notes: list[str] = []
+        self.missing: list[str] = []
+        status = lab.status()
+        self.instance, self.as_of = status["instance_type"], status["as_of"]
+        self._limits: dict[str, HoldingLimits] = {}
+        self.data_roles: dict[str, str] = {}
+        for name in names:
+            if not lab.describe(name)["attachment"]:
+                hint = f"Attach it: headrace volume attach {name}"
+                raise InputError(name, "is not attached, so nothing happens on it", "", hint)
+
+    def facts(self) -> tuple[VolumeFacts, ...]:
+        """From the lab's description."""
+        found = []
+        for name in self._seen:
+            one = self._lab.describe(name)
+            attachment, change = one["attachment"], one["modification"]
+            loading = any((part or {}).get("state") == "initializing" for part in (one.get("initialization"),))
+            state = change["state"] if change and change["state"] in ("modifying", "optimizing") else ""
+            slow = tuple(member["id"] for member in one["members"] if member["state"] in ("failed", "rebuilding"))
+            found.append(
+                VolumeFacts(
+                    name,
+                    one["spec"],
+                    attachment["device"] if attachment else None,
+                    self._holding(one["spec"], one["as_of"]),
+                    state or ("initializing" if loading else ""),
+                    change["next_allowed_at"] if change else None,
+                    slow,
+                    self.data_roles.get(name, "data"),
+                )
+            )
+        return tuple(found)
+
+    def _holding(self, spec: str, as_of: str) -> HoldingLimits:
+        if spec not in self._limits:
+            self._limits[spec] = holding(spec, self.instance, as_of)
+        return self._limits[spec]
+
+    def read(self) -> dict[float, dict[str, Row]]:
+        """Seconds that have ended since."""
+        found: dict[float, dict[str, Row]] = {}
+        for name, seen in self._seen.items():
+            answer = self._lab.metrics(name, last=LAST_ROWS)
+            rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
+            fresh = [row for row in rows if row["t_s"] > seen] if seen else rows[-1:]
+            for row in fresh:
+                found.setdefault(float(row["t_s"]), {})[name] = row_of_lab(row)
+                self._seen[name] = float(row["t_s"])
+        return found
+
+
+def row_of_lab(row: Mapping[str, float | None]) -> Row:
+    """A row of the lab's seconds as figures of a volume."""
+    seconds = (row.get("span_us") or US_PER_S) / US_PER_S
+    reads, writes = row.get("reads") or 0.0, row.get("writes") or 0.0
+
+    def per(name: str, unit: float = 1.0) -> float:
+        return (row.get(name) or 0.0) / unit / seconds
+
+    found: Row = {
+        "read_iops": reads / seconds,
+        "write_iops": writes / seconds,
+        "charged_iops": per("consumed_ops"),
+        "read_mib_s": per("read_bytes", MIB),
+        "write_mib_s": per("write_bytes", MIB),
+        "queue": row.get("queue_mean"),
+        "queue_max": row.get("queue_max"),
+        "idle_share": scaled(row.get("idle_percent"), 0.01),
+        "read_ms": per("read_time_us", US_PER_MS) * seconds / reads if reads else None,
+        "write_ms": per("write_time_us", US_PER_MS) * seconds / writes if writes else None,
+        "balance_percent": row.get("balance_percent"),
+        "instance_io_balance_percent": row.get("instance_ios_balance_percent"),
+        "instance_byte_balance_percent": row.get("instance_bytes_balance_percent"),
+        "flush_iops": per("flushes"),
+        "errors_per_s": per("errors"),
+    }
+    for way, count in (("read", reads), ("write", writes)):
+        for share in ("p50", "p99"):
+            found[f"{way}_{share}_ms"] = scaled(row.get(f"{way}_{share}_us"), 1 / US_PER_MS) if count else None
+    for name, column in OVER.items():
+        exceeded = row.get(name.replace("-", "_") + "_exceeded_us")
+        found[column] = None if exceeded is None else min(1.0, exceeded / US_PER_S / seconds)
+    return found
+
+
+class DeviceVolumes:
+    """Block devices of this host: the statistics page where the device has one, else
+    /proc/diskstats. `storage`: what they are, in storage notation, by device (None: not known)."""
+
+    def __init__(self, devices: Sequence[str], limits: HoldingLimits | None = None, page=nvme.read_device) -> None:
+        self._names = host.device_names(devices)
+        self._limits, self._page = limits, page
+        self.notes: list[str] = []
+        self.missing: list[str] = []
+        self._pages: dict[str, nvme.StatisticsPage] = {}
+        self._before: dict[str, tuple[float, dict[str, float]]] = {}
+        self._with_page = {name for name in self._names if self._has_page(name)}
+        self.exact = len(self._with_page) == len(self._names) > 0
+        if not self.exact:
+            self.missing.append("time over each limit: no statistics page; limits are inferred from rates and latency")
+
+    def _has_page(self, name: str) -> bool:
+        try:
+            self._pages[name] = self._page(f"/dev/{name}")
+        except HeadraceError as error:
+            if isinstance(error, CouldNotRun):
+                self.missing.append(f"the statistics page of {name}: {error.rule}")
+            return False
+        return True
+
+    def facts(self) -> tuple[VolumeFacts, ...]:
+        """By kernel name; an md or dm device says that its members are what counts."""
+        for name in self._names:
+            if name.startswith(("md", "dm-")):
+                text = f"{name} is a device over others: limits are those of its members, and belong to each"
+                if text not in self.notes:
+                    self.notes.append(text)
+        storage = self._limits.storage if self._limits else None
+        return tuple(VolumeFacts(name, storage, f"/dev/{name}", self._limits) for name in self._names)
+
+    def read(self) -> dict[float, dict[str, Row]]:
+        """One row a device, of the time since the last reading."""
+        at_s, second = time.monotonic(), float(int(time.time()) - 1)
+        rows = {}
+        for name, counters in host.read_disks(list(self._names)).items():
+            before = self._before.get(name)
+            self._before[name] = (at_s, counters)
+            if before is None:
+                continue
+            row = self._difference(name, before[1], counters, at_s - before[0])
+            if row is not None:
+                rows[name] = row | self._from_page(name, at_s - before[0])
+        gone = [name for name in self._names if name not in self._before or self._before[name][0] != at_s]
+        for name in gone:
+            if self._before.pop(name, None) is not None:
+                self.notes.append(f"{name} was detached while it was watched")
+        return {second: rows} if rows else {}
+
+    def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
+        change = {key: now[key] - before[key] for key in now if key in before}
+        for key in host.WRAPPING:
+            if change.get(key, 0.0) < 0:
+                change[key] += host.WRAP
+        if any(value < 0 for key, value in change.items() if key != "in_flight") or took <= 0:
+            self.notes.append(f"counters of {name} went back: the device was attached again; that second is left out")
+            return None
+        parts = 1.0 if hands_on_parts(name) else 0.0
+        reads = change["reads"] + parts * change["reads_merged"]
+        flushes = min(change["writes"], change.get("flushes", 0.0))
+        writes = change["writes"] - flushes + parts * change["writes_merged"]
+        return device_row(change, reads, writes, flushes, took, self._limits)
+
+    def _from_page(self, name: str, took: float) -> Row:
+        """Time over the limits, from the statistics page."""
+        if name not in self._with_page:
+            return {}
+        before = self._pages[name]
+        try:
+            now = self._pages[name] = self._page(f"/dev/{name}")
+        except HeadraceError:
+            return {}
+        counters = {
+            "volume-iops": "ebs_volume_performance_exceeded_iops",
+            "volume-throughput": "ebs_volume_performance_exceeded_tp",
+            "instance-iops": "ec2_instance_ebs_performance_exceeded_iops",
+            "instance-throughput": "ec2_instance_ebs_performance_exceeded_tp",
+        }
+        found: Row = {}
+        for limit, counter in counters.items():
+            change = now.counters[counter] - before.counters[counter]
+            found[OVER[limit]] = min(1.0, change / US_PER_S / took) if change >= 0 else None
+        return found
+
+
+def device_row(
+    change: Mapping[str, float],
+    reads: float,
+    writes: float,
+    flushes: float,
+    took: float,
+    limits: HoldingLimits | None,
+) -> Row:
+    """Differences of /proc/diskstats as figures of a volume."""
+    read_mib_s, write_mib_s = (change[f"{way}_bytes"] / MIB / took for way in ("read", "write"))
+    charged = limits.charged(reads / took, writes / took, read_mib_s, write_mib_s)[0] if limits else None
+    return {
+        "read_iops": reads / took,
+        "write_iops": writes / took,
+        "charged_iops": charged if charged is not None else (reads + writes) / took,
+        "read_mib_s": read_mib_s,
+        "write_mib_s": write_mib_s,
+        "queue": change["weighted_ms"] / 1e3 / took,
+        "idle_share": max(0.0, 1.0 - change["io_ms"] / 1e3 / took),
+        "read_ms": change["read_ms"] / change["reads"] if change["reads"] else None,
+        "write_ms": change["write_ms"] / change["writes"] if change["writes"] else None,
+        "flush_iops": flushes / took,
+    }

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from headrace.base.units import MIB, US_PER_MS, US_PER_S
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.lab.metrics import SECONDS_OF
 from headrace.observe.live import host, nvme
 from headrace.observe.run_files.counters import hands_on_parts
 from headrace.operate.evidence.counters import scaled
@@ -32,6 +34,14 @@ class VolumeReader(Protocol):
 
     def read(self) -> dict[float, dict[str, Row]]:
         """Rows since the last reading. Raises CouldNotRun."""
+        ...
+
+    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+        """Rows of the last time, a `second` or a `minute` each, where the volumes keep them."""
+        ...
+
+    def pages(self) -> dict[str, nvme.StatisticsPage]:
+        """The statistics pages of the volumes that have one."""
         ...
 
 
@@ -92,6 +102,25 @@ class LabVolumes:
             for row in fresh:
                 found.setdefault(float(row["t_s"]), {})[name] = row_of_lab(row)
                 self._seen[name] = float(row["t_s"])
+        return found
+
+    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+        """What the daemon keeps: an hour of seconds, days of minutes."""
+        found: dict[float, dict[str, Row]] = {}
+        for name in self._seen:
+            answer = self._lab.metrics(name, resolution, last=seconds // SECONDS_OF[resolution])
+            for row in answer["rows"]:
+                named = dict(zip(answer["columns"], row, strict=True))
+                found.setdefault(float(named["t_s"]), {})[name] = row_of_lab(named)
+        return found
+
+    def pages(self) -> dict[str, nvme.StatisticsPage]:
+        """One of each attached volume."""
+        found = {}
+        for name in self._seen:
+            # A volume that was detached has no page.
+            with suppress(InputError):
+                found[name] = nvme.read_page(bytes.fromhex(self._lab.nvme_statistics(name)["page_hex"]))
         return found
 
 
@@ -181,6 +210,14 @@ class DeviceVolumes:
             if self._before.pop(name, None) is not None:
                 self.notes.append(f"{name} was detached while it was watched")
         return {second: rows} if rows else {}
+
+    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+        """Nothing: the kernel keeps no rows."""
+        return {}
+
+    def pages(self) -> dict[str, nvme.StatisticsPage]:
+        """Those that were read last."""
+        return dict(self._pages)
 
     def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
         change = {key: now[key] - before[key] for key in now if key in before}

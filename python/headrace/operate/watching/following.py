@@ -18,6 +18,8 @@ INSTANCE = {"ios": "instance_io_balance_percent", "bytes": "instance_byte_balanc
 WAITS = {"data files": "data_waiters", "redo log": "log_waiters", "binlog": "binlog_waiters", "row locks": "lock_waiters"}
 IO_WAITS = ("data files", "redo log", "binlog")
 MS_PER_S = US_PER_S / US_PER_MS
+# A server that has given nothing for this long does not answer, s: it is asked every second. Ours.
+SILENT_S = 3.5
 # A replica says its channel only with several; the evidence has one.
 DEFAULT_CHANNEL = ""
 
@@ -25,12 +27,12 @@ DEFAULT_CHANNEL = ""
 class Follower:
     """Makes moments of the ticks of one source."""
 
-    def __init__(self, target: str) -> None:
-        self.target = target
+    def __init__(self) -> None:
         self._emptying: dict[str, tuple[tuple[float, float], Emptying]] = {}
         self._judge = Judge()
         self._totals: dict[str, float] = {}
         self._seen: dict[str, float] = {}
+        self._answered: tuple[float | None, Row] = (None, {})
 
     def see(
         self,
@@ -122,7 +124,14 @@ class Follower:
         row, label = tick.server, facts.server.label
         version = f"{facts.server.flavor} {facts.server.version}".strip()
         if not row:
-            return ServerNow(label, version, up=False)
+            # In the seconds in which the server is asked for its replica, what was before holds.
+            was, row = self._answered
+            if was is None:
+                return None
+            if tick.t_unix - was > SILENT_S:
+                return ServerNow(label, version, up=False, totals=dict(self._totals))
+        else:
+            self._answered = (tick.t_unix, row)
         running = row.get("threads_running")
         waits = {}
         if running:

@@ -65,9 +65,15 @@ def lines(moment: Moment, width: int, height: int, state: ScreenState | None = N
     return [_cut(line, width) for line in found]
 
 
+def whole(moment: Moment) -> list[Line]:
+    """Everything there is to show, as many lines as it takes: for `--once`."""
+    needed = 2 + 2 + 2 * len(moment.volumes) + 8 + len(moment.notes)
+    return lines(moment, LEAST_COLUMNS, max(LEAST_LINES, needed))[:-1]
+
+
 def as_text(found: Sequence[Line]) -> str:
     """The same without styles, for `--once` and tests."""
-    return "\n".join("".join(text for text, _ in line).rstrip() for line in found) + "\n"
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in found).rstrip() + "\n"
 
 
 def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:

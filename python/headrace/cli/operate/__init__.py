@@ -1,0 +1,1 @@
+"""Commands about running servers and their storage."""

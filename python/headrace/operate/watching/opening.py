@@ -1,0 +1,91 @@
+"""From a target to its moments: live ones for ever, of a file those that are in it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from headrace.errors import HeadraceError
+from headrace.operate.evidence import Evidence, LiveSource, SourceOptions, evidence_of, is_live, open_live
+from headrace.operate.evidence.model import Tick
+from headrace.operate.watching.following import Follower
+from headrace.operate.watching.history import KEPT_S
+from headrace.operate.watching.moment import Moment
+
+# What is asked of the lab at the start: seconds for rates and credits at once, minutes for the
+# hour before them.
+PAST_S, PAST_MINUTES_S = 90, int(KEPT_S)
+# CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s.
+AWS_EVERY_S, AWS_AGAIN_S = 60.0, 600.0
+
+
+@dataclass
+class Watched:
+    """A target that is open. `moments`: of the past where it is known, then as they come."""
+
+    target: str
+    moments: Iterator[Moment]
+    source: LiveSource | None = None
+    live: bool = True
+
+
+@contextmanager
+def opened(target: str, options: SourceOptions, *, pages: bool = False, past: bool = True) -> Iterator[Watched]:
+    """Opens a target. `pages`: with the statistics page of each volume, for exports. Raises
+    InputError, CouldNotRun.
+    """
+    if is_live(target):
+        with open_live(target, options) as source:
+            yield Watched(target, _live(source, pages, past), source)
+    elif target.startswith("aws:"):
+        first, _ = evidence_of(target, options, KEPT_S if past else AWS_AGAIN_S)
+        yield Watched(target, _polled(target, options, first))
+    else:
+        evidence, _ = evidence_of(target, options)
+        yield Watched(target, _recorded(evidence, Follower(), evidence.ticks()), live=False)
+
+
+def _live(source: LiveSource, pages: bool, past: bool) -> Iterator[Moment]:
+    follower = Follower()
+    last = 0.0
+    for tick in _past(source) if past else ():
+        last = tick.t_unix
+        yield follower.see(source.facts, tick)
+    for tick in source.ticks():
+        if tick.t_unix <= last:
+            # The second that the past ended with, read again by the first reading.
+            continue
+        read = {}
+        if pages:
+            with suppress(HeadraceError):
+                read = source.pages()
+        yield follower.see(source.facts, tick, source.notes, read)
+
+
+def _past(source: LiveSource) -> list[Tick]:
+    """Minutes, then seconds. Nothing where the volumes keep none, or the lab does not answer now."""
+    with suppress(HeadraceError):
+        seconds = source.past(PAST_S, "second")
+        begins = seconds[0].t_unix if seconds else time.time()
+        minutes = source.past(PAST_MINUTES_S, "minute")
+        return [tick for tick in minutes if tick.t_unix + tick.duration_s <= begins] + seconds
+    return []
+
+
+def _recorded(evidence: Evidence, follower: Follower, ticks: list[Tick]) -> Iterator[Moment]:
+    for tick in ticks:
+        yield follower.see(evidence.facts, tick, evidence.notes)
+
+
+def _polled(target: str, options: SourceOptions, evidence: Evidence) -> Iterator[Moment]:
+    """CloudWatch, minute by minute; a request that fails is tried again in the next minute."""
+    follower, last = Follower(), 0.0
+    while True:
+        fresh = [tick for tick in evidence.ticks() if tick.t_unix > last]
+        yield from _recorded(evidence, follower, fresh)
+        last = max([last, *(tick.t_unix for tick in fresh)])
+        time.sleep(AWS_EVERY_S)
+        with suppress(HeadraceError):
+            evidence, _ = evidence_of(target, options, AWS_AGAIN_S)

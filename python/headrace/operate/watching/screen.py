@@ -93,7 +93,7 @@ def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
 # Width and title of the two lines of a volume.
 RATES = ((12, "volume"), (7, "IOPS"), (7, "read"), (7, "write"), (7, "MiB/s"), (6, "KiB"), (6, "queue"), (7, "rd p50"),
          (7, "p99 ms"), (7, "wr p50"), (7, "p99 ms"))  # fmt: skip
-LIMITS = ((18, "  time over:"), (6, "IOPS"), (7, "MiB/s"), (8, "ec2IOPS"), (7, "MiB/s"), (14, "balance"), (5, ""),
+LIMITS = ((18, "  time over:"), (6, "IOPS"), (7, "MiB/s"), (8, "ec2IOPS"), (7, "MiB/s"), (13, "balance"), (6, ""),
           (9, "empty in"), (6, "room"))  # fmt: skip
 
 
@@ -154,7 +154,7 @@ def _limits_line(volume: VolumeNow, ascii: bool) -> Line:
         found += [(_right("no credits" if volume.spec else "-", LIMITS[5][0] + LIMITS[6][0]), "dim")]
     else:
         style = "red" if volume.balance < LOW_SHARE else "green"
-        found += [("  ", ""), (bar(volume.balance, BAR, ascii), style), (_right(in_percent(volume.balance), LIMITS[6][0]), "")]
+        found += [(" ", ""), (bar(volume.balance, BAR, ascii), style), (_right(in_percent(volume.balance), LIMITS[6][0]), "")]
     found.append((_right("" if volume.left is None else left_words(volume.left), LIMITS[7][0]), _left_style(volume.left)))
     room = volume.headroom
     found.append((_right("" if room is None else in_percent(room), LIMITS[8][0]), "bold yellow" if room is not None and room < LOW_SHARE else ""))

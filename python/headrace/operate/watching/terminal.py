@@ -101,21 +101,13 @@ class Screen:
             _write("".join(out))
 
     def keys(self, wait_s: float) -> list[str]:
-    XX
-        deadline = time.monotonic() + wait_s
-        while (left := deadline - time.monotonic()) > 0:
-            ready = select.select([0, self._wake], [], [], left)[0]
-            found: list[str] = []
-            if self._wake in ready:
-                with suppress(BlockingIOError):
-                    os.read(self._wake, 4096)
-                if not self._shown:
-                    found.append("resize")
-            if 0 in ready:
-                found += self._read()
-            if found:
-                return found
-        return []
+        """Keys pressed within `wait_s`: characters and the names of arrows. Returns as soon as
+        there is one, the terminal changed its size, or `wake` was called."""
+        ready = select.select([0, self._wake], [], [], wait_s)[0]
+        if self._wake in ready:
+            with suppress(BlockingIOError):
+                os.read(self._wake, 4096)
+        return self._read() if 0 in ready else []
 
     def _read(self) -> list[str]:
         data = os.read(0, 1024)

@@ -81,6 +81,10 @@ def watch(
     output: Annotated[WatchOutput, choice("What to print: a screen, a line of JSON a second, or a plugin's line.")] = "table",
 ) -> None:
     """Watch a server and its volumes: limits, credits with time to empty, latency, waits. Ctrl-C ends it."""
+    from headrace.operate.watching.light import import_late
+
+    # Before anything that imports them.
+    import_late()
     from headrace.operate.watching import opening
 
     _check(once, output, alarms)

@@ -8,4 +8,5 @@ history    the last hour, packed
 screen     a moment as lines
 terminal   a terminal while the screen is on it
 loop       moments and keys together
+light      libraries that are loaded when they are used
 """

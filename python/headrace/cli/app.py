@@ -58,6 +58,7 @@ COMMANDS = {
     "replica": ("servers.replica", "Make replicas; see their state and their lag."),
     "failover": ("servers.failover", "Let another server take over, losing nothing."),
     "watch": ("operate.watch", "Watch a server and its volumes on one screen."),
+    "export": ("operate.export", "Export metrics: Prometheus, OpenTelemetry, Grafana."),
     "advise": ("servers.advise", "Advise settings of a server for its storage."),
     "bench": ("bench.bench", "Run standard benchmarks; keep, compare, export results."),
     "prove": ("model.prove", "Predict a plan, build it on the lab, measure it, compare."),

@@ -47,8 +47,8 @@ def test_golden_bytes(magic, device):
     bytes_[56:64] = bytes.fromhex("40420f0000000000")  # 0xF4240 = 1,000,000 us over the volume's IOPS
     bytes_[88:96] = bytes.fromhex("2000000000000000")  # 32 requests wait
     bytes_[512:520] = bytes.fromhex("0200000000000000")  # 2 bins
-    bytes_[520:544] = bytes.fromhex("0001000000000000" "8001000000000000" "07000000" "00000000")  # 256-384 us: 7
-    bytes_[544:568] = bytes.fromhex("8001000000000000" "ffffffffffffffff" "ffffffff" "00000000")  # 384 us-: 2^32-1
+    bytes_[520:544] = bytes.fromhex("000100000000000080010000000000000700000000000000")  # 256-384 us: 7
+    bytes_[544:568] = bytes.fromhex("8001000000000000ffffffffffffffffffffffff00000000")  # 384 us-: 2^32-1
     found = read_page(bytes(bytes_))
     assert found.device == device
     assert found.counters["total_read_ops"] == 513 and found.counters["volume_queue_length"] == 32

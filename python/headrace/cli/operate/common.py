@@ -25,7 +25,8 @@ class TodayOptions:
     instance: InstanceOption = None
     as_of: AsOfOption = None
     device: Annotated[
-        list[str] | None, option("DEVICE", "Block device of the server, such as nvme1n1. Repeatable. Default: its data's.")
+        list[str] | None,
+        option("DEVICE", "Block device of the server, such as nvme1n1. Repeatable. Default: its data's."),
     ] = None
 
     def source(self, place: LabPlace, password: PasswordOptions) -> SourceOptions:

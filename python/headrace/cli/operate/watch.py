@@ -51,7 +51,9 @@ class AlarmOptions:
         str | None, option("COMMAND", "Run it for each such event, without a shell; its values are in the environment.")
     ] = None
     webhook: Annotated[str | None, option("URL", "POST each such event there: https, or http on this machine.")] = None
-    webhook_secret: Annotated[Path | None, option("FILE", "Sign the POST with the secret in this file (mode 600).")] = None
+    webhook_secret: Annotated[Path | None, option("FILE", "Sign the POST with the secret in this file (mode 600).")] = (
+        None
+    )
 
     def actions(self) -> list[Action]:
         """Whom to tell. Raises InputError, CouldNotRun."""
@@ -78,7 +80,9 @@ def watch(
     alarms: AlarmOptions,
     once: Annotated[bool, flag("--once", "Print one screen as text, and end.")] = False,
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at q or Ctrl-C.", min=1)] = None,
-    output: Annotated[WatchOutput, choice("What to print: a screen, a line of JSON a second, or a plugin's line.")] = "table",
+    output: Annotated[
+        WatchOutput, choice("What to print: a screen, a line of JSON a second, or a plugin's line.")
+    ] = "table",
 ) -> None:
     """Watch a server and its volumes: limits, credits with time to empty, latency, waits. Ctrl-C ends it."""
     from headrace.operate.watching.light import import_late

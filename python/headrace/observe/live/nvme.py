@@ -92,7 +92,9 @@ def read_page(page: bytes) -> StatisticsPage:
     (magic,) = struct.unpack_from("<I", page)
     if magic not in MAGICS:
         known = " or ".join(f"{one:#010x} ({name})" for one, name in MAGICS.items())
-        raise InputError(f"a page that begins with {magic:#010x}", f"a statistics page begins with {known}", LAYOUT, hint)
+        raise InputError(
+            f"a page that begins with {magic:#010x}", f"a statistics page begins with {known}", LAYOUT, hint
+        )
     values = struct.unpack_from(f"<{len(COUNTERS)}Q", page, 8)
     return StatisticsPage(
         MAGICS[magic],
@@ -141,13 +143,17 @@ def command_for(address: int) -> bytearray:
     # cdw10: the number of the page, and above it the length in words of four bytes, less one.
     words = LOG_PAGE | (PAGE_BYTES // 4 - 1) << 16
     return bytearray(
-        COMMAND.pack(GET_LOG_PAGE, 0, 0, NAMESPACE, 0, 0, 0, address, 0, PAGE_BYTES, words, 0, 0, 0, 0, 0, TIMEOUT_MS, 0)
+        COMMAND.pack(
+            GET_LOG_PAGE, 0, 0, NAMESPACE, 0, 0, 0, address, 0, PAGE_BYTES, words, 0, 0, 0, 0, 0, TIMEOUT_MS, 0
+        )
     )
 
 
 def _refused(device: str, error: OSError) -> HeadraceError:
     if error.errno in (errno.EACCES, errno.EPERM):
-        return CouldNotRun(device, f"the statistics page takes {CAPABILITY}", DOC, "Run as root, or do without the page.")
+        return CouldNotRun(
+            device, f"the statistics page takes {CAPABILITY}", DOC, "Run as root, or do without the page."
+        )
     if error.errno in (errno.ENOTTY, errno.EINVAL):
         hint = "Volumes of the lab have it: headrace volume nvme-statistics VOL."
         return InputError(device, "is not an NVMe device", "linux/nvme_ioctl.h", hint)

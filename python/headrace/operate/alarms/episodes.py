@@ -130,7 +130,12 @@ class Episodes:
             course.last_unix += seconds
 
     def _event(self, event: str, course: _Course, end: float | None) -> EpisodeEvent:
-        parts = (course.first.word.replace(" ", "-"), course.first.limit or "", course.first.where, int(course.start_unix))
+        parts = (
+            course.first.word.replace(" ", "-"),
+            course.first.limit or "",
+            course.first.where,
+            int(course.start_unix),
+        )
         name = ":".join(str(part) for part in parts if part != "")
         return EpisodeEvent(event, name, self.target, course.first, course.start_unix, end, course.client_seconds)
 

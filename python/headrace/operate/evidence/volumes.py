@@ -83,6 +83,7 @@ class LabVolumes:
                     change["next_allowed_at"] if change else None,
                     slow,
                     self.data_roles.get(name, "data"),
+                    one["id"],
                 )
             )
         return tuple(found)
@@ -191,7 +192,9 @@ class DeviceVolumes:
                 if text not in self.notes:
                     self.notes.append(text)
         storage = self._limits.storage if self._limits else None
-        return tuple(VolumeFacts(name, storage, f"/dev/{name}", self._limits) for name in self._names)
+        return tuple(
+            VolumeFacts(name, storage, f"/dev/{name}", self._limits, id=host.volume_id(name)) for name in self._names
+        )
 
     def read(self) -> dict[float, dict[str, Row]]:
         """One row a device, of the time since the last reading."""

@@ -68,7 +68,12 @@ def _panel(number: int, title: str, metrics: list[Metric]) -> dict[str, Any]:
         "title": title,
         "description": " ".join(dict.fromkeys(metric.help for metric in metrics)),
         "datasource": DATASOURCE,
-        "gridPos": {"h": HIGH, "w": WIDE, "x": WIDE * (number % (GRID // WIDE)), "y": HIGH * (number // (GRID // WIDE))},
+        "gridPos": {
+            "h": HIGH,
+            "w": WIDE,
+            "x": WIDE * (number % (GRID // WIDE)),
+            "y": HIGH * (number // (GRID // WIDE)),
+        },
         "targets": targets,
         "fieldConfig": {
             "defaults": {"unit": _unit(title, metrics[0]), "min": 0, "custom": {"lineWidth": 1, "fillOpacity": 5}},

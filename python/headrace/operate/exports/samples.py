@@ -81,7 +81,10 @@ def _of_moment(moment: Moment) -> Iterator[tuple[str, Sample | BinSample]]:
         yield from _of_server(moment.server)
     for replica in moment.replicas:
         if replica.lag_s is not None and moment.server is not None:
-            yield "headrace_replica_lag_seconds", Sample((moment.server.label, replica.channel, "", "server"), replica.lag_s)
+            yield (
+                "headrace_replica_lag_seconds",
+                Sample((moment.server.label, replica.channel, "", "server"), replica.lag_s),
+            )
 
 
 def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Sample | BinSample]]:
@@ -89,10 +92,13 @@ def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Sample 
         for name, (counter, per) in PAGE.items():
             yield name, Sample((volume.id,), volume.page.counters[counter] / per)
         for name, (histogram, spent) in HISTOGRAMS.items():
-            yield name, BinSample(
-                (volume.id,),
-                _cumulative(volume.page.histograms[histogram]),
-                volume.page.counters[spent] / US_PER_S,
+            yield (
+                name,
+                BinSample(
+                    (volume.id,),
+                    _cumulative(volume.page.histograms[histogram]),
+                    volume.page.counters[spent] / US_PER_S,
+                ),
             )
     if volume.balance is not None:
         yield "headrace_volume_balance_ratio", Sample((volume.id,), volume.balance)

@@ -34,7 +34,10 @@ def metrics() -> dict[str, Metric]:
     """The table by name, in its order."""
     with (files(__package__) / "metrics.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    return {row["name"]: Metric(**(row | {"labels": tuple(row["labels"].split(",") if row["labels"] else ())})) for row in rows}  # pyright: ignore[reportArgumentType]
+    return {
+        row["name"]: Metric(**(row | {"labels": tuple(row["labels"].split(",") if row["labels"] else ())}))
+        for row in rows
+    }  # pyright: ignore[reportArgumentType]
 
 
 def exported() -> dict[str, Metric]:

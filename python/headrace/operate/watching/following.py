@@ -15,7 +15,12 @@ from headrace.operate.watching.moment import InstanceNow, Moment, ReplicaNow, Se
 
 # Columns of a tick with the balances of an instance, by what they are counted in.
 INSTANCE = {"ios": "instance_io_balance_percent", "bytes": "instance_byte_balance_percent"}
-WAITS = {"data files": "data_waiters", "redo log": "log_waiters", "binlog": "binlog_waiters", "row locks": "lock_waiters"}
+WAITS = {
+    "data files": "data_waiters",
+    "redo log": "log_waiters",
+    "binlog": "binlog_waiters",
+    "row locks": "lock_waiters",
+}
 IO_WAITS = ("data files", "redo log", "binlog")
 MS_PER_S = US_PER_S / US_PER_MS
 # A server that has given nothing for this long does not answer, s: it is asked every second. Ours.
@@ -42,9 +47,7 @@ class Follower:
         pages: Mapping[str, StatisticsPage] | None = None,
     ) -> Moment:
         """The moment of a tick."""
-        volumes = tuple(
-            self._volume(one, tick, facts, (pages or {}).get(one.name)) for one in facts.volumes
-        )
+        volumes = tuple(self._volume(one, tick, facts, (pages or {}).get(one.name)) for one in facts.volumes)
         server = self._server(facts, tick)
         instance = self._instance(facts, tick)
         replicas = _replicas(tick.replica)
@@ -52,7 +55,15 @@ class Follower:
         verdict = self._judge.see(bare)
         told = [*notes, *facts.notes, *(f"not known: {text}" for text in facts.missing)]
         return Moment(
-            facts.target, tick.t_unix, tick.duration_s, verdict, volumes, instance, server, replicas, tuple(dict.fromkeys(told))
+            facts.target,
+            tick.t_unix,
+            tick.duration_s,
+            verdict,
+            volumes,
+            instance,
+            server,
+            replicas,
+            tuple(dict.fromkeys(told)),
         )
 
     def _volume(self, one: VolumeFacts, tick: Tick, facts: SourceFacts, page: StatisticsPage | None) -> VolumeNow:
@@ -61,7 +72,7 @@ class Follower:
             seen = self._seen.get(one.name)
             gone = "no figures yet" if seen is None else f"nothing was read since {tick.t_unix - seen:.0f} s"
             self._emptying.pop(one.name, None)
-            return VolumeNow(one.name, spec=one.storage, device=one.device, gone=gone)
+            return VolumeNow(one.id or one.name, one.name, spec=one.storage, device=one.device, gone=gone)
         self._seen[one.name] = tick.t_unix
         balance = _share(row.get("balance_percent"))
         limits = one.limits
@@ -70,6 +81,7 @@ class Follower:
             refill = limits.rate_of("volume-credits") or 0.0
             left = self._left(one.name, (limits.credits, refill), tick, balance)
         return VolumeNow(
+            one.id or one.name,
             one.name,
             spec=one.storage,
             device=one.device,
@@ -122,7 +134,8 @@ class Follower:
         if facts.server is None:
             return None
         row, label = tick.server, facts.server.label
-        version = f"{facts.server.flavor} {facts.server.version}".strip()
+        # Without what Debian and others put behind it.
+        version = f"{facts.server.flavor} {facts.server.version.partition('-')[0]}".strip()
         if not row:
             # In the seconds in which the server is asked for its replica, what was before holds.
             was, row = self._answered
@@ -196,7 +209,9 @@ def _replicas(row: Row) -> tuple[ReplicaNow, ...]:
     if not row:
         return ()
     applies, receives = row.get("sql_running") == 1.0, row.get("io_running") == 1.0
-    return (ReplicaNow(DEFAULT_CHANNEL, row.get("lag_s"), applies, receives, "" if applies and receives else "stopped"),)
+    return (
+        ReplicaNow(DEFAULT_CHANNEL, row.get("lag_s"), applies, receives, "" if applies and receives else "stopped"),
+    )
 
 
 def _limits(limits: HoldingLimits | None) -> dict[str, float]:
@@ -204,7 +219,9 @@ def _limits(limits: HoldingLimits | None) -> dict[str, float]:
         return {}
     found = {"volume-iops": limits.burst_iops, "volume-throughput": limits.burst_bytes_s}
     if limits.credits:
-        found |= {"baseline-iops": limits.iops} if limits.credit_unit == "ios" else {"baseline-throughput": limits.bytes_s}
+        found |= (
+            {"baseline-iops": limits.iops} if limits.credit_unit == "ios" else {"baseline-throughput": limits.bytes_s}
+        )
     return found
 
 

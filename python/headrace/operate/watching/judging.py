@@ -56,7 +56,9 @@ class Judge:
             gone = soon[1].seconds <= 0
             return Finding("touched" if gone else "will bind", limit, soon[0], f"{soon[0]}: {empty_words(soon[1])}")
         if not exact:
-            return Finding("cannot tell", None, "", "nothing here says how long limits were exceeded; see headrace doctor")
+            return Finding(
+                "cannot tell", None, "", "nothing here says how long limits were exceeded; see headrace doctor"
+            )
         rooms = [(volume.headroom, volume.label) for volume in moment.volumes if volume.headroom is not None]
         least = min(rooms, default=None)
         room = "" if least is None else f"; {least[1]} has {in_percent(least[0])} head-room"

@@ -131,7 +131,11 @@ class Watching:
     def lines(self, width: int, height: int) -> list:
         """The screen now."""
         if self._shown is None:
-            return [[("Waiting for the first second ...", "dim")], *([] for _ in range(height - 2)), [("q quit", "reverse")]]
+            return [
+                [("Waiting for the first second ...", "dim")],
+                *([] for _ in range(height - 2)),
+                [("q quit", "reverse")],
+            ]
         return lines(self._shown, width, height, self.state)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError
+from headrace.observe.live.nvme import StatisticsPage
 from headrace.operate.evidence import Evidence, LiveSource, SourceOptions, evidence_of, is_live, open_live
 from headrace.operate.evidence.model import Tick
 from headrace.operate.watching.following import Follower
@@ -32,13 +34,15 @@ class Watched:
 
 
 @contextmanager
-def opened(target: str, options: SourceOptions, *, pages: bool = False, past: bool = True) -> Iterator[Watched]:
-    """Opens a target. `pages`: with the statistics page of each volume, for exports. Raises
-    InputError, CouldNotRun.
+def opened(
+    target: str, options: SourceOptions, *, pages_every_s: float | None = None, past: bool = True
+) -> Iterator[Watched]:
+    """Opens a target. `pages_every_s`: with the statistics page of each volume, read as often; for
+    exports. Raises InputError, CouldNotRun.
     """
     if is_live(target):
         with open_live(target, options) as source:
-            yield Watched(target, _live(source, pages, past), source)
+            yield Watched(target, _live(source, pages_every_s, past), source)
     elif target.startswith("aws:"):
         first, _ = evidence_of(target, options, KEPT_S if past else AWS_AGAIN_S)
         yield Watched(target, _polled(target, options, first))
@@ -47,9 +51,10 @@ def opened(target: str, options: SourceOptions, *, pages: bool = False, past: bo
         yield Watched(target, _recorded(evidence, Follower(), evidence.ticks()), live=False)
 
 
-def _live(source: LiveSource, pages: bool, past: bool) -> Iterator[Moment]:
-    follower = Follower()
-    last = 0.0
+def _live(source: LiveSource, pages_every_s: float | None, past: bool) -> Iterator[Moment]:
+    follower, last = Follower(), 0.0
+    pages: dict[str, StatisticsPage] = {}
+    read_at = -math.inf
     for tick in _past(source) if past else ():
         last = tick.t_unix
         yield follower.see(source.facts, tick)
@@ -57,11 +62,11 @@ def _live(source: LiveSource, pages: bool, past: bool) -> Iterator[Moment]:
         if tick.t_unix <= last:
             # The second that the past ended with, read again by the first reading.
             continue
-        read = {}
-        if pages:
+        if pages_every_s is not None and tick.t_unix - read_at >= pages_every_s:
+            read_at = tick.t_unix
             with suppress(HeadraceError):
-                read = source.pages()
-        yield follower.see(source.facts, tick, source.notes, read)
+                pages = source.pages()
+        yield follower.see(source.facts, tick, source.notes, pages)
 
 
 def _past(source: LiveSource) -> list[Tick]:

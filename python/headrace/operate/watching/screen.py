@@ -29,7 +29,7 @@ STYLE_OF = {
     "fine": "green",
     "cannot tell": "dim",
 }
-KEYS = "q quit  space freeze  left/right back in time  d against an hour ago  j write JSON"
+KEYS = "q quit  space freeze  arrows: back in time  d against an hour ago  j write JSON"
 # Shares that are coloured: over a limit from the share on that counts as binding (operate_page
 # 1.4), and where nothing is left. Ours.
 OVER_SHARE, LOW_SHARE, FULL_SHARE = 0.05, 0.2, 0.75
@@ -81,7 +81,11 @@ def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
     empty = "" if first is None else f"{first[0]}: {empty_words(first[1])}"
     verdict = moment.verdict
     text = _fit(verdict.headline, width - cell_len(empty) - (2 if empty else 0))
-    top: Line = [(text, STYLE_OF.get(verdict.word, "")), ("  " if empty else "", ""), (empty, _left_style(first and first[1]))]
+    top: Line = [
+        (text, STYLE_OF.get(verdict.word, "")),
+        ("  " if empty else "", ""),
+        (empty, _left_style(first and first[1])),
+    ]
     at = datetime.fromtimestamp(moment.t_unix)
     words = [f"{moment.target}  {at:%Y-%m-%d %H:%M:%S}  every {moment.grain_s:g} s"]
     words += [f"{span_in_words(round(state.back_s))} back"] if state.back_s else []
@@ -126,7 +130,9 @@ def _rates_line(volume: VolumeNow, before: VolumeNow | None) -> Line:
     if volume.gone:
         return [(_fit(volume.label, 12), ""), (f" {volume.gone}", "bold red")]
     cells = [volume.label]
-    cells += [_number(_less(of(volume), before and of(before)), digits, before is not None) for of, digits in RATE_CELLS]
+    cells += [
+        _number(_less(of(volume), before and of(before)), digits, before is not None) for of, digits in RATE_CELLS
+    ]
     return [(_row(RATES, cells), "")]
 
 
@@ -154,10 +160,21 @@ def _limits_line(volume: VolumeNow, ascii: bool) -> Line:
         found += [(_right("no credits" if volume.spec else "-", LIMITS[5][0] + LIMITS[6][0]), "dim")]
     else:
         style = "red" if volume.balance < LOW_SHARE else "green"
-        found += [(" ", ""), (bar(volume.balance, BAR, ascii), style), (_right(in_percent(volume.balance), LIMITS[6][0]), "")]
-    found.append((_right("" if volume.left is None else left_words(volume.left), LIMITS[7][0]), _left_style(volume.left)))
+        found += [
+            (" ", ""),
+            (bar(volume.balance, BAR, ascii), style),
+            (_right(in_percent(volume.balance), LIMITS[6][0]), ""),
+        ]
+    found.append(
+        (_right("" if volume.left is None else left_words(volume.left), LIMITS[7][0]), _left_style(volume.left))
+    )
     room = volume.headroom
-    found.append((_right("" if room is None else in_percent(room), LIMITS[8][0]), "bold yellow" if room is not None and room < LOW_SHARE else ""))
+    found.append(
+        (
+            _right("" if room is None else in_percent(room), LIMITS[8][0]),
+            "bold yellow" if room is not None and room < LOW_SHARE else "",
+        )
+    )
     return found
 
 
@@ -167,7 +184,9 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
         parts = []
         for unit, share in moment.instance.balances.items():
             left = moment.instance.left.get(unit)
-            parts.append(f"{unit} {bar(share, BAR, state.ascii)} {in_percent(share)}" + (f" {empty_words(left)}" if left else ""))
+            parts.append(
+                f"{unit} {bar(share, BAR, state.ascii)} {in_percent(share)}" + (f" {empty_words(left)}" if left else "")
+            )
         found.append([(f"instance {moment.instance.type or ''}: " + ", ".join(parts), "")])
     server, before = moment.server, state.before.server if state.before else None
     if server is None:
@@ -180,22 +199,24 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
         (name, _number(_less(value, was), digits, differs))
         for name, value, was, digits in (
             ("tps", server.tps, before and before.tps, 0),
-            ("reads/s", server.reads_s, before and before.reads_s, 0),
-            ("flushed/s", server.flushed_s, before and before.flushed_s, 0),
-            ("log waits/s", server.log_waits_s, before and before.log_waits_s, 1),
-            ("free waits/s", server.free_waits_s, before and before.free_waits_s, 1),
+            ("reads", server.reads_s, before and before.reads_s, 0),
+            ("flushed", server.flushed_s, before and before.flushed_s, 0),
+            ("log waits", server.log_waits_s, before and before.log_waits_s, 1),
+            ("free waits", server.free_waits_s, before and before.free_waits_s, 1),
             ("running", server.running, before and before.running, 0),
         )
         if value is not None
     ]
-    found.append([(server.version or server.label, "bold"), ("  " + "  ".join(f"{name} {text}" for name, text in rates), "")])
+    found.append(
+        [(server.version or server.label, "bold"), ("  " + "  ".join(f"{name} {text}" for name, text in rates), "")]
+    )
     levels: Line = []
     for name, share in (("checkpoint age", server.checkpoint_age), ("dirty", server.dirty)):
         if share is not None:
             style = "yellow" if name == "checkpoint age" and share > FULL_SHARE else "green"
             levels += [(f"{name} ", ""), (bar(share, BAR, state.ascii), style), (f" {in_percent(share)}  ", "")]
     if server.io_wait is not None:
-        levels.append((f"clients wait for I/O {in_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else ""))
+        levels.append((f"clients in I/O {in_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else ""))
     found.append(levels)
     if server.waits:
         shown = sorted(server.waits.items(), key=lambda one: -one[1])
@@ -203,7 +224,9 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
     for replica in moment.replicas:
         lag = "lag not known" if replica.lag_s is None else f"lag {replica.lag_s:,.0f} s"
         works = "applies" if replica.applies and replica.receives else replica.error or "stopped"
-        found.append([(f"replica {replica.channel or '(default)'}: {lag}, {works}", "" if replica.applies else "bold red")])
+        found.append(
+            [(f"replica {replica.channel or '(default)'}: {lag}, {works}", "" if replica.applies else "bold red")]
+        )
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from headrace.base import core
@@ -23,7 +24,7 @@ WAITS = {
 }
 IO_WAITS = ("data files", "redo log", "binlog")
 MS_PER_S = US_PER_S / US_PER_MS
-# A server that has given nothing for this long does not answer, s: it is asked every second. Ours.
+# What has given nothing for this long does not answer, s: it is asked every second. Ours.
 SILENT_S = 3.5
 # A replica says its channel only with several; the evidence has one.
 DEFAULT_CHANNEL = ""
@@ -36,7 +37,7 @@ class Follower:
         self._emptying: dict[str, tuple[tuple[float, float], Emptying]] = {}
         self._judge = Judge()
         self._totals: dict[str, float] = {}
-        self._seen: dict[str, float] = {}
+        self._seen: dict[str, tuple[float, VolumeNow]] = {}
         self._answered: tuple[float | None, Row] = (None, {})
 
     def see(
@@ -69,11 +70,19 @@ class Follower:
     def _volume(self, one: VolumeFacts, tick: Tick, facts: SourceFacts, page: StatisticsPage | None) -> VolumeNow:
         row = tick.volumes.get(one.name)
         if row is None:
-            seen = self._seen.get(one.name)
-            gone = "no figures yet" if seen is None else f"nothing was read since {tick.t_unix - seen:.0f} s"
+            was = self._seen.get(one.name)
+            silent_s = math.inf if was is None else tick.t_unix - was[0]
+            if was is not None and 0 <= silent_s <= SILENT_S and one.device is not None:
+                return was[1]
             self._emptying.pop(one.name, None)
+            words = "no figures yet" if was is None else f"no figures for {silent_s:.0f} s"
+            gone = "is detached" if one.device is None and facts.kind == "live" else words
             return VolumeNow(one.id or one.name, one.name, spec=one.storage, device=one.device, gone=gone)
-        self._seen[one.name] = tick.t_unix
+        found = self._volume_of(one, row, tick, page)
+        self._seen[one.name] = (tick.t_unix, found)
+        return found
+
+    def _volume_of(self, one: VolumeFacts, row: Row, tick: Tick, page: StatisticsPage | None) -> VolumeNow:
         balance = _share(row.get("balance_percent"))
         limits = one.limits
         left = None

@@ -16,8 +16,6 @@ from headrace.operate.watching.moment import Finding, Moment, VolumeNow
 # The window of a live verdict, s; from this share of it on a limit binds; below this share of the
 # clients' time it is touched, not felt (operate_page 1.4).
 WINDOW_S, BINDS_SHARE, FELT_SHARE = 60.0, 0.05, 0.1
-# Credits are as good as gone from here on (operate_page 1.4).
-EMPTY_SHARE = 0.01
 # Credits that end within an hour at this rate will bind. Ours.
 SOON_S = 3_600.0
 # Shares of time need so many seconds, so that a single I/O does not make a verdict. Ours.
@@ -65,12 +63,12 @@ class Judge:
         return Finding("fine", None, "", f"no limit binds{room}")
 
     def _binding(self, share: float, volume: VolumeNow, limit: str, moment: Moment) -> Finding:
-        gone = volume.balance is not None and volume.balance <= EMPTY_SHARE
+        gone = volume.left is not None and volume.left.seconds <= 0
         of_volume = limit.startswith("volume")
         name = "volume-credits" if gone and of_volume else limit
         felt = _mean(self._felt)
         where = volume.label
-        words = f"{caps.short(name)} of {where}, {in_percent(share)} of the last minute"
+        words = f"{where}, {caps.short(name)}: {in_percent(share)} of the last minute"
         if felt is None:
             return Finding("binds", name, where, words)
         if felt < FELT_SHARE:

@@ -43,7 +43,7 @@ class Feed:
                 self._found.put(moment)
                 self._woken()
             self._found.put(None)
-        except BaseException as error:  # noqa: BLE001 (told by the thread that shows)
+        except BaseException as error:
             self._found.put(error)
         self._woken()
 

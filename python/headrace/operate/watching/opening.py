@@ -19,6 +19,8 @@ from headrace.operate.watching.moment import Moment
 # What is asked of the lab at the start: seconds for rates and credits at once, minutes for the
 # hour before them.
 PAST_S, PAST_MINUTES_S = 90, int(KEPT_S)
+# A row of the lab comes this late at most where the machine is busy, s; ours.
+LATE_S = 20.0
 # CloudWatch has a point a minute, and is asked as often; what came late is asked for again, s.
 AWS_EVERY_S, AWS_AGAIN_S = 60.0, 600.0
 
@@ -59,9 +61,11 @@ def _live(source: LiveSource, pages_every_s: float | None, past: bool) -> Iterat
         last = tick.t_unix
         yield follower.see(source.facts, tick)
     for tick in source.ticks():
-        if tick.t_unix <= last:
-            # The second that the past ended with, read again by the first reading.
+        if last - LATE_S < tick.t_unix <= last:
+            # A second that was told already, or a row that came late. A clock that was set back by
+            # more begins anew.
             continue
+        last = tick.t_unix
         if pages_every_s is not None and tick.t_unix - read_at >= pages_every_s:
             read_at = tick.t_unix
             with suppress(HeadraceError):

@@ -75,6 +75,8 @@ class Watching:
         self.newest = moment
         if not self.state.frozen and not self.state.back_s:
             self._shown = moment
+        elif self.state.back_s and self._shown is not None:
+            self.state = replace(self.state, back_s=min(self.history.reaches_s, moment.t_unix - self._shown.t_unix))
         if self._difference and self._shown is moment:
             self._subtract()
 

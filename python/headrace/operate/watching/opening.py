@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -55,11 +54,11 @@ def opened(
 
 def _live(source: LiveSource, pages_every_s: float | None, past: bool) -> Iterator[Moment]:
     follower, last = Follower(), 0.0
-    pages: dict[str, StatisticsPage] = {}
-    read_at = -math.inf
+    pages = {} if pages_every_s is None else _pages(source)
+    read_at = time.time()
     for tick in _past(source) if past else ():
         last = tick.t_unix
-        yield follower.see(source.facts, tick)
+        yield follower.see(source.facts, tick, pages=pages)
     for tick in source.ticks():
         if last - LATE_S < tick.t_unix <= last:
             # A second that was told already, or a row that came late. A clock that was set back by
@@ -67,10 +66,14 @@ def _live(source: LiveSource, pages_every_s: float | None, past: bool) -> Iterat
             continue
         last = tick.t_unix
         if pages_every_s is not None and tick.t_unix - read_at >= pages_every_s:
-            read_at = tick.t_unix
-            with suppress(HeadraceError):
-                pages = source.pages()
+            read_at, pages = tick.t_unix, _pages(source)
         yield follower.see(source.facts, tick, source.notes, pages)
+
+
+def _pages(source: LiveSource) -> dict[str, StatisticsPage]:
+    with suppress(HeadraceError):
+        return source.pages()
+    return {}
 
 
 def _past(source: LiveSource) -> list[Tick]:

@@ -22,8 +22,8 @@ from headrace.operate.watching.terminal import Screen
 # What an arrow goes back or forth, s; up and down go further.
 STEPS = {"left": 10.0, "right": -10.0, "up": 300.0, "down": -300.0}
 HOUR_S = 3_600.0
-# A thread that reads a server which does not answer is left, s.
-JOIN_S = 1.0
+# What a key did is told for this long, s.
+MESSAGE_S = 10.0
 # How often the screen looks by itself whether it must say something, s.
 LOOK_S = 5.0
 
@@ -68,11 +68,14 @@ class Watching:
         self.newest: Moment | None = None
         self._shown: Moment | None = None
         self._difference = False
+        self._told_until = 0.0
 
     def add(self, moment: Moment) -> None:
         """A moment that has just come."""
         self.history.add(moment)
         self.newest = moment
+        if self.state.message and not self._told_until - MESSAGE_S <= moment.t_unix <= self._told_until:
+            self.state = replace(self.state, message="")
         if not self.state.frozen and not self.state.back_s:
             self._shown = moment
         elif self.state.back_s and self._shown is not None:
@@ -97,6 +100,7 @@ class Watching:
         elif key == "j":
             self.state = replace(self.state, message=self._write())
         self._subtract()
+        self._told_until = self.newest.t_unix + MESSAGE_S
         return True
 
     def _go(self, step_s: float) -> None:

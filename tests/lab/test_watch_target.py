@@ -75,10 +75,14 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
     first = next(row["t_unix"] for row in rows if row["volumes"][0]["left"])
     assert first - began <= 3, "shown within three seconds"
     for number in (0, 1):
-        told = ended(rows, lambda row, n=number: row["volumes"][n]["left"], lambda row, n=number: row["volumes"][n]["balance"])
+        told = ended(
+            rows, lambda row, n=number: row["volumes"][n]["left"], lambda row, n=number: row["volumes"][n]["balance"]
+        )
         assert len(told) >= ends_s - 6
         # The second in which fio began is of no constant load.
-        wrong = [(said, true) for said, true in told[2:] if said is None or abs(said - true) > max(LEAST_S, SHARE * true)]
+        wrong = [
+            (said, true) for said, true in told[2:] if said is None or abs(said - true) > max(LEAST_S, SHARE * true)
+        ]
         assert not wrong, wrong
     # The instance's bytes: hours are left of 922 GB. The rate is that of both volumes, measured.
     row = rows[ends_s - 3]

@@ -59,6 +59,7 @@ COMMANDS = {
     "failover": ("servers.failover", "Let another server take over, losing nothing."),
     "watch": ("operate.watch", "Watch a server and its volumes on one screen."),
     "export": ("operate.export", "Export metrics: Prometheus, OpenTelemetry, Grafana."),
+    "doctor": ("operate.doctor", "Say what binds a server now, and what to do about it."),
     "advise": ("servers.advise", "Advise settings of a server for its storage."),
     "bench": ("bench.bench", "Run standard benchmarks; keep, compare, export results."),
     "prove": ("model.prove", "Predict a plan, build it on the lab, measure it, compare."),

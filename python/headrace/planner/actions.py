@@ -118,7 +118,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     found = []
     moves = today is None or (choice.migration or "").startswith("needs")
     if today is not None and not moves and not same:
-        found.append(_modify(storage, Storage.parse(today.storage), as_of))
+        found.append(modification_lines(storage, Storage.parse(today.storage), as_of))
     elif not same:
         found.append(_create(storage))
     found += _of_log(choice, today, moves, as_of)
@@ -142,11 +142,13 @@ def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> li
     if choice.log_storage is None or choice.log_storage == before:
         return []
     log = Storage.parse(choice.log_storage)
-    action = _create(log) if moves or before is None else _modify(log, Storage.parse(before), as_of)
+    action = _create(log) if moves or before is None else modification_lines(log, Storage.parse(before), as_of)
     return [action | {"what": f"For redo and binlog: {action['what'][0].lower()}{action['what'][1:]}"}]
 
 
-def _modify(after: Storage, before: Storage, as_of: str) -> dict:
+def modification_lines(after: Storage, before: Storage, as_of: str) -> dict:
+    """What modifying volumes in place takes: `what`, `lines` to paste, `undo`, `source` of the
+    rules."""
     with core_errors():
         rules = core.modification_rules(as_of, after.members[0].size_gib)
     often = (

@@ -16,13 +16,13 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.operate.alarms import actions
 from headrace.operate.alarms.episodes import OFF_S, ON_S, EpisodeEvent, Episodes
 from headrace.operate.alarms.nagios import CODES, STATE_OF, plugin_line, state_of
-from headrace.operate.watching.moment import Finding, Moment, ServerNow
+from headrace.operate.watching.moment import LiveVerdict, Moment, ServerNow
 
-BINDS = Finding("binds", "volume-iops", "db", "db, volume IOPS: 63 % of the last minute")
-FINE = Finding("fine", None, "", "no limit binds")
+BINDS = LiveVerdict("binds", "volume-iops", "db", "db, volume IOPS: 63 % of the last minute")
+FINE = LiveVerdict("fine", None, "", "no limit binds")
 
 
-def moment(t_unix: float, finding: Finding, waiting: float | None = None) -> Moment:
+def moment(t_unix: float, finding: LiveVerdict, waiting: float | None = None) -> Moment:
     server = None if waiting is None else ServerNow("m", io_wait=waiting / 8, running=8.0)
     return Moment("lab:db", t_unix, 1.0, finding, server=server)
 
@@ -74,8 +74,8 @@ def test_a_quarter_of_an_hour_is_told_twice_with_its_cost():
 
 def test_two_findings_are_two_episodes_and_words_for_who_looks_are_none():
     episodes = Episodes("t")
-    other = Finding("degraded", None, "log", "x")
-    quiet = Finding("touched", "volume-iops", "db", "x")
+    other = LiveVerdict("degraded", None, "log", "x")
+    quiet = LiveVerdict("touched", "volume-iops", "db", "x")
     told = []
     for second in range(70):
         told += episodes.see(moment(float(second), BINDS), [BINDS, other, quiet])
@@ -108,7 +108,9 @@ EVENT = EpisodeEvent("raised", "binds:volume-iops:db:100", "lab:db; rm -rf /", B
 def test_a_command_gets_values_in_its_environment_and_no_shell(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADRACE_MYSQL_PASSWORD", "hidden")
     out = tmp_path / "out.json"
-    script = "import json, os, sys; json.dump([dict(os.environ), sys.argv, json.load(sys.stdin)], open(sys.argv[1], 'w'))"
+    script = (
+        "import json, os, sys; json.dump([dict(os.environ), sys.argv, json.load(sys.stdin)], open(sys.argv[1], 'w'))"
+    )
     made = actions.command(f"{sys.executable} -c \"{script}\" {out} '$(touch {tmp_path}/shell)' a;b")
     assert made.tell(EVENT) is None
     environment, argv, document = json.loads(out.read_text())
@@ -216,6 +218,8 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path):
 
 
 def test_the_plugins_line_and_codes():
-    line = plugin_line("binds", "db | evil\nsecond line", {"db iops": 3000.0, "it's=x": 0.5, "none": None, "empty_s": float("inf")})
+    line = plugin_line(
+        "binds", "db | evil\nsecond line", {"db iops": 3000.0, "it's=x": 0.5, "none": None, "empty_s": float("inf")}
+    )
     assert line == "STORAGE CRITICAL - binds: db evil second line | 'db iops'=3000 'it_s_x'=0.5 'empty_s'=U"
     assert {STATE_OF[word] for word in STATE_OF} == set(CODES) and state_of("new word") == "UNKNOWN"

@@ -21,12 +21,12 @@ from headrace.base.credits import CreditsLeft
 from headrace.errors import InputError
 from headrace.observe.live.nvme import COUNTERS, HISTOGRAMS, StatisticsPage
 from headrace.operate.exports import alerts, grafana, serving
-from headrace.operate.exports.otlp import Collector, metrics_data
+from headrace.operate.exports.otlp import OtlpCollector, metrics_data
 from headrace.operate.exports.prometheus import exposition
 from headrace.operate.exports.samples import samples_of
 from headrace.operate.exports.table import KINDS, exported, metrics, of_panel
 from headrace.operate.watching.following import TOTALS
-from headrace.operate.watching.moment import Finding, InstanceNow, Moment, ReplicaNow, ServerNow, VolumeNow
+from headrace.operate.watching.moment import InstanceNow, LiveVerdict, Moment, ReplicaNow, ServerNow, VolumeNow
 
 LEFT = CreditsLeft(1_800.0, None, None, 1.0, 60.0)
 
@@ -52,7 +52,7 @@ def everything(volumes: int = 1) -> Moment:
     )
     limits = {"instance-iops": 20_000.0, "instance-throughput": 6e8}
     instance = InstanceNow("m5.large", limits, {"ios": 0.9}, {"ios": LEFT})
-    binds = Finding("binds", "volume-iops", "db0", "x")
+    binds = LiveVerdict("binds", "volume-iops", "db0", "x")
     return Moment("lab:db", 0.0, 1.0, binds, made, instance, server, (ReplicaNow("", 4.0, True, True),))
 
 
@@ -107,7 +107,7 @@ def test_the_exposition_says_what_the_moment_says():
 
 
 def test_a_server_that_is_down_says_only_that():
-    down = Moment("m", 0.0, 1.0, Finding("fine", None, "", "x"), server=ServerNow("db", up=False, totals={}))
+    down = Moment("m", 0.0, 1.0, LiveVerdict("fine", None, "", "x"), server=ServerNow("db", up=False, totals={}))
     assert samples(exposition([down])) == {'headrace_server_up{server="db"}': "0.0"}
 
 
@@ -200,9 +200,20 @@ def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
     places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in made["panels"]}
     assert len(places) == len(made["panels"]) == len({panel["id"] for panel in made["panels"]})
     expressions = [target["expr"] for panel in made["panels"] for target in panel["targets"]]
-    named = {re.sub(r"_bucket$", "", name) for one in expressions for name in re.findall(r"(?:headrace|aws_ebs_csi)_\w+", one)}
+    named = {
+        re.sub(r"_bucket$", "", name)
+        for one in expressions
+        for name in re.findall(r"(?:headrace|aws_ebs_csi)_\w+", one)
+    }
     assert {metric.name for panel in of_panel().values() for metric in panel} <= named <= set(exported())
-    for key, kind in {"uid": str, "title": str, "schemaVersion": int, "panels": list, "templating": dict, "time": dict}.items():
+    for key, kind in {
+        "uid": str,
+        "title": str,
+        "schemaVersion": int,
+        "panels": list,
+        "templating": dict,
+        "time": dict,
+    }.items():
         assert isinstance(made[key], kind)
     for panel in made["panels"]:
         assert panel["type"] == "timeseries" and panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
@@ -280,7 +291,7 @@ def test_otlp_carries_the_same_names_and_values():
     server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
-        assert Collector(f"http://127.0.0.1:{server.server_address[1]}/v1/metrics").send([everything()])
+        assert OtlpCollector(f"http://127.0.0.1:{server.server_address[1]}/v1/metrics").send([everything()])
     finally:
         server.shutdown()
         server.server_close()
@@ -300,7 +311,7 @@ def test_otlp_carries_the_same_names_and_values():
 @pytest.mark.parametrize("endpoint", ["127.0.0.1:4318", "ftp://x/y", "http://", "https://user:pw@host/v1/metrics"])
 def test_endpoints_that_are_none_are_refused(endpoint):
     with pytest.raises(InputError) as refused:
-        Collector(endpoint)
+        OtlpCollector(endpoint)
     assert "pw@" not in str(refused.value)
 
 

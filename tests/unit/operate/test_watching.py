@@ -18,8 +18,8 @@ from headrace.operate.watching.history import History
 from headrace.operate.watching.judging import Judge
 from headrace.operate.watching.loop import Feed, Watching
 from headrace.operate.watching.moment import (
-    Finding,
     InstanceNow,
+    LiveVerdict,
     Moment,
     ReplicaNow,
     ServerNow,
@@ -67,7 +67,7 @@ def random_moment(draw: random.Random, t_unix: float = 1_000_000.0) -> Moment:
         draw.choice(["lab:db", "mysql://" + "h" * 90]),
         t_unix,
         1.0,
-        Finding(draw.choice(["fine", "binds", "cannot tell"]), None, "db", draw.choice(["short", "long " * 40])),
+        LiveVerdict(draw.choice(["fine", "binds", "cannot tell"]), None, "db", draw.choice(["short", "long " * 40])),
         tuple(volumes),
         draw.choice([None, InstanceNow("m5.large", balances={"ios": 0.4})]),
         server,
@@ -99,17 +99,20 @@ def test_a_small_terminal_is_told_so(width, height):
 
 def test_eight_volumes_and_a_server_fit_80_by_24():
     volumes = tuple(
-        VolumeNow(f"v{n}", f"v{n}", "gp3:10", read_iops=float(n), exceeded=dict.fromkeys(caps.COUNTED, 0.0)) for n in range(8)
+        VolumeNow(f"v{n}", f"v{n}", "gp3:10", read_iops=float(n), exceeded=dict.fromkeys(caps.COUNTED, 0.0))
+        for n in range(8)
     )
     server = ServerNow("m", "mariadb 10.11.19", tps=321.0, checkpoint_age=0.2, dirty=0.1, io_wait=0.5)
-    text = as_text(lines(Moment("t", 0, 1, Finding("fine", None, "", "no limit binds"), volumes, server=server), 80, 24))
+    text = as_text(
+        lines(Moment("t", 0, 1, LiveVerdict("fine", None, "", "no limit binds"), volumes, server=server), 80, 24)
+    )
     assert all(f"\nv{n} " in text for n in range(8)) and text.count("gp3:10") == 8
     assert "tps 321" in text and "checkpoint age" in text and "q quit" in text
 
 
 def test_once_shows_everything_however_much_it_is():
     volumes = tuple(VolumeNow(f"v{n}", f"v{n}") for n in range(40))
-    text = as_text(whole(Moment("t", 0, 1, Finding("fine", None, "", "x"), volumes)))
+    text = as_text(whole(Moment("t", 0, 1, LiveVerdict("fine", None, "", "x"), volumes)))
     assert all(f"\nv{n} " in text for n in range(40)) and "q quit" not in text
 
 
@@ -120,7 +123,9 @@ def test_history_keeps_an_hour_and_gives_back_what_it_got():
     history, draw, made = History(), random.Random(5), {}
     assert history.at(0.0) is None
     for second in range(4_000):
-        made[second] = random_moment(draw, float(second)) if second % 400 == 0 else Moment("t", float(second), 1.0, Judge.UNKNOWN)
+        made[second] = (
+            random_moment(draw, float(second)) if second % 400 == 0 else Moment("t", float(second), 1.0, Judge.UNKNOWN)
+        )
         history.add(made[second])
     assert history.reaches_s == 3_600
     assert history.at(800.2) == made[800] and history.at(-5.0) == made[399] and history.at(1e9) == made[3_999]
@@ -199,7 +204,9 @@ def test_time_to_empty_of_ticks_is_the_cores(storage):
     refill = limits.iops if limits.credit_unit == "ios" else limits.bytes_s
     follower, level = Follower(), 0.7 * limits.credits
     for second in range(30):
-        moment = follower.see(known, Tick(float(second), 1.0, {"db": {"balance_percent": 100 * level / limits.credits}}))
+        moment = follower.see(
+            known, Tick(float(second), 1.0, {"db": {"balance_percent": 100 * level / limits.credits}})
+        )
         level -= 1.5 * refill
     left = moment.volumes[0].left
     assert left.seconds == pytest.approx((level + 1.5 * refill) / (1.5 * refill), rel=1e-6)
@@ -257,7 +264,7 @@ def test_waits_that_are_not_timed_follow_from_the_disks():
 # --- verdicts -----------------------------------------------------------------------------------------------------
 
 
-def judged(seconds: int, share: float, io_wait: float | None, left: CreditsLeft | None = None) -> Finding:
+def judged(seconds: int, share: float, io_wait: float | None, left: CreditsLeft | None = None) -> LiveVerdict:
     judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
     for second in range(seconds):
         volume = VolumeNow("db", "db", exceeded={"volume-iops": share, "instance-iops": share / 2}, left=left)
@@ -281,6 +288,14 @@ def test_verdicts_of_the_last_minute(share, io_wait, left, word, limit):
     found = judged(60, share, io_wait, left)
     assert (found.word, found.limit) == (word, limit)
     assert judged(1, 1.0, 0.9).word != "binds", "a single second is no verdict"
+
+
+def test_row_locks_acquit_storage():
+    judge, server = Judge(), ServerNow("m", io_wait=0.2, running=4.0, waits={"row locks": 0.7})
+    for second in range(10):
+        volume = VolumeNow("db", "db", exceeded={"volume-iops": 0.5})
+        found = judge.see(Moment("t", float(second), 1.0, Judge.UNKNOWN, (volume,), server=server))
+    assert found.word == "not storage" and "70 %" in found.text
 
 
 def test_without_exceeded_times_it_cannot_tell():

@@ -1,1 +1,1 @@
-"""Commands about running servers and their storage."""
+"""Commands for the days after: watch, export, doctor, forecast, fleet."""

@@ -65,9 +65,9 @@ def otlp(
 
     import_late()
     from headrace.operate.exports import serving
-    from headrace.operate.exports.otlp import Collector
+    from headrace.operate.exports.otlp import OtlpCollector
 
-    collector = Collector(endpoint)
+    collector = OtlpCollector(endpoint)
     followed = serving.Targets(targets, today.source(place, password))
     followed.start()
     began, was = time.monotonic(), True

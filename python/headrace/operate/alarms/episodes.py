@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.operate.watching.moment import Finding, Moment
+from headrace.operate.watching.moment import LiveVerdict, Moment
 
 # An episode is raised when its finding has held for this long, and over when it has been away for
 # this long (operate_page 1.5, point 4).
@@ -28,7 +28,7 @@ class EpisodeEvent:
     event: str
     id: str
     target: str
-    finding: Finding
+    finding: LiveVerdict
     start_unix: float
     end_unix: float | None
     client_seconds: float | None
@@ -60,7 +60,7 @@ class EpisodeEvent:
 class _Course:
     """A finding that was seen: perhaps an episode."""
 
-    first: Finding
+    first: LiveVerdict
     start_unix: float
     last_unix: float
     raised: bool = False
@@ -75,7 +75,7 @@ class Episodes:
         self._courses: dict[tuple[str, str, str | None], _Course] = {}
         self._last: float | None = None
 
-    def see(self, moment: Moment, findings: Sequence[Finding] | None = None) -> list[EpisodeEvent]:
+    def see(self, moment: Moment, findings: Sequence[LiveVerdict] | None = None) -> list[EpisodeEvent]:
         """What is to be told after this moment. Its verdict alone counts where no findings are
         given. A gap in the moments is neither the finding nor its absence.
         """
@@ -119,7 +119,7 @@ class Episodes:
         return told
 
     @property
-    def lasting(self) -> list[Finding]:
+    def lasting(self) -> list[LiveVerdict]:
         """Findings of episodes that were raised and are not over."""
         return [course.first for course in self._courses.values() if course.raised]
 

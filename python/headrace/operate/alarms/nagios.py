@@ -9,8 +9,10 @@ import math
 import re
 from collections.abc import Mapping
 
+from headrace.operate.doctor.output import NAGIOS
+
 # Exit codes of plugins, which are not the command's usual ones.
-CODES = {"OK": 0, "WARNING": 1, "CRITICAL": 2, "UNKNOWN": 3}
+CODES = {state: code for code, state in enumerate(NAGIOS)}
 STATE_OF = {
     "fine": "OK",
     "not storage": "OK",

@@ -44,6 +44,7 @@ def status_row(
         "pool_reads_per_s": rate("innodb_buffer_pool_reads"),
         "pool_requests_per_s": rate("innodb_buffer_pool_read_requests"),
         "data_reads_per_s": rate("innodb_data_reads"),
+        "data_read_bytes_per_s": rate("innodb_data_read"),
         "data_writes_per_s": rate("innodb_data_writes"),
         "fsyncs_per_s": rate("innodb_data_fsyncs"),
         "log_fsyncs_per_s": rate("innodb_os_log_fsyncs"),

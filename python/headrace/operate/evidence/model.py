@@ -38,7 +38,7 @@ VOLUME_COLUMNS = (
 # `data_waiters`, `log_waiters`, `binlog_waiters` are threads' worth of waiting (seconds a second);
 # `server_cpus` processors' worth of its process; shares 0 to 1.
 SERVER_COLUMNS = (
-    "tps", "questions_per_s", "pool_reads_per_s", "pool_requests_per_s", "data_reads_per_s", "data_writes_per_s",
+    "tps", "questions_per_s", "pool_reads_per_s", "pool_requests_per_s", "data_reads_per_s", "data_read_bytes_per_s", "data_writes_per_s",
     "fsyncs_per_s", "log_fsyncs_per_s", "log_bytes_per_s", "pages_flushed_per_s", "log_waits_per_s",
     "free_waits_per_s", "checkpoint_age_bytes", "checkpoint_share", "dirty_share", "free_share", "threads_running",
     "threads_connected", "lock_waiters", "lock_waiting", "data_waiters", "log_waiters", "binlog_waiters",

@@ -31,7 +31,8 @@ class SourceOptions:
     """What is said besides the target. `storage`, `instance`, `as_of`: what today's storage is,
     where the source does not say. `devices`: block devices of this host. `read_address`: makes an
     address of a text (the password comes from there). `lab`: opens the lab, raises where none
-    answers. `alone`: of lab:VOLUME, do not look for the server on it."""
+    answers. `alone`: of lab:VOLUME, do not look for the server on it. `members`: of arrays of the lab,
+    read each member too (volumes of role `member`, named NAME/0 and so on)."""
 
     storage: str | None = None
     instance: str | None = None
@@ -40,6 +41,7 @@ class SourceOptions:
     read_address: Callable[[str], Address] | None = None
     lab: Callable[[], Lab] = Lab
     alone: bool = False
+    members: bool = False
 
 
 def is_live(target: str) -> bool:
@@ -100,7 +102,7 @@ def _names(target: str, prefix: str, example: str) -> list[str]:
 def _of_lab(target: str, options: SourceOptions) -> LiveSource:
     names = _names(target, "lab:", "lab:db")
     lab = options.lab()
-    volumes = LabVolumes(lab, names)
+    volumes = LabVolumes(lab, names, options.members)
     server = None if options.alone else _server_on(lab, names, volumes)
     return LiveSource(target, volumes, server, True, volumes.instance, volumes.as_of)
 
@@ -159,7 +161,7 @@ def _lab_volumes(devices: tuple[str, ...], server: ServerReader, options: Source
         names = [by_device.get(device.removeprefix("/dev/")) for device in devices]
         if not names or any(name is None for name in names):
             return None
-        found = LabVolumes(lab, [name for name in names if name])
+        found = LabVolumes(lab, [name for name in names if name], options.members)
     except HeadraceError:
         return None
     if server.log_device and server.log_device != server.data_device and server.log_device in by_device:

@@ -50,24 +50,29 @@ class LabVolumes:
 
     exact = True
 
-    def __init__(self, lab: Lab, names: Sequence[str]) -> None:
+    def __init__(self, lab: Lab, names: Sequence[str], members: bool = False) -> None:
         """Raises InputError for a volume that is not there or not attached."""
-        self._lab, self._seen = lab, dict.fromkeys(names, 0.0)
+        self._lab, self._names = lab, tuple(names)
+        self._seen: dict[str, float] = {}
         self.notes: list[str] = []
         self.missing: list[str] = []
         status = lab.status()
         self.instance, self.as_of = status["instance_type"], status["as_of"]
         self._limits: dict[str, HoldingLimits] = {}
         self.data_roles: dict[str, str] = {}
+        self._members: dict[str, tuple[str, int]] = {}
         for name in names:
-            if not lab.describe(name)["attachment"]:
+            described = lab.describe(name)
+            if members and len(described["members"]) > 1:
+                self._members |= {f"{name}/{one['index']}": (name, one["index"]) for one in described["members"]}
+            if not described["attachment"]:
                 hint = f"Attach it: headrace volume attach {name}"
                 raise InputError(name, "is not attached, so nothing happens on it", "", hint)
 
     def facts(self) -> tuple[VolumeFacts, ...]:
         """From the lab's description."""
         found = []
-        for name in self._seen:
+        for name in self._names:
             one = self._lab.describe(name)
             attachment, change = one["attachment"], one["modification"]
             loading = any((part or {}).get("state") == "initializing" for part in (one.get("initialization"),))
@@ -86,6 +91,11 @@ class LabVolumes:
                     one["id"],
                 )
             )
+            specs = {member["index"]: member["spec"] for member in one["members"]}
+            for label, (array, index) in self._members.items():
+                if array == name and index in specs:
+                    limits = self._holding(specs[index], one["as_of"])
+                    found.append(VolumeFacts(label, specs[index], None, limits, role="member"))
         return tuple(found)
 
     def _holding(self, spec: str, as_of: str) -> HoldingLimits:
@@ -96,8 +106,10 @@ class LabVolumes:
     def read(self) -> dict[float, dict[str, Row]]:
         """Seconds that have ended since."""
         found: dict[float, dict[str, Row]] = {}
-        for name, seen in self._seen.items():
-            answer = self._lab.metrics(name, last=LAST_ROWS)
+        wanted = {name: (name, None) for name in self._names} | self._members
+        for name, (volume, member) in wanted.items():
+            seen = self._seen.get(name, 0.0)
+            answer = self._lab.metrics(volume, last=LAST_ROWS, member=member)
             rows = [dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]]
             fresh = [row for row in rows if row["t_s"] > seen] if seen else rows[-1:]
             for row in fresh:

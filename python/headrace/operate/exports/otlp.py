@@ -24,7 +24,7 @@ TIMEOUT_S = 5.0
 NS_PER_S = 1_000_000_000
 
 
-class Collector:
+class OtlpCollector:
     """A collector at an endpoint."""
 
     def __init__(self, endpoint: str) -> None:

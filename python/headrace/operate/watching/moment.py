@@ -121,7 +121,7 @@ class ServerNow:
 
 
 @dataclass(frozen=True)
-class Finding:
+class LiveVerdict:
     """`word` as doctor's verdicts have them; `limit` by its name in `caps.WORDS`, None where it is
     not a limit; `where`: the volume, server or instance; `text`: a sentence with its numbers."""
 
@@ -143,7 +143,7 @@ class Moment:
     target: str
     t_unix: float
     grain_s: float
-    verdict: Finding
+    verdict: LiveVerdict
     volumes: tuple[VolumeNow, ...] = ()
     instance: InstanceNow | None = None
     server: ServerNow | None = None

@@ -1,0 +1,177 @@
+"""`headrace doctor`: what binds, whether it is felt, what lifting it would bring."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from headrace.cli.options import (
+    AsOfOption,
+    ForceOption,
+    InstanceOption,
+    LabPlace,
+    PasswordOptions,
+    RegionOption,
+    choice,
+    option,
+    storage_option,
+)
+from headrace.cli.output import say, show, table
+from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    from headrace.operate.doctor.model import Diagnosis
+    from headrace.operate.evidence import Evidence
+
+EPILOG = """\b
+Examples:
+  headrace doctor lab:db-data                               a volume of the lab, and the server on it
+  headrace doctor mysql://monitor@db1/ --storage gp2:500     a server; its volumes, where they are on this machine
+  headrace doctor iostat.txt --storage gp2:500               a recording alone: why was it slow at 10:00
+  headrace doctor aws:vol-0123456789abcdef0                  the last hour of CloudWatch
+  headrace doctor mysql://monitor@db1/ --record now.jsonl.gz; headrace doctor now.jsonl.gz
+  headrace doctor lab:db-data --output nagios
+
+Verdicts: binds, touched (a limit is met and not felt), degraded (EBS's own trouble), will bind, misconfigured,
+not storage (locks, processors, the network, a cold cache, a backup), fine, cannot tell.
+
+Exit codes: 0 fine, not storage or touched, 1 findings, 2 usage, 3 cannot tell; of --output nagios 0 OK, 1 warning,
+2 critical, 3 unknown."""
+TARGET = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record."
+
+
+def doctor(
+    place: LabPlace,
+    password: PasswordOptions,
+    target: Annotated[str | None, typer.Argument(metavar="TARGET", help=TARGET)] = None,
+    storage: Annotated[
+        str | None, storage_option("What the storage is today, where the target does not say.", "--storage")
+    ] = None,
+    instance: InstanceOption = None,
+    device: Annotated[
+        list[str] | None, option("NAME", "Block device of this machine; several times for several.")
+    ] = None,
+    workload: Annotated[
+        Path | None, option("FILE", "A database of `headrace calibrate`, for what lifting a limit brings.")
+    ] = None,
+    seconds: Annotated[
+        float | None, option("N", "Watch for so long. Default: 10; of CloudWatch the last hour.", min=2, max=86_400)
+    ] = None,
+    all_findings: Annotated[bool, typer.Option("--all", help="Show every finding, not only three.")] = False,
+    output: Annotated[Literal["table", "json", "nagios"], choice("What to print on stdout.", "--output")] = "table",
+    report: Annotated[Path | None, option("FILE", "Write a page with charts (.html).")] = None,
+    record: Annotated[
+        Path | None, option("FILE", "Keep what was seen (.jsonl or .jsonl.gz), for `headrace doctor FILE`.")
+    ] = None,
+    trusted_advisor: Annotated[
+        bool,
+        typer.Option(
+            "--trusted-advisor", help="Say what AWS Trusted Advisor's checks say; without TARGET, their rules."
+        ),
+    ] = False,
+    region: RegionOption = "us-east-1",
+    as_of: AsOfOption = None,
+    force: ForceOption = False,
+) -> None:
+    """Say what binds a server now, whether it is felt, and what to do about it."""
+    from headrace.base.storage import parse_placement
+    from headrace.cli.inputs import read_database
+    from headrace.operate.doctor.diagnosis import diagnose
+    from headrace.operate.doctor.gains import Counsel
+    from headrace.operate.doctor.recorded import diagnose_recording
+    from headrace.operate.evidence import SourceOptions, evidence_of, kept
+
+    if target is None:
+        if not trusted_advisor:
+            raise InputError(
+                "TARGET", "is missing", "headrace doctor --help", "For example lab:db-data, or iostat.txt."
+            )
+        raise typer.Exit(_advisor_rules(output))
+    for path in (report, record):
+        if path is not None and path.exists() and not force:
+            raise InputError(str(path), "is there already", "", "Name another, or add --force.")
+    if storage is not None:
+        named = parse_placement(storage)
+        storage, instance = str(named.data), named.instance or instance
+    options = SourceOptions(
+        storage, instance, as_of, tuple(device or ()), password.read_address, place.open, members=True
+    )
+    database = None if workload is None else read_database(str(workload))
+    evidence, demand = evidence_of(target, options, seconds)
+    if record is not None:
+        kept.save(evidence, record)
+        say(f"kept in {record}: headrace doctor {record}")
+    if trusted_advisor:
+        raise typer.Exit(_advised(evidence, output))
+    counsel = Counsel(database, region, as_of)
+    found = diagnose(evidence, counsel) if demand is None else diagnose_recording(evidence, demand, counsel)
+    if report is not None:
+        from headrace.report.doctor import doctor_page
+        from headrace.report.html import write_page
+
+        write_page(report, doctor_page(found.to_document(), [tick.to_document() for tick in evidence.ticks()]))
+        say(f"report: {report}")
+    raise typer.Exit(_shown(found, output, all_findings))
+
+
+def _shown(found: Diagnosis, output: str, everything: bool) -> int:
+    """Prints it; the exit code."""
+    from headrace.operate.doctor.output import lines, nagios_code, nagios_line
+    from headrace.report.output import as_json, plain
+
+    if output == "nagios":
+        print(plain(nagios_line(found)))
+        return nagios_code(found)
+    if output == "json":
+        print(as_json(found.to_document()))
+    else:
+        print(plain("\n".join(lines(found, everything))))
+    return found.exit_code
+
+
+def _advisor_rules(output: str) -> int:
+    """The checks as they are published."""
+    from dataclasses import asdict
+
+    from headrace.operate.doctor.trusted_advisor import rules
+
+    rows = [
+        (
+            one.check_id,
+            one.name,
+            one.status + (f" {one.until}" if one.until else ""),
+            one.rule.replace("`threshold`", f"{one.threshold} {one.unit}"),
+            one.as_of,
+        )
+        for one in rules().values()
+    ]
+    return _table([asdict(one) for one in rules().values()], ("check", "name", "status", "rule", "as of"), rows, output)
+
+
+def _advised(evidence: Evidence, output: str) -> int:
+    """What the checks say of the volumes that were seen."""
+    from headrace.operate.doctor.trusted_advisor import advised, of_evidence
+
+    found = [one for volume in evidence.volumes if volume.rows.height for one in advised(of_evidence(volume))]
+    rows = [(one.volume, one.rule.name, one.rule.status, one.result, one.why) for one in found]
+    documents = [
+        {"volume": one.volume, "check_id": one.check_id, "result": one.result, "why": one.why} for one in found
+    ]
+    _table(documents, ("volume", "check", "status", "result", "why"), rows, output)
+    return int(any(one.result in ("yellow", "red") for one in found))
+
+
+def _table(documents: list[dict], columns: tuple[str, ...], rows: list[tuple], output: str) -> int:
+    from headrace.report.output import as_json
+
+    if output == "json":
+        print(as_json(documents))
+    elif output == "nagios":
+        raise InputError(
+            "--output nagios", "is for verdicts, not for these checks", "headrace doctor --help", "Leave it out."
+        )
+    else:
+        show(table(columns, rows))
+    return 0

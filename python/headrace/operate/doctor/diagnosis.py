@@ -1,0 +1,43 @@
+"""From evidence to a diagnosis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.operate.doctor.gains import Counsel, with_counsel
+from headrace.operate.doctor.judging import MOST_FINDINGS, judged
+from headrace.operate.doctor.model import Diagnosis, Finding
+from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.model import Evidence
+
+
+def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thresholds | None = None) -> Diagnosis:
+    """What is wrong, or that nothing is. `counsel`: what advice rests on; None: findings without
+    gains and prices."""
+    thresholds = thresholds or Thresholds()
+    signals = signals_of(evidence, thresholds)
+    findings = judged(signals, thresholds)
+    if counsel is not None:
+        findings = with_counsel(findings, evidence, signals, counsel, thresholds)
+    return assembled(evidence, findings)
+
+
+def assembled(evidence: Evidence, findings: list[Finding], **more) -> Diagnosis:
+    """The headline, at most three findings, and the rest."""
+    facts = evidence.facts
+    made = Diagnosis(
+        facts.target,
+        findings[0].verdict,
+        findings[0].words,
+        tuple(findings[:MOST_FINDINGS]),
+        tuple(findings[MOST_FINDINGS:]),
+        grain=findings[0].grain,
+        span_s=evidence.span_s,
+        clock=facts.clock,
+        storage=tuple(one.storage or "?" for one in facts.volumes if one.role != "member"),
+        instance=facts.instance,
+        missing=facts.missing,
+        notes=evidence.notes,
+    )
+    return replace(made, **more) if more else made

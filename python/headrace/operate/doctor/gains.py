@@ -1,0 +1,241 @@
+"""What lifting a limit would bring, which limit is next, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headrace.base import caps, core
+from headrace.base.units import in_percent
+from headrace.errors import HeadraceError
+from headrace.operate.doctor.model import Finding, Gain
+from headrace.operate.doctor.own_database import OwnDatabase, own_database, tps_on
+from headrace.operate.doctor.remedies import change_of_instance, change_of_volume
+from headrace.operate.doctor.signals import Signals, VolumeSignals
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.model import Evidence
+from headrace.simulation.database import predict
+from headrace.workload import TransactionWorkload
+
+LIMITS = (
+    "volume-iops",
+    "volume-throughput",
+    "volume-credits",
+    "instance-iops",
+    "instance-throughput",
+    "instance-credits",
+)
+PREDICTED_S = 300  # of a database that was calibrated: its warm state
+DRAWS = 12  # databases as probable as the calibration says, for the interval
+
+
+@dataclass(frozen=True)
+class Counsel:
+    """What advice rests on. `database`: a calibrated one, None: the counters of the window.
+    `region`: of prices. `as_of`: the day of limits and prices."""
+
+    database: TransactionWorkload | None = None
+    region: str = "us-east-1"
+    as_of: str | None = None
+
+
+def with_counsel(
+    findings: list[Finding], evidence: Evidence, signals: Signals, counsel: Counsel, t: Thresholds
+) -> list[Finding]:
+    """The findings on limits with their gain, the next limit and what to do."""
+    own = own_database(signals)
+    found = []
+    for one in findings:
+        volume = next((each for each in signals.volumes if each.facts.name == one.volume), None)
+        if one.subject not in LIMITS or volume is None or volume.limits is None:
+            found.append(one)
+            continue
+        found.append(_counselled(one, volume, evidence, signals, counsel, own, t))
+    return found
+
+
+def _counselled(
+    one: Finding,
+    volume: VolumeSignals,
+    evidence: Evidence,
+    signals: Signals,
+    counsel: Counsel,
+    own: OwnDatabase | None,
+    t: Thresholds,
+) -> Finding:
+    next_limit, factor = next_of(one.subject, volume, signals)
+    asked = _asked_factor(own, volume, evidence, counsel)
+    wanted = min(factor or asked, asked) * t.spare_rate
+    try:
+        change = (
+            change_of_volume(volume, one.subject, wanted, counsel.region, counsel.as_of)
+            if one.subject.startswith("volume")
+            else change_of_instance(volume, one.subject, wanted, counsel.region, counsel.as_of)
+        )
+    except HeadraceError:
+        change = None
+    gain = Gain(None, None, None, factor, next_limit, factor, "rates of the window over the other limits")
+    if change is not None:
+        simulated = _simulated(
+            volume,
+            change.storage or volume.limits.storage,
+            change.instance or volume.limits.instance,
+            signals,
+            own,
+            counsel,
+        )
+        if simulated is not None:
+            gain = replace(simulated, factor=factor, next_limit=next_limit, at_factor=factor)
+    words = one.words + _gain_words(gain, t)
+    spend = gain.transactions is None or gain.transactions >= t.advice_gain
+    remedies = one.remedies
+    if change is not None and spend and one.verdict != "touched":
+        remedies = (*remedies, change.remedy)
+    return replace(one, words=words, gain=gain, remedies=remedies)
+
+
+def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
+    """Which limit binds next when this one is lifted, and at how many times today's load."""
+    limits = volume.limits
+    if limits is None:
+        return None, None
+    kinds = {"volume-credits": ("volume-credits",), "instance-credits": ("instance-credits",)}
+    lifted = kinds.get(subject, (subject,))
+    rooms: dict[str, float] = {}
+    on_instance = [one for one in signals.volumes if one.limits is not None]
+    ios = sum(one.charged_iops for one in on_instance)
+    bytes_s = sum(one.bytes_s for one in on_instance)
+    demands = {
+        "volume-iops": volume.charged_iops,
+        "volume-throughput": volume.bytes_s,
+        "instance-iops": ios,
+        "instance-throughput": bytes_s,
+    }
+    for name, demand in demands.items():
+        allowed = limits.rate_of(name)
+        if name not in lifted and allowed and demand > 0:
+            rooms[name] = allowed / demand
+    host = signals.host
+    if host.server and host.vcpus:
+        rooms["cpu"] = 1.0 / host.server
+    if not rooms:
+        return None, None
+    name = min(rooms, key=lambda each: rooms[each])
+    return name, max(1.0, rooms[name])
+
+
+def _asked_factor(own: OwnDatabase | None, volume: VolumeSignals, evidence: Evidence, counsel: Counsel) -> float:
+    """Times today's I/O that would be asked if no volume were in the way: the same clients on the
+    fastest volume there is."""
+    if own is None or volume.limits is None:
+        return UNKNOWN_FACTOR
+    try:
+        most, _ = tps_on(own.database, own.clients, FASTEST, None, None, None)
+    except HeadraceError:
+        return UNKNOWN_FACTOR
+    if own.cpu_tps is not None:
+        most = min(most, own.cpu_tps)
+    return max(1.0, most / own.tps)
+
+
+# Where no server was seen, nobody knows how much more is wanted: half as much again, as plan's own
+# advice for censored demand begins (workload/observed.py).
+UNKNOWN_FACTOR = 1.5
+FASTEST = "io2:2000:100000"
+
+
+def _simulated(
+    volume: VolumeSignals,
+    storage: str,
+    instance: str | None,
+    signals: Signals,
+    own: OwnDatabase | None,
+    counsel: Counsel,
+) -> Gain | None:
+    """Transactions on the changed storage over those on today's, with an interval."""
+    limits = volume.limits
+    if limits is None:
+        return None
+    if counsel.database is not None and signals.server is not None:
+        return _predicted(
+            counsel.database, limits.storage, limits.instance, storage, instance, volume, signals, counsel
+        )
+    if own is None:
+        return None
+    ratios = []
+    for database in (own.database, *own.variants):
+        try:
+            before, _ = tps_on(
+                database, own.clients, limits.storage, limits.instance, limits.as_of or None, volume.balance
+            )
+            after, _ = tps_on(database, own.clients, storage, instance, limits.as_of or None, None)
+        except HeadraceError:
+            return None
+        if own.cpu_tps is not None:
+            before, after = min(before, own.cpu_tps), min(after, own.cpu_tps)
+        # What was measured is the better judge of today; the model of what is to come.
+        ratios.append(after / before - 1.0 if before > 0 else 0.0)
+    middle, ends = ratios[0], ratios
+    return Gain(middle, min(ends), max(ends), None, None, None, "simulated, a database of this window's counters")
+
+
+def _predicted(
+    database: TransactionWorkload,
+    today: str,
+    instance: str | None,
+    storage: str,
+    to_instance: str | None,
+    volume: VolumeSignals,
+    signals: Signals,
+    counsel: Counsel,
+) -> Gain | None:
+    server = signals.server
+    assert server is not None
+    common: dict[str, Any] = {
+        "as_of": counsel.as_of,
+        "seconds": PREDICTED_S,
+        "start": "warm",
+        "seed": None,
+        "threads": max(1, round(server.connected)),
+    }
+    try:
+        before = predict(
+            database, today, instance=instance, start_balance_percent=volume.balance, draws=DRAWS, **common
+        )
+        after = predict(database, storage, instance=to_instance, draws=DRAWS, **common)
+    except HeadraceError:
+        return None
+    was, now = before.summary, after.summary
+    if not was["tps"]:
+        return None
+    middle = now["tps"] / was["tps"] - 1.0
+    spread = now["relative_spread"] or 0.0
+    width = 1.2816 * spread * (1.0 + middle)  # 80 % of a normal variable
+    return Gain(middle, middle - width, middle + width, None, None, None, f"simulated, {database.name}")
+
+
+def _gain_words(gain: Gain, t: Thresholds) -> str:
+    words = ""
+    if gain.transactions is not None:
+        span = (
+            ""
+            if gain.low is None or gain.high is None
+            else f" ({in_percent(gain.low, sign='+')} to {in_percent(gain.high, sign='+')})"
+        )
+        words += f" Lifting it brings {in_percent(gain.transactions, sign='+')} transactions{span}"
+        words += "; not worth money." if gain.transactions < t.advice_gain else "."
+    if gain.next_limit is not None and gain.at_factor is not None:
+        then = caps.long(gain.next_limit)
+        if gain.at_factor < NEAR:
+            words += f" It will not help alone: {then} binds at {gain.at_factor:.2g} times today's load."
+        else:
+            words += f" Next is {then}, at {gain.at_factor:,.2g} times today's load."
+    return words
+
+
+NEAR = 1.05  # a next limit within this is the same limit to a user (a guess)
+
+
+def newest_day(as_of: str | None) -> str:
+    """The day of prices."""
+    return as_of or core.newest_date()

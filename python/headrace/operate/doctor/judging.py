@@ -1,0 +1,92 @@
+"""The verdicts in their order: what acquits storage first, then felt, seen, inferred, coming."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headrace.base.units import span_in_words
+from headrace.operate.doctor.innocence import innocent
+from headrace.operate.doctor.model import OF_STORAGE, Finding
+from headrace.operate.doctor.signals import Signals
+from headrace.operate.doctor.storage_verdicts import of_settings, of_volumes
+from headrace.operate.doctor.thresholds import Thresholds
+
+MOST_FINDINGS = 3  # a reader takes in no more; the rest stands behind --all
+# Order of those that say the same of storage: how it is known.
+BASES = ("felt", "seen", "inferred", "server", "coming", "")
+# What explains a demand that is there: it goes before the limit that the demand meets.
+EXPLAINS = ("cold-cache", "backup")
+
+
+def judged(signals: Signals, thresholds: Thresholds, exact: bool = True) -> list[Finding]:
+    """Everything that was found, the headline first; at least one."""
+    grain = grain_words(signals.grain_s, signals.exact)
+    innocents = innocent(signals, thresholds)
+    storage = of_volumes(signals, thresholds)
+    settings = of_settings(signals, thresholds)
+    ordered = _ordered(innocents, storage, settings)
+    if not ordered:
+        ordered = [_nothing(signals)]
+    return [one if one.grain else replace(one, grain=grain) for one in ordered]
+
+
+def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Finding]) -> list[Finding]:
+    storage = sorted(storage, key=lambda one: (BASES.index(one.basis), one.verdict == "touched", -one.weight))
+    settings = sorted(settings, key=lambda one: -one.weight)
+    binding = [one for one in storage if one.verdict in ("binds", "degraded")]
+    felt = [one for one in binding if one.basis == "felt"]
+    blamed = [one for one in storage if one.verdict in ("binds", "touched")]
+    explaining = [one for one in innocents if one.subject in EXPLAINS and (blamed or one.subject == "backup")]
+    excusing = [one for one in innocents if one not in explaining and one.verdict == "not storage"]
+    idle = [one for one in innocents if one.verdict == "fine"]
+    # A volume that is degraded or loads from a snapshot is what it is, whoever else waits.
+    trouble = [one for one in binding if one.verdict == "degraded" or one.subject in ("first-touch", "optimizing")]
+    best_felt = max((one.felt or 0.0 for one in felt), default=0.0)
+    # Other waits than for storage excuse it where they take more of the clients' time.
+    strong = [one for one in excusing if one.weight > best_felt]
+    weak = [one for one in excusing if one not in strong]
+    ahead = [one for one in settings if one.subject in ("redo", "applier", "log-buffer") and one.weight >= 0.05]
+    behind = [one for one in settings if one not in ahead]
+    if felt and not explaining:
+        # A full redo log makes the writes that fill the volume: it costs nothing to change.
+        cause = [one for one in ahead if one.subject in ("redo", "applier")]
+        first = [*trouble, *strong, *cause, *felt]
+    else:
+        first = [*explaining, *trouble, *strong, *ahead, *felt]
+    everything = [*first, *idle, *[one for one in storage if one.verdict in ("binds", "degraded")], *ahead, *behind]
+    everything += [one for one in storage if one.verdict in ("will bind", "touched")]
+    everything += weak
+    found: list[Finding] = []
+    for one in everything:
+        if one not in found:
+            found.append(one)
+    return found
+
+
+def _nothing(signals: Signals) -> Finding:
+    """No finding: all is well, or too little is known."""
+    if not signals.volumes and signals.server is None:
+        return Finding("cannot tell", "nothing", "Nothing is known of volumes or server: no figure came.", None, "")
+    blind = [one for one in signals.volumes if all(share is None for share in one.over.values()) and one.limits is None]
+    if not signals.volumes:
+        words = "Nothing is known of the volumes: only the server was seen, and it shows no trouble. Name them with --device, or as lab:VOLUME or aws:vol-...."
+        return Finding("cannot tell", "volumes", words, None, "")
+    if blind and len(blind) == len(signals.volumes):
+        words = "What the storage may do is not known, so no limit can be judged: say what it is with --storage."
+        return Finding("cannot tell", "limits", words, blind[0].facts.name, "")
+    return Finding("fine", "fine", "No limit is met, and nothing else stands out.", None, "server")
+
+
+def grain_words(grain_s: float, exact: bool) -> str:
+    """How fine the evidence was."""
+    each = f"a figure for each {span_in_words(round(grain_s)) if grain_s >= 1 else f'{grain_s:g} s'}"
+    if exact:
+        return f"{each}; time over each limit counted in microseconds"
+    if grain_s >= 60:
+        return f"{each}; bursts shorter than that are not seen"
+    return f"{each}; limits inferred from rate and latency"
+
+
+def blames_storage(findings: list[Finding]) -> bool:
+    """Whether the headline says that storage is to blame."""
+    return findings[0].verdict in OF_STORAGE

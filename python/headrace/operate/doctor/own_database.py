@@ -1,0 +1,156 @@
+"""The database of a server as its counters describe it: enough to simulate the same load on another
+storage, when no calibration is there.
+
+What a transaction reads, flushes and logs is counted; the rest of its time is what the clients do
+not spend waiting for storage. How the cache would go on is not known, so this holds for the cache
+and the load of the window.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import MIB
+from headrace.operate.doctor.signals import ServerSignals, Signals, syncs_of
+
+# So many pages that a cache of CACHE_BYTES holds none of them to speak of: every touch is a read.
+PAGES = 1e9
+CACHE_BYTES = 16.0 * MIB
+PAGE_BYTES = 16_384.0
+# How sharply one limit takes over from the next: the middle of what calibrations found, and the
+# ends of the interval (calibration/prior: 8 on average, a spread of 20 % of its logarithm).
+SHARPNESS = (8.0, 4.0, 16.0)
+# How well the time without I/O is known from a minute of samples: a third of it either way (a guess,
+# held by the gains measured on the lab).
+BASE_SPREAD = (1.0, 0.67, 1.5)
+SECONDS = 60  # of a simulated run: long enough that it has settled
+LEAST_MS = 0.01
+
+
+@dataclass(frozen=True)
+class OwnDatabase:
+    """`database`: the core's parameters; `variants`: the same at the ends of what is not known.
+    `clients`: of the closed load. `cpu_tps`: transactions a second that the processors allow."""
+
+    database: dict[str, Any]
+    variants: tuple[dict[str, Any], ...]
+    clients: int
+    tps: float
+    cpu_tps: float | None
+
+
+def own_database(signals: Signals) -> OwnDatabase | None:
+    """From the window; None where too little is known."""
+    server = signals.server
+    if server is None or server.tps <= 0 or server.felt is None:
+        return None
+    reads = (server.get("pool_reads_per_s") or 0.0) / server.tps
+    other_reads = _other_reads(signals, server)
+    flushed = _flushed(signals, server) / server.tps
+    clients = max(1, round(max(server.running, min(server.connected, 10 * max(server.running, 1.0)))))
+    response_ms = clients / server.tps * 1e3
+    # Part of the response that is no wait for storage; what runs is what can wait.
+    waits_ms = server.felt * server.running / server.tps * 1e3
+    base_ms = max(LEAST_MS, response_ms - waits_ms)
+    cpu = server.get("server_cpus")
+    cpu_ms = max(LEAST_MS, (cpu or 0.0) / server.tps * 1e3)
+    made = [
+        _database(server, reads + other_reads, flushed, max(cpu_ms, base_ms * factor), cpu_ms, sharpness)
+        for factor, sharpness in [(BASE_SPREAD[0], SHARPNESS[0])]
+        + [(factor, sharpness) for factor in BASE_SPREAD[1:] for sharpness in SHARPNESS[1:]]
+    ]
+    vcpus = signals.host.vcpus
+    cpu_tps = vcpus / cpu_ms * 1e3 if cpu and vcpus else None
+    try:
+        with core_errors():
+            for one in made:
+                core.mysql_check(one)
+    except Exception:  # figures of a window that no database has: no simulation, and none is claimed
+        return None
+    return OwnDatabase(made[0], tuple(made[1:]), clients, server.tps, cpu_tps)
+
+
+def _other_reads(signals: Signals, server: ServerSignals) -> float:
+    """Reads of the volume that are no misses of the pool, a transaction: read-ahead, other files."""
+    volume = sum(one.read_iops for one in signals.volumes)
+    return max(0.0, volume - (server.get("pool_reads_per_s") or 0.0)) / server.tps
+
+
+def _flushed(signals: Signals, server: ServerSignals) -> float:
+    """Pages a second whose writing, with the doublewrite area, makes the volume's writes, less
+    those of the log."""
+    flushed = server.get("pages_flushed_per_s")
+    writes = sum(one.write_iops for one in signals.volumes)
+    ios, _ = core.page_write_cost(PAGE_BYTES, _doublewrite(server))
+    most = writes / ios
+    return min(flushed, most) if flushed is not None else most
+
+
+def _doublewrite(server: ServerSignals) -> bool:
+    return server.facts.variables.get("innodb_doublewrite", "ON").upper() not in ("OFF", "0", "DETECT_ONLY")
+
+
+def _database(
+    server: ServerSignals, reads: float, flushed: float, base_ms: float, cpu_ms: float, sharpness: float
+) -> dict[str, Any]:
+    log_bytes = (server.get("log_bytes_per_s") or 0.0) / server.tps
+    syncs = float(syncs_of(server.facts)) if server.felt_commit else 0.0
+    return {
+        "engine": "innodb",
+        "read_bytes": PAGE_BYTES,
+        "cached_bytes": PAGE_BYTES,
+        "popularity": [{"pages": PAGES, "touches_per_tx": max(reads, 1e-9) / PAGES}],
+        "usable_share": 1.0,
+        "old_share": 0.375,
+        "ordered_while_filling": False,
+        "read_ahead_share": 0.0,
+        "writes": {
+            "flush_per_tx": flushed,
+            "flush_ramp_tx": 1.0,
+            "first_dirty": 0.0,
+            "later_dirty": 0.0,
+            "dirty_slope": 0.0,
+            "background_per_s": 0.0,
+            "flush_limit_per_s": 1e9,
+            "doublewrite": _doublewrite(server),
+        },
+        "log": {
+            "redo_bytes_per_tx": log_bytes,
+            "binlog_bytes_per_tx": (server.get("binlog_bytes_per_s") or 0.0) / server.tps,
+            "syncs_per_commit": syncs,
+            "commits_per_tx": 1.0 if syncs else 0.0,
+        },
+        "compaction": None,
+        "clients": {"base_ms": base_ms, "cpu_ms": cpu_ms, "sharpness": sharpness, "p95_over_mean": 2.0},
+        "noise": {"fano": 0.0, "cv": 0.0},
+        "shape": {"filling": [], "full": []},
+    }
+
+
+def tps_on(
+    database: dict[str, Any], clients: int, storage: str, instance: str | None, as_of: str | None, balance: float | None
+) -> tuple[float, str]:
+    """Transactions a second on a storage once settled, and what the bottleneck is. Raises
+    InputError."""
+    run = {
+        "storage": storage,
+        "log_storage": None,
+        "instance": instance,
+        "as_of": as_of,
+        "cache_bytes": CACHE_BYTES,
+        "clients": clients,
+        "arrivals": None,
+        "start": "warm",
+        "seconds": SECONDS,
+        "step_s": 1.0,
+        "seed": None,
+        "start_balance_percent": balance,
+        "follow": None,
+    }
+    with core_errors():
+        rows = core.mysql_runs(database, [run])[0]
+    half = rows["tps"][len(rows["tps"]) // 2 :]
+    return sum(half) / len(half), str(rows["cap"][-1])

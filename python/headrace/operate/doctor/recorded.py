@@ -1,0 +1,189 @@
+"""A recording of a device alone: why was it slow, and when. Windows with clock times, the limit,
+recorded latency beside the model's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+
+from headrace.base.units import clock_text, in_percent, span_in_words
+from headrace.errors import HeadraceError
+from headrace.operate.doctor.diagnosis import assembled
+from headrace.operate.doctor.gains import Counsel
+from headrace.operate.doctor.judging import grain_words
+from headrace.operate.doctor.model import Diagnosis, Figure, Finding, Window
+from headrace.operate.doctor.remedies import change_of_volume
+from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.limits import HoldingLimits
+from headrace.operate.evidence.model import Evidence
+from headrace.simulation.demand import Simulation, simulate
+from headrace.workload import OpenWorkload
+from headrace.workload.observed import CensoredWindow
+
+NAMES = {"iops": "volume-iops", "mib_s": "volume-throughput", "credits": "volume-credits"}
+# A level this near to a limit of the storage named is that limit (workload/censored: FLAT_SHARE and
+# rounding).
+SAME_SHARE = 0.03
+WORDS = {
+    "volume-iops": "the volume's IOPS",
+    "volume-throughput": "the volume's throughput",
+    "volume-credits": "spent burst credits",
+    "instance-iops": "the instance's EBS IOPS",
+    "instance-throughput": "the instance's EBS throughput",
+}
+MOST_WINDOWS = 5  # in the table of a terminal; JSON has all
+
+
+def diagnose_recording(
+    evidence: Evidence, workload: OpenWorkload, counsel: Counsel, thresholds: Thresholds | None = None
+) -> Diagnosis:
+    """Windows at a limit in the whole recording, the longest first; `fine` without any."""
+    t = thresholds or Thresholds()
+    facts = evidence.volumes[0].facts
+    windows = workload.censored
+    run = _modelled(workload, facts.storage, evidence, windows)
+    told = tuple(_window(one, workload, facts.limits, run, t) for one in windows)
+    told = tuple(sorted(told, key=lambda one: one.from_s - one.to_s))
+    grain = grain_words(evidence.facts.grain_s, False)
+    if not told:
+        return assembled(evidence, [replace(_calm(workload, facts.storage), grain=grain)])
+    findings = [
+        _finding(name, [one for one in told if one.limit == name], workload, facts.name)
+        for name in dict.fromkeys(one.limit for one in told)
+    ]
+    findings.sort(key=lambda one: -one.weight)
+    findings = [replace(_advised(one, evidence, windows, counsel, t), grain=grain) for one in findings]
+    return assembled(evidence, findings, windows=told)
+
+
+def _calm(workload: OpenWorkload, storage: str | None) -> Finding:
+    known = workload.recorded_latency()
+    if known is None:
+        words = "No window at a limit was found, but the recording has no latency: a limit that is met for a short time does not show."
+        return Finding("cannot tell", "latency", words)
+    worst = known.filter(pl.col("mean_ms").is_not_null()).sort("mean_ms", descending=True).head(1)
+    at = ""
+    if worst.height:
+        moment = clock_text(workload.source.get("clock_start"), float(worst["t_s"][0]), True, True)
+        at = (
+            f" The slowest point is {worst['mean_ms'][0]:,.2f} ms"
+            + (f" at {moment}" if moment else f", {span_in_words(round(float(worst['t_s'][0])))} after the start")
+            + "."
+        )
+    return Finding("fine", "fine", f"No window at a limit in this recording.{at}")
+
+
+def _modelled(
+    workload: OpenWorkload, storage: str | None, evidence: Evidence, windows: tuple[CensoredWindow, ...]
+) -> Simulation | None:
+    """The recorded demand on the storage that is named, by the model."""
+    if storage is None or not windows:
+        return None
+    try:
+        # The demand, not what was delivered: what waited is counted with it.
+        demand = workload.uncensored(1.0)
+        return simulate(demand, storage, instance=evidence.facts.instance, as_of=evidence.facts.as_of, form="interval")
+    except HeadraceError:
+        return None
+
+
+def _window(
+    one: CensoredWindow, workload: OpenWorkload, limits: HoldingLimits | None, run: Simulation | None, t: Thresholds
+) -> Window:
+    start = workload.source.get("clock_start")
+
+    def at(t_s: float) -> str:
+        return clock_text(start, t_s, True, True) or f"{span_in_words(round(t_s))} after the start"
+
+    model_ms = p99 = None
+    if run is not None:
+        rows = run.rows.filter((pl.col("t_s") < one.to_s) & (pl.col("t_s") + pl.col("duration_s") > one.from_s))
+        known = rows["mean_ms"].drop_nulls()
+        model_ms = float(known.median()) if known.len() else None  # type: ignore[arg-type]
+        tails = rows["p99_ms"].drop_nulls()
+        p99 = float(tails.median()) if tails.len() else None  # type: ignore[arg-type]
+    return Window(
+        at(one.from_s), at(one.to_s), one.from_s, one.to_s, _limit_of(one, limits), one.recorded, one.unit,
+        one.latency_ms, one.usual_latency_ms, model_ms, p99, one.at_least_iops,
+    )  # fmt: skip
+
+
+def _limit_of(one: CensoredWindow, limits: HoldingLimits | None) -> str:
+    """The limit whose figure the level is; else what the recording says by itself."""
+    if limits is not None:
+        level = one.recorded * (2**20 if one.unit == "MiB/s" else 1)
+        kinds = (
+            ("volume-throughput", "instance-throughput") if one.unit == "MiB/s" else ("volume-iops", "instance-iops")
+        )
+        if limits.credits is not None:
+            kinds = (*kinds, "volume-credits")
+        near = {name: abs(level / allowed - 1) for name in kinds if (allowed := limits.rate_of(name))}
+        best = min(near, key=lambda name: near[name], default=None)
+        if best is not None and near[best] <= SAME_SHARE:
+            return best
+    return NAMES[one.limit]
+
+
+def _finding(name: str, windows: list[Window], workload: OpenWorkload, volume: str) -> Finding:
+    first = windows[0]
+    total_s = sum(one.to_s - one.from_s for one in windows)
+    span_s = workload.span_s
+    latency = ""
+    if first.recorded_ms is not None:
+        latency = f"; an I/O took {first.recorded_ms:,.1f} ms"
+        if first.usual_ms:
+            latency += f", usually {first.usual_ms:,.2f} ms"
+        if first.model_ms is not None:
+            latency += f" (the model says {first.model_ms:,.1f} ms there)"
+    more = "" if len(windows) == 1 else f", and {len(windows) - 1} times more ({span_in_words(round(total_s))} in all)"
+    words = (
+        f"From {first.begins} to {first.ends} {WORDS.get(name, name)} bound {volume}: a flat {first.rate:,.4g} {first.unit}{more}{latency}. "
+        f"That is why it was slow then."
+    )
+    figures = (
+        Figure("share", total_s / span_s, "share", f"{in_percent(total_s / span_s, 1)} of the recording"),
+        Figure("rate", first.rate, first.unit, f"a flat {first.rate:,.4g} {first.unit}"),
+        Figure(
+            "recorded_ms",
+            first.recorded_ms,
+            "ms",
+            "latency not recorded" if first.recorded_ms is None else f"{first.recorded_ms:,.2f} ms recorded",
+        ),
+        Figure(
+            "model_ms",
+            first.model_ms,
+            "ms",
+            "storage not named: no model" if first.model_ms is None else f"{first.model_ms:,.2f} ms by the model",
+        ),
+        Figure("at_least_iops", first.at_least_iops, "I/Os/s", f"at least {first.at_least_iops:,.0f} IOPS were asked"),
+    )
+    return Finding(
+        "binds", name, words, volume, "inferred", None, total_s, figures, from_unix=first.from_s, to_unix=first.to_s
+    )
+
+
+def _advised(
+    one: Finding, evidence: Evidence, windows: tuple[CensoredWindow, ...], counsel: Counsel, t: Thresholds
+) -> Finding:
+    """With what to do, where the storage is named."""
+    limits = evidence.volumes[0].facts.limits
+    if limits is None or one.subject.startswith("instance"):
+        return one
+    at = min(windows, key=lambda window: abs(window.from_s - (one.from_unix or 0.0)))
+    begin = float(evidence.volumes[0].rows["t_unix"][0])
+    part = signals_of(evidence.between(begin + at.from_s - 1e-6, begin + at.to_s - 1e-6), t, whole=True)
+    if not part.volumes:
+        return one
+    try:
+        change = change_of_volume(
+            part.volumes[0],
+            one.subject,
+            t.spare_rate * at.at_least_iops / max(part.volumes[0].iops, 1.0),
+            counsel.region,
+            counsel.as_of,
+        )
+    except HeadraceError:
+        change = None
+    return one if change is None else replace(one, remedies=(change.remedy,))

@@ -1,0 +1,186 @@
+"""What to do about a limit within one modification of a volume, or one change of the instance: the
+cheapest that is sold, never smaller, never more than the instance can use."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.storage import Storage, Volume
+from headrace.base.units import HOURS_PER_MONTH, MIB
+from headrace.errors import HeadraceError, InputError
+from headrace.operate.doctor.model import Remedy
+from headrace.operate.doctor.signals import VolumeSignals
+from headrace.operate.evidence.limits import HoldingLimits, holding
+from headrace.planner.actions import modification_lines
+
+# Types a volume can be modified into in place (Amazon EC2 API, ModifyVolume: all but standard).
+INTO = ("gp3", "io2", "gp2", "st1")
+IOPS_STEP, MIB_S_STEP = 100, 25  # of what is bought: what a person types
+# gp3 includes these (data/volumes/gp3.toml); the catalog refuses less.
+GP3_IOPS, GP3_MIB_S = 3_000, 125
+MIB_S_PER_IOPS = 0.25  # gp3, data/volumes/gp3.toml: at most a MiB/s for four IOPS
+
+
+@dataclass(frozen=True)
+class Change:
+    """A remedy and the storage or instance after it."""
+
+    remedy: Remedy
+    storage: str | None = None
+    instance: str | None = None
+
+
+def change_of_volume(
+    volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
+) -> Change | None:
+    """The cheapest modification that gives `factor` times today's rates, or as much as can be had.
+    None where nothing better is within one modification."""
+    limits = volume.limits
+    if limits is None:
+        return None
+    if volume.facts.state in ("modifying", "optimizing") or volume.facts.storage is None:
+        return None
+    today = Storage.parse(volume.facts.storage)
+    need_ios, need_bytes = _wanted(volume, limits, factor)
+    found = []
+    for storage in _variants(today, need_ios, need_bytes):
+        try:
+            then = holding(storage.text, limits.instance, as_of)
+            usd = sum(item["usd"] for item in storage.monthly_cost(region, as_of))
+        except HeadraceError:
+            continue
+        if not _better(limits, then, subject):
+            continue
+        given = min(_room(then, need_ios, need_bytes), 1.0)
+        found.append((-round(given, 2), usd, storage, then))
+    if not found:
+        return None
+    _, usd, storage, _ = min(found, key=lambda one: (one[0], one[1]))
+    more = usd - sum(item["usd"] for item in today.monthly_cost(region, as_of))
+    lines = modification_lines(storage, today, as_of or core.newest_date())
+    cost = f"{more:+,.2f} USD a month ({usd:,.2f} instead of {usd - more:,.2f}; list prices of {region})"
+    remedy = Remedy(
+        f"Make it {storage}",
+        tuple(lines["lines"]),
+        lines["undo"],
+        cost,
+        more,
+        lines["what"],
+        lines.get("source") or "",
+        storage.text,
+    )
+    return Change(remedy, storage.text, limits.instance)
+
+
+def _wanted(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tuple[float, float]:
+    """I/Os and bytes a second of all members, at most what the instance carries."""
+    ios, bytes_s = volume.charged_iops * factor, volume.bytes_s * factor
+    if limits.instance_iops:
+        ios = min(ios, max(limits.instance_iops, volume.charged_iops))
+    if limits.instance_bytes_s:
+        bytes_s = min(bytes_s, max(limits.instance_bytes_s, volume.bytes_s))
+    return ios, bytes_s
+
+
+def _variants(today: Storage, need_ios: float, need_bytes: float) -> list[Storage]:
+    """The same members as other types, or with more bought; never smaller."""
+    count, member = len(today.members), today.members[0]
+    if any(one != member for one in today.members) or member.type in ("standard", "instance-store"):
+        return []
+    ios = max(100, math.ceil(need_ios / count / IOPS_STEP) * IOPS_STEP)
+    mib_s = max(1, math.ceil(need_bytes / count / MIB / MIB_S_STEP) * MIB_S_STEP)
+    made: list[Volume] = []
+    for size in dict.fromkeys((member.size_gib, *_sizes(member, ios))):
+        gp3_ios = max(GP3_IOPS, ios, math.ceil(mib_s / MIB_S_PER_IOPS))
+        made.append(Volume("gp3", size, gp3_ios, max(GP3_MIB_S, mib_s)))
+        made += [
+            Volume(kind, size, max(100, ios, member.iops or 0))
+            for kind in ("io1", "io2")
+            if kind in (member.type, "io2")
+        ]
+        if member.type in ("gp2", "st1", "sc1"):
+            made.append(Volume(member.type, size))
+    found = []
+    for volume in made:
+        if volume != member:
+            try:
+                found.append(Storage.of([volume] * count, today.level, today.chunk_kib if today.level else None))
+            except InputError:
+                continue
+    return found
+
+
+def _sizes(member: Volume, ios: int) -> list[int]:
+    """Larger sizes that types need for so many IOPS (gp2 3 a GiB, io1 50, gp3 500; data/volumes)."""
+    per_gib = {"gp2": 3, "io1": 50, "io2": 500, "gp3": 500}
+    wanted = {math.ceil(ios / per_gib.get(member.type, 500)), math.ceil(ios / 500)}
+    return sorted(size for size in wanted if size > member.size_gib)
+
+
+def _better(before: HoldingLimits, after: HoldingLimits, subject: str) -> bool:
+    """Whether the limit is higher afterwards, and none of the volume's is lower than what is
+    delivered without credits."""
+    if subject.endswith("throughput") or (subject == "volume-credits" and before.credit_unit == "bytes"):
+        return (
+            after.bytes_s > before.bytes_s * 1.01
+            if subject == "volume-credits"
+            else after.burst_bytes_s > before.burst_bytes_s * 1.01
+        )
+    if subject == "volume-credits":
+        return after.iops > before.iops * 1.01
+    return after.burst_iops > before.burst_iops * 1.01 and after.burst_bytes_s >= 0.99 * min(
+        before.burst_bytes_s, before.burst_iops * 256 * 1024
+    )
+
+
+def _room(limits: HoldingLimits, ios: float, bytes_s: float) -> float:
+    """How much of what is wanted it gives for good."""
+    return min(limits.iops / ios if ios else 1.0, limits.bytes_s / bytes_s if bytes_s else 1.0)
+
+
+def change_of_instance(
+    volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
+) -> Change | None:
+    """The cheapest larger type of the same family whose limits suffice."""
+    limits = volume.limits
+    if limits is None or limits.instance is None:
+        return None
+    family = limits.instance.partition(".")[0]
+    with core_errors():
+        known = [one for one in core.instances(as_of) if one["instance_type"].partition(".")[0] == family]
+        now = core.instance_price(limits.instance, region, as_of)
+    in_bytes = subject == "instance-throughput"
+    need = (volume.bytes_s if in_bytes else volume.charged_iops) * factor
+    found = []
+    for one in known:
+        base = one["baseline_bytes_s"] if in_bytes else one["baseline_iops"]
+        today = limits.instance_bytes_s if in_bytes else limits.instance_iops
+        if not base or not today or base <= today:
+            continue
+        with core_errors():
+            price = core.instance_price(one["instance_type"], region, as_of)
+        usd = None if price is None else price["usd"] * HOURS_PER_MONTH
+        found.append((base < need, one["vcpus"], one["instance_type"], usd))
+    if not found:
+        return None
+    _, _, name, usd = min(found, key=lambda one: (one[0], one[1], one[2]))
+    before = None if now is None else now["usd"] * HOURS_PER_MONTH
+    more = None if usd is None or before is None else usd - before
+    cost = "no price is known" if more is None else f"{more:+,.2f} USD a month (list prices of {region})"
+    remedy = Remedy(
+        f"Change the instance from {limits.instance} to {name}; a larger volume does not help",
+        (
+            "aws ec2 stop-instances ...",
+            f"aws ec2 modify-instance-attribute --instance-id INSTANCE --instance-type {name}",
+            "aws ec2 start-instances ...",
+        ),
+        f"the same with --instance-type {limits.instance}",
+        cost,
+        more,
+        "the instance stops for some minutes: the server with it",
+        "data/instances.csv",
+    )
+    return Change(remedy, None, name)

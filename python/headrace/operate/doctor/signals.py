@@ -1,0 +1,387 @@
+"""From evidence to the few figures that verdicts rest on: means over the window, shares of time,
+what the model's own latency is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.storage import Storage
+from headrace.base.units import KIB, MIB
+from headrace.errors import InputError
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.limits import HoldingLimits
+from headrace.operate.evidence.model import OVER, Evidence, ServerFacts, VolumeEvidence, VolumeFacts
+
+# Syncs of a commit that a client waits for, one after the other: the redo log, and the binlog where
+# it is synced too (MySQL manual, sync_binlog, innodb_flush_log_at_trx_commit).
+DEFAULT_IO_KIB = 16.0
+
+
+@dataclass(frozen=True)
+class ModelLatency:
+    """What the model gives without waiting, ms, at the mix and sizes of the window."""
+
+    read_p50: float
+    read_p99: float
+    write_p50: float
+    write_p99: float
+
+
+@dataclass
+class VolumeSignals:
+    """Of one volume. `over`: share of the time over each limit (None: not counted), `over_seconds`
+    share of ticks with any; `use`: rate over each limit; `near`: share of ticks at
+    `inferred_use` of it and more. Latencies in ms: of the median tick, medians where a histogram
+    gives them, else means."""
+
+    facts: VolumeFacts
+    seconds: float
+    iops: float
+    charged_iops: float
+    bytes_s: float
+    read_iops: float
+    write_iops: float
+    read_kib: float
+    write_kib: float
+    queue: float | None
+    read_ms: float | None
+    write_ms: float | None
+    read_p99_ms: float | None
+    over: dict[str, float | None]
+    over_seconds: dict[str, float]
+    use: dict[str, float | None]
+    near: dict[str, float]
+    balance: float | None
+    balance_first: float | None
+    instance_balance: float | None
+    model: ModelLatency | None
+    stalled: bool = False
+    member_ms: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def limits(self) -> HoldingLimits | None:
+        """Those that hold."""
+        return self.facts.limits
+
+    @property
+    def slow_times(self) -> float | None:
+        """Latency over the model's own median, of the way that has more I/Os."""
+        if self.model is None:
+            return None
+        reads = self.read_iops >= self.write_iops
+        seen = self.read_ms if reads else self.write_ms
+        own = self.model.read_p50 if reads else self.model.write_p50
+        return None if seen is None or own <= 0 else seen / own
+
+
+@dataclass
+class ServerSignals:
+    """Of the server: means over the window. `felt`: share of clients' time in I/O waits, `felt_read`
+    and `felt_commit` its parts; `locks`: share in row locks; `client_s`: clients at work on
+    average."""
+
+    facts: ServerFacts
+    seconds: float
+    tps: float
+    running: float
+    connected: float
+    felt_read: float | None
+    felt_commit: float | None
+    locks: float | None
+    values: dict[str, float | None]
+    filled: float = 0.0  # share of the buffer pool that was filled within the window
+
+    @property
+    def kept_share(self) -> float:
+        """Of the pages read, those that took a free place in the buffer pool."""
+        variables = self.facts.variables
+        size, page = variables.get("innodb_buffer_pool_size", ""), variables.get("innodb_page_size", "16384")
+        read = (self.get("pool_reads_per_s") or 0.0) * self.seconds
+        if not size.isdigit() or not page.isdigit() or read <= 0:
+            return 0.0
+        return self.filled * int(size) / int(page) / read
+
+    def get(self, name: str) -> float | None:
+        """The mean of a column; None where nobody had it."""
+        return self.values.get(name)
+
+    @property
+    def felt(self) -> float | None:
+        """Both parts, at most all of the time."""
+        known = [part for part in (self.felt_read, self.felt_commit) if part is not None]
+        return min(1.0, sum(known)) if known else None
+
+
+@dataclass
+class HostSignals:
+    """Shares of all processors."""
+
+    busy: float | None
+    steal: float | None
+    server: float | None
+    pressure: float | None
+    vcpus: int | None
+
+
+@dataclass
+class Signals:
+    """Everything that is judged."""
+
+    volumes: list[VolumeSignals]
+    server: ServerSignals | None
+    host: HostSignals
+    grain_s: float
+    exact: bool
+    replica: dict[str, float | None] = field(default_factory=dict)
+
+
+def signals_of(evidence: Evidence, thresholds: Thresholds, whole: bool = False) -> Signals:
+    """Of the newest window, or of all of it. Members of an array stand with the array."""
+    part = evidence if whole else newest(evidence, thresholds.window_s)
+    rows = [one for one in part.volumes if one.rows.height and one.facts.role != "member"]
+    volumes = [_volume(one, part.facts.as_of, thresholds) for one in rows]
+    for found in volumes:
+        found.member_ms = _members(part, found.facts.name)
+    return Signals(
+        volumes,
+        _server(part, volumes),
+        _host(part),
+        evidence.facts.grain_s,
+        evidence.facts.exact,
+        {name: mean(part.replica, name) for name in part.replica.columns if name not in ("t_unix", "duration_s")},
+    )
+
+
+def newest(evidence: Evidence, window_s: float) -> Evidence:
+    """The last `window_s` of it, at least two ticks."""
+    frames = [one.rows for one in evidence.volumes] + [evidence.server, evidence.host]
+    ends = [float(frame["t_unix"][-1] + frame["duration_s"][-1]) for frame in frames if frame.height]
+    if not ends:
+        return evidence
+    wide = max(window_s, 2 * evidence.facts.grain_s)
+    return evidence.between(max(ends) - wide - 1e-6, max(ends) + 1.0)
+
+
+def mean(frame: pl.DataFrame, name: str) -> float | None:
+    """The mean of a column weighted by time; None where it is not known."""
+    if name not in frame.columns or not frame.height:
+        return None
+    known = frame.filter(pl.col(name).is_not_null())
+    if not known.height:
+        return None
+    seconds = float(known["duration_s"].sum())
+    return float((known[name] * known["duration_s"]).sum()) / seconds if seconds > 0 else None
+
+
+def _median(frame: pl.DataFrame, *names: str) -> float | None:
+    """The median tick of the first of these columns that is known."""
+    for name in names:
+        if name in frame.columns and (known := frame[name].drop_nulls()).len():
+            return float(known.median())  # type: ignore[arg-type]
+    return None
+
+
+def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> VolumeSignals:
+    rows, limits = one.rows, one.facts.limits
+
+    def rate(name: str) -> float:
+        return mean(rows, name) or 0.0
+
+    reads, writes = rate("read_iops"), rate("write_iops")
+    read_mib_s, write_mib_s = rate("read_mib_s"), rate("write_mib_s")
+    read_kib = read_mib_s * MIB / KIB / reads if reads else DEFAULT_IO_KIB
+    write_kib = write_mib_s * MIB / KIB / writes if writes else DEFAULT_IO_KIB
+    over, over_seconds = {}, {}
+    for name, column in OVER.items():
+        over[name] = mean(rows, column)
+        over_seconds[name] = _share_of(rows, pl.col(column) > 0) if column in rows.columns else 0.0
+    use, near = _uses(rows, limits, thresholds)
+    balances = (
+        rows["balance_percent"].drop_nulls() if "balance_percent" in rows.columns else pl.Series([], dtype=pl.Float64)
+    )
+    instance = [
+        float(known[-1])
+        for name in ("instance_io_balance_percent", "instance_byte_balance_percent")
+        if name in rows.columns and (known := rows[name].drop_nulls()).len()
+    ]
+    return VolumeSignals(
+        one.facts,
+        float(rows["duration_s"].sum()),
+        reads + writes,
+        rate("charged_iops") or reads + writes,
+        (read_mib_s + write_mib_s) * MIB,
+        reads,
+        writes,
+        read_kib,
+        write_kib,
+        mean(rows, "queue"),
+        _median(rows, "read_p50_ms", "read_ms"),
+        _median(rows, "write_p50_ms", "write_ms"),
+        _median(rows, "read_p99_ms"),
+        over,
+        over_seconds,
+        use,
+        near,
+        float(balances[-1]) if balances.len() else None,
+        float(balances[0]) if balances.len() else None,
+        min(instance, default=None),
+        _model(one.facts, read_kib, write_kib, as_of),
+        bool((mean(rows, "stalled") or 0.0) > 0),
+    )
+
+
+def _share_of(rows: pl.DataFrame, what: pl.Expr) -> float:
+    return float(rows.select(what.fill_null(False).mean()).item() or 0.0) if rows.height else 0.0
+
+
+def _uses(
+    rows: pl.DataFrame, limits: HoldingLimits | None, thresholds: Thresholds
+) -> tuple[dict[str, float | None], dict[str, float]]:
+    """Rates over each limit, and the share of ticks near it."""
+    use: dict[str, float | None] = {}
+    near: dict[str, float] = {}
+    if limits is None:
+        return use, near
+    zero = pl.lit(0.0)
+    columns = {
+        name: pl.col(name).fill_null(0.0) if name in rows.columns else zero
+        for name in ("charged_iops", "read_mib_s", "write_mib_s")
+    }
+    ios = columns["charged_iops"]
+    bytes_s = (columns["read_mib_s"] * limits.per_read + columns["write_mib_s"] * limits.per_write) * MIB
+    demands = {"volume-iops": ios, "volume-throughput": bytes_s, "instance-iops": ios, "instance-throughput": bytes_s}
+    credits = bytes_s if limits.credit_unit == "bytes" else ios
+    demands["volume-credits"] = credits
+    for name, demand in demands.items():
+        allowed = limits.rate_of(name)
+        if not allowed or (name == "volume-credits" and limits.credits is None):
+            continue
+        shares = rows.select((demand / allowed).alias("use"), pl.col("duration_s"))
+        use[name] = mean(shares, "use")
+        if name == "volume-credits":
+            low, high = 1 - thresholds.credits_near_baseline, 1 + thresholds.credits_near_baseline
+            near[name] = _share_of(shares, pl.col("use").is_between(low, high))
+        else:
+            near[name] = _share_of(shares, pl.col("use") >= thresholds.inferred_use)
+    return use, near
+
+
+def _model(facts: VolumeFacts, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
+    if facts.storage is None:
+        return None
+    kind = Storage.parse(facts.storage).volume_type
+    day = facts.limits.as_of if facts.limits else as_of
+    try:
+        with core_errors():
+            found = [
+                core.latency_quantiles(kind, op, [0.5, 0.99], bytes=max(512, int(kib * KIB)), as_of=day)
+                for op, kib in (("read", read_kib), ("write", write_kib))
+            ]
+    except InputError:
+        return None
+    (read_p50, read_p99), (write_p50, write_p99) = ([value / 1e3 for value in pair] for pair in found)
+    return ModelLatency(read_p50, read_p99, write_p50, write_p99)
+
+
+def _members(evidence: Evidence, name: str) -> dict[str, float]:
+    """Mean latency of each member of an array, ms."""
+    found = {}
+    for one in evidence.volumes:
+        if one.facts.role == "member" and one.facts.name.startswith(f"{name}/"):
+            ways = [_median(one.rows, f"{way}_p50_ms", f"{way}_ms") for way in ("read", "write")]
+            known = [value for value in ways if value is not None]
+            if known:
+                found[one.facts.name] = max(known)
+    return found
+
+
+def _server(evidence: Evidence, volumes: Sequence[VolumeSignals]) -> ServerSignals | None:
+    rows = evidence.server
+    if evidence.facts.server is None or not rows.height:
+        return None
+    values = {name: mean(rows, name) for name in rows.columns if name not in ("t_unix", "duration_s")}
+    running, tps = values.get("threads_running") or 0.0, values.get("tps") or 0.0
+    data = next((one for one in volumes if one.facts.role == "data"), None)
+    log = next((one for one in volumes if one.facts.role == "log"), data)
+    # A sample of running threads a second is coarse: whoever waits was running.
+    clients = max(running, values.get("lock_waiters") or 0.0, 1e-9)
+    felt_read = _felt(values.get("pool_reads_per_s"), _mean_ms(evidence, data, "read"), clients)
+    felt_commit = _felt(_commits(evidence.facts.server, values, tps), _mean_ms(evidence, log, "write"), clients)
+    locks = values.get("lock_waiters")
+    waiting = values.get("lock_waiting")
+    if locks is not None or waiting is not None:
+        # Time is counted when a wait ends; who still waits is counted by the gauge.
+        locks = min(1.0, max(locks or 0.0, waiting or 0.0) / clients)
+    return ServerSignals(
+        evidence.facts.server, float(rows["duration_s"].sum()), tps, running, values.get("threads_connected") or 0.0,
+        felt_read, felt_commit, locks, values, _filled(rows),
+    )  # fmt: skip
+
+
+def _filled(rows: pl.DataFrame) -> float:
+    free = rows["free_share"].drop_nulls() if "free_share" in rows.columns else pl.Series([], dtype=pl.Float64)
+    return float(free[0] - free[-1]) if free.len() else 0.0
+
+
+def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> float | None:
+    """Mean latency weighted by requests."""
+    if volume is None:
+        return None
+    rows = next(one.rows for one in evidence.volumes if one.facts.name == volume.facts.name)
+    name = f"{way}_ms"
+    if name not in rows.columns:
+        return None
+    known = rows.filter(pl.col(name).is_not_null() & (pl.col(f"{way}_iops") > 0))
+    weight = float((known[f"{way}_iops"] * known["duration_s"]).sum())
+    total = float((known[name] * known[f"{way}_iops"] * known["duration_s"]).sum())
+    return total / weight if weight > 0 else None
+
+
+def _commits(facts: ServerFacts, values: dict[str, float | None], tps: float) -> float | None:
+    """Waits for a sync a second, at most: a sync for the redo log and one for the binlog, of
+    transactions that log something."""
+    syncs = syncs_of(facts)
+    log = values.get("log_bytes_per_s")
+    if log is None or not tps or log / tps < LEAST_LOG_BYTES:
+        return 0.0 if log is not None else None
+    return tps * syncs
+
+
+# A transaction that changes a row logs more than this; one that only reads logs nothing, and the
+# server's own work a little (a guess).
+LEAST_LOG_BYTES = 100.0
+
+
+def syncs_of(facts: ServerFacts) -> int:
+    """How many syncs a commit waits for."""
+    variables = facts.variables
+    redo = variables.get("innodb_flush_log_at_trx_commit", "1") == "1"
+    binlog = variables.get("log_bin", "OFF").upper() in ("ON", "1") and variables.get("sync_binlog", "0") == "1"
+    return int(redo) + int(binlog)
+
+
+def _felt(waits_per_s: float | None, wait_ms: float | None, clients: float) -> float | None:
+    """Share of the clients' time: waits a second times how long each takes."""
+    if waits_per_s is None:
+        return None
+    if waits_per_s <= 0:
+        return 0.0
+    return None if wait_ms is None else min(1.0, waits_per_s * wait_ms / 1e3 / clients)
+
+
+def _host(evidence: Evidence) -> HostSignals:
+    vcpus, rows = evidence.facts.vcpus, evidence.host
+
+    def share(value: float | None) -> float | None:
+        return None if value is None or not vcpus else value / vcpus
+
+    user, nice, system = (mean(rows, name) for name in ("user_cpus", "nice_cpus", "system_cpus"))
+    # What yields to everything else takes nothing from a server.
+    busy = None if user is None or system is None else max(0.0, user - (nice or 0.0)) + system
+    server = mean(evidence.server, "server_cpus") if evidence.server.height else None
+    return HostSignals(share(busy), share(mean(rows, "steal_cpus")), share(server), mean(rows, "psi_cpu_share"), vcpus)

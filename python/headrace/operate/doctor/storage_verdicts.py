@@ -1,0 +1,425 @@
+"""Verdicts on volumes: each limit seen or inferred, spent credits, degraded volumes and members,
+what is loaded or optimized, what will bind; and settings of the server that look like storage."""
+
+from __future__ import annotations
+
+from headrace.base import caps
+from headrace.base.units import MIB, in_percent, span_in_words
+from headrace.operate.doctor.innocence import figure, is_busy
+from headrace.operate.doctor.model import Basis, Figure, Finding, Remedy
+from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals
+from headrace.operate.doctor.thresholds import Thresholds
+
+MEMBER_FACTOR = 3.0  # a member this many times as slow as the quickest is the odd one (a guess)
+
+
+def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
+    """What is said of the volumes, worst first."""
+    found: list[Finding] = []
+    for volume in signals.volumes:
+        limits = _limits(volume, signals, t)
+        found += limits
+        found += _members(volume, signals, t)
+        if not limits:
+            found += _slow(volume, signals, t)
+        found += _coming(volume, signals, t)
+    return found
+
+
+def _felt_of(volume: VolumeSignals, signals: Signals) -> float | None:
+    """Share of clients' time in waits for this volume."""
+    server = signals.server
+    if server is None:
+        return None
+    if volume.facts.role == "log":
+        return server.felt_commit
+    several = any(one.facts.role == "log" for one in signals.volumes)
+    return server.felt_read if several else server.felt
+
+
+def _limits(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
+    """Limits that bind now: seen where time over them is counted, else inferred."""
+    if not is_busy(volume, t):
+        return []
+    felt, found = _felt_of(volume, signals), []
+    for name in caps.COUNTED:
+        share = volume.over.get(name)
+        if share is None or share < t.seen_share or volume.over_seconds[name] < t.steady_seconds_share:
+            continue
+        subject = _spent(volume, name, t)
+        found.append(_limit(volume, subject, share, felt, "seen", signals, t))
+    if any(share is not None for share in volume.over.values()):
+        return found
+    return [*found, *_inferred(volume, felt, signals, t)]
+
+
+def _spent(volume: VolumeSignals, name: str, t: Thresholds) -> str:
+    """The name of a limit, or that of the credits that are gone."""
+    limits = volume.limits
+    gone = t.credits_gone_percent
+    if name.startswith("volume") and volume.balance is not None and volume.balance <= gone:
+        kind = "volume-iops" if limits is None or limits.credit_unit == "ios" else "volume-throughput"
+        return "volume-credits" if name == kind else name
+    if name.startswith("instance") and volume.instance_balance is not None and volume.instance_balance <= gone:
+        return "instance-credits"
+    return name
+
+
+def _inferred(volume: VolumeSignals, felt: float | None, signals: Signals, t: Thresholds) -> list[Finding]:
+    """Both or nothing: the rate of a limit, and latency that is not the type's own."""
+    slow = volume.slow_times
+    if slow is None or slow < t.inferred_latency_factor:
+        return []
+    names = [name for name, share in volume.near.items() if share >= t.inferred_seconds_share]
+    if "volume-credits" in names and volume.balance is not None and volume.balance > t.credits_gone_percent:
+        names.remove("volume-credits")
+    return [_limit(volume, name, volume.near[name], felt, "inferred", signals, t) for name in names]
+
+
+def _limit(
+    volume: VolumeSignals, subject: str, share: float, felt: float | None, basis: Basis, signals: Signals, t: Thresholds
+) -> Finding:
+    touched = felt is not None and felt < t.felt_share
+    limits = volume.limits
+    allowed = limits.rate_of(subject) if limits else None
+    rate, unit = _rate(volume, subject)
+    optimizing = volume.facts.state in ("optimizing", "modifying") and subject.startswith("volume")
+    name = caps.long(subject)
+    how = {
+        "seen": f"over it {in_percent(share)} of the time",
+        "inferred": f"at it in {in_percent(share)} of the seconds, with latency {volume.slow_times or 0:,.1f} times the type's own",
+    }[basis if basis in ("seen", "inferred") else "seen"]
+    at = "" if allowed is None else f" of {_amount(allowed, subject)}"
+    gives = f"{volume.facts.name} gives {_amount(rate, subject)}{at}"
+    felt_words = _felt(felt)
+    if optimizing:
+        words = f"{gives} while it is {volume.facts.state}: until that ends its limits are the lower of those before and after. {felt_words}"
+    elif subject.endswith("credits"):
+        words = f"{name[0].upper()}{name[1:]}: {gives}, and requests wait {in_percent(share)} of the time. {felt_words}"
+    else:
+        words = f"{name[0].upper()}{name[1:]} {'is touched' if touched else 'binds'}: {gives}, {how}. {felt_words}"
+    figures = [
+        figure("over_share" if basis == "seen" else "near_share", share, "share", how),
+        figure("rate", rate, unit, _amount(rate, subject)),
+        figure("limit", allowed, unit, "not known" if allowed is None else _amount(allowed, subject)),
+        *_latency_figures(volume),
+    ]
+    if volume.balance is not None:
+        figures.append(figure("balance_percent", volume.balance, "percent", f"balance {volume.balance:.1f} %"))
+    if volume.instance_balance is not None:
+        figures.append(
+            figure(
+                "instance_balance_percent",
+                volume.instance_balance,
+                "percent",
+                f"the instance's balance {volume.instance_balance:.1f} %",
+            )
+        )
+    if felt is not None:
+        figures.append(figure("felt", felt, "share", f"{in_percent(felt)} of the clients' time"))
+    basis = "felt" if felt is not None and not touched else basis
+    return Finding(
+        "touched" if touched else "binds",
+        "optimizing" if optimizing else subject,
+        words.strip(),
+        volume.facts.name,
+        basis,
+        felt,
+        share * (1.0 if felt is None else felt),
+        tuple(figures),
+        remedies=(Remedy("Wait until the modification is completed; buy nothing before"),) if optimizing else (),
+    )
+
+
+def _felt(felt: float | None) -> str:
+    return "" if felt is None else f"Clients spend {in_percent(felt)} of their time waiting for it."
+
+
+def _rate(volume: VolumeSignals, subject: str) -> tuple[float, str]:
+    limits = volume.limits
+    in_bytes = subject.endswith("throughput") or (
+        subject == "volume-credits" and limits is not None and limits.credit_unit == "bytes"
+    )
+    return (volume.bytes_s, "bytes/s") if in_bytes else (volume.charged_iops, "I/Os/s")
+
+
+def _amount(value: float, subject: str) -> str:
+    if subject.endswith("throughput") or (subject == "volume-credits" and value > 1e6):  # no volume has a million IOPS
+        return f"{value / MIB:,.4g} MiB/s"
+    return f"{value:,.0f} IOPS"
+
+
+def _latency_figures(volume: VolumeSignals) -> list[Figure]:
+    found = []
+    for way in ("read", "write"):
+        seen = getattr(volume, f"{way}_ms")
+        if seen is None:
+            continue
+        own = None if volume.model is None else getattr(volume.model, f"{way}_p50")
+        beside = "" if own is None else f", the model's without waiting {own:.2f} ms"
+        found.append(figure(f"{way}_ms", seen, "ms", f"{way}s take {seen:,.2f} ms (median){beside}"))
+    return found
+
+
+def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
+    """Slow without a limit: loading from a snapshot, or EBS's own trouble."""
+    if volume.stalled:
+        return [_degraded(volume, signals, None)]
+    model = volume.model
+    if model is None or any(
+        (use or 0.0) >= t.degraded_use for name, use in volume.use.items() if name != "volume-credits"
+    ):
+        return []
+    if any((share or 0.0) >= t.seen_share for share in volume.over.values()):
+        return []
+    slow = None
+    for way, rate in (("read", volume.read_iops), ("write", volume.write_iops)):
+        seen, p99 = getattr(volume, f"{way}_ms"), getattr(model, f"{way}_p99")
+        if seen is not None and rate >= t.degraded_least_iops and seen >= t.degraded_factor * p99:
+            slow = way if slow is None or rate > getattr(volume, f"{slow}_iops") else slow
+    if slow is None:
+        return []
+    if volume.facts.state == "initializing":
+        return [_first_touch(volume, signals)]
+    return [_degraded(volume, signals, slow)]
+
+
+def _first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
+    felt = _felt_of(volume, signals)
+    words = (
+        f"{volume.facts.name} is loaded from its snapshot: the first read of a block takes {volume.read_ms or 0:,.1f} ms. "
+        f"That ends with the initialization; no limit is met. {_felt(felt)}"
+    )
+    remedy = Remedy(
+        "Wait, or read it through once at a quiet hour; next time create it with fast snapshot restore or a provisioned initialization rate",
+        ("sudo fio --name=init --filename=DEVICE --rw=read --bs=1M --iodepth=32 --direct=1 --readonly",),
+    )
+    return Finding(
+        "binds",
+        "first-touch",
+        words.strip(),
+        volume.facts.name,
+        "felt" if felt else "seen",
+        felt,
+        1.0 if felt is None else felt,
+        tuple(_latency_figures(volume)),
+        remedies=(remedy,),
+    )
+
+
+def _degraded(volume: VolumeSignals, signals: Signals, way: str | None) -> Finding:
+    felt = _felt_of(volume, signals)
+    if way is None:
+        told = f"{volume.facts.name} has stalled: I/O did not complete (VolumeStalledIOCheck)"
+    else:
+        seen, p99 = getattr(volume, f"{way}_ms"), getattr(volume.model, f"{way}_p99")
+        told = f"{volume.facts.name} is degraded: half of its {way}s take {seen:,.1f} ms and more (the type's p99 is {p99:,.1f} ms), and it is below every limit"
+    words = f"{told}. It is EBS's fault, and minutes long as a rule: open a case, do not resize. {_felt(felt)}"
+    remedy = Remedy("Wait some minutes; open a case with AWS if it lasts; do not resize", source="operate_page 1.4")
+    return Finding(
+        "degraded",
+        "degraded",
+        words.strip(),
+        volume.facts.name,
+        "felt" if felt else "seen",
+        felt,
+        1.0 if felt is None else felt,
+        tuple(_latency_figures(volume)),
+        remedies=(remedy,),
+    )
+
+
+def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
+    """One member of an array that is much slower than the others, or lost."""
+    felt = _felt_of(volume, signals)
+    lost = [f"{name} is lost or rebuilt" for name in volume.facts.members_slow]
+    slow, model = [], volume.model
+    if len(volume.member_ms) > 1 and model is not None:
+        quick = min(volume.member_ms.values())
+        for name, ms in volume.member_ms.items():
+            p99 = max(model.read_p99, model.write_p99)
+            if ms >= MEMBER_FACTOR * quick and ms >= t.degraded_factor * p99 and volume.iops >= t.degraded_least_iops:
+                slow.append(f"{name} takes {ms:,.1f} ms, the quickest member {quick:,.2f} ms")
+    if not slow and not lost:
+        return []
+    words = f"A member of {volume.facts.name} is degraded: {'; '.join(slow + lost)}. The array is as slow as that member; do not resize. {_felt(felt)}"
+    remedy = Remedy(
+        "Open a case with AWS for that volume; where the array has a copy, take the member out and rebuild it",
+        source="operate_page 1.4",
+    )
+    figures = tuple(figure(f"ms of {name}", ms, "ms", f"{name}: {ms:,.2f} ms") for name, ms in volume.member_ms.items())
+    return [
+        Finding(
+            "degraded",
+            "member",
+            words.strip(),
+            volume.facts.name,
+            "felt" if felt else "seen",
+            felt,
+            1.0 if felt is None else max(felt, 0.01),
+            figures,
+            remedies=(remedy,),
+        )
+    ]
+
+
+def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
+    """Credits that will be gone soon at the present rate."""
+    now, first = volume.balance, volume.balance_first
+    limits = volume.limits
+    if now is None or first is None or limits is None or limits.credits is None or now <= t.credits_gone_percent:
+        return []
+    # Of the rates, where they are known: the balance as printed may have whole percents only.
+    asked = volume.bytes_s if limits.credit_unit == "bytes" else volume.charged_iops
+    refill = limits.bytes_s if limits.credit_unit == "bytes" else limits.iops
+    if asked <= refill or first - now < t.coming_fall_percent / 100 * min(1.0, volume.seconds / t.window_s):
+        return []
+    left_s = now / 100 * limits.credits / (asked - refill)
+    if left_s > t.coming_s:
+        return []
+    words = (
+        f"The burst credits of {volume.facts.name} will be gone in {span_in_words(max(1, round(left_s)))} at this rate: "
+        f"balance {now:.1f} %, {_amount(asked, 'volume-credits')} asked, {_amount(refill, 'volume-credits')} refilled."
+    )
+    figures = (
+        figure("empty_in_s", left_s, "s", f"empty in {span_in_words(max(1, round(left_s)))}"),
+        figure("balance_percent", now, "percent", f"balance {now:.1f} %"),
+        figure("rate", asked, "1/s", f"{_amount(asked, 'volume-credits')} asked"),
+    )
+    return [
+        Finding("will bind", "volume-credits", words, volume.facts.name, "coming", None, 1.0 / (1.0 + left_s), figures)
+    ]
+
+
+# --- settings that look like storage --------------------------------------------------------------
+
+
+def of_settings(signals: Signals, t: Thresholds) -> list[Finding]:
+    """Redo log, log buffer, free pages, the applier of a replica."""
+    server = signals.server
+    if server is None:
+        return []
+    looked = (
+        _log_buffer(server, t),
+        _redo(server, signals, t),
+        _free_pages(server, signals, t),
+        _applier(server, signals, t),
+    )
+    return [one for one in looked if one is not None]
+
+
+def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
+    waits = server.get("log_waits_per_s") or 0.0
+    if waits < t.log_waits_per_s:
+        return None
+    size = _mib(server, "innodb_log_buffer_size")
+    per = waits / server.tps if server.tps else 0.0
+    words = f"The log buffer is too small: {waits:,.1f} times a second a transaction waited for room in it (Innodb_log_waits). That says nothing of disks."
+    figures = (figure("log_waits_per_s", waits, "1/s", f"{waits:,.1f} waits a second, {per:.2f} a transaction"),)
+    remedy = Remedy(
+        "Make the log buffer larger: 16 to 64 MiB",
+        ("SET GLOBAL innodb_log_buffer_size = 67108864;    -- MySQL; MariaDB before 10.11.8: my.cnf and a restart",),
+        f"innodb_log_buffer_size = {size}" if size else "the value before",
+        "nothing",
+    )
+    return Finding(
+        "misconfigured", "log-buffer", words, None, "server", server.felt, min(1.0, per), figures, remedies=(remedy,)
+    )
+
+
+def _mib(server: ServerSignals, name: str) -> str:
+    value = server.facts.variables.get(name, "")
+    return f"{int(value) >> 20}M" if value.isdigit() else value
+
+
+def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
+    share = server.get("checkpoint_share")
+    flushed = server.get("pages_flushed_per_s") or 0.0
+    ios = sum(one.iops for one in signals.volumes)
+    if share is None or share < t.checkpoint_share or (signals.volumes and flushed < t.redo_writes_share * ios):
+        return None
+    name = (
+        "innodb_redo_log_capacity" if "innodb_redo_log_capacity" in server.facts.variables else "innodb_log_file_size"
+    )
+    now = _mib(server, name)
+    seconds = (server.get("checkpoint_age_bytes") or 0.0) / max(server.get("log_bytes_per_s") or 0.0, 1.0)
+    words = (
+        f"The redo log is too small: {in_percent(share)} of it is in use, so InnoDB flushes {flushed:,.0f} pages a second to make room. "
+        f"It holds {span_in_words(max(1, round(seconds)))} of this load; an hour is good."
+    )
+    figures = (
+        figure("checkpoint_share", share, "share", f"checkpoint age {in_percent(share)} of the most it may be"),
+        figure(
+            "pages_flushed_per_s", flushed, "pages/s", f"{flushed:,.0f} pages flushed a second, {ios:,.0f} I/Os in all"
+        ),
+        figure("holds_s", seconds, "s", f"the log in use is {span_in_words(max(1, round(seconds)))} of this load"),
+    )
+    unit = (
+        "SET GLOBAL innodb_redo_log_capacity = 4294967296;"
+        if name == "innodb_redo_log_capacity"
+        else "innodb_log_file_size = 4G    # my.cnf, and a restart (MariaDB 10.9 and later: SET GLOBAL)"
+    )
+    remedy = Remedy(
+        "Make the redo log larger (a crash then takes longer to recover)",
+        (unit,),
+        f"{name} = {now}" if now else "",
+        "disk space only",
+    )
+    return Finding(
+        "misconfigured",
+        "redo",
+        words,
+        None,
+        "server",
+        server.felt,
+        0.6 + 0.4 * min(1.0, share),
+        figures,
+        remedies=(remedy,),
+    )
+
+
+def _free_pages(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
+    waits = server.get("free_waits_per_s") or 0.0
+    if waits < t.free_waits_per_s:
+        return None
+    words = (
+        f"Clients wait for free pages {waits:,.1f} times a second (Innodb_buffer_pool_wait_free): flushing is behind."
+    )
+    figures = (figure("free_waits_per_s", waits, "1/s", f"{waits:,.1f} waits for a clean page a second"),)
+    remedy = Remedy(
+        "Let InnoDB flush more, as much as the volume gives",
+        ("SET GLOBAL innodb_io_capacity = N;    -- N: about half of the volume's IOPS",),
+        f"innodb_io_capacity = {server.facts.variables.get('innodb_io_capacity', '')}",
+        "nothing",
+    )
+    return Finding("misconfigured", "free-pages", words, None, "server", server.felt, 0.1, figures, remedies=(remedy,))
+
+
+def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
+    lag = signals.replica.get("lag_s")
+    if lag is None or lag < t.replica_lag_s:
+        return None
+    variables = server.facts.variables
+    workers = next(
+        (
+            variables[name]
+            for name in ("replica_parallel_workers", "slave_parallel_workers", "slave_parallel_threads")
+            if name in variables
+        ),
+        "",
+    )
+    if not workers.isdigit() or int(workers) > 1:
+        return None
+    words = f"The replica is {lag:,.0f} s behind and applies with one thread: it waits for one commit after the other, whatever the storage could do at once."
+    figures = (
+        figure("lag_s", lag, "s", f"{lag:,.0f} s behind"),
+        figure("workers", float(workers), "threads", f"{workers} appliers"),
+    )
+    name = "slave_parallel_threads" if server.facts.flavor == "mariadb" else "replica_parallel_workers"
+    remedy = Remedy(
+        "Apply in parallel",
+        (f"STOP REPLICA SQL_THREAD; SET GLOBAL {name} = 8; START REPLICA SQL_THREAD;",),
+        f"SET GLOBAL {name} = {workers}",
+        "nothing",
+    )
+    return Finding("misconfigured", "applier", words, None, "server", server.felt, 0.95, figures, remedies=(remedy,))

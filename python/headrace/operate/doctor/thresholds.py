@@ -1,0 +1,52 @@
+"""The thresholds of all verdicts: one table, each row with its source and the test that holds
+it."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+TABLE = "thresholds.csv"
+
+
+@dataclass(frozen=True)
+class ThresholdRow:
+    """One row of the table."""
+
+    name: str
+    value: float
+    unit: str
+    meaning: str
+    source: str
+    as_of: str
+    test: str
+
+
+@cache
+def table() -> tuple[ThresholdRow, ...]:
+    """All rows, in the order of the file."""
+    text = files(__package__).joinpath(TABLE).read_text(encoding="utf-8")
+    return tuple(
+        ThresholdRow(**{**row, "value": float(row["value"])})  # type: ignore[arg-type]
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+class Thresholds:
+    """The values by name: `thresholds.seen_share`. `changed`: other values, for tests."""
+
+    def __init__(self, **changed: float) -> None:
+        known = {row.name: row.value for row in table()}
+        unknown = set(changed) - set(known)
+        if unknown:
+            raise KeyError(f"no such threshold: {', '.join(sorted(unknown))}")
+        self._values = known | changed
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(name) from None

@@ -1,0 +1,481 @@
+"""Scenarios of trouble on real servers of the lab: what is done to a server, and what the doctor
+must say of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from lab_servers import ServerLabs, sql
+
+from headrace import servers
+from headrace.base.storage import Storage
+from headrace.connect import connect
+from headrace.lab import Lab
+from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.doctor.gains import Counsel
+from headrace.operate.doctor.model import Diagnosis
+from headrace.operate.evidence import SourceOptions, evidence_of
+from headrace.operate.evidence.model import Evidence
+from headrace.servers.server import Server
+
+TABLES, ROWS = 4, 45_000  # 48 MiB of data, twice the buffer pool
+POOL = "24M"
+ONSET_S, WATCH_S = 3.0, 8.0  # s: for the load to show, and for the doctor to look
+STOP_S = 20.0
+USER = "sbload"
+
+
+@dataclass
+class Bed:
+    """A server of a lab with data in it."""
+
+    lab: Lab
+    server: Server
+    volume: str
+    storage: str
+
+    def reset(self, storage: str | None = None) -> None:
+        """The volume as it was made, or another; full credits, no faults."""
+        self.lab.clear_fault(self.volume)
+        self.change(storage or self.storage)
+
+    def change(self, spec: str) -> None:
+        """Modifies the volume, and waits until that is completed."""
+        wanted, now = Storage.parse(spec), self.lab.describe(self.volume)
+        volume = wanted.members[0]
+        iops = volume.iops or (3_000 if volume.type == "gp3" else None)
+        # A volume never shrinks.
+        size = max(wanted.size_gib, now["size_gib"])
+        if (now["type"], now["size_gib"], now["iops"]) == (volume.type, size, iops):
+            return
+        mib_s = volume.mib_s or (125 if volume.type == "gp3" else None)
+        self.lab.modify(self.volume, volume_type=volume.type, size_gib=size, iops=iops, throughput_mib_s=mib_s)
+        until = time.monotonic() + 30
+        while self.lab.modifications(self.volume)[-1]["state"] != "completed":
+            assert time.monotonic() < until, "the modification takes too long"
+            time.sleep(0.1)
+
+    def look(self, seconds: float = WATCH_S, counsel: bool = True) -> tuple[Diagnosis, Evidence]:
+        """What the doctor says now."""
+        options = SourceOptions(lab=lambda: self.lab, members=True)
+        evidence, _ = evidence_of(f"lab:{self.volume}", options, seconds)
+        return diagnose(evidence, Counsel() if counsel else None), evidence
+
+
+def bed_on(lab: Lab, name: str, storage: str, rows: int = ROWS, **settings: str) -> Bed:
+    """A MariaDB with sysbench's tables, loaded without limits."""
+    wanted = {
+        "innodb_buffer_pool_size": POOL,
+        "innodb_buffer_pool_load_at_startup": "OFF",
+        "innodb_log_buffer_size": "2M",
+    } | settings
+    server = servers.up(lab, name=name, storage=storage, settings=wanted, unpaced=True)
+    sql(server, f"CREATE USER IF NOT EXISTS {USER}@localhost", f"GRANT ALL ON *.* TO {USER}@localhost")
+    sql(server, "CREATE DATABASE IF NOT EXISTS sbtest")
+    words = [*sysbench(server, "oltp_read_write", 2, rows=rows), "prepare"]
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, timeout=240)
+    servers.stop(server)
+    server = servers.start(servers.find(lab, name))
+    sql(server, *(f"SELECT COUNT(*) FROM sbtest.sbtest{table} FORCE INDEX (PRIMARY)" for table in range(1, TABLES + 1)))
+    volume = lab.describe(server.data_volume)["name"]
+    return Bed(lab, server, volume, storage)
+
+
+def sysbench(
+    server: Server, script: str, threads: int, *, rows: int = ROWS, tables: int = TABLES, more: tuple[str, ...] = ()
+) -> list[str]:
+    """The words of a run."""
+    return [
+        "sysbench", script, f"--mysql-socket={server.socket}", f"--mysql-user={USER}", "--mysql-db=sbtest", f"--tables={tables}",
+        f"--table-size={rows}", f"--threads={threads}", "--time=600", "--rand-type=uniform", *more,
+    ]  # fmt: skip
+
+
+@contextmanager
+def loaded(server: Server, script: str, threads: int, *more: str, **shape: int) -> Iterator[None]:
+    """sysbench runs meanwhile."""
+    words = [*sysbench(server, script, threads, more=more, **shape), "run"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(ONSET_S)
+        assert process.poll() is None, "sysbench ended at once"
+        yield
+    finally:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_S)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def clients(
+    server: Server, count: int, work: Callable[[object, threading.Event], None], socket: str | None = None
+) -> Iterator[None]:
+    """Python clients that do `work` over and over."""
+    ending, threads = threading.Event(), []
+
+    def run() -> None:
+        address = server.address("sbtest")
+        with contextlib.suppress(Exception), connect(address, 60) as connection:
+            while not ending.is_set():
+                work(connection, ending)
+
+    for _ in range(count):
+        threads.append(threading.Thread(target=run, daemon=True))
+        threads[-1].start()
+    try:
+        time.sleep(ONSET_S)
+        yield
+    finally:
+        ending.set()
+        for thread in threads:
+            thread.join(STOP_S)
+
+
+def execute(connection, *statements: str) -> None:
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+@dataclass
+class Scenario:
+    """`expects`: (verdict, subject) of headlines that are right. `storage`: whether storage is to
+    blame. `make`: makes the trouble while the doctor looks."""
+
+    name: str
+    expects: tuple[tuple[str, str], ...]
+    storage: bool
+    bed: str
+    make: Callable[[Bed, random.Random], contextlib.AbstractContextManager[None]] = field(repr=False)
+
+    def right(self, found: Diagnosis) -> bool:
+        """Whether the headline is one of those."""
+        return (found.verdict, found.findings[0].subject) in self.expects
+
+    def blames_wrongly(self, found: Diagnosis) -> bool:
+        """Whether storage is blamed though it is innocent."""
+        return not self.storage and found.verdict in ("binds", "degraded", "will bind")
+
+
+# --- the troubles ---------------------------------------------------------------------------------
+
+
+@contextmanager
+def volume_iops(bed: Bed, chance: random.Random):
+    bed.reset(f"io1:10:{chance.choice((200, 300, 400, 500))}")
+    with loaded(bed.server, "oltp_point_select", chance.choice((8, 12, 16))):
+        yield
+
+
+@contextmanager
+def volume_iops_writes(bed: Bed, chance: random.Random):
+    bed.reset(f"io1:10:{chance.choice((150, 200, 300))}")
+    with loaded(bed.server, "oltp_read_write", chance.choice((8, 12, 16)), "--skip-trx=off"):
+        yield
+
+
+@contextmanager
+def volume_bytes(bed: Bed, chance: random.Random):
+    bed.reset()
+    with loaded(bed.server, "oltp_point_select", chance.choice((16, 24))):
+        yield
+
+
+@contextmanager
+def credits(bed: Bed, chance: random.Random):
+    bed.reset(f"gp2:{chance.choice((10, 40, 60))}")
+    bed.lab.set_balance(bed.volume, 0.0)
+    with loaded(bed.server, "oltp_point_select", chance.choice((8, 12, 16))):
+        bed.lab.set_balance(bed.volume, 0.0)
+        yield
+
+
+@contextmanager
+def degraded(bed: Bed, chance: random.Random):
+    bed.reset("gp3:10")
+    with loaded(bed.server, "oltp_point_select", 2):
+        bed.lab.fault(
+            bed.volume, "degraded", seconds=60, extra_ms=chance.choice((30.0, 80.0, 200.0)), caps_percent=50.0
+        )
+        time.sleep(1)
+        yield
+    bed.lab.clear_fault(bed.volume)
+
+
+@contextmanager
+def member(bed: Bed, chance: random.Random):
+    with loaded(bed.server, "oltp_point_select", chance.choice((2, 4))):
+        bed.lab.slow_member(bed.volume, 1, caps_percent=50.0, extra_ms=chance.choice((20.0, 60.0)))
+        time.sleep(1)
+        yield
+    bed.lab.restore_member(bed.volume, 1)
+
+
+@contextmanager
+def small_redo(bed: Bed, chance: random.Random):
+    bed.reset("gp3:10")
+    sql(bed.server, "SET GLOBAL innodb_log_file_size = 4194304")
+    try:
+        with loaded(bed.server, "oltp_update_non_index", chance.choice((4, 8))):
+            time.sleep(4)
+            yield
+    finally:
+        sql(bed.server, "SET GLOBAL innodb_log_file_size = 100663296")
+
+
+@contextmanager
+def log_buffer(bed: Bed, chance: random.Random):
+    """Transactions whose redo does not fit the log buffer of 2 MiB."""
+    bed.reset("gp3:10")
+    kib = chance.choice((700, 1_000))
+    sql(bed.server, "CREATE TABLE IF NOT EXISTS sbtest.blobs (id INT AUTO_INCREMENT PRIMARY KEY, b LONGBLOB)")
+
+    def work(connection, ending) -> None:
+        execute(
+            connection,
+            f"INSERT INTO blobs (b) VALUES (REPEAT('x', {kib * 1024}))",
+            "DELETE FROM blobs ORDER BY id LIMIT 1",
+        )
+
+    with clients(bed.server, chance.choice((3, 5)), work):
+        yield
+
+
+@contextmanager
+def cold_cache(bed: Bed, chance: random.Random):
+    bed.reset(f"io1:10:{chance.choice((150, 200))}")
+    sql(bed.server, "SET GLOBAL innodb_buffer_pool_size = 134217728")
+    time.sleep(1)
+    try:
+        with loaded(bed.server, "oltp_point_select", chance.choice((4, 8))):
+            yield
+    finally:
+        sql(bed.server, "SET GLOBAL innodb_buffer_pool_size = 25165824")
+        time.sleep(1)
+
+
+@contextmanager
+def backup(bed: Bed, chance: random.Random):
+    bed.reset("gp3:10")
+    files = sorted(bed.server.datadir.glob("sbtest/*.ibd"))
+    script = f"while :; do for f in {' '.join(map(str, files))}; do dd if=$f of=/dev/null bs={chance.choice((256, 512, 1024))}k iflag=direct 2>/dev/null; done; done"
+    process = subprocess.Popen(["bash", "-c", script], start_new_session=True)
+    try:
+        with loaded(bed.server, "oltp_point_select", 1, "--rate=50"):
+            yield
+    finally:
+        subprocess.run(["kill", "--", f"-{process.pid}"], check=False)
+        process.wait()
+
+
+@contextmanager
+def locks(bed: Bed, chance: random.Random):
+    bed.reset("gp3:10")
+    pause = chance.choice((0.02, 0.05))
+
+    def work(connection, ending) -> None:
+        execute(connection, "BEGIN", "UPDATE sbtest1 SET k = k + 1 WHERE id = 1")
+        time.sleep(pause)
+        execute(connection, "COMMIT")
+
+    with clients(bed.server, chance.choice((6, 10)), work):
+        yield
+
+
+@contextmanager
+def processors(bed: Bed, chance: random.Random):
+    bed.reset("gp3:10")
+
+    def work(connection, ending) -> None:
+        execute(connection, "SELECT BENCHMARK(3000000, MD5('x'))")
+
+    with clients(bed.server, chance.choice((3, 4, 6)), work):
+        yield
+
+
+@contextmanager
+def hot_reads(bed: Bed, chance: random.Random):
+    """Processors, by statements on data that is cached."""
+    bed.reset("gp3:10")
+    with loaded(bed.server, "oltp_read_only", chance.choice((4, 8)), rows=1_000, tables=1):
+        yield
+
+
+@contextmanager
+def network(bed: Bed, chance: random.Random):
+    bed.reset("gp3:10")
+    delay = chance.choice((0.02, 0.05, 0.1))
+    with delayed(str(bed.server.socket), delay) as socket:
+        words = [*sysbench(bed.server, "oltp_point_select", 8), "run"]
+        words[2] = f"--mysql-socket={socket}"
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            time.sleep(ONSET_S + 20 * delay)
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def idle(bed: Bed, chance: random.Random):
+    bed.reset(f"io1:10:{chance.choice((100, 500))}")
+    time.sleep(1)
+    yield
+
+
+@contextmanager
+def light(bed: Bed, chance: random.Random):
+    """A healthy server: work well below every limit."""
+    bed.reset("gp3:10")
+    with loaded(bed.server, "oltp_read_write", 2, f"--rate={chance.choice((5, 10, 20))}"):
+        yield
+
+
+@contextmanager
+def instance_iops(bed: Bed, chance: random.Random):
+    bed.reset("io1:100:5000")
+    with loaded(bed.server, "oltp_point_select", chance.choice((24, 32))):
+        yield
+
+
+@contextmanager
+def instance_bytes(bed: Bed, chance: random.Random):
+    bed.reset()
+    with loaded(bed.server, "oltp_point_select", chance.choice((8, 16))):
+        yield
+
+
+@contextmanager
+def optimizing(bed: Bed, chance: random.Random):
+    with loaded(bed.server, "oltp_point_select", chance.choice((8, 12))):
+        iops = int(bed.lab.describe(bed.volume)["iops"])
+        bed.lab.modify(bed.volume, iops=iops + 700)
+        until = time.monotonic() + 40
+        while bed.lab.modifications(bed.volume)[-1]["state"] == "modifying" and time.monotonic() < until:
+            time.sleep(0.2)
+        yield
+
+
+@contextmanager
+def delayed(path: str, delay_s: float) -> Iterator[str]:
+    """A socket in front of another, whose bytes come later."""
+    front = f"/tmp/d{random.randrange(10**9)}.sock"
+    loop = asyncio.new_event_loop()
+
+    async def forward(reader, writer) -> None:
+        with contextlib.suppress(Exception):
+            while data := await reader.read(65_536):
+                await asyncio.sleep(delay_s)
+                writer.write(data)
+                await writer.drain()
+        with contextlib.suppress(Exception):
+            writer.close()
+
+    async def one(reader, writer) -> None:
+        there, back = await asyncio.open_unix_connection(path)
+        await asyncio.gather(forward(reader, back), forward(there, writer))
+
+    async def serve() -> None:
+        await asyncio.start_unix_server(one, front)
+
+    loop.set_exception_handler(lambda *_: None)
+    loop.run_until_complete(serve())
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield front
+    finally:
+        for task in asyncio.all_tasks(loop):
+            loop.call_soon_threadsafe(task.cancel)
+        time.sleep(0.1)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(5)
+        Path(front).unlink(missing_ok=True)
+
+
+CALM = (("not storage", "network"), ("not storage", "processors"), ("fine", "fine"), ("fine", "idle"))
+SCENARIOS = (
+    Scenario("volume IOPS, reads", (("binds", "volume-iops"),), True, "pages16", volume_iops),
+    Scenario("volume IOPS, writes", (("binds", "volume-iops"),), True, "pages16", volume_iops_writes),
+    Scenario("credits", (("binds", "volume-credits"),), True, "pages16", credits),
+    Scenario("degraded", (("degraded", "degraded"),), True, "pages16", degraded),
+    Scenario("small redo", (("misconfigured", "redo"),), False, "pages16", small_redo),
+    Scenario("log buffer", (("misconfigured", "log-buffer"),), False, "pages16", log_buffer),
+    Scenario("cold cache", (("not storage", "cold-cache"),), False, "pages16", cold_cache),
+    Scenario("backup", (("not storage", "backup"),), False, "pages16", backup),
+    Scenario("locks", (("not storage", "locks"),), False, "pages16", locks),
+    Scenario("processors", (("not storage", "processors"),), False, "pages16", processors),
+    Scenario("hot reads", (("not storage", "processors"),), False, "pages16", hot_reads),
+    Scenario("slow network", (("not storage", "network"),), False, "pages16", network),
+    Scenario("idle", (("fine", "idle"), ("fine", "fine")), False, "pages16", idle),
+    Scenario("light load", CALM, False, "pages16", light),
+    Scenario("volume MiB/s", (("binds", "volume-throughput"),), True, "pages64", volume_bytes),
+    Scenario("instance IOPS", (("binds", "instance-iops"),), True, "small", instance_iops),
+    Scenario("instance MiB/s", (("binds", "instance-throughput"),), True, "small64", instance_bytes),
+    Scenario("degraded member", (("degraded", "member"), ("degraded", "degraded")), True, "array", member),
+    Scenario("optimizing", (("binds", "optimizing"),), True, "slow", optimizing),
+)
+
+
+class Beds:
+    """Beds by name, made when they are first used."""
+
+    def __init__(self) -> None:
+        self._labs = ServerLabs()
+        self._lab: dict[str, Lab] = {}
+        self._beds: dict[str, Bed] = {}
+
+    def bed(self, name: str) -> Bed:
+        if name not in self._beds:
+            self._beds[name] = self._make(name)
+        return self._beds[name]
+
+    def _lab_of(self, name: str) -> Lab:
+        if name not in self._lab:
+            settings = {
+                "large": {"instance_type": "m5.4xlarge", "time_scale": 1_000_000},
+                "small": {"instance_type": "r4.large", "time_scale": 1_000_000},
+                "slow": {"instance_type": "m5.4xlarge", "time_scale": 20},
+            }[name]
+            self._lab[name] = self._labs.up(**settings)
+        return self._lab[name]
+
+    def _make(self, name: str) -> Bed:
+        pages64 = {"innodb_page_size": "64k", "innodb_buffer_pool_size": "48M"}
+        if name == "pages16":
+            return bed_on(self._lab_of("large"), "p16", "gp3:10")
+        if name == "pages64":
+            return bed_on(self._lab_of("large"), "p64", "gp3:10", rows=90_000, **pages64)
+        if name == "array":
+            return bed_on(self._lab_of("large"), "arr", "2xgp3:10")
+        if name == "small":
+            return bed_on(self._lab_of("small"), "s16", "io1:100:5000")
+        if name == "small64":
+            return bed_on(self._lab_of("small"), "s64", "gp3:10", rows=90_000, **pages64)
+        return bed_on(self._lab_of("slow"), "opt", "io1:40:300")
+
+    def close(self) -> None:
+        self._labs.close()
+
+
+def run_scenario(beds: Beds, scenario: Scenario, seed: int, counsel: bool = True) -> tuple[Diagnosis, Evidence]:
+    """Makes the trouble, and asks the doctor."""
+    bed = beds.bed(scenario.bed)
+    with scenario.make(bed, random.Random(seed)):
+        return bed.look(counsel=counsel)

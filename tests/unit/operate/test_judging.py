@@ -1,0 +1,359 @@
+"""Verdicts from evidence made by hand: each verdict, each innocence, each threshold at its edge, and
+what would make a DBA angry."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from doctored import evidence, findings, headline
+
+from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.doctor.judging import MOST_FINDINGS
+from headrace.operate.doctor.model import OF_STORAGE, VERDICTS
+from headrace.operate.doctor.thresholds import Thresholds, table
+
+# Clients at a limit: reads take 20 ms, four clients read 180 pages a second: 3.6 of 4 wait.
+AT_LIMIT = {"read_iops": 180.0, "charged_iops": 280.0, "read_ms": 20.0, "read_p50_ms": 19.0, "queue": 4.0}
+WAITING = {"pool_reads_per_s": 180.0, "tps": 30.0}
+
+
+def over(name: str, share: float = 0.8, **more) -> dict:
+    return AT_LIMIT | {f"over_{name}": share} | more
+
+
+@pytest.mark.parametrize(
+    ("volume", "more", "expected"),
+    [
+        (over("volume_iops"), {}, ("binds", "volume-iops")),
+        (over("volume_throughput"), {}, ("binds", "volume-throughput")),
+        (over("instance_iops"), {"instance": "m4.large"}, ("binds", "instance-iops")),
+        (over("instance_throughput"), {"instance": "m4.large"}, ("binds", "instance-throughput")),
+        (over("volume_iops", balance_percent=0.2), {"storage": "gp2:100"}, ("binds", "volume-credits")),
+        (over("volume_throughput", balance_percent=0.0), {"storage": "st1:500"}, ("binds", "volume-credits")),
+        # The byte cap of a gp2 volume has nothing to do with its credits of I/Os.
+        (over("volume_throughput", balance_percent=0.2), {"storage": "gp2:100"}, ("binds", "volume-throughput")),
+        (over("instance_iops", instance_io_balance_percent=0.0), {"instance": "t3.nano"}, ("binds", "instance-credits")),
+        (over("volume_iops"), {"state": "optimizing"}, ("binds", "optimizing")),
+        ({"read_ms": 40.0, "read_p50_ms": 35.0, "read_iops": 90.0, "charged_iops": 100.0, "write_iops": 10.0}, {}, ("degraded", "degraded")),
+        ({"read_ms": 40.0, "read_p50_ms": 35.0, "read_iops": 90.0}, {"state": "initializing"}, ("binds", "first-touch")),
+        ({"stalled": 1.0}, {}, ("degraded", "degraded")),
+    ],
+)  # fmt: skip
+def test_storage_that_is_to_blame(volume, more, expected):
+    assert headline(evidence(volume, WAITING, **more)) == expected
+
+
+@pytest.mark.parametrize(
+    ("server", "host", "volume", "expected"),
+    [
+        ({"lock_waiters": 3.5}, None, None, ("not storage", "locks")),
+        # Who still waits has counted nothing yet.
+        ({"lock_waiters": 0.0, "lock_waiting": 3.0}, None, None, ("not storage", "locks")),
+        ({"server_cpus": 3.6}, {"user_cpus": 3.5, "system_cpus": 0.3}, None, ("not storage", "processors")),
+        (None, {"steal_cpus": 0.8}, None, ("not storage", "processors")),
+        ({"threads_running": 8.0}, {"psi_cpu_share": 0.9}, None, ("not storage", "processors")),
+        ({"threads_running": 0.5, "threads_connected": 40.0}, None, None, ("not storage", "network")),
+        (None, None, {"read_iops": 800.0, "read_mib_s": 150.0}, ("not storage", "backup")),
+        ({"tps": 0.0, "threads_running": 0.0}, None, {"read_iops": 0.0, "write_iops": 0.2}, ("fine", "idle")),
+        (None, None, None, ("fine", "fine")),
+    ],
+)
+def test_storage_that_is_innocent(server, host, volume, expected):
+    found = findings(evidence(volume, server, host))
+    assert (found[0].verdict, found[0].subject) == expected
+    assert found[0].verdict not in OF_STORAGE
+
+
+def test_a_cold_cache_comes_before_the_limit_that_it_meets():
+    cold = {"free_share": lambda index: 0.95 - 0.09 * index, "uptime_s": 120.0}
+    found = findings(evidence(over("volume_iops"), WAITING | cold))
+    assert (found[0].verdict, found[0].subject) == ("not storage", "cold-cache")
+    assert "volume-iops" in [one.subject for one in found]
+    # Hours after the start, or with a pool that keeps some pages free, it is no excuse.
+    assert headline(evidence(over("volume_iops"), WAITING | cold | {"uptime_s": 7_200.0})) == ("binds", "volume-iops")
+    assert headline(evidence(over("volume_iops"), WAITING | {"free_share": 0.5, "uptime_s": 60.0})) == (
+        "binds",
+        "volume-iops",
+    )
+
+
+def test_a_backup_comes_before_the_limit_that_it_meets():
+    volume = over("volume_throughput", read_iops=500.0, read_mib_s=125.0)
+    assert headline(evidence(volume, WAITING | {"data_read_bytes_per_s": 1e6})) == ("not storage", "backup")
+
+
+@pytest.mark.parametrize(
+    ("server", "volume", "expected"),
+    [
+        ({"checkpoint_share": 0.9, "pages_flushed_per_s": 400.0}, None, ("misconfigured", "redo")),
+        ({"log_waits_per_s": 20.0}, None, ("misconfigured", "log-buffer")),
+        ({"free_waits_per_s": 20.0}, None, ("misconfigured", "free-pages")),
+    ],
+)
+def test_settings(server, volume, expected):
+    assert headline(evidence(volume, server)) == expected
+
+
+def test_one_applier():
+    lag = {"lag_s": 120.0, "sql_running": 1.0}
+    one = {"slave_parallel_threads": "1"}
+    assert headline(evidence(None, None, replica=lag, variables=one)) == ("misconfigured", "applier")
+    assert headline(evidence(None, None, replica=lag, variables={"slave_parallel_threads": "8"})) == ("fine", "fine")
+    assert headline(evidence(None, None, replica={"lag_s": 1.0}, variables=one)) == ("fine", "fine")
+
+
+def test_a_member_of_an_array():
+    members = {"0": {"read_p50_ms": 0.5}, "1": {"read_p50_ms": 30.0}}
+    found = findings(evidence({"read_p50_ms": 2.0, "read_ms": 15.0}, WAITING, storage="2xgp3:500", members=members))
+    assert (found[0].verdict, found[0].subject) == ("degraded", "member") and "data/1" in found[0].words
+
+
+def test_touched_is_not_felt():
+    # Reads at the limit, but of somebody else than the clients: the pool reads nothing.
+    assert headline(evidence(over("volume_iops"), {"pool_reads_per_s": 0.0, "log_bytes_per_s": 0.0})) == (
+        "touched",
+        "volume-iops",
+    )
+
+
+def test_without_a_server_nothing_is_said_of_its_clients():
+    found = findings(evidence(over("volume_iops"), with_server=False))
+    assert (found[0].verdict, found[0].subject, found[0].felt, found[0].basis) == ("binds", "volume-iops", None, "seen")
+
+
+def test_the_limit_that_is_felt_most_comes_first():
+    volume = over("volume_iops", 0.2, over_instance_iops=0.7)
+    subjects = [one.subject for one in findings(evidence(volume, WAITING, instance="m4.large"))]
+    assert subjects.index("instance-iops") < subjects.index("volume-iops")
+
+
+def test_locks_that_are_held_by_clients_at_a_limit():
+    """Row locks pile up behind writes that wait for the volume: the volume is what is slow."""
+    volume = over("volume_iops", 0.9, write_ms=30.0)
+    server = {
+        "lock_waiters": 2.6,
+        "threads_running": 4.0,
+        "pool_reads_per_s": 0.0,
+        "tps": 45.0,
+        "checkpoint_share": 0.2,
+    }
+    assert headline(evidence(volume, server)) == ("binds", "volume-iops")
+    # The same locks and a volume with room: locks.
+    assert headline(evidence({"write_ms": 1.0}, server)) == ("not storage", "locks")
+
+
+def test_credits_that_will_be_gone():
+    # gp2:100 refills 300; at 2,800 IOPS 20 % of 5.4 million last 432 s (1.08 million / 2,500).
+    volume = {"read_iops": 2_700.0, "charged_iops": 2_800.0, "balance_percent": lambda index: 20.0 - 0.05 * index}
+    found = findings(evidence(volume, {"tps": 900.0, "threads_running": 3.0}, storage="gp2:100"))
+    assert (found[0].verdict, found[0].subject) == ("will bind", "volume-credits")
+    left = next(one.value for one in found[0].figures if one.name == "empty_in_s")
+    assert left == pytest.approx(0.1955 * 5.4e6 / 2_500, rel=0.01)
+
+
+# --- what would make a DBA angry ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("volume", "more"),
+    [
+        ({"queue": 40.0, "read_iops": 2_990.0, "charged_iops": 2_990.0, "read_ms": 0.9}, {}),  # a queue is no verdict
+        ({"balance_percent": 60.0}, {"storage": "gp2:100"}),
+        ({"idle_share": 0.0}, {}),  # 100 % of %util on NVMe
+        ({"read_ms": 0.0, "read_p50_ms": None, "read_iops": 2.0, "write_iops": 0.0}, {}),  # an idle minute
+    ],
+)
+def test_no_alarm(volume, more):
+    found = findings(evidence(volume, {"tps": 100.0, "pool_reads_per_s": 50.0}, **more))
+    assert found[0].verdict in ("fine", "not storage"), found[0]
+    assert not [one for one in found if one.verdict in OF_STORAGE]
+
+
+def test_a_hit_ratio_is_never_named():
+    package = Path(__file__).parents[3] / "python/headrace/operate/doctor"
+    assert not [path.name for path in package.glob("*.py") if re.search(r"hit.ratio", path.read_text(), re.IGNORECASE)]
+
+
+def test_one_burst_is_no_limit():
+    volume = AT_LIMIT | {"over_volume_iops": lambda index: 0.9 if index == 3 else 0.0}
+    assert not [one for one in findings(evidence(volume, WAITING)) if one.subject == "volume-iops"]
+
+
+def test_only_the_window_counts():
+    made = evidence(AT_LIMIT | {"over_volume_iops": lambda index: 1.0 if index < 100 else 0.0}, WAITING, seconds=200)
+    assert not [one for one in findings(made) if one.subject == "volume-iops"]
+    made = evidence(AT_LIMIT | {"over_volume_iops": lambda index: 1.0 if index >= 150 else 0.0}, WAITING, seconds=200)
+    assert headline(made) == ("binds", "volume-iops")
+
+
+def test_a_verdict_has_its_numbers_and_grain():
+    for made in (evidence(over("volume_iops"), WAITING), evidence(None, {"lock_waiters": 3.9})):
+        first = findings(made)[0]
+        assert first.figures and first.grain and re.search(r"\d", first.words)
+    coarse = findings(evidence(over("volume_iops"), WAITING, grain_s=60.0, exact=False))[0]
+    assert "bursts shorter" in coarse.grain
+
+
+def test_one_headline_and_three_findings():
+    volume = over("volume_iops", 0.9, over_volume_throughput=0.5, over_instance_iops=0.4, over_instance_throughput=0.3)
+    found = diagnose(evidence(volume, WAITING, instance="m4.large"))
+    assert len(found.findings) == MOST_FINDINGS and found.others and found.headline == found.findings[0].words
+
+
+def test_nothing_known():
+    assert headline(evidence(with_server=False, with_volume=False)) == ("cannot tell", "nothing")
+    assert headline(evidence(with_volume=False)) == ("cannot tell", "volumes")
+    unknown = {
+        name: None
+        for name in ("over_volume_iops", "over_volume_throughput", "over_instance_iops", "over_instance_throughput")
+    }
+    assert headline(evidence(unknown, {"pool_reads_per_s": 10.0}, storage=None)) == ("cannot tell", "limits")
+
+
+# --- inference, where nothing counts the time over a limit -----------------------------------------
+
+NO_PAGE = {
+    name: None
+    for name in ("over_volume_iops", "over_volume_throughput", "over_instance_iops", "over_instance_throughput")
+}
+
+
+def test_rate_and_latency_or_nothing():
+    at = {"read_iops": 2_900.0, "write_iops": 90.0, "charged_iops": 2_990.0}
+    slow = {"read_ms": 9.0, "read_p50_ms": 9.0}
+    assert headline(evidence(NO_PAGE | at | slow, exact=False)) == ("binds", "volume-iops")
+    assert headline(evidence(NO_PAGE | at, exact=False)) == ("fine", "fine"), "a rate alone is no limit"
+    away = {"read_iops": 500.0, "charged_iops": 590.0}
+    assert headline(evidence(NO_PAGE | away | slow, exact=False))[1] != "volume-iops", "latency alone is no limit"
+
+
+def test_spent_credits_are_inferred():
+    at = {"read_iops": 290.0, "write_iops": 10.0, "charged_iops": 300.0, "read_ms": 25.0, "read_p50_ms": 25.0}
+    assert headline(evidence(NO_PAGE | at, exact=False, storage="gp2:100")) == ("binds", "volume-credits")
+    full = at | {"balance_percent": 80.0}
+    assert headline(evidence(NO_PAGE | full, exact=False, storage="gp2:100"))[1] != "volume-credits"
+
+
+# --- the table of thresholds ------------------------------------------------------------------------
+
+SEEN = {"pool_reads_per_s": 180.0, "tps": 30.0}
+DEGRADED = {"read_ms": 40.0, "read_p50_ms": 35.0, "read_iops": 90.0, "charged_iops": 100.0, "write_iops": 10.0}
+
+
+def _seen(share):
+    return evidence(AT_LIMIT | {"over_volume_iops": share}, SEEN)
+
+
+# By threshold: evidence below and above it, the headline it turns on, and the value of it.
+EDGES = {
+    "seen_share": (_seen(0.049), _seen(0.051), "volume-iops"),
+    "credits_gone_percent": (
+        evidence(over("volume_iops", balance_percent=1.01), SEEN, storage="gp2:100"),
+        evidence(over("volume_iops", balance_percent=0.99), SEEN, storage="gp2:100"),
+        "volume-credits",
+    ),
+    "inferred_use": (
+        evidence(NO_PAGE | {"charged_iops": 2_900.0, "read_p50_ms": 9.0}, exact=False),
+        evidence(NO_PAGE | {"charged_iops": 2_920.0, "read_p50_ms": 9.0}, exact=False),
+        "volume-iops",
+    ),
+    "inferred_seconds_share": (
+        evidence(NO_PAGE | {"charged_iops": lambda index: 3_000.0 if index < 2 else 500.0, "read_p50_ms": 9.0}, exact=False),
+        evidence(NO_PAGE | {"charged_iops": lambda index: 3_000.0 if index < 4 else 500.0, "read_p50_ms": 9.0}, exact=False),
+        "volume-iops",
+    ),
+    "lock_share": (evidence(None, {"lock_waiters": 1.96}), evidence(None, {"lock_waiters": 2.04}), "locks"),
+    "processor_share": (
+        evidence(None, None, {"user_cpus": 3.0, "system_cpus": 0.35}),
+        evidence(None, None, {"user_cpus": 3.1, "system_cpus": 0.35}),
+        "processors",
+    ),
+    "server_processor_share": (evidence(None, {"server_cpus": 2.36}), evidence(None, {"server_cpus": 2.44}), "processors"),
+    "steal_share": (evidence(None, None, {"steal_cpus": 0.39}), evidence(None, None, {"steal_cpus": 0.41}), "processors"),
+    "pressure_share": (
+        evidence(None, None, {"psi_cpu_share": 0.49}),
+        evidence(None, None, {"psi_cpu_share": 0.51}),
+        "processors",
+    ),
+    "away_share": (
+        evidence(None, {"threads_running": 2.04, "threads_connected": 8.0}),
+        evidence(None, {"threads_running": 1.96, "threads_connected": 8.0}),
+        "network",
+    ),
+    "foreign_share": (
+        evidence({"read_iops": 100.0, "read_mib_s": 20.0}, {"data_read_bytes_per_s": 0.51 * 20 * 2**20}),
+        evidence({"read_iops": 100.0, "read_mib_s": 20.0}, {"data_read_bytes_per_s": 0.49 * 20 * 2**20}),
+        "backup",
+    ),
+    "checkpoint_share": (
+        evidence(None, {"checkpoint_share": 0.74, "pages_flushed_per_s": 400.0}),
+        evidence(None, {"checkpoint_share": 0.76, "pages_flushed_per_s": 400.0}),
+        "redo",
+    ),
+    "redo_writes_share": (
+        evidence(None, {"checkpoint_share": 0.9, "pages_flushed_per_s": 245.0}),
+        evidence(None, {"checkpoint_share": 0.9, "pages_flushed_per_s": 255.0}),
+        "redo",
+    ),
+    "log_waits_per_s": (evidence(None, {"log_waits_per_s": 0.9}), evidence(None, {"log_waits_per_s": 5.1}), "log-buffer"),
+    "cold_kept_share": (  # 10 s of 180 reads are 1,800 pages; half of them are 0.5625 of the pool's 1,600
+        evidence(over("volume_iops"), SEEN | {"free_share": lambda index: 0.8 - 0.0620 * index, "uptime_s": 60.0}),
+        evidence(over("volume_iops"), SEEN | {"free_share": lambda index: 0.8 - 0.0630 * index, "uptime_s": 60.0}),
+        "cold-cache",
+    ),
+    "free_waits_per_s": (evidence(None, {"free_waits_per_s": 0.9}), evidence(None, {"free_waits_per_s": 1.1}), "free-pages"),
+    "degraded_least_iops": (
+        evidence(DEGRADED | {"read_iops": 4.9, "write_iops": 0.0}, {"pool_reads_per_s": 4.0}),
+        evidence(DEGRADED | {"read_iops": 5.1, "write_iops": 0.0}, {"pool_reads_per_s": 4.0}),
+        "degraded",
+    ),
+    "degraded_use": (
+        evidence(DEGRADED | {"charged_iops": 2_410.0}, SEEN),
+        evidence(DEGRADED | {"charged_iops": 2_390.0}, SEEN),
+        "degraded",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_thresholds(name):
+    """A threshold turns the headline where its row says, and at no other place."""
+    below, above, subject = EDGES[name]
+    assert subject not in [one.subject for one in findings(below)]
+    assert headline(above)[1] == subject
+
+
+def test_felt_turns_touched_into_binds():
+    # Four clients: 0.1 of their time is 0.4 s a second, 20 reads of 20 ms.
+    quiet = {"log_bytes_per_s": 0.0, "tps": 30.0}
+    assert headline(evidence(over("volume_iops"), quiet | {"pool_reads_per_s": 19.0}))[0] == "touched"
+    assert headline(evidence(over("volume_iops"), quiet | {"pool_reads_per_s": 21.0}))[0] == "binds"
+
+
+def test_every_threshold_stands_in_the_table_with_a_source_and_a_test():
+    here = Path(__file__).parent
+    names = [row.name for row in table()]
+    assert len(names) == len(set(names))
+    code = "".join(path.read_text() for path in (here.parents[2] / "python/headrace/operate/doctor").glob("*.py"))
+    for row in table():
+        assert row.source and row.unit and re.fullmatch(r"\d{4}-\d\d-\d\d", row.as_of), row.name
+        file, _, test = row.test.partition("::")
+        assert f"def {test}(" in (here / file).read_text(), row.test
+        assert re.search(rf"\b(t|thresholds)\.{row.name}\b", code), f"{row.name} is in the table and not used"
+    assert set(VERDICTS) >= {
+        "binds",
+        "touched",
+        "degraded",
+        "will bind",
+        "misconfigured",
+        "not storage",
+        "fine",
+        "cannot tell",
+    }
+
+
+def test_a_threshold_that_is_not_there():
+    with pytest.raises(KeyError):
+        Thresholds(no_such=1.0)

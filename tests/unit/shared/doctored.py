@@ -1,0 +1,92 @@
+"""Evidence made by hand for the doctor's tests: a volume, a server and a host that are well, and
+what is to be wrong with them."""
+
+from __future__ import annotations
+
+from headrace.operate.doctor.judging import judged
+from headrace.operate.doctor.model import Finding
+from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.limits import holding
+from headrace.operate.evidence.model import Evidence, ServerFacts, SourceFacts, Tick, VolumeFacts, gathered
+
+START = 1_790_000_000.0  # a Unix time
+QUIET_VOLUME = {
+    "read_iops": 400.0, "write_iops": 100.0, "charged_iops": 500.0, "read_mib_s": 6.25, "write_mib_s": 1.5625,
+    "queue": 0.4, "read_ms": 0.6, "write_ms": 0.8, "read_p50_ms": 0.5, "read_p99_ms": 1.0, "write_p50_ms": 0.7,
+    "over_volume_iops": 0.0, "over_volume_throughput": 0.0, "over_instance_iops": 0.0, "over_instance_throughput": 0.0,
+}  # fmt: skip
+QUIET_SERVER = {
+    "tps": 100.0, "questions_per_s": 2_000.0, "pool_reads_per_s": 400.0, "data_read_bytes_per_s": 400 * 16_384.0,
+    "log_bytes_per_s": 100_000.0, "pages_flushed_per_s": 60.0, "log_waits_per_s": 0.0, "free_waits_per_s": 0.0,
+    "threads_running": 4.0, "threads_connected": 8.0, "lock_waiters": 0.0, "lock_waiting": 0.0, "checkpoint_share": 0.3,
+    "checkpoint_age_bytes": 3e7, "free_share": 0.01, "uptime_s": 86_400.0, "server_cpus": 1.0,
+}  # fmt: skip
+QUIET_HOST = {"user_cpus": 1.0, "nice_cpus": 0.0, "system_cpus": 0.3, "steal_cpus": 0.0, "psi_cpu_share": 0.05}
+# 25 MiB of 16 KiB pages: 1,600.
+VARIABLES = {
+    "innodb_buffer_pool_size": "26214400",
+    "innodb_page_size": "16384",
+    "innodb_flush_log_at_trx_commit": "1",
+    "log_bin": "OFF",
+    "innodb_log_file_size": "100663296",
+}
+
+
+def evidence(
+    volume: dict | None = None,
+    server: dict | None = None,
+    host: dict | None = None,
+    *,
+    storage: str | None = "gp3:500",
+    instance: str | None = None,
+    seconds: int = 10,
+    grain_s: float = 1.0,
+    state: str = "",
+    replica: dict | None = None,
+    with_server: bool = True,
+    with_volume: bool = True,
+    variables: dict | None = None,
+    members: dict[str, dict] | None = None,
+    exact: bool = True,
+    vcpus: int = 4,
+    each=lambda index, tick: tick,
+) -> Evidence:
+    """A healthy server with these figures in place of its own. A value may be a function of the
+    tick's index."""
+
+    def row(quiet: dict, changed: dict | None, index: int) -> dict:
+        made = quiet | (changed or {})
+        return {name: value(index) if callable(value) else value for name, value in made.items() if value is not None}
+
+    limits = None if storage is None else holding(storage, instance)
+    facts = [VolumeFacts("data", storage, "/dev/nvme1n1", limits, state)] if with_volume else []
+    facts += [VolumeFacts(f"data/{name}", "gp3:500", None, None, role="member") for name in (members or {})]
+    ticks = []
+    for index in range(seconds):
+        volumes = {"data": row(QUIET_VOLUME, volume, index)} if with_volume else {}
+        volumes |= {f"data/{name}": row(QUIET_VOLUME, values, index) for name, values in (members or {}).items()}
+        tick = Tick(
+            START + index * grain_s, grain_s, volumes,
+            row(QUIET_SERVER, server, index) if with_server else {}, row(QUIET_HOST, host, index), dict(replica or {}),
+        )  # fmt: skip
+        ticks.append(each(index, tick))
+    known = (
+        ServerFacts("mysql://db1", "10.11.19-MariaDB", "mariadb", VARIABLES | (variables or {}))
+        if with_server
+        else None
+    )
+    source = SourceFacts("test", "live", grain_s, "UTC", tuple(facts), known, vcpus, instance, None, exact)
+    return gathered(source, [tick for tick in ticks if tick is not None])
+
+
+def findings(made: Evidence, **changed: float) -> list[Finding]:
+    """What is found in it."""
+    thresholds = Thresholds(**changed)
+    return judged(signals_of(made, thresholds), thresholds)
+
+
+def headline(made: Evidence, **changed: float) -> tuple[str, str]:
+    """Verdict and subject of the headline."""
+    first = findings(made, **changed)[0]
+    return first.verdict, first.subject

@@ -21,6 +21,7 @@ import sys
 import termios
 import time
 import urllib.request
+from pathlib import Path
 
 import pytest
 from lab_folders import Command, device_of
@@ -157,7 +158,7 @@ class OnTerminal:
 def cpu_s(pid: int) -> float:
     """Seconds of processor of all its threads, to the nanosecond."""
     tasks = os.listdir(f"/proc/{pid}/task")
-    return sum(int(open(f"/proc/{pid}/task/{task}/schedstat").read().split()[0]) for task in tasks) / 1e9
+    return sum(int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
 
 def test_the_screen_its_keys_and_its_end(lab, record_property, tmp_path, monkeypatch):
@@ -176,7 +177,7 @@ def test_the_screen_its_keys_and_its_end(lab, record_property, tmp_path, monkeyp
         began, at = cpu_s(screen.process.pid), time.monotonic()
         time.sleep(SECONDS / 3)
         share = (cpu_s(screen.process.pid) - began) / (time.monotonic() - at)
-        status = open(f"/proc/{screen.process.pid}/status").read()
+        status = Path(f"/proc/{screen.process.pid}/status").read_text()
         peak_mib = int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024
         record_property("cpu_percent", round(100 * share, 2))
         record_property("peak_mib", round(peak_mib, 1))

@@ -123,9 +123,9 @@ def test_a_command_gets_values_in_its_environment_and_no_shell(tmp_path, monkeyp
 def test_a_command_that_fails_hangs_or_is_gone_is_said(tmp_path):
     failing = actions.command(f"{sys.executable} -c \"import sys; sys.exit('pager is down')\"")
     assert "exit code 1: pager is down" in failing.tell(EVENT)
-    hanging = actions.Command((sys.executable, "-c", "import time; time.sleep(60)"), timeout_s=0.3)
+    hanging = actions.AlarmCommand((sys.executable, "-c", "import time; time.sleep(60)"), timeout_s=0.3)
     assert "longer than 0.3 s" in hanging.tell(EVENT)
-    assert "could not be started" in actions.Command((str(tmp_path / "none"),)).tell(EVENT)
+    assert "could not be started" in actions.AlarmCommand((str(tmp_path / "none"),)).tell(EVENT)
     for text in ("", "'open", "/no/such/program"):
         with pytest.raises(InputError):
             actions.command(text)
@@ -176,8 +176,8 @@ def test_a_webhook_is_signed_tried_twice_and_not_redirected(receiver, tmp_path):
 
 
 def test_a_webhook_that_is_not_there_is_said():
-    assert "does not answer" in actions.Webhook("http://127.0.0.1:9/x?token=abc", timeout_s=1).tell(EVENT)
-    assert "abc" not in actions.Webhook("http://127.0.0.1:9/x?token=abc", timeout_s=1).tell(EVENT)
+    assert "does not answer" in actions.AlarmWebhook("http://127.0.0.1:9/x?token=abc", timeout_s=1).tell(EVENT)
+    assert "abc" not in actions.AlarmWebhook("http://127.0.0.1:9/x?token=abc", timeout_s=1).tell(EVENT)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_secret_that_others_may_read_is_refused(tmp_path):
         actions.webhook("https://example.com", secret)
     with pytest.raises(CouldNotRun):
         actions.webhook("https://example.com", tmp_path / "none")
-    assert "key" not in repr(actions.Webhook("https://example.com", actions.Secret("key")))
+    assert "key" not in repr(actions.AlarmWebhook("https://example.com", actions.Secret("key")))
 
 
 def test_the_plugins_line_and_codes():

@@ -19,7 +19,7 @@ from places import ROOT
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft
 from headrace.errors import InputError
-from headrace.observe.live.nvme import COUNTERS, HISTOGRAMS, StatisticsPage
+from headrace.observe.live.nvme import COUNTERS, HISTOGRAMS, NvmePage
 from headrace.operate.exports import alerts, grafana, serving
 from headrace.operate.exports.otlp import OtlpCollector, metrics_data
 from headrace.operate.exports.prometheus import exposition
@@ -34,7 +34,7 @@ LEFT = CreditsLeft(1_800.0, None, None, 1.0, 60.0)
 def everything(volumes: int = 1) -> Moment:
     """A moment in which every metric has a sample."""
     bins = tuple((16 * n, 16 * n + 16, n) for n in range(56)) + ((896, 2**64 - 1, 3),)
-    page = StatisticsPage("ebs", {name: 10 + n for n, name in enumerate(COUNTERS)}, dict.fromkeys(HISTOGRAMS, bins))
+    page = NvmePage("ebs", {name: 10 + n for n, name in enumerate(COUNTERS)}, dict.fromkeys(HISTOGRAMS, bins))
     made = tuple(
         VolumeNow(
             f"vol-{n:017x}",

@@ -57,7 +57,7 @@ CAPABILITY = "root or CAP_SYS_ADMIN (Linux, drivers/nvme/host/ioctl.c), and the 
 
 
 @dataclass(frozen=True)
-class StatisticsPage:
+class NvmePage:
     """`device`: `ebs` or `instance-store`; the counters by name, times in us; of a histogram its
     bins: from, until (us), count.
     """
@@ -83,7 +83,7 @@ class StatisticsPage:
         return listed
 
 
-def read_page(page: bytes) -> StatisticsPage:
+def read_page(page: bytes) -> NvmePage:
     """The page as values. Raises InputError for bytes that are not one."""
     hint = "Take it from a device, or from `headrace volume nvme-statistics VOL --binary`."
     if len(page) != PAGE_BYTES:
@@ -96,7 +96,7 @@ def read_page(page: bytes) -> StatisticsPage:
             f"a page that begins with {magic:#010x}", f"a statistics page begins with {known}", LAYOUT, hint
         )
     values = struct.unpack_from(f"<{len(COUNTERS)}Q", page, 8)
-    return StatisticsPage(
+    return NvmePage(
         MAGICS[magic],
         dict(zip(COUNTERS, values, strict=True)),
         {name: _bins(page, name, offset) for name, offset in HISTOGRAMS.items()},
@@ -112,7 +112,7 @@ def _bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ..
     return tuple((lower, upper, count) for lower, upper, count, _ in bounds)
 
 
-def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl.ioctl) -> StatisticsPage:
+def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl.ioctl) -> NvmePage:
     """The page of a device such as /dev/nvme1n1, asked for with one admin command.
 
     At most once a second: the volume answers faster readers late. Raises CouldNotRun, InputError

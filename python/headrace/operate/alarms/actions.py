@@ -49,7 +49,7 @@ class Action(Protocol):
 
 
 @dataclass(frozen=True)
-class Command:
+class AlarmCommand:
     """A program with its arguments."""
 
     argv: Sequence[str]
@@ -82,7 +82,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Webhook:
+class AlarmWebhook:
     """A POST of the event; with a secret, signed with HMAC-SHA256."""
 
     url: str
@@ -118,7 +118,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def command(text: str) -> Command:
+def command(text: str) -> AlarmCommand:
     """A command line as a program with its arguments. Raises InputError."""
     try:
         argv = shlex.split(text)
@@ -129,10 +129,10 @@ def command(text: str) -> Command:
     if shutil.which(argv[0]) is None:
         rule = "is not a program here; it is started without a shell"
         raise InputError(argv[0], rule, DOC, "Give its path.")
-    return Command(tuple(argv))
+    return AlarmCommand(tuple(argv))
 
 
-def webhook(url: str, secret_file: str | Path | None = None) -> Webhook:
+def webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
     """A webhook: https, or http on this machine. Raises InputError, CouldNotRun."""
     try:
         parts = urlsplit(url)
@@ -145,7 +145,7 @@ def webhook(url: str, secret_file: str | Path | None = None) -> Webhook:
     if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)) or not host:
         rule = "must be https, or http on this machine (127.0.0.1, ::1, localhost)"
         raise InputError(_place(url), rule, DOC, "What is sent says how your storage does.")
-    return Webhook(url, None if secret_file is None else _secret(Path(secret_file)))
+    return AlarmWebhook(url, None if secret_file is None else _secret(Path(secret_file)))
 
 
 def _is_loopback(host: str) -> bool:

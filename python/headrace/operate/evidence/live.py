@@ -15,7 +15,7 @@ from dataclasses import replace
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab.metrics import SECONDS_OF
 from headrace.observe.live import host
-from headrace.observe.live.nvme import StatisticsPage
+from headrace.observe.live.nvme import NvmePage
 from headrace.operate.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
 from headrace.operate.evidence.server import ServerReader
 from headrace.operate.evidence.volumes import VolumeReader
@@ -99,7 +99,7 @@ class LiveSource:
         found = self._volumes.past(seconds, resolution) if self._volumes else {}
         return [Tick(at, float(SECONDS_OF[resolution]), rows) for at, rows in sorted(found.items())]
 
-    def pages(self) -> dict[str, StatisticsPage]:
+    def pages(self) -> dict[str, NvmePage]:
         """The statistics pages of the volumes that have one. Raises CouldNotRun."""
         return self._volumes.pages() if self._volumes else {}
 

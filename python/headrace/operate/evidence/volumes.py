@@ -40,7 +40,7 @@ class VolumeReader(Protocol):
         """Rows of the last time, a `second` or a `minute` each, where the volumes keep them."""
         ...
 
-    def pages(self) -> dict[str, nvme.StatisticsPage]:
+    def pages(self) -> dict[str, nvme.NvmePage]:
         """The statistics pages of the volumes that have one."""
         ...
 
@@ -127,7 +127,7 @@ class LabVolumes:
                 found.setdefault(float(named["t_s"]), {})[name] = row_of_lab(named)
         return found
 
-    def pages(self) -> dict[str, nvme.StatisticsPage]:
+    def pages(self) -> dict[str, nvme.NvmePage]:
         """One of each attached volume."""
         found = {}
         for name in self._seen:
@@ -180,7 +180,7 @@ class DeviceVolumes:
         self._limits, self._page = limits, page
         self.notes: list[str] = []
         self.missing: list[str] = []
-        self._pages: dict[str, nvme.StatisticsPage] = {}
+        self._pages: dict[str, nvme.NvmePage] = {}
         self._before: dict[str, tuple[float, dict[str, float]]] = {}
         self._with_page = {name for name in self._names if self._has_page(name)}
         self.exact = len(self._with_page) == len(self._names) > 0
@@ -230,7 +230,7 @@ class DeviceVolumes:
         """Nothing: the kernel keeps no rows."""
         return {}
 
-    def pages(self) -> dict[str, nvme.StatisticsPage]:
+    def pages(self) -> dict[str, nvme.NvmePage]:
         """Those that were read last."""
         return dict(self._pages)
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import urlsplit
 
+from headrace import __version__
 from headrace.errors import CouldNotRun, InputError
-from headrace.operate.exports.samples import BinSample, Sample, samples_of
+from headrace.operate.exports.samples import BinSample, ValueSample, samples_of
 from headrace.operate.exports.table import Metric, exported
 from headrace.operate.watching.moment import Moment
-from headrace.version import __version__
 
 DOC = "docs/guide/exports.md"
 DEFAULT_ENDPOINT = "http://127.0.0.1:4318/v1/metrics"  # OTLP/HTTP, default port and path
@@ -66,7 +66,7 @@ def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> Any:
     return export.MetricsData([export.ResourceMetrics(resource, [export.ScopeMetrics(scope, metrics, "")], "")])
 
 
-def _metric(metric: Metric, samples: list[Sample | BinSample], at: int) -> Any:
+def _metric(metric: Metric, samples: list[ValueSample | BinSample], at: int) -> Any:
     from opentelemetry.sdk.metrics import export
 
     cumulative = export.AggregationTemporality.CUMULATIVE
@@ -79,7 +79,7 @@ def _metric(metric: Metric, samples: list[Sample | BinSample], at: int) -> Any:
             # 0: when the counter began is not known (OTLP, start_time_unix_nano).
             export.NumberDataPoint(dict(zip(metric.labels, one.labels, strict=True)), 0, at, one.value)
             for one in samples
-            if isinstance(one, Sample)
+            if isinstance(one, ValueSample)
         ]
         data = export.Sum(points, cumulative, True) if metric.kind == "counter" else export.Gauge(points)
     return export.Metric(metric.name, metric.help, UNITS[metric.unit], data)

@@ -15,7 +15,7 @@ OF_VOLUME = "volume"
 
 
 @dataclass(frozen=True)
-class Sample:
+class ValueSample:
     """A value with the values of its labels, in the table's order."""
 
     labels: tuple[str, ...]
@@ -32,7 +32,7 @@ class BinSample:
     total: float
 
 
-Samples = dict[str, list[Sample | BinSample]]
+Samples = dict[str, list[ValueSample | BinSample]]
 
 # The counter of the statistics page behind a metric, and what a second is in it.
 PAGE = {
@@ -72,7 +72,7 @@ def samples_of(moments: Iterable[Moment]) -> Samples:
     return found
 
 
-def _of_moment(moment: Moment) -> Iterator[tuple[str, Sample | BinSample]]:
+def _of_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
     for volume in moment.volumes:
         yield from _of_volume(volume, moment)
     if moment.instance is not None:
@@ -83,14 +83,14 @@ def _of_moment(moment: Moment) -> Iterator[tuple[str, Sample | BinSample]]:
         if replica.lag_s is not None and moment.server is not None:
             yield (
                 "headrace_replica_lag_seconds",
-                Sample((moment.server.label, replica.channel, "", "server"), replica.lag_s),
+                ValueSample((moment.server.label, replica.channel, "", "server"), replica.lag_s),
             )
 
 
-def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Sample | BinSample]]:
+def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
     if volume.page is not None:
         for name, (counter, per) in PAGE.items():
-            yield name, Sample((volume.id,), volume.page.counters[counter] / per)
+            yield name, ValueSample((volume.id,), volume.page.counters[counter] / per)
         for name, (histogram, spent) in HISTOGRAMS.items():
             yield (
                 name,
@@ -101,18 +101,21 @@ def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, Sample 
                 ),
             )
     if volume.balance is not None:
-        yield "headrace_volume_balance_ratio", Sample((volume.id,), volume.balance)
+        yield "headrace_volume_balance_ratio", ValueSample((volume.id,), volume.balance)
     for limit, value in volume.limits.items():
         name = "headrace_limit_iops" if limit in IOPS_LIMITS else "headrace_limit_bytes"
-        yield name, Sample((volume.id, limit), value)
+        yield name, ValueSample((volume.id, limit), value)
     if volume.left is not None:
-        yield "headrace_time_to_empty_seconds", Sample((volume.id, OF_VOLUME), volume.left.seconds)
+        yield "headrace_time_to_empty_seconds", ValueSample((volume.id, OF_VOLUME), volume.left.seconds)
     for limit, share in volume.used.items():
-        yield "headrace_used_ratio", Sample((volume.id, limit), share)
+        yield "headrace_used_ratio", ValueSample((volume.id, limit), share)
     if volume.gone is None:
         for limit in JUDGED:
             binds = moment.verdict.word == "binds" and moment.verdict.limit == limit
-            yield "headrace_verdict", Sample((volume.id, limit), float(binds and moment.verdict.where == volume.label))
+            yield (
+                "headrace_verdict",
+                ValueSample((volume.id, limit), float(binds and moment.verdict.where == volume.label)),
+            )
 
 
 def _cumulative(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int], ...]:
@@ -124,14 +127,14 @@ def _cumulative(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int]
     return (*found, (float("inf"), below))
 
 
-def _of_instance(instance: InstanceNow) -> Iterator[tuple[str, Sample]]:
+def _of_instance(instance: InstanceNow) -> Iterator[tuple[str, ValueSample]]:
     for unit, share in instance.balances.items():
-        yield "headrace_instance_balance_ratio", Sample((unit,), share)
+        yield "headrace_instance_balance_ratio", ValueSample((unit,), share)
     for limit, value in instance.limits.items():
         name = "headrace_instance_limit_iops" if limit in IOPS_LIMITS else "headrace_instance_limit_bytes"
-        yield name, Sample((limit,), value)
+        yield name, ValueSample((limit,), value)
     for unit, left in instance.left.items():
-        yield "headrace_instance_time_to_empty_seconds", Sample((unit,), left.seconds)
+        yield "headrace_instance_time_to_empty_seconds", ValueSample((unit,), left.seconds)
 
 
 SERVER: Mapping[str, Callable[[ServerNow], float | None]] = {
@@ -142,12 +145,12 @@ SERVER: Mapping[str, Callable[[ServerNow], float | None]] = {
 }
 
 
-def _of_server(server: ServerNow) -> Iterator[tuple[str, Sample]]:
-    yield "headrace_server_up", Sample((server.label,), float(server.up))
+def _of_server(server: ServerNow) -> Iterator[tuple[str, ValueSample]]:
+    yield "headrace_server_up", ValueSample((server.label,), float(server.up))
     if not server.up:
         return
     for name, value in server.totals.items():
-        yield name, Sample((server.label,), value)
+        yield name, ValueSample((server.label,), value)
     for name, of in SERVER.items():
         if (value := of(server)) is not None:
-            yield name, Sample((server.label,), value)
+            yield name, ValueSample((server.label,), value)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from headrace.base import core
 from headrace.base.credits import CreditsLeft, Emptying
 from headrace.base.units import MIB, US_PER_MS, US_PER_S
-from headrace.observe.live.nvme import StatisticsPage
+from headrace.observe.live.nvme import NvmePage
 from headrace.operate.evidence.limits import HoldingLimits
 from headrace.operate.evidence.model import OVER, Row, SourceFacts, Tick, VolumeFacts
 from headrace.operate.watching.judging import Judge
@@ -45,7 +45,7 @@ class Follower:
         facts: SourceFacts,
         tick: Tick,
         notes: tuple[str, ...] = (),
-        pages: Mapping[str, StatisticsPage] | None = None,
+        pages: Mapping[str, NvmePage] | None = None,
     ) -> Moment:
         """The moment of a tick."""
         volumes = tuple(self._volume(one, tick, facts, (pages or {}).get(one.name)) for one in facts.volumes)
@@ -67,7 +67,7 @@ class Follower:
             tuple(dict.fromkeys(told)),
         )
 
-    def _volume(self, one: VolumeFacts, tick: Tick, facts: SourceFacts, page: StatisticsPage | None) -> VolumeNow:
+    def _volume(self, one: VolumeFacts, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
         row = tick.volumes.get(one.name)
         if row is None:
             was = self._seen.get(one.name)
@@ -82,7 +82,7 @@ class Follower:
         self._seen[one.name] = (tick.t_unix, found)
         return found
 
-    def _volume_of(self, one: VolumeFacts, row: Row, tick: Tick, page: StatisticsPage | None) -> VolumeNow:
+    def _volume_of(self, one: VolumeFacts, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
         balance = _share(row.get("balance_percent"))
         limits = one.limits
         left = None

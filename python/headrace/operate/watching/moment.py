@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft
-from headrace.observe.live.nvme import StatisticsPage
+from headrace.observe.live.nvme import NvmePage
 
 SCHEMA = "headrace-watch/1"
 # Credits come with these names (CloudWatch: BurstBalance, EBSIOBalance%, EBSByteBalance%).
@@ -47,7 +47,7 @@ class VolumeNow:
     limits: Mapping[str, float] = field(default_factory=dict)
     balance: float | None = None
     left: CreditsLeft | None = None
-    page: StatisticsPage | None = None
+    page: NvmePage | None = None
     gone: str | None = None
 
     @property

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from headrace.errors import HeadraceError
-from headrace.observe.live.nvme import StatisticsPage
+from headrace.observe.live.nvme import NvmePage
 from headrace.operate.evidence import Evidence, LiveSource, SourceOptions, evidence_of, is_live, open_live
 from headrace.operate.evidence.model import Tick
 from headrace.operate.watching.following import Follower
@@ -70,7 +70,7 @@ def _live(source: LiveSource, pages_every_s: float | None, past: bool) -> Iterat
         yield follower.see(source.facts, tick, source.notes, pages)
 
 
-def _pages(source: LiveSource) -> dict[str, StatisticsPage]:
+def _pages(source: LiveSource) -> dict[str, NvmePage]:
     with suppress(HeadraceError):
         return source.pages()
     return {}

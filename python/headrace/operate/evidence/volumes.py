@@ -120,7 +120,7 @@ class LabVolumes:
     def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
         """What the daemon keeps: an hour of seconds, days of minutes."""
         found: dict[float, dict[str, Row]] = {}
-        for name in self._seen:
+        for name in self._names:
             answer = self._lab.metrics(name, resolution, last=seconds // SECONDS_OF[resolution])
             for row in answer["rows"]:
                 named = dict(zip(answer["columns"], row, strict=True))
@@ -130,7 +130,7 @@ class LabVolumes:
     def pages(self) -> dict[str, nvme.NvmePage]:
         """One of each attached volume."""
         found = {}
-        for name in self._seen:
+        for name in self._names:
             # A volume that was detached has no page.
             with suppress(InputError):
                 found[name] = nvme.read_page(bytes.fromhex(self._lab.nvme_statistics(name)["page_hex"]))

@@ -166,14 +166,14 @@ def left_words(left: CreditsLeft) -> str:
     return text.replace(" min", " m") if " h " in text else text
 
 
-def empty_words(left: CreditsLeft) -> str:
-    """The same as part of a sentence, with its interval where the minutes differ."""
+def empty_words(left: CreditsLeft, brief: bool = False) -> str:
+    """The same as part of a sentence, with its interval where the minutes differ; `brief` without."""
     text = left_words(left)
     if text == "never":
         return "credits do not fall"
     if text == "empty":
         return "credits are gone"
-    if left.soonest is None or left.latest is None or left.latest <= 1.05 * left.soonest:
+    if brief or left.soonest is None or left.latest is None or left.latest <= 1.05 * left.soonest:
         return f"empty in {text}"
     ends = (left_words(CreditsLeft(end, None, None, 0.0, 0.0)) for end in (left.soonest, left.latest))
     return f"empty in {text} ({' to '.join(ends)})"

@@ -74,11 +74,16 @@ class Judge:
         felt = _mean(self._felt)
         where = volume.label
         words = f"{where}, {caps.short(name)}: {in_percent(share)} of the last minute"
+        brief = f"{where}, {caps.short(name)} {in_percent(share)}"
         if felt is None:
-            return LiveVerdict("binds", name, where, words)
+            return LiveVerdict("binds", name, where, words, brief)
+        words, brief = (
+            f"{words}; clients wait for I/O {in_percent(felt)}",
+            f"{brief}, clients in I/O {in_percent(felt)}",
+        )
         if felt < KNOWN.felt_share:
-            return LiveVerdict("touched", name, where, f"{words}; clients wait for I/O {in_percent(felt)}: not felt")
-        return LiveVerdict("binds", name, where, f"{words}; clients wait for I/O {in_percent(felt)}")
+            return LiveVerdict("touched", name, where, f"{words}: not felt", brief)
+        return LiveVerdict("binds", name, where, words, brief)
 
 
 def _push(kept: deque[tuple[float, float]], seconds: float, share: float) -> None:

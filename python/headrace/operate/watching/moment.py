@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rich.cells import cell_len
+
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft
 from headrace.observe.live.nvme import NvmePage
@@ -123,17 +125,19 @@ class ServerNow:
 @dataclass(frozen=True)
 class LiveVerdict:
     """`word` as doctor's verdicts have them; `limit` by its name in `caps.WORDS`, None where it is
-    not a limit; `where`: the volume, server or instance; `text`: a sentence with its numbers."""
+    not a limit; `where`: the volume, server or instance; `text`: a sentence with its numbers;
+    `brief`: the same for a line that is too short."""
 
     word: str
     limit: str | None
     where: str
     text: str
+    brief: str = ""
 
-    @property
-    def headline(self) -> str:
-        """One line."""
-        return f"{self.word}: {self.text}"
+    def headline(self, width: int) -> str:
+        """One line, the brief one where the other is too long."""
+        whole = f"{self.word}: {self.text}"
+        return whole if cell_len(whole) <= width or not self.brief else f"{self.word}: {self.brief}"
 
 
 @dataclass(frozen=True)

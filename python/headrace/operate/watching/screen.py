@@ -78,9 +78,10 @@ def as_text(found: Sequence[Line]) -> str:
 
 def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
     first = moment.empty_first
-    empty = "" if first is None else f"{first[0]}: {empty_words(first[1])}"
+    empty = "" if first is None else f"{first[0]} {empty_words(first[1], brief=True)}"
     verdict = moment.verdict
-    text = _fit(verdict.headline, width - cell_len(empty) - (2 if empty else 0))
+    room = width - cell_len(empty) - (2 if empty else 0)
+    text = _fit(verdict.headline(room), room)
     top: Line = [
         (text, STYLE_OF.get(verdict.word, "")),
         ("  " if empty else "", ""),
@@ -201,14 +202,14 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
             ("tps", server.tps, before and before.tps, 0),
             ("reads", server.reads_s, before and before.reads_s, 0),
             ("flushed", server.flushed_s, before and before.flushed_s, 0),
-            ("log waits", server.log_waits_s, before and before.log_waits_s, 1),
-            ("free waits", server.free_waits_s, before and before.free_waits_s, 1),
-            ("running", server.running, before and before.running, 0),
+            ("log waits", server.log_waits_s, before and before.log_waits_s, 0),
+            ("free waits", server.free_waits_s, before and before.free_waits_s, 0),
+            ("run", server.running, before and before.running, 0),
         )
         if value is not None
     ]
     found.append(
-        [(server.version or server.label, "bold"), ("  " + "  ".join(f"{name} {text}" for name, text in rates), "")]
+        [(server.version or server.label, "bold"), ("  " + " ".join(f"{name} {text}" for name, text in rates), "")]
     )
     levels: Line = []
     for name, share in (("checkpoint age", server.checkpoint_age), ("dirty", server.dirty)):

@@ -53,7 +53,7 @@ def test_storage_that_is_to_blame(volume, more, expected):
         ({"lock_waiters": 0.0, "lock_waiting": 3.0}, None, None, ("not storage", "locks")),
         ({"server_cpus": 3.6}, {"user_cpus": 3.5, "system_cpus": 0.3}, None, ("not storage", "processors")),
         (None, {"steal_cpus": 0.8}, None, ("not storage", "processors")),
-        ({"threads_running": 8.0}, {"psi_cpu_share": 0.9}, None, ("not storage", "processors")),
+        ({"threads_running": 8.0}, {"psi_cpu_share": 0.9, "user_cpus": 2.5}, None, ("not storage", "processors")),
         ({"threads_running": 0.5, "threads_connected": 40.0}, None, None, ("not storage", "network")),
         (None, None, {"read_iops": 800.0, "read_mib_s": 150.0}, ("not storage", "backup")),
         ({"tps": 0.0, "threads_running": 0.0}, None, {"read_iops": 0.0, "write_iops": 0.2}, ("fine", "idle")),
@@ -273,8 +273,8 @@ EDGES = {
     "server_processor_share": (evidence(None, {"server_cpus": 2.36}), evidence(None, {"server_cpus": 2.44}), "processors"),
     "steal_share": (evidence(None, None, {"steal_cpus": 0.39}), evidence(None, None, {"steal_cpus": 0.41}), "processors"),
     "pressure_share": (
-        evidence(None, None, {"psi_cpu_share": 0.49}),
-        evidence(None, None, {"psi_cpu_share": 0.51}),
+        evidence(None, None, {"psi_cpu_share": 0.49, "user_cpus": 2.5}),
+        evidence(None, None, {"psi_cpu_share": 0.51, "user_cpus": 2.5}),
         "processors",
     ),
     "away_share": (
@@ -292,12 +292,22 @@ EDGES = {
         evidence(None, {"checkpoint_share": 0.76, "pages_flushed_per_s": 400.0}),
         "redo",
     ),
+    "redo_holds_s": (  # 3e7 bytes are 0.3 of the log: 1e8 hold 60 s of 1.667 MB/s
+        evidence(None, {"log_bytes_per_s": 1.64e6, "pages_flushed_per_s": 400.0}),
+        evidence(None, {"log_bytes_per_s": 1.69e6, "pages_flushed_per_s": 400.0}),
+        "redo",
+    ),
+    "queued_busy_share": (
+        evidence(None, None, {"psi_cpu_share": 0.9, "user_cpus": 2.0, "system_cpus": 0.35}),
+        evidence(None, None, {"psi_cpu_share": 0.9, "user_cpus": 2.1, "system_cpus": 0.35}),
+        "processors",
+    ),
     "redo_writes_share": (
         evidence(None, {"checkpoint_share": 0.9, "pages_flushed_per_s": 245.0}),
         evidence(None, {"checkpoint_share": 0.9, "pages_flushed_per_s": 255.0}),
         "redo",
     ),
-    "log_waits_per_s": (evidence(None, {"log_waits_per_s": 0.9}), evidence(None, {"log_waits_per_s": 5.1}), "log-buffer"),
+    "log_waits_per_s": (evidence(None, {"log_waits_per_s": 0.09}), evidence(None, {"log_waits_per_s": 0.11}), "log-buffer"),
     "cold_kept_share": (  # 10 s of 180 reads are 1,800 pages; half of them are 0.5625 of the pool's 1,600
         evidence(over("volume_iops"), SEEN | {"free_share": lambda index: 0.8 - 0.0620 * index, "uptime_s": 60.0}),
         evidence(over("volume_iops"), SEEN | {"free_share": lambda index: 0.8 - 0.0630 * index, "uptime_s": 60.0}),

@@ -108,8 +108,8 @@ def doctor(
     counsel = Counsel(database, region, as_of)
     found = diagnose(evidence, counsel) if demand is None else diagnose_recording(evidence, demand, counsel)
     if report is not None:
-        from headrace.report.doctor import doctor_page
         from headrace.report.html import write_page
+        from headrace.report.operate.doctor import doctor_page
 
         write_page(report, doctor_page(found.to_document(), [tick.to_document() for tick in evidence.ticks()]))
         say(f"report: {report}")

@@ -34,7 +34,15 @@ ROWS = {
     "innodb": ("innodb_rows_read", "innodb_rows_inserted", "innodb_rows_updated", "innodb_rows_deleted"),
     "myrocks": ("rocksdb_rows_read", "rocksdb_rows_inserted", "rocksdb_rows_updated", "rocksdb_rows_deleted"),
 }
-VARIABLES = (*WANTED, "threads_connected", *ROWS["innodb"], *ROWS["myrocks"])
+# What `headrace doctor FOLDER` looks at besides.
+LOOKED_AT = (
+    "innodb_row_lock_time", "innodb_row_lock_current_waits", "innodb_log_waits", "innodb_buffer_pool_wait_free",
+    "innodb_buffer_pool_read_requests", "innodb_buffer_pool_pages_flushed", "innodb_checkpoint_max_age",
+    "innodb_data_read", "innodb_data_reads", "innodb_data_writes", "innodb_data_fsyncs", "innodb_os_log_fsyncs",
+    "innodb_data_pending_reads", "innodb_data_pending_writes", "innodb_data_pending_fsyncs",
+    "innodb_redo_log_capacity_resized", "bytes_sent", "binlog_bytes_written",
+)  # fmt: skip
+VARIABLES = (*WANTED, "threads_connected", *ROWS["innodb"], *ROWS["myrocks"], *LOOKED_AT)
 POLL_S = 0.25  # how soon Ctrl-C and a lost server are noticed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from headrace.base import caps, core
+from headrace.base import caps
 from headrace.base.units import in_percent
 from headrace.errors import HeadraceError
 from headrace.operate.doctor.model import Finding, Gain
@@ -92,6 +92,15 @@ def _counselled(
     if change is not None and spend and one.verdict != "touched":
         remedies = (*remedies, change.remedy)
     return replace(one, words=words, gain=gain, remedies=remedies)
+
+
+def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Counsel) -> Gain | None:
+    """Transactions on another storage for the data, with an interval; None where too little is
+    known."""
+    volume = next((one for one in signals.volumes if one.facts.role == "data" and one.limits is not None), None)
+    if volume is None:
+        return None
+    return _simulated(volume, storage, instance, signals, own_database(signals), counsel)
 
 
 def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
@@ -234,8 +243,3 @@ def _gain_words(gain: Gain, t: Thresholds) -> str:
 
 
 NEAR = 1.05  # a next limit within this is the same limit to a user (a guess)
-
-
-def newest_day(as_of: str | None) -> str:
-    """The day of prices."""
-    return as_of or core.newest_date()

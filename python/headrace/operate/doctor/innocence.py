@@ -186,7 +186,8 @@ def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
     server, host = signals.server, signals.host
     if server is None or host.vcpus is None or host.pressure is None:
         return False
-    return server.running >= host.vcpus and host.pressure >= t.pressure_share and rest >= t.queued_rest_share
+    busy = (host.busy or 0.0) >= t.queued_busy_share
+    return busy and server.running >= host.vcpus and host.pressure >= t.pressure_share and rest >= t.queued_rest_share
 
 
 def _away(signals: Signals, t: Thresholds) -> Finding | None:

@@ -15,6 +15,8 @@ MOST_FINDINGS = 3  # a reader takes in no more; the rest stands behind --all
 # Order of those that say the same of storage: how it is known.
 BASES = ("felt", "seen", "inferred", "server", "coming", "")
 # What explains a demand that is there: it goes before the limit that the demand meets.
+# A setting that costs less of the transactions than this is no headline while others are.
+LEAST_WEIGHT = 0.005
 EXPLAINS = ("cold-cache", "backup")
 
 
@@ -45,7 +47,7 @@ def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Fi
     # Other waits than for storage excuse it where they take more of the clients' time.
     strong = [one for one in excusing if one.weight > best_felt]
     weak = [one for one in excusing if one not in strong]
-    ahead = [one for one in settings if one.subject in ("redo", "applier", "log-buffer") and one.weight >= 0.05]
+    ahead = [one for one in settings if one.subject in ("redo", "applier", "log-buffer") and one.weight >= LEAST_WEIGHT]
     behind = [one for one in settings if one not in ahead]
     if felt and not explaining:
         # A full redo log makes the writes that fill the volume: it costs nothing to change.

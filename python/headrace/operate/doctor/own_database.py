@@ -19,7 +19,6 @@ from headrace.operate.doctor.signals import ServerSignals, Signals, syncs_of
 # So many pages that a cache of CACHE_BYTES holds none of them to speak of: every touch is a read.
 PAGES = 1e9
 CACHE_BYTES = 16.0 * MIB
-PAGE_BYTES = 16_384.0
 # How sharply one limit takes over from the next: the middle of what calibrations found, and the
 # ends of the interval (calibration/prior: 8 on average, a spread of 20 % of its logarithm).
 SHARPNESS = (8.0, 4.0, 16.0)
@@ -84,9 +83,15 @@ def _flushed(signals: Signals, server: ServerSignals) -> float:
     those of the log."""
     flushed = server.get("pages_flushed_per_s")
     writes = sum(one.write_iops for one in signals.volumes)
-    ios, _ = core.page_write_cost(PAGE_BYTES, _doublewrite(server))
+    ios, _ = core.page_write_cost(_page_bytes(server), _doublewrite(server))
     most = writes / ios
     return min(flushed, most) if flushed is not None else most
+
+
+def _page_bytes(server: ServerSignals) -> float:
+    """innodb_page_size; 16 KiB where it is not known, its default."""
+    text = server.facts.variables.get("innodb_page_size", "")
+    return float(text) if text.isdigit() else 16_384.0
 
 
 def _doublewrite(server: ServerSignals) -> bool:
@@ -100,8 +105,8 @@ def _database(
     syncs = float(syncs_of(server.facts)) if server.felt_commit else 0.0
     return {
         "engine": "innodb",
-        "read_bytes": PAGE_BYTES,
-        "cached_bytes": PAGE_BYTES,
+        "read_bytes": _page_bytes(server),
+        "cached_bytes": _page_bytes(server),
         "popularity": [{"pages": PAGES, "touches_per_tx": max(reads, 1e-9) / PAGES}],
         "usable_share": 1.0,
         "old_share": 0.375,

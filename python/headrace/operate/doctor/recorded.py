@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from headrace.base.units import clock_text, in_percent, span_in_words
+from headrace.base.units import MIB, clock_text, in_percent, span_in_words
 from headrace.errors import HeadraceError
 from headrace.operate.doctor.diagnosis import assembled
 from headrace.operate.doctor.gains import Counsel
@@ -19,7 +19,7 @@ from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import HoldingLimits
 from headrace.operate.evidence.model import Evidence
 from headrace.simulation.demand import Simulation, simulate
-from headrace.workload import OpenWorkload
+from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.observed import CensoredWindow
 
 NAMES = {"iops": "volume-iops", "mib_s": "volume-throughput", "credits": "volume-credits"}
@@ -33,7 +33,7 @@ WORDS = {
     "instance-iops": "the instance's EBS IOPS",
     "instance-throughput": "the instance's EBS throughput",
 }
-MOST_WINDOWS = 5  # in the table of a terminal; JSON has all
+MODELLED_S = 10.0  # of a window, by the model: long enough for a mean
 
 
 def diagnose_recording(
@@ -42,13 +42,15 @@ def diagnose_recording(
     """Windows at a limit in the whole recording, the longest first; `fine` without any."""
     t = thresholds or Thresholds()
     facts = evidence.volumes[0].facts
-    windows = workload.censored
-    run = _modelled(workload, facts.storage, evidence, windows)
-    told = tuple(_window(one, workload, facts.limits, run, t) for one in windows)
+    windows = tuple(
+        one for one in workload.censored if facts.limits is None or _level_of(one, facts.limits) is not None
+    )
+    told = tuple(_window(one, workload, facts.limits, evidence) for one in windows)
     told = tuple(sorted(told, key=lambda one: one.from_s - one.to_s))
     grain = grain_words(evidence.facts.grain_s, False)
     if not told:
-        return assembled(evidence, [replace(_calm(workload, facts.storage), grain=grain)])
+        slow = _degraded(workload, evidence, t)
+        return assembled(evidence, [replace(slow or _calm(workload), grain=grain)])
     findings = [
         _finding(name, [one for one in told if one.limit == name], workload, facts.name)
         for name in dict.fromkeys(one.limit for one in told)
@@ -58,7 +60,7 @@ def diagnose_recording(
     return assembled(evidence, findings, windows=told)
 
 
-def _calm(workload: OpenWorkload, storage: str | None) -> Finding:
+def _calm(workload: OpenWorkload) -> Finding:
     known = workload.recorded_latency()
     if known is None:
         words = "No window at a limit was found, but the recording has no latency: a limit that is met for a short time does not show."
@@ -75,35 +77,44 @@ def _calm(workload: OpenWorkload, storage: str | None) -> Finding:
     return Finding("fine", "fine", f"No window at a limit in this recording.{at}")
 
 
-def _modelled(
-    workload: OpenWorkload, storage: str | None, evidence: Evidence, windows: tuple[CensoredWindow, ...]
-) -> Simulation | None:
-    """The recorded demand on the storage that is named, by the model."""
-    if storage is None or not windows:
+def _modelled(workload: OpenWorkload, one: CensoredWindow, evidence: Evidence) -> Simulation | None:
+    """As many requests outstanding as were recorded, of the same size and mix, on the storage that
+    is named: by the model. Credits are gone where they were."""
+    facts = evidence.volumes[0].facts
+    if facts.storage is None or one.queue is None:
         return None
+    points = workload.points.filter((pl.col("t_s") >= one.from_s - 1e-6) & (pl.col("t_s") < one.to_s - 1e-6))
+    reads, writes = float(points["reads_per_s"].sum()), float(points["writes_per_s"].sum())
+    kib = float((points["reads_per_s"] * points["read_kib"] + points["writes_per_s"] * points["write_kib"]).sum())
+    if reads + writes <= 0:
+        return None
+    sequential = max(workload.sequential_read_share, workload.sequential_write_share) > 0.5
     try:
-        # The demand, not what was delivered: what waited is counted with it.
-        demand = workload.uncensored(1.0)
-        return simulate(demand, storage, instance=evidence.facts.instance, as_of=evidence.facts.as_of, form="interval")
+        load = ClosedWorkload(
+            name="window",
+            rw="rw" if sequential else "randrw",
+            bs_kib=kib / (reads + writes),
+            iodepth=max(1, round(one.queue)),
+            numjobs=1,
+            rwmixread=round(100 * reads / (reads + writes)),
+        )
+        spent = _limit_of(one, facts.limits) == "volume-credits"
+        balance = 0.0 if spent else one.balance_percent
+        settings = {"instance": evidence.facts.instance, "as_of": evidence.facts.as_of, "start_balance": balance}
+        return simulate(load, facts.storage, seconds=MODELLED_S, **settings)
     except HeadraceError:
         return None
 
 
-def _window(
-    one: CensoredWindow, workload: OpenWorkload, limits: HoldingLimits | None, run: Simulation | None, t: Thresholds
-) -> Window:
+def _window(one: CensoredWindow, workload: OpenWorkload, limits: HoldingLimits | None, evidence: Evidence) -> Window:
     start = workload.source.get("clock_start")
 
     def at(t_s: float) -> str:
         return clock_text(start, t_s, True, True) or f"{span_in_words(round(t_s))} after the start"
 
-    model_ms = p99 = None
-    if run is not None:
-        rows = run.rows.filter((pl.col("t_s") < one.to_s) & (pl.col("t_s") + pl.col("duration_s") > one.from_s))
-        known = rows["mean_ms"].drop_nulls()
-        model_ms = float(known.median()) if known.len() else None  # type: ignore[arg-type]
-        tails = rows["p99_ms"].drop_nulls()
-        p99 = float(tails.median()) if tails.len() else None  # type: ignore[arg-type]
+    run = _modelled(workload, one, evidence)
+    model_ms = None if run is None else run.summary["mean_ms"]
+    p99 = None if run is None else run.summary["p99_ms"]
     return Window(
         at(one.from_s), at(one.to_s), one.from_s, one.to_s, _limit_of(one, limits), one.recorded, one.unit,
         one.latency_ms, one.usual_latency_ms, model_ms, p99, one.at_least_iops,
@@ -111,19 +122,80 @@ def _window(
 
 
 def _limit_of(one: CensoredWindow, limits: HoldingLimits | None) -> str:
-    """The limit whose figure the level is; else what the recording says by itself."""
-    if limits is not None:
-        level = one.recorded * (2**20 if one.unit == "MiB/s" else 1)
-        kinds = (
-            ("volume-throughput", "instance-throughput") if one.unit == "MiB/s" else ("volume-iops", "instance-iops")
-        )
-        if limits.credits is not None:
-            kinds = (*kinds, "volume-credits")
-        near = {name: abs(level / allowed - 1) for name in kinds if (allowed := limits.rate_of(name))}
-        best = min(near, key=lambda name: near[name], default=None)
-        if best is not None and near[best] <= SAME_SHARE:
-            return best
-    return NAMES[one.limit]
+    """The limit whose figure the level is; without a storage, what the recording says by itself."""
+    return (None if limits is None else _level_of(one, limits)) or NAMES[one.limit]
+
+
+def _level_of(one: CensoredWindow, limits: HoldingLimits) -> str | None:
+    """The limit of this storage that the level is; None where it is none of them."""
+    level = one.recorded * (MIB if one.unit == "MiB/s" else 1)
+    kinds = ("volume-throughput", "instance-throughput") if one.unit == "MiB/s" else ("volume-iops", "instance-iops")
+    if limits.credits is not None:
+        kinds = (*kinds, "volume-credits")
+    near = {name: abs(level / allowed - 1) for name in kinds if (allowed := limits.rate_of(name))}
+    best = min(near, key=lambda name: near[name], default=None)
+    return best if best is not None and near[best] <= SAME_SHARE else None
+
+
+def _degraded(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Finding | None:
+    """The longest stretch that is slow without any limit: a minute at least."""
+    one = evidence.volumes[0]
+    rows, start = one.rows, workload.source.get("clock_start")
+    signals = signals_of(evidence, t, whole=True)
+    volume = signals.volumes[0] if signals.volumes else None
+    if volume is None or volume.model is None or volume.limits is None:
+        return None
+    p99 = max(volume.model.read_p99, volume.model.write_p99)
+    slowest = pl.max_horizontal(
+        [pl.col(name) for name in ("read_ms", "write_ms") if name in rows.columns] or [pl.lit(None)]
+    )
+    busy = pl.col("charged_iops")
+    idle_of_limits = busy < t.degraded_use * min(volume.limits.iops, volume.limits.instance_iops or volume.limits.iops)
+    slow = rows.select(
+        ((slowest >= t.degraded_factor * p99) & idle_of_limits & (busy >= t.degraded_least_iops))
+        .fill_null(False)
+        .alias("slow")
+    )["slow"]
+    best = first = 0
+    longest: tuple[int, int] | None = None
+    for index, is_slow in enumerate([*slow.to_list(), False]):
+        if is_slow:
+            continue
+        if index - first > best:
+            best, longest = index - first, (first, index)
+        first = index + 1
+    if longest is None:
+        return None
+    part = rows[longest[0] : longest[1]]
+    span_s = float(part["duration_s"].sum())
+    if span_s < t.window_s:
+        return None
+    begin = float(part["t_unix"][0]) - float(rows["t_unix"][0])
+
+    def at(t_s: float) -> str:
+        return clock_text(start, t_s, True, True) or f"{span_in_words(round(t_s))} after the start"
+
+    ms = float(part.select(slowest.alias("ms"))["ms"].median() or 0.0)  # type: ignore[arg-type]
+    words = (
+        f"From {at(begin)} to {at(begin + span_s)} {one.facts.name} was degraded: an I/O took {ms:,.1f} ms (the type's p99 is "
+        f"{p99:,.1f} ms) far below every limit. It is EBS's fault, and minutes long as a rule: open a case, do not resize."
+    )
+    figures = (
+        Figure("recorded_ms", ms, "ms", f"{ms:,.2f} ms recorded"),
+        Figure("seconds", span_s, "s", f"for {span_in_words(round(span_s))}"),
+    )
+    return Finding(
+        "degraded",
+        "degraded",
+        words,
+        one.facts.name,
+        "inferred",
+        None,
+        span_s,
+        figures,
+        from_unix=begin,
+        to_unix=begin + span_s,
+    )
 
 
 def _finding(name: str, windows: list[Window], workload: OpenWorkload, volume: str) -> Finding:

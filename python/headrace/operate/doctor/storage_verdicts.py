@@ -333,26 +333,30 @@ def _mib(server: ServerSignals, name: str) -> str:
 
 
 def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
-    share = server.get("checkpoint_share")
+    """A redo log that is nearly full, or that so little fits into that pages are flushed all the
+    time to make room: then the age of the checkpoint stays low."""
+    share, age = server.get("checkpoint_share"), server.get("checkpoint_age_bytes")
     flushed = server.get("pages_flushed_per_s") or 0.0
     ios = sum(one.iops for one in signals.volumes)
-    if share is None or share < t.checkpoint_share or (signals.volumes and flushed < t.redo_writes_share * ios):
+    if not share or age is None or (signals.volumes and flushed < t.redo_writes_share * ios):
+        return None
+    seconds = age / share / max(server.get("log_bytes_per_s") or 0.0, 1.0)
+    if share < t.checkpoint_share and seconds > t.redo_holds_s:
         return None
     name = (
         "innodb_redo_log_capacity" if "innodb_redo_log_capacity" in server.facts.variables else "innodb_log_file_size"
     )
     now = _mib(server, name)
-    seconds = (server.get("checkpoint_age_bytes") or 0.0) / max(server.get("log_bytes_per_s") or 0.0, 1.0)
     words = (
-        f"The redo log is too small: {in_percent(share)} of it is in use, so InnoDB flushes {flushed:,.0f} pages a second to make room. "
-        f"It holds {span_in_words(max(1, round(seconds)))} of this load; an hour is good."
+        f"The redo log is too small: it holds {span_in_words(max(1, round(seconds)))} of this load, so InnoDB flushes "
+        f"{flushed:,.0f} pages a second to make room. An hour is good."
     )
     figures = (
         figure("checkpoint_share", share, "share", f"checkpoint age {in_percent(share)} of the most it may be"),
         figure(
             "pages_flushed_per_s", flushed, "pages/s", f"{flushed:,.0f} pages flushed a second, {ios:,.0f} I/Os in all"
         ),
-        figure("holds_s", seconds, "s", f"the log in use is {span_in_words(max(1, round(seconds)))} of this load"),
+        figure("holds_s", seconds, "s", f"the log holds {span_in_words(max(1, round(seconds)))} of this load"),
     )
     unit = (
         "SET GLOBAL innodb_redo_log_capacity = 4294967296;"

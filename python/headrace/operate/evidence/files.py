@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headrace.base.documents import parse_toml
 from headrace.base.files import read_bytes
 from headrace.base.units import GIB
 from headrace.errors import InputError
@@ -104,7 +104,10 @@ def _of_point(row: Mapping[str, Any], limits: HoldingLimits | None) -> Row:
 
 def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: str | None) -> Evidence:
     """What `headrace workload capture` wrote. Raises InputError, CouldNotRun."""
-    description = parse_toml(DESCRIPTION, read_bytes(folder / DESCRIPTION, MAX_TOML_BYTES), "a run description")
+    try:
+        description = tomllib.loads(read_bytes(folder / DESCRIPTION, MAX_TOML_BYTES).decode())
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{folder.name}/{DESCRIPTION}", f"is no TOML: {str(error)[:100]}", "toml.io, v1.0") from None
     storage = storage or description.get("storage")
     instance = instance or description.get("instance")
     day = as_of or (str(description["as_of"]) if "as_of" in description else None)

@@ -198,7 +198,9 @@ class Evidence:
 
 def gathered(facts: SourceFacts, ticks: Iterable[Tick], notes: Iterable[str] = ()) -> Evidence:
     """Ticks as evidence. Late and repeated ticks are put in order; the first of a moment stays."""
-    ordered = {tick.t_unix: tick for tick in sorted(ticks, key=lambda tick: tick.t_unix, reverse=True)}
+    ordered: dict[float, Tick] = {}
+    for tick in ticks:
+        ordered.setdefault(tick.t_unix, tick)
     kept = [ordered[at] for at in sorted(ordered)]
     volumes = tuple(
         VolumeEvidence(one, _frame(kept, [tick.volumes.get(one.name) for tick in kept])) for one in facts.volumes

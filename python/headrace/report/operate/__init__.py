@@ -1,0 +1,1 @@
+"""Pages of what was seen on a running server."""

@@ -1,0 +1,97 @@
+"""A diagnosis as a page: headline, findings, windows, and what was seen over time. Reads the
+documents that `headrace doctor --output json` prints; runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from headrace.report.charts import style
+from headrace.report.charts.builders import Part, TimeAxis, linear, lines, stacked
+from headrace.report.html import Page
+
+# Column, label, colour.
+PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
+    ("IOPS", (("read_iops", "reads", style.SIMULATED), ("write_iops", "writes", style.WARN))),
+    ("MiB/s", (("read_mib_s", "reads", style.SIMULATED), ("write_mib_s", "writes", style.WARN))),
+    ("latency (ms)", (("read_ms", "reads", style.SIMULATED), ("write_ms", "writes", style.WARN))),
+    ("over a limit (%)", (
+        ("over_volume_iops", "volume IOPS", style.MEASURED), ("over_volume_throughput", "volume MiB/s", style.PUBLISHED),
+        ("over_instance_iops", "instance IOPS", style.SIMULATED), ("over_instance_throughput", "instance MiB/s", style.WARN),
+    )),
+    ("credits (%)", (("balance_percent", "balance", style.SIMULATED),)),
+    ("transactions a second", (("tps", "server", style.MEASURED),)),
+    ("threads", (("threads_running", "running", style.MEASURED), ("lock_waiters", "waiting for row locks", style.WARN))),
+)  # fmt: skip
+HEIGHT = 84  # px: seven panels fit a printed page
+IN_PERCENT = ("over a limit (%)", "credits (%)")
+CALM = ("fine", "not storage", "touched")
+
+
+def doctor_page(found: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) -> Page:
+    """The page. `found`: the diagnosis; `ticks`: what was seen, as a recording has it."""
+    page = Page(f"Doctor: {found['verdict']}", f"{found['target']}, {', '.join(found['storage'])}")
+    page.paragraph(found["headline"], "good" if found["verdict"] in CALM else "warn")
+    page.heading("Findings")
+    for one in [*found["findings"], *found["others"]]:
+        page.paragraph(f"{one['verdict']}: {one['subject']}. {one['words']}")
+        page.items(figure["words"] for figure in one["figures"])
+        for remedy in one["remedies"]:
+            page.paragraph(f"Do: {remedy['what']}. {remedy['cost']}")
+            page.lines([*remedy["lines"], *([f"undo: {remedy['undo']}"] if remedy["undo"] else [])])
+    if found["windows"]:
+        page.heading("Windows at a limit")
+        columns = ("from", "to", "limit", "rate", "recorded ms", "usual ms", "model ms")
+        page.table(columns, [_row(one) for one in found["windows"]], right=columns[3:])
+    page.heading("Seen over time")
+    for volume in list(dict.fromkeys(name for tick in ticks for name in tick["volumes"])):
+        _chart(page, volume, ticks)
+    page.heading("What this rests on")
+    page.items([f"{found['span_s']:,.0f} s, {found['grain']}.", f"Clock: {found['clock']}."])
+    page.items([f"Missing: {text}." for text in found["missing"]])
+    page.items(found["notes"])
+    return page
+
+
+def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
+    def ms(value: float | None) -> str:
+        return "-" if value is None else f"{value:,.2f}"
+
+    rate = f"{one['rate']:,.4g} {one['unit']}"
+    return (
+        one["begins"],
+        one["ends"],
+        one["limit"],
+        rate,
+        ms(one["recorded_ms"]),
+        ms(one["usual_ms"]),
+        ms(one["model_ms"]),
+    )
+
+
+def _chart(page: Page, volume: str, ticks: Sequence[Mapping[str, Any]]) -> None:
+    rows = [
+        {
+            "t_s": tick["t_unix"] - ticks[0]["t_unix"],
+            "duration_s": tick["duration_s"],
+            **tick.get("server", {}),
+            **tick["volumes"][volume],
+        }
+        for tick in ticks
+        if volume in tick["volumes"]
+    ]
+    frame = pl.DataFrame(rows, infer_schema_length=None)
+    if frame.height < 2:
+        return
+    over = [name for name in frame.columns if name.startswith("over_")]
+    frame = frame.with_columns(pl.col(over) * 100.0) if over else frame
+    axis = TimeAxis(None, float(frame["t_s"][-1] + frame["duration_s"][-1]))
+    shown = [(title, [part for part in parts if part[0] in frame.columns]) for title, parts in PANELS]
+    shown = [(title, parts) for title, parts in shown if parts]
+    drawn, timed = [], axis.add(frame)
+    for index, (title, parts) in enumerate(shown):
+        y = linear(title, 0, 106) if title in IN_PERCENT else None
+        drawn.append(lines(timed, axis.x(index == len(shown) - 1), title, parts, y, HEIGHT))
+    page.chart(stacked(drawn, volume), f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time")

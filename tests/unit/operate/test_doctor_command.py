@@ -1,0 +1,87 @@
+"""`headrace doctor` as a user runs it, on files: what is printed, and how it ends."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from doctored import evidence
+
+from headrace.operate.evidence import kept
+
+AT_LIMIT = {"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0, "read_iops": 190.0, "charged_iops": 300.0}
+
+
+@pytest.fixture
+def recording(tmp_path):
+    def made(*given, storage="io1:100:300", **more):
+        path = tmp_path / "seen.jsonl"
+        kept.save(evidence(*given, storage=storage, **more), path)
+        return str(path)
+
+    return made
+
+
+def test_a_finding(call, recording):
+    code, out, err = call("doctor", recording(AT_LIMIT, {"tps": 30.0, "pool_reads_per_s": 180.0}))
+    assert code == 1 and not err
+    assert out.startswith("BINDS: The volume's IOPS binds") and "Do: Make it gp3:100" in out and "Undo: aws ec2" in out
+    assert "USD a month" in out and "counted in microseconds" in out
+
+
+def test_all_is_well(call, recording):
+    code, out, _ = call("doctor", recording())
+    assert code == 0 and out.startswith("FINE:")
+
+
+def test_json(call, recording):
+    code, out, _ = call("doctor", recording(AT_LIMIT, {"tps": 30.0, "pool_reads_per_s": 180.0}), "--output", "json")
+    document = json.loads(out)
+    assert code == 1 and document["schema"] == "headrace-doctor/1" and document["verdict"] == "binds"
+    assert document["findings"][0]["gain"]["next_limit"] and len(document["findings"]) <= 3
+
+
+@pytest.mark.parametrize(
+    ("volume", "server", "code", "word"),
+    [
+        (None, None, 0, "OK"),
+        (AT_LIMIT, {"tps": 30.0, "pool_reads_per_s": 180.0}, 2, "CRITICAL"),
+        (None, {"log_waits_per_s": 30.0}, 1, "WARNING"),
+        (None, {"lock_waiters": 3.9}, 0, "OK"),
+    ],
+)
+def test_nagios(call, recording, volume, server, code, word):
+    found, out, _ = call("doctor", recording(volume, server), "--output", "nagios")
+    assert found == code and out.startswith(f"DOCTOR {word} - ") and out.count("\n") == 1 and out.count("|") <= 1
+
+
+def test_nothing_can_be_told(call, recording):
+    path = recording(with_volume=False)
+    assert call("doctor", path)[0] == 3
+    assert call("doctor", path, "--output", "nagios")[0] == 3
+
+
+def test_kept_again_and_a_page(call, recording, tmp_path):
+    path = recording(AT_LIMIT, {"tps": 30.0})
+    copy, page = tmp_path / "copy.jsonl.gz", tmp_path / "page.html"
+    assert call("doctor", path, "--record", str(copy), "--report", str(page))[0] == 1
+    assert call("doctor", str(copy))[1].partition("Seen:")[0] == call("doctor", path)[1].partition("Seen:")[0]
+    text = page.read_text()
+    assert "<svg" in text and "<script" not in text and "volume&#x27;s IOPS" in text
+    code, _, err = call("doctor", path, "--record", str(copy))
+    assert code == 2 and "is there already" in err
+
+
+def test_trusted_advisor(call, recording):
+    code, out, _ = call("doctor", "--trusted-advisor")
+    assert code == 0 and "withdrawn 2024-05-15" in out and "Bh2xRR2FGH" in out
+    code, out, _ = call("doctor", recording(), "--trusted-advisor")
+    assert code == 0 and "not known" in out
+
+
+@pytest.mark.parametrize(
+    "words", [("doctor",), ("doctor", "nowhere"), ("doctor", "lab:"), ("doctor", "x", "--seconds", "0")]
+)
+def test_usage(call, words):
+    code, out, err = call(*words)
+    assert code == 2 and not out and err.startswith("error: ")

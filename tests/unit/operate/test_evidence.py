@@ -1,0 +1,532 @@
+"""Evidence from every source, and what is wrong with what comes in: counters that go back, clocks
+apart, restarts, volumes that are detached, files that are cut."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import pytest
+from doctored import START, evidence
+
+from headrace.connect import parse_address
+from headrace.errors import CouldNotRun, InputError
+from headrace.observe.live import host
+from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.evidence import SourceOptions, aws, evidence_of, kept, open_live
+from headrace.operate.evidence import server as reader
+from headrace.operate.evidence.counters import status_row
+from headrace.operate.evidence.limits import holding
+from headrace.operate.evidence.live import LiveSource
+from headrace.operate.evidence.model import SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.evidence.volumes import DeviceVolumes, device_row, row_of_lab
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def test_ticks_are_put_in_order_and_the_first_of_a_moment_stays():
+    facts = SourceFacts("x", "live", 1.0, "UTC", (VolumeFacts("a"),))
+    ticks = [
+        Tick(START + 2, 1.0, {"a": {"queue": 2.0}}),
+        Tick(START, 1.0, {"a": {"queue": 0.0}}),
+        Tick(START, 1.0, {"a": {"queue": 9.0}}),
+    ]
+    rows = gathered(facts, ticks).volumes[0].rows
+    assert rows["t_unix"].to_list() == [START, START + 2] and rows["queue"].to_list() == [0.0, 2.0]
+
+
+def test_a_figure_that_is_missing_is_null_and_a_column_nobody_has_is_not_there():
+    ticks = [
+        Tick(START, 1.0, {"a": {"queue": 1.0, "read_ms": None}}),
+        Tick(START + 1, 1.0, {"a": {"write_ms": 2.0}}),
+        Tick(START + 2, 1.0),
+    ]
+    made = gathered(SourceFacts("x", "live", 1.0, "UTC", (VolumeFacts("a"),)), ticks)
+    rows = made.volumes[0].rows
+    assert rows.columns == ["t_unix", "duration_s", "queue", "write_ms"] and rows.height == 2
+    assert rows["queue"].to_list() == [1.0, None] and not made.server.height
+
+
+@pytest.mark.parametrize(
+    ("storage", "instance", "expected"),
+    [
+        # data/volumes: gp3 includes 3,000 IOPS and 125 MiB/s; gp2 3 a GiB, 3,000 in a burst.
+        ("gp3:500", None, (3_000, 3_000, 125, 125)),
+        ("gp2:100", None, (300, 3_000, 128, 128)),
+        ("2xgp2:100", None, (600, 6_000, 256, 256)),
+        ("gp3:500:6000:250", "m4.large", (6_000, 6_000, 250, 250)),
+    ],
+)
+def test_limits_that_hold(storage, instance, expected):
+    found = holding(storage, instance)
+    assert (found.iops, found.burst_iops, found.bytes_s / 2**20, found.burst_bytes_s / 2**20) == expected
+    if instance:
+        assert (found.instance_iops, found.instance_bytes_s) == (3_600, 56_250_000)
+
+
+def test_large_requests_count_more_than_once():
+    gp3 = holding("gp3:500")
+    assert gp3.charged(100.0, 0.0, 100.0, 0.0)[0] == 400.0  # a MiB is four I/Os of 256 KiB
+    mirrored = holding("raid10:4xgp3:100")
+    assert mirrored.charged(100.0, 100.0, 1.0, 1.0)[0] == 300.0  # a write goes to two members
+
+
+@pytest.mark.parametrize("storage", ["gp9:100", "io2:100:999999", "gp2:0", ""])
+def test_storage_that_is_not_sold(storage):
+    with pytest.raises(InputError):
+        holding(storage)
+
+
+# --- counters -------------------------------------------------------------------------------------
+
+
+def test_counters_that_go_back_are_no_rates():
+    notes = []
+    row = status_row(
+        {"com_commit": 50.0, "questions": 100.0}, {"com_commit": 10.0, "questions": 200.0}, 1.0, {}, 1, notes.append
+    )
+    assert row["tps"] is None and row["questions_per_s"] == 100.0 and "went back" in notes[0]
+
+
+def test_rates_against_a_naive_reference():
+    chance = random.Random(5)
+    for _ in range(100):
+        before = {
+            name: float(chance.randrange(10**9))
+            for name in ("com_commit", "questions", "innodb_log_waits", "innodb_row_lock_time")
+        }
+        now = {name: value + chance.randrange(10**6) for name, value in before.items()}
+        took = chance.uniform(0.5, 3.0)
+        row = status_row(before, now, took, {}, 1)
+        rate = {name: (now[name] - before[name]) / took for name in now}
+        assert row["log_waits_per_s"] == pytest.approx(rate["innodb_log_waits"])
+        assert row["lock_waiters"] == pytest.approx(rate["innodb_row_lock_time"] / 1_000)
+        if rate["com_commit"] >= 0.01 * rate["questions"]:
+            assert row["tps"] == pytest.approx(rate["com_commit"])
+
+
+def test_checkpoint_age_of_both_families():
+    maria = status_row({}, {"innodb_checkpoint_age": 75.0, "innodb_checkpoint_max_age": 100.0}, 1.0, {}, 1)
+    assert maria["checkpoint_share"] == 0.75
+    lsn = {"innodb_redo_log_current_lsn": 1_700.0, "innodb_redo_log_checkpoint_lsn": 1_000.0}
+    mysql = status_row({}, lsn, 1.0, {"innodb_redo_log_capacity": "1600"}, 1)
+    assert mysql["checkpoint_share"] == 700 / (7 / 8 * 1_600)
+
+
+def test_a_kernel_counter_that_wraps():
+    """Milliseconds of /proc/diskstats are 32 bits wide."""
+    before = {name: 0.0 for name in host.FIELDS} | {"read_ms": 2.0**32 - 100}
+    now = before | {"reads": 50.0, "read_bytes": 50 * 16_384.0, "read_ms": 100.0}
+    volumes = DeviceVolumes.__new__(DeviceVolumes)
+    volumes._limits, volumes.notes = None, []
+    row = volumes._difference("nvme1n1", before, now, 1.0)
+    assert row is not None and row["read_ms"] == pytest.approx(4.0) and not volumes.notes
+    assert volumes._difference("nvme1n1", now, before, 1.0) is None and "went back" in volumes.notes[0]
+
+
+def test_flushes_are_no_ios_of_a_volume():
+    change = {name: 0.0 for name in host.FIELDS} | {
+        "writes": 30.0,
+        "write_bytes": 20 * 16_384.0,
+        "write_ms": 60.0,
+        "flushes": 10.0,
+    }
+    row = device_row(change, 0.0, 20.0, 10.0, 2.0, None)
+    assert (row["write_iops"], row["flush_iops"], row["read_ms"]) == (10.0, 5.0, None)
+
+
+def test_a_row_of_the_lab():
+    row = {
+        "reads": 100,
+        "writes": 0,
+        "read_bytes": 1_638_400,
+        "read_time_us": 250_000,
+        "span_us": 500_000,
+        "volume_iops_exceeded_us": 400_000,
+        "consumed_ops": 100,
+        "read_p50_us": 2_000,
+    }
+    found = row_of_lab(row)
+    assert (found["read_iops"], found["read_ms"], found["over_volume_iops"], found["read_p50_ms"]) == (
+        200.0,
+        2.5,
+        0.8,
+        2.0,
+    )
+    assert found["write_ms"] is None and found["write_p50_ms"] is None, "a zero of no I/O is no fast disk"
+
+
+# --- a live server --------------------------------------------------------------------------------
+
+
+class Server:
+    """A server that answers from tables."""
+
+    def __init__(self, variables=None, status=(), denied=(), clock=0.0):
+        self.variables = {
+            "version": "10.11.6-MariaDB",
+            "hostname": "elsewhere",
+            "performance_schema": "OFF",
+            "innodb_buffer_pool_size": "1",
+        } | (variables or {})
+        self.status, self.denied, self.clock = list(status), denied, clock
+        self.asked, self.rows, self.description = [], (), ()
+
+    @contextmanager
+    def cursor(self):
+        yield self
+
+    def get_server_info(self):
+        return self.variables["version"]
+
+    def execute(self, statement):
+        import pymysql
+
+        self.asked.append(statement)
+        if any(word in statement for word in self.denied):
+            raise pymysql.err.OperationalError(1142, "SELECT command denied")
+        self.description = ()
+        if statement == "SHOW GLOBAL VARIABLES":
+            self.rows = tuple(self.variables.items())
+        elif statement.startswith("SHOW GLOBAL STATUS"):
+            values = self.status.pop(0)
+            if values is None:
+                raise pymysql.err.OperationalError(2013, "Lost connection")
+            self.rows = tuple(values.items())
+        elif "UNIX_TIMESTAMP" in statement:
+            import time
+
+            self.rows = ((time.time() + self.clock,),)
+        elif "PROCESSLIST" in statement:
+            self.rows = ((0,),)
+        elif "CURRENT_USER()" in statement:
+            self.rows = (("monitor@%",),)
+        else:
+            self.rows = ()
+
+    def fetchall(self):
+        return self.rows
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def server(monkeypatch):
+    def made(**given):
+        fake = Server(**given)
+        monkeypatch.setattr(reader, "connect", lambda address, timeout: fake)
+        return fake, reader.ServerReader(parse_address("mysql://monitor@db1"))
+
+    return made
+
+
+def status(uptime, **more):
+    return {
+        "Uptime": str(uptime),
+        "Questions": str(100 * uptime),
+        "Com_commit": str(50 * uptime),
+        "Threads_running": "3",
+    } | more
+
+
+def test_one_statement_a_reading(server):
+    fake, read = server(status=[status(10), status(11)])
+    asked = len(fake.asked)
+    assert read.read()[0] == {}, "the first reading only begins the counters"
+    row, _, took = read.read()
+    assert len(fake.asked) == asked + 2 and row["tps"] == pytest.approx(50 / took)
+    assert row["threads_running"] == 2.0, "less the reader itself"
+
+
+def test_performance_schema_off_and_no_privilege_are_named(server):
+    _, read = server()
+    assert any("performance_schema is off" in text for text in read.missing)
+    _, read = server(variables={"performance_schema": "ON"}, denied=("events_waits",))
+    assert any("GRANT SELECT ON performance_schema" in text for text in read.missing)
+
+
+def test_a_server_that_restarts_is_no_rate(server):
+    _, read = server(status=[status(5_000), status(1), status(2)])
+    read.read()
+    assert read.read()[2] == 0.0 and "started again" in read.notes[0]
+    assert read.read()[0]["tps"] > 0
+
+
+def test_a_server_that_is_lost_is_asked_again(server):
+    _, read = server(status=[status(5), None, status(7), status(8)])
+    source = LiveSource("mysql://db1", None, read, with_host=False)
+    assert source._read() == [] and source._read() == []
+    assert "did not answer" in source.notes[0]
+    assert source._read() == [] and source._read()[0].server["tps"] > 0
+
+
+def test_two_clocks(server):
+    _, read = server(clock=3_600.0)
+    source = LiveSource("mysql://db1", None, read, with_host=False)
+    assert "clock is +3,600 s" in source.notes[0] and source.facts.clocks_apart_s == pytest.approx(3_600, abs=2)
+    _, read = server(clock=0.2)
+    assert not LiveSource("mysql://db1", None, read, with_host=False).notes
+
+
+def test_no_names_or_passwords_are_kept(server):
+    _, read = server(
+        variables={
+            "datadir": "/secret/place",
+            "report_password": "hunter2",
+            "innodb_data_home_dir": "x" * 200,
+            "sync_binlog": "1",
+        }
+    )
+    assert dict(read.facts.variables) == {
+        "performance_schema": "OFF",
+        "innodb_buffer_pool_size": "1",
+        "sync_binlog": "1",
+    }
+
+
+def test_a_volume_that_is_detached_while_it_is_watched(monkeypatch):
+    disks = {"nvme1n1": {name: 1.0 for name in host.FIELDS}}
+    monkeypatch.setattr(host, "read_disks", lambda names=None: {name: dict(row) for name, row in disks.items()})
+    volumes = DeviceVolumes(["/dev/nvme1n1"], page=_no_page)
+    volumes.read()
+    disks["nvme1n1"]["reads"] += 10
+    assert volumes.read()
+    del disks["nvme1n1"]
+    assert volumes.read() == {} and any("detached" in text for text in volumes.notes)
+    assert not volumes.exact and any("inferred" in text for text in volumes.missing)
+
+
+def _no_page(device):
+    raise InputError(device, "has no statistics page")
+
+
+def test_a_device_over_others_is_said_to_be_one(monkeypatch):
+    monkeypatch.setattr(host, "read_disks", lambda names=None: {"md0": {name: 1.0 for name in host.FIELDS}})
+    volumes = DeviceVolumes(["md0"], page=_no_page)
+    volumes.facts()
+    assert "device over others" in volumes.notes[0]
+
+
+# --- AWS ------------------------------------------------------------------------------------------
+
+
+class Cloud:
+    """EC2 and CloudWatch, from tables; points come in two pages."""
+
+    def __init__(self, points, storage="gp2", size=100, iops=300):
+        self.points, self.volume = (
+            points,
+            {
+                "VolumeId": "vol-1",
+                "VolumeType": storage,
+                "Size": size,
+                "Iops": iops,
+                "Attachments": [{"State": "attached", "InstanceId": "i-1", "Device": "/dev/sdf"}],
+            },
+        )
+        self.pages = 0
+
+    def __call__(self, service):
+        return self
+
+    def describe_volumes(self, VolumeIds):
+        return {"Volumes": [self.volume] if "vol-1" in VolumeIds else []}
+
+    def describe_volumes_modifications(self, VolumeIds):
+        return {"VolumesModifications": []}
+
+    def describe_instances(self, InstanceIds):
+        return {"Reservations": [{"Instances": [{"InstanceId": "i-1", "InstanceType": "m5.large"}]}]}
+
+    def get_metric_data(self, MetricDataQueries, StartTime, EndTime, NextToken=None):
+        self.pages += 1
+        results, half = [], len(MetricDataQueries) // 2
+        wanted = MetricDataQueries[half:] if NextToken else MetricDataQueries[:half]
+        for query in wanted:
+            points = self.points.get(query["MetricStat"]["Metric"]["MetricName"], {})
+            results.append(
+                {
+                    "Id": query["Id"],
+                    "Timestamps": [datetime.fromtimestamp(at, UTC) for at in points],
+                    "Values": list(points.values()),
+                }
+            )
+        return {"MetricDataResults": results} | ({} if NextToken else {"NextToken": "more"})
+
+
+def minutes(value, count=10):
+    return {START + 60 * index: value for index in range(count)}
+
+
+def test_cloudwatch_every_page_and_what_it_says():
+    points = {
+        "VolumeReadOps": minutes(18_000.0),
+        "VolumeReadBytes": minutes(18_000 * 16_384.0),
+        "VolumeTotalReadTime": minutes(480.0),
+        "VolumeQueueLength": minutes(8.0),
+    }
+    points |= {"BurstBalance": minutes(0.0), "VolumeIOPSExceededCheck": minutes(1.0)}
+    cloud = Cloud(points)
+    found = aws.evidence_of_aws(["vol-1"], 60, cloud)
+    assert cloud.pages == 2 and found.facts.instance == "m5.large" and found.facts.volumes[0].storage == "gp2:100"
+    row = found.volumes[0].rows.row(0, named=True)
+    assert (
+        row["read_iops"] == 300.0
+        and row["read_ms"] == pytest.approx(480 / 18_000 * 1e3)
+        and row["over_volume_iops"] == 1.0
+    )
+    told = diagnose(found)
+    assert (told.verdict, told.findings[0].subject) == ("binds", "volume-credits")
+    assert any("blind below about half" in text for text in told.missing)
+
+
+def test_a_detached_volume_has_no_points_and_no_verdict():
+    with pytest.raises(CouldNotRun, match="no point"):
+        aws.evidence_of_aws(["vol-1"], 60, Cloud({}))
+
+
+def test_a_volume_of_another_account():
+    with pytest.raises(InputError, match="no volume of this account"):
+        aws.evidence_of_aws(["vol-2"], 60, Cloud({}))
+
+
+def test_an_idle_minute_has_no_latency():
+    row = aws.row_of_minute({"VolumeReadOps": 0.0, "VolumeTotalReadTime": 0.0, "VolumeIdleTime": 60.0}, None)
+    assert row["read_ms"] is None and row["idle_share"] == 1.0
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["seen.jsonl", "seen.jsonl.gz"])
+def test_a_recording_gives_the_same_answer(tmp_path, name):
+    made = evidence({"over_volume_iops": 0.8, "read_ms": 20.0, "read_p50_ms": 20.0}, {"tps": 30.0})
+    kept.save(made, tmp_path / name)
+    again, demand = evidence_of(str(tmp_path / name))
+    assert demand is None and again.ticks() == made.ticks() and again.facts == made.facts
+    assert diagnose(again).to_document() == diagnose(made).to_document()
+
+
+def test_a_recording_that_is_cut(tmp_path):
+    made = evidence()
+    kept.save(made, tmp_path / "a.jsonl")
+    text = (tmp_path / "a.jsonl").read_bytes()
+    (tmp_path / "b.jsonl").write_bytes(text[:-20])
+    found, _ = evidence_of(str(tmp_path / "b.jsonl"))
+    assert len(found.ticks()) == len(made.ticks()) - 1 and any("cut off" in note for note in found.notes)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(text)[:-30])
+    with pytest.raises(InputError, match="cut off"):
+        evidence_of(str(tmp_path / "c.jsonl.gz"))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (
+            b'{"schema":"headrace-evidence/9","facts":{"target":"x","kind":"live","grain_s":1,"clock":"UTC"}}\n',
+            "headrace-evidence/9",
+        ),
+        (b'{"schema":"headrace-evidence/1"}\n', "head of a recording"),
+        (
+            b'{"schema":"headrace-evidence/1","facts":{"target":"x","kind":"live","grain_s":1,"clock":"UTC"}}\n{"t_unix":"x"}\n{}\n',
+            "line 2",
+        ),
+        (b"\x1f\x8bnonsense", "gzip"),
+    ],
+)
+def test_a_recording_that_is_none(tmp_path, content, words):
+    path = tmp_path / "x.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as error:
+        evidence_of(str(path))
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("target", ["nowhere.txt", "lab:", "lab:a,a", "aws:", "ftp://x"])
+def test_a_target_that_is_none(target):
+    with pytest.raises(InputError):
+        evidence_of(target, SourceOptions(lab=lambda: None))
+    with pytest.raises(InputError):
+        open_live("file.txt")
+
+
+def capture(folder, status_lines, disk_lines=None, extra=""):
+    disk = 'disk = "disk.csv"\n' if disk_lines else ""
+    (folder / "RUN.toml").write_text(
+        f'format = "headrace-run"\nversion = 1\nname = "x"\nengine = "innodb"\nstorage = "gp2:100"\ncache_gib = 1.0\nthreads = 4\n{extra}'
+        f'[benchmark]\nname = "own"\n[files]\nstatus = "status.csv"\n{disk}'
+    )
+    (folder / "status.csv").write_text("\n".join(status_lines) + "\n")
+    if disk_lines:
+        (folder / "disk.csv").write_text("\n".join(disk_lines) + "\n")
+    return str(folder)
+
+
+def test_a_captured_folder(tmp_path):
+    lines = ["time,uptime,com_commit,questions,innodb_row_lock_time,threads_running"]
+    lines += [f"{START + index},{100 + index},{50 * index},{200 * index},{1900 * index},5" for index in range(10)]
+    disk = ["time,device,reads,read_bytes,read_ms,writes,write_bytes,write_ms,weighted_ms,io_ms"]
+    disk += [
+        f"{START + index},nvme1n1,{100 * index},{1_638_400 * index},{60 * index},0,0,0,{60 * index},{60 * index}"
+        for index in range(10)
+    ]
+    found, _ = evidence_of(capture(tmp_path, lines, disk))
+    assert found.facts.kind == "capture" and found.facts.volumes[0].storage == "gp2:100"
+    assert found.server["tps"].to_list() == [50.0] * 9 and found.volumes[0].rows["read_ms"].to_list() == [0.6] * 9
+    assert found.server["lock_waiters"].to_list() == pytest.approx([1.9] * 9)
+
+
+def test_a_capture_over_a_restart_and_a_clock_set_back(tmp_path):
+    lines = ["time,uptime,com_commit", f"{START},5000,100", f"{START + 1},1,3", f"{START + 2},2,8"]
+    found, _ = evidence_of(capture(tmp_path, lines))
+    assert found.server.height == 1 and any("started again" in note for note in found.notes)
+    lines = ["time,uptime,com_commit", f"{START},1,1", f"{START - 3600},2,3"]
+    with pytest.raises(InputError, match="clock was set"):
+        evidence_of(capture(tmp_path, lines))
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["time,uptime,com_commit", f"{START},1,nan", f"{START + 1},2,3"], "finite"),
+        (["time,uptime,com_commit", f"{START},1,-4", f"{START + 1},2,3"], "negative"),
+        (["uptime,com_commit", "1,2"], "time"),
+        (["time,uptime,com_commit", f"{START},1,4"], "no two samples"),
+    ],
+)
+def test_a_capture_that_is_damaged(tmp_path, lines, words):
+    with pytest.raises(InputError) as error:
+        evidence_of(capture(tmp_path, lines))
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ({"NextToken": "x"}, "NextToken"),
+        ({"VolumeReadOps": [0.5, 0.5]}, "whole number"),
+        ({"VolumeReadOps": [-5, 5]}, "negative"),
+    ],
+)
+def test_cloudwatch_files_that_are_wrong(tmp_path, metrics, words):
+    times = ["2026-11-20T09:00:00Z", "2026-11-20T09:05:00Z"]
+    base = {name: [100, 100] for name in ("VolumeReadOps", "VolumeWriteOps")} | {
+        name: [409_600, 409_600] for name in ("VolumeReadBytes", "VolumeWriteBytes")
+    }
+    base |= {name: values for name, values in metrics.items() if name != "NextToken"}
+    document = {
+        "MetricDataResults": [
+            {"Id": f"m{at}", "Label": name, "Timestamps": times, "Values": values}
+            for at, (name, values) in enumerate(base.items())
+        ]
+    }
+    document |= {"NextToken": "x"} if "NextToken" in metrics else {}
+    path = tmp_path / "cw.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError) as error:
+        evidence_of(str(path))
+    assert words in str(error.value)

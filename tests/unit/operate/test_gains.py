@@ -1,0 +1,142 @@
+"""What lifting a limit brings: the database of a window's counters, the next limit, the interval."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from doctored import evidence
+
+from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.doctor.gains import Counsel, next_of
+from headrace.operate.doctor.own_database import own_database, tps_on
+from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.thresholds import Thresholds
+
+# Eight clients on io1:100:300: 300 reads a second, 3 a transaction, each waits 26 ms.
+AT_300 = {
+    "read_iops": 300.0, "write_iops": 0.0, "charged_iops": 300.0, "read_mib_s": 4.6875, "write_mib_s": 0.0,
+    "read_ms": 26.4, "read_p50_ms": 26.0, "queue": 7.9, "over_volume_iops": 0.99,
+}  # fmt: skip
+CLIENTS = {
+    "tps": 100.0, "pool_reads_per_s": 300.0, "threads_running": 8.0, "threads_connected": 8.0, "log_bytes_per_s": 0.0,
+    "pages_flushed_per_s": 0.0, "server_cpus": 0.1, "data_read_bytes_per_s": 300 * 16_384.0,
+}  # fmt: skip
+IO1 = "io1:100:300"
+
+
+def signals(volume=None, server=None, **more):
+    return signals_of(
+        evidence(AT_300 | (volume or {}), CLIENTS | (server or {}), **({"storage": IO1} | more)), Thresholds()
+    )
+
+
+def test_today_is_simulated_as_it_is():
+    """The database made of the counters runs on today's storage as the server does: 100 a second,
+    bound by the volume."""
+    own = own_database(signals())
+    assert own is not None and own.clients == 8
+    tps, cap = tps_on(own.database, own.clients, IO1, None, None, None)
+    assert tps == pytest.approx(100.0, rel=0.05) and cap == "volume-iops"
+
+
+def test_twice_the_limit_is_twice_the_transactions_while_clients_wait():
+    # Response 80 ms, 79.2 of it for reads; at 600 IOPS 200 a second would take 40 ms: still the volume.
+    own = own_database(signals())
+    assert own is not None
+    tps, cap = tps_on(own.database, own.clients, "io1:100:600", None, None, None)
+    assert tps == pytest.approx(200.0, rel=0.05) and cap == "volume-iops"
+
+
+def test_lifting_brings_little_where_clients_do_little_else():
+    # Half of the eight clients' time is something else: at most twice as many transactions.
+    own = own_database(signals({"read_ms": 13.2, "read_p50_ms": 13.0}))
+    assert own is not None
+    tps, cap = tps_on(own.database, own.clients, "io2:100:20000", None, None, None)
+    assert 170.0 < tps < 205.0 and cap == "clients"
+
+
+def test_against_naive_arithmetic():
+    """A closed loop by hand: X = min(cap / reads, N / (base + reads x latency)), within the smooth
+    turn from one to the other."""
+    chance = random.Random(7)
+    for _ in range(20):
+        reads, base_ms, clients = chance.uniform(1, 8), chance.uniform(2, 60), chance.choice((4, 8, 16))
+        iops = chance.choice((200, 400, 900))
+        own_ms = 0.5
+        free = clients / (base_ms + reads * own_ms) * 1e3
+        tps = min(iops / reads, free)
+        wait_ms = (clients / tps * 1e3 - base_ms) / reads
+        made = signals(
+            {"read_iops": tps * reads, "charged_iops": tps * reads, "read_ms": wait_ms, "read_mib_s": tps * reads / 64},
+            {"tps": tps, "pool_reads_per_s": tps * reads, "threads_running": float(clients), "threads_connected": float(clients), "server_cpus": 0.02},
+            storage=f"io1:100:{iops}",
+        )  # fmt: skip
+        own = own_database(made)
+        assert own is not None
+        for lifted in (2 * iops, 4 * iops):
+            found, _ = tps_on(own.database, own.clients, f"io1:100:{lifted}", None, None, None)
+            # 8 as the sharpness: where both are alike the turn costs 8 % (2^(-1/8)).
+            assert found == pytest.approx(min(lifted / reads, free), rel=0.12), (reads, base_ms, clients, iops)
+
+
+def test_a_finding_says_what_it_brings_and_what_is_next():
+    found = diagnose(evidence(AT_300, CLIENTS, storage=IO1, instance="m4.large"), Counsel())
+    first = found.findings[0]
+    assert (first.verdict, first.subject) == ("binds", "volume-iops") and first.gain is not None
+    assert first.gain.low <= first.gain.transactions <= first.gain.high and first.gain.transactions > 1.0
+    # io1 gives 256 KiB for each IOPS: 75 MiB/s; m4.large 3,600 IOPS and 53.6 MiB/s. 4.6875 MiB/s are read.
+    assert first.gain.next_limit == "instance-throughput" and first.gain.at_factor == pytest.approx(
+        56_250_000 / 2**20 / 4.6875
+    )
+    assert "Next is" in first.words and first.remedies and first.remedies[0].undo
+
+
+@pytest.mark.parametrize(
+    ("subject", "volume", "instance", "expected", "factor"),
+    [
+        (
+            "volume-iops",
+            {"charged_iops": 3_000.0, "read_mib_s": 46.9},
+            "m4.large",
+            "instance-throughput",
+            56_250_000 / 2**20 / 46.9,
+        ),
+        ("volume-iops", {"charged_iops": 3_000.0, "read_mib_s": 20.0}, "m4.large", "instance-iops", 3_600 / 3_000),
+        ("volume-iops", {"charged_iops": 3_000.0, "read_mib_s": 100.0}, None, "volume-throughput", 125 / 100),
+        ("instance-iops", {"charged_iops": 2_800.0, "read_mib_s": 20.0}, "m4.large", "volume-iops", 3_000 / 2_800),
+        ("volume-throughput", {"charged_iops": 2_000.0, "read_mib_s": 125.0}, None, "volume-iops", 1.5),
+    ],
+)
+def test_the_next_limit(subject, volume, instance, expected, factor):
+    made = signals(volume | {"over_volume_iops": 0.0}, {"server_cpus": None}, storage="gp3:500", instance=instance)
+    name, at = next_of(subject, made.volumes[0], made)
+    assert (name, at) == (expected, pytest.approx(factor, rel=1e-3))
+
+
+def test_processors_can_be_next():
+    made = signals(None, {"server_cpus": 3.0}, storage=IO1)
+    assert next_of("volume-iops", made.volumes[0], made) == ("cpu", pytest.approx(4 / 3))
+
+
+def test_the_instance_that_binds_next_is_said_to():
+    volume = {"charged_iops": 3_000.0, "read_iops": 3_000.0, "read_mib_s": 52.5, "over_volume_iops": 0.9}
+    found = diagnose(evidence(AT_300 | volume, CLIENTS, storage="gp3:500", instance="m4.large"), Counsel())
+    assert "It will not help alone: the instance's EBS throughput binds at 1" in found.findings[0].words
+
+
+def test_no_spending_for_little():
+    """Clients that hardly wait: the gain is below 5 %, and nothing that costs money is advised."""
+    # A tenth of the time in reads: at most 11 % more, and lifting the cap by itself brings less.
+    volume = {"read_ms": 3.2, "read_p50_ms": 0.6, "over_volume_iops": 0.06}
+    server = {"pool_reads_per_s": 262.0}
+    found = diagnose(evidence(AT_300 | volume, CLIENTS | server, storage="io1:100:400"), Counsel())
+    first = next(one for one in found.findings if one.subject == "volume-iops")
+    assert first.gain is not None and first.gain.transactions < Thresholds().advice_gain, first.gain
+    assert "not worth money" in first.words and not first.remedies
+
+
+def test_without_a_server_it_is_told_in_io():
+    found = diagnose(evidence(AT_300, storage=IO1, with_server=False), Counsel())
+    gain = found.findings[0].gain
+    assert gain is not None and gain.transactions is None and gain.next_limit == "volume-throughput"

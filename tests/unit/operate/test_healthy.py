@@ -1,0 +1,126 @@
+"""No false alarms: fortnights of healthy traces, replayed. The traces are demands of ten kinds,
+simulated on storage that carries them; each is looked at as a recording and as live windows."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+
+import polars as pl
+import pytest
+
+from headrace import OpenWorkload, simulate
+from headrace.operate.doctor.gains import Counsel
+from headrace.operate.doctor.judging import judged
+from headrace.operate.doctor.recorded import diagnose_recording
+from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.limits import holding
+from headrace.operate.evidence.model import SourceFacts, Tick, VolumeFacts, gathered
+from headrace.workload.points import make_points
+
+# Windows of live judging for each trace, and the points of a trace (s): `HEALTHY_WINDOWS=336` looks
+# at every hour of a fortnight.
+WINDOWS = int(os.environ.get("HEALTHY_WINDOWS", "12"))
+POINT_S, DAYS = 300, 14
+ALARMS = ("binds", "degraded", "will bind")
+# Name, storage, mean IOPS, by how much of it the day moves, KiB of an I/O, share of reads, spikes.
+TRACES = (
+    ("shop", "gp3:500", 900, 0.6, 16, 0.7, 0.0),
+    ("bank", "io2:500:6000", 2_500, 0.5, 16, 0.5, 0.0),
+    ("blog on gp2 credits", "gp2:200", 250, 0.9, 16, 0.8, 0.05),
+    ("nightly backup", "gp3:1000:3000:250", 500, 0.5, 16, 0.6, 0.04),
+    ("batch at noon", "gp3:500:6000:250", 1_200, 0.8, 32, 0.6, 0.08),
+    ("steady near half", "gp3:500", 1_500, 0.05, 16, 0.7, 0.0),
+    ("nearly idle", "gp2:100", 2, 0.9, 16, 0.5, 0.0),
+    ("reports in large reads", "gp3:500:3000:500", 300, 0.6, 128, 0.95, 0.05),
+    ("queue of writers", "io1:500:8000", 3_000, 0.4, 16, 0.2, 0.03),
+    ("array", "2xgp3:500", 2_200, 0.5, 16, 0.6, 0.0),
+)  # fmt: skip
+
+
+def demand(seed: int, name: str, mean: float, moves: float, kib: float, reads: float, spikes: float) -> OpenWorkload:
+    """A fortnight: a wave a day, quieter at the weekend, scatter and spikes, below the storage."""
+    chance = random.Random(seed)
+    count = DAYS * 86_400 // POINT_S
+    rates = []
+    for index in range(count):
+        hour = index * POINT_S / 3_600
+        wave = 1 + moves * math.sin(2 * math.pi * (hour - 9) / 24) * (0.6 if int(hour // 24) % 7 > 4 else 1.0)
+        spike = 1.6 if chance.random() < spikes else 1.0
+        rates.append(max(0.0, mean * wave * spike * chance.uniform(0.9, 1.1)))
+    points = make_points(
+        [index * POINT_S for index in range(count)], [POINT_S] * count, [rate * reads for rate in rates],
+        [rate * (1 - reads) for rate in rates], [kib] * count, [kib] * count,
+    )  # fmt: skip
+    return OpenWorkload(name=name, kind="recorded", points=points, source={"tool": "iostat", "device": "nvme1n1"})
+
+
+@pytest.mark.parametrize("number", range(len(TRACES)), ids=[trace[0] for trace in TRACES])
+def test_a_healthy_fortnight(number):
+    """0 criticals, and at most one warning a week and trace."""
+    name, storage, *figures = TRACES[number]
+    load = demand(number, name, *figures)
+    run = simulate(load, storage, interval_s=POINT_S, form="interval")
+    assert run.summary["throttled_s"] < 60, "the trace is not healthy"
+    limits = holding(storage)
+    facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (VolumeFacts("nvme1n1", storage, None, limits),))
+    chance, ticks = random.Random(number), []
+    for point, row in zip(load.points.iter_rows(named=True), run.rows.iter_rows(named=True), strict=True):
+        mean_ms = (row["mean_ms"] or 0.5) * chance.uniform(0.8, 1.3)
+        ticks.append(Tick(row["t_s"], float(POINT_S), {"nvme1n1": {
+            "read_iops": point["reads_per_s"], "write_iops": point["writes_per_s"], "charged_iops": row["iops"],
+            "read_mib_s": point["reads_per_s"] * point["read_kib"] / 1024, "write_mib_s": point["writes_per_s"] * point["write_kib"] / 1024,
+            "queue": row["iops"] * mean_ms / 1e3, "read_ms": mean_ms, "write_ms": mean_ms, "balance_percent": row["balance_percent"],
+        }}))  # fmt: skip
+    evidence = gathered(facts, ticks)
+    warnings = 0
+    for at in sorted(chance.sample(range(2, len(ticks)), min(WINDOWS, len(ticks) - 2))):
+        until = ticks[at].t_unix + POINT_S
+        found = judged(signals_of(evidence.between(until - 2 * POINT_S - 1, until), Thresholds()), Thresholds())
+        assert not [one for one in found if one.basis == "felt"], "a critical"
+        warnings += any(one.verdict in ALARMS for one in found)
+    # Of the windows that were looked at, as many as two a fortnight would be.
+    assert warnings <= 2 * WINDOWS / 336, warnings
+    told = diagnose_recording(evidence, _observed(load, ticks), Counsel())
+    weeks = {int(window.from_s // (7 * 86_400)) for window in told.windows}
+    assert len(told.windows) <= 2 and len(weeks) == len(told.windows), told.windows
+    assert told.verdict != "degraded"
+
+
+def _observed(load: OpenWorkload, ticks: list[Tick]) -> OpenWorkload:
+    """The trace as a recording with latency and queue."""
+    rows = [tick.volumes["nvme1n1"] for tick in ticks]
+    points = load.points.with_columns(
+        pl.Series("await_ms", [row["read_ms"] for row in rows]), pl.Series("queue", [row["queue"] for row in rows])
+    )
+    return OpenWorkload(name=load.name, kind="recorded", points=points, source=load.source)
+
+
+def test_a_sick_hour_in_a_healthy_fortnight_is_found():
+    """The test above can fail: the same trace with an hour at the limit is told."""
+    name, storage, *figures = TRACES[0]
+    load = demand(0, name, *figures)
+    hour = pl.col("t_s").is_between(36_000, 39_599)
+    points = load.points.with_columns(
+        pl.when(hour).then(2_000.0).otherwise("reads_per_s").alias("reads_per_s"),
+        pl.when(hour).then(1_000.0).otherwise("writes_per_s").alias("writes_per_s"),
+    )
+    points = points.with_columns(pl.when(hour).then(12.0).otherwise(0.6).alias("await_ms"))
+    sick = OpenWorkload(name=name, kind="recorded", points=points, source=load.source)
+    limits = holding(storage)
+    facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (VolumeFacts("nvme1n1", storage, None, limits),))
+    row = {
+        "read_iops": 1.0,
+        "write_iops": 1.0,
+        "charged_iops": 2.0,
+        "read_mib_s": 0.1,
+        "write_mib_s": 0.1,
+        "read_ms": 0.6,
+    }
+    evidence = gathered(
+        facts, [Tick(index * POINT_S, float(POINT_S), {"nvme1n1": dict(row)}) for index in range(sick.points.height)]
+    )
+    told = diagnose_recording(evidence, sick, Counsel())
+    assert [window.limit for window in told.windows] == ["volume-iops"]

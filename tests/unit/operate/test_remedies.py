@@ -1,0 +1,83 @@
+"""What is advised can be done: one modification, never smaller, never beyond the instance, with its
+cost and how to undo it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from doctored import evidence
+
+from headrace.base.storage import Storage
+from headrace.errors import HeadraceError
+from headrace.operate.doctor.remedies import change_of_instance, change_of_volume
+from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.limits import holding
+
+
+def volume(storage: str, iops: float, mib_s: float, instance: str | None = None, state: str = ""):
+    figures = {"read_iops": iops, "write_iops": 0.0, "charged_iops": iops, "read_mib_s": mib_s, "write_mib_s": 0.0}
+    made = evidence(figures, storage=storage, instance=instance, state=state)
+    return signals_of(made, Thresholds()).volumes[0]
+
+
+def test_what_is_bought():
+    change = change_of_volume(volume("gp3:500", 3_000, 46.9), "volume-iops", 1.25 * 2.0, "us-east-1", None)
+    assert change is not None and change.storage == "gp3:500:7500:125"
+    # 4,500 IOPS more than are included at 0.005 USD.
+    assert change.remedy.usd_month == pytest.approx(22.5) and "--iops 3000" in change.remedy.undo
+    assert "4 modifications" in change.remedy.rules or "modifications of a volume" in change.remedy.rules
+
+
+def test_gp2_without_credits_becomes_gp3():
+    change = change_of_volume(volume("gp2:100", 300, 4.7), "volume-credits", 1.25 * 3, "us-east-1", None)
+    assert change is not None and change.storage is not None and change.storage.startswith("gp3:100:3000")
+    assert change.remedy.usd_month is not None and change.remedy.usd_month < 0
+
+
+def test_nothing_while_it_is_optimizing():
+    assert (
+        change_of_volume(volume("gp3:500", 3_000, 40, state="optimizing"), "volume-iops", 2.0, "us-east-1", None)
+        is None
+    )
+
+
+def test_never_more_than_the_instance_gives():
+    change = change_of_volume(volume("gp3:500", 3_000, 20, "m4.large"), "volume-iops", 20.0, "us-east-1", None)
+    assert change is not None and change.storage is not None
+    assert holding(change.storage).iops <= 3_700  # m4.large: 3,600, in steps of 100
+
+
+def test_the_instance_is_changed_where_it_binds():
+    change = change_of_instance(volume("gp3:500:6000", 3_600, 20, "m4.large"), "instance-iops", 1.5, "us-east-1", None)
+    assert change is not None and change.instance == "m4.xlarge" and "larger volume does not help" in change.remedy.what
+
+
+def test_every_advice_can_be_taken():
+    """Random volumes at random limits: what is advised is sold, not smaller, better at the limit, of
+    the same layout, and has a price and an undo."""
+    chance, told = random.Random(3), 0
+    for _ in range(150):
+        kind = chance.choice(("gp2", "gp3", "io1", "io2", "st1"))
+        size = chance.choice((20, 100, 500, 2_000, 10_000)) if kind != "st1" else chance.choice((500, 2_000))
+        bought = {"io1": f":{min(50 * size, 2_000)}", "io2": f":{min(500 * size, 3_000)}"}.get(kind, "")
+        text = chance.choice(("", "", "2x")) + f"{kind}:{size}{bought}"
+        limits = holding(text, chance.choice((None, "m5.4xlarge", "m4.large")))
+        iops = limits.iops if kind != "st1" else 100.0
+        one = volume(text, iops, iops * 16 / 1024, limits.instance)
+        subject = chance.choice(("volume-iops", "volume-throughput", "volume-credits"))
+        try:
+            change = change_of_volume(one, subject, chance.uniform(1.1, 8.0), "us-east-1", None)
+        except HeadraceError as error:
+            pytest.fail(f"{text}: {error}")
+        if change is None:
+            continue
+        told += 1
+        before, after = Storage.parse(text), Storage.parse(change.storage or "")
+        assert after.limits() and (after.level, len(after.members)) == (before.level, len(before.members))
+        assert all(new.size_gib >= old.size_gib for old, new in zip(before.members, after.members, strict=True))
+        assert change.remedy.lines and change.remedy.undo and change.remedy.usd_month is not None
+        then = holding(after.text)
+        assert then.burst_iops > limits.burst_iops or then.bytes_s > limits.bytes_s or then.iops > limits.iops
+    assert told > 60

@@ -278,6 +278,7 @@ def test_the_exposition_is_that_of_the_statistics_page(lab, tmp_path):
                 break
             time.sleep(0.5)
         assert reads == page.counters["total_read_ops"] >= 1_000
+        assert found[f'headrace_limit_iops{{limit="volume-iops",volume_id="{volume}"}}'] == "3000.0"
         for way in ("read", "write"):
             spent = float(found[f'aws_ebs_csi_{way}_seconds_total{{volume_id="{volume}"}}'])
             assert spent == page.counters[f"total_{way}_time"] / 1e6

@@ -98,7 +98,7 @@ def watch(
         from headrace.operate.watching import terminal
 
         screen = terminal.Screen(terminal.check())
-    with opening.opened(target, today.source(place, password), past=output != "jsonl" or once) as watched:
+    with opening.opened(target, today.source(place, password), past=once or screen is not None) as watched:
         if screen is not None:
             from headrace.operate.watching import loop
 

@@ -62,7 +62,7 @@ class Targets:
                 with opened(target, self._options, pages_every_s=WRITE_S) as watched:
                     for moment in watched.moments:
                         # What was before is for the time to empty; CloudWatch has nothing newer.
-                        if moment.grain_s < STALE_S and moment.t_unix + moment.grain_s < began - 1.0:
+                        if is_live(target) and moment.t_unix + moment.grain_s < began - 1.0:
                             continue
                         self._newest[target] = (time.monotonic(), moment)
                         self._ready[target].set()

@@ -33,6 +33,8 @@ KEYS = "q quit  space freeze  arrows: back in time  d against an hour ago  j wri
 # Shares that are coloured: over a limit from the share on that counts as binding (operate_page
 # 1.4), and where nothing is left. Ours.
 OVER_SHARE, LOW_SHARE, FULL_SHARE = 0.05, 0.2, 0.75
+# Waits below this share are not worth a line. Ours.
+LEAST_SHARE = 0.005
 # Columns of a bar, with its brackets.
 BAR = 12
 
@@ -204,7 +206,6 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
             ("flushed", server.flushed_s, before and before.flushed_s, 0),
             ("log waits", server.log_waits_s, before and before.log_waits_s, 0),
             ("free waits", server.free_waits_s, before and before.free_waits_s, 0),
-            ("run", server.running, before and before.running, 0),
         )
         if value is not None
     ]
@@ -215,11 +216,13 @@ def _server(moment: Moment, state: ScreenState) -> list[Line]:
     for name, share in (("checkpoint age", server.checkpoint_age), ("dirty", server.dirty)):
         if share is not None:
             style = "yellow" if name == "checkpoint age" and share > FULL_SHARE else "green"
-            levels += [(f"{name} ", ""), (bar(share, BAR, state.ascii), style), (f" {in_percent(share)}  ", "")]
+            levels += [(f"{name} ", ""), (bar(share, BAR - 2, state.ascii), style), (f" {in_percent(share)}  ", "")]
     if server.io_wait is not None:
         levels.append((f"clients in I/O {in_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else ""))
+    if server.running is not None:
+        levels.append((f"  run {_number(_less(server.running, before and before.running), 0, differs)}", ""))
     found.append(levels)
-    if server.waits:
+    if any(share >= LEAST_SHARE for share in server.waits.values()):
         shown = sorted(server.waits.items(), key=lambda one: -one[1])
         found.append([("waits: " + ", ".join(f"{name} {in_percent(share)}" for name, share in shown), "")])
     for replica in moment.replicas:

@@ -23,8 +23,8 @@ from headrace import servers
 from headrace.base.storage import Storage
 from headrace.connect import connect
 from headrace.lab import Lab
+from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.gains import Counsel
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.evidence import SourceOptions, evidence_of
 from headrace.operate.evidence.model import Evidence
@@ -241,7 +241,7 @@ def small_redo(bed: Bed, chance: random.Random):
 @contextmanager
 def log_buffer(bed: Bed, chance: random.Random):
     """Transactions whose redo does not fit the log buffer of 2 MiB."""
-    bed.reset("gp3:10")
+    bed.reset("io2:20:8000")  # so that no limit of the volume is near
     kib = chance.choice((700, 1_000))
     sql(bed.server, "CREATE TABLE IF NOT EXISTS sbtest.blobs (id INT AUTO_INCREMENT PRIMARY KEY, b LONGBLOB)")
 

@@ -15,8 +15,8 @@ import pytest
 from doctor_bed import SCENARIOS, Beds, Scenario, loaded, run_scenario
 from lab_servers import sql
 
+from headrace.operate.doctor.advising.gains import Counsel, gain_on, next_of
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.gains import Counsel, gain_on, next_of
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence import kept

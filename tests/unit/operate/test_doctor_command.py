@@ -25,7 +25,7 @@ def recording(tmp_path):
 def test_a_finding(call, recording):
     code, out, err = call("doctor", recording(AT_LIMIT, {"tps": 30.0, "pool_reads_per_s": 180.0}))
     assert code == 1 and not err
-    assert out.startswith("BINDS: The volume's IOPS binds") and "Do: Make it gp3:100" in out and "Undo: aws ec2" in out
+    assert out.startswith("BINDS: The volume's IOPS bind") and "Do: Make it gp3:100" in out and "Undo: aws ec2" in out
     assert "USD a month" in out and "counted in microseconds" in out
 
 

@@ -21,14 +21,14 @@ from headrace.operate.evidence import server as reader
 from headrace.operate.evidence.counters import status_row
 from headrace.operate.evidence.limits import holding
 from headrace.operate.evidence.live import LiveSource
-from headrace.operate.evidence.model import SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.evidence.volumes import DeviceVolumes, device_row, row_of_lab
 
 # --- values ---------------------------------------------------------------------------------------
 
 
 def test_ticks_are_put_in_order_and_the_first_of_a_moment_stays():
-    facts = SourceFacts("x", "live", 1.0, "UTC", (VolumeFacts("a"),))
+    facts = SourceFacts("x", "live", 1.0, "UTC", (SeenVolume("a"),))
     ticks = [
         Tick(START + 2, 1.0, {"a": {"queue": 2.0}}),
         Tick(START, 1.0, {"a": {"queue": 0.0}}),
@@ -44,7 +44,7 @@ def test_a_figure_that_is_missing_is_null_and_a_column_nobody_has_is_not_there()
         Tick(START + 1, 1.0, {"a": {"write_ms": 2.0}}),
         Tick(START + 2, 1.0),
     ]
-    made = gathered(SourceFacts("x", "live", 1.0, "UTC", (VolumeFacts("a"),)), ticks)
+    made = gathered(SourceFacts("x", "live", 1.0, "UTC", (SeenVolume("a"),)), ticks)
     rows = made.volumes[0].rows
     assert rows.columns == ["t_unix", "duration_s", "queue", "write_ms"] and rows.height == 2
     assert rows["queue"].to_list() == [1.0, None] and not made.server.height
@@ -390,7 +390,7 @@ def test_a_detached_volume_has_no_points_and_no_verdict():
 
 
 def test_a_volume_of_another_account():
-    with pytest.raises(InputError, match="no volume of this account"):
+    with pytest.raises(InputError, match="not a volume of this account"):
         aws.evidence_of_aws(["vol-2"], 60, Cloud({}))
 
 

@@ -7,9 +7,9 @@ import random
 import pytest
 from doctored import evidence
 
+from headrace.operate.doctor.advising.gains import Counsel, next_of
+from headrace.operate.doctor.advising.own_database import own_database, tps_on
 from headrace.operate.doctor.diagnosis import diagnose
-from headrace.operate.doctor.gains import Counsel, next_of
-from headrace.operate.doctor.own_database import own_database, tps_on
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
 
@@ -89,7 +89,7 @@ def test_a_finding_says_what_it_brings_and_what_is_next():
     assert first.gain.next_limit == "instance-throughput" and first.gain.at_factor == pytest.approx(
         56_250_000 / 2**20 / 4.6875
     )
-    assert "Next is" in first.words and first.remedies and first.remedies[0].undo
+    assert "Next bind" in first.words and first.remedies and first.remedies[0].undo
 
 
 @pytest.mark.parametrize(

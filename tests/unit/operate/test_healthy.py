@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 
 from headrace import OpenWorkload, simulate
-from headrace.operate.doctor.gains import Counsel
+from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.recorded import diagnose_recording
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import holding
-from headrace.operate.evidence.model import SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 from headrace.workload.points import make_points
 
 # Windows of live judging for each trace, and the points of a trace (s): `HEALTHY_WINDOWS=336` looks
@@ -65,7 +65,7 @@ def test_a_healthy_fortnight(number):
     run = simulate(load, storage, interval_s=POINT_S, form="interval")
     assert run.summary["throttled_s"] < 60, "the trace is not healthy"
     limits = holding(storage)
-    facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (VolumeFacts("nvme1n1", storage, None, limits),))
+    facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (SeenVolume("nvme1n1", storage, None, limits),))
     chance, ticks = random.Random(number), []
     for point, row in zip(load.points.iter_rows(named=True), run.rows.iter_rows(named=True), strict=True):
         mean_ms = (row["mean_ms"] or 0.5) * chance.uniform(0.8, 1.3)
@@ -110,7 +110,7 @@ def test_a_sick_hour_in_a_healthy_fortnight_is_found():
     points = points.with_columns(pl.when(hour).then(12.0).otherwise(0.6).alias("await_ms"))
     sick = OpenWorkload(name=name, kind="recorded", points=points, source=load.source)
     limits = holding(storage)
-    facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (VolumeFacts("nvme1n1", storage, None, limits),))
+    facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (SeenVolume("nvme1n1", storage, None, limits),))
     row = {
         "read_iops": 1.0,
         "write_iops": 1.0,

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from headrace.operate.doctor.gains import Counsel
+from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.recorded import diagnose_recording
 from headrace.operate.evidence import SourceOptions, evidence_of
 

@@ -10,7 +10,7 @@ from doctored import evidence
 
 from headrace.base.storage import Storage
 from headrace.errors import HeadraceError
-from headrace.operate.doctor.remedies import change_of_instance, change_of_volume
+from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import holding

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft
 from headrace.operate.evidence import holding
-from headrace.operate.evidence.model import ServerFacts, SourceFacts, Tick, VolumeFacts
+from headrace.operate.evidence.model import SeenServer, SeenVolume, SourceFacts, Tick
 from headrace.operate.watching.following import Follower
 from headrace.operate.watching.history import History
 from headrace.operate.watching.judging import Judge
@@ -190,9 +190,9 @@ def test_a_feed_tells_what_went_wrong_and_where_it_ends():
 
 
 def facts(storage: str = "gp2:100", instance: str | None = None, server: bool = False) -> SourceFacts:
-    volume = VolumeFacts("db", storage, "/dev/loop1", holding(storage, instance), id="vol-1")
+    volume = SeenVolume("db", storage, "/dev/loop1", holding(storage, instance), id="vol-1")
     return SourceFacts(
-        "lab:db", "live", 1.0, "UTC", (volume,), ServerFacts("mysql://x@y", "9.7.0-log", "mysql") if server else None
+        "lab:db", "live", 1.0, "UTC", (volume,), SeenServer("mysql://x@y", "9.7.0-log", "mysql") if server else None
     )
 
 

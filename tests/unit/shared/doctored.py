@@ -8,7 +8,7 @@ from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import holding
-from headrace.operate.evidence.model import Evidence, ServerFacts, SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.evidence.model import Evidence, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 
 START = 1_790_000_000.0  # a Unix time
 QUIET_VOLUME = {
@@ -60,8 +60,8 @@ def evidence(
         return {name: value(index) if callable(value) else value for name, value in made.items() if value is not None}
 
     limits = None if storage is None else holding(storage, instance)
-    facts = [VolumeFacts("data", storage, "/dev/nvme1n1", limits, state)] if with_volume else []
-    facts += [VolumeFacts(f"data/{name}", "gp3:500", None, None, role="member") for name in (members or {})]
+    facts = [SeenVolume("data", storage, "/dev/nvme1n1", limits, state)] if with_volume else []
+    facts += [SeenVolume(f"data/{name}", "gp3:500", None, None, role="member") for name in (members or {})]
     ticks = []
     for index in range(seconds):
         volumes = {"data": row(QUIET_VOLUME, volume, index)} if with_volume else {}
@@ -72,9 +72,7 @@ def evidence(
         )  # fmt: skip
         ticks.append(each(index, tick))
     known = (
-        ServerFacts("mysql://db1", "10.11.19-MariaDB", "mariadb", VARIABLES | (variables or {}))
-        if with_server
-        else None
+        SeenServer("mysql://db1", "10.11.19-MariaDB", "mariadb", VARIABLES | (variables or {})) if with_server else None
     )
     source = SourceFacts("test", "live", grain_s, "UTC", tuple(facts), known, vcpus, instance, None, exact)
     return gathered(source, [tick for tick in ticks if tick is not None])

@@ -78,8 +78,8 @@ def doctor(
     """Say what binds a server now, whether it is felt, and what to do about it."""
     from headrace.base.storage import parse_placement
     from headrace.cli.inputs import read_database
+    from headrace.operate.doctor.advising.gains import Counsel
     from headrace.operate.doctor.diagnosis import diagnose
-    from headrace.operate.doctor.gains import Counsel
     from headrace.operate.doctor.recorded import diagnose_recording
     from headrace.operate.evidence import SourceOptions, evidence_of, kept
 

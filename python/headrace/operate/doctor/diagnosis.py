@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headrace.operate.doctor.gains import Counsel, with_counsel
+from headrace.operate.doctor.advising.gains import Counsel, with_counsel
 from headrace.operate.doctor.judging import MOST_FINDINGS, judged
 from headrace.operate.doctor.model import Diagnosis, Finding
 from headrace.operate.doctor.signals import signals_of

@@ -4,14 +4,14 @@ at before anything else."""
 from __future__ import annotations
 
 from headrace.base.units import MIB, in_percent, span_in_words
-from headrace.operate.doctor.model import Figure, Finding, Remedy
+from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
 from headrace.operate.doctor.signals import Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
 
 
-def figure(name: str, value: float | None, unit: str, words: str) -> Figure:
+def figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:
     """A number with its words."""
-    return Figure(name, value, unit, words)
+    return FindingFigure(name, value, unit, words)
 
 
 def innocent(signals: Signals, thresholds: Thresholds) -> list[Finding]:
@@ -186,8 +186,7 @@ def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
     server, host = signals.server, signals.host
     if server is None or host.vcpus is None or host.pressure is None:
         return False
-    busy = (host.busy or 0.0) >= t.queued_busy_share
-    return busy and server.running >= host.vcpus and host.pressure >= t.pressure_share and rest >= t.queued_rest_share
+    return server.running >= host.vcpus and host.pressure >= t.pressure_share and rest >= t.queued_rest_share
 
 
 def _away(signals: Signals, t: Thresholds) -> Finding | None:

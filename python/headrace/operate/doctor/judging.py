@@ -15,7 +15,7 @@ MOST_FINDINGS = 3  # a reader takes in no more; the rest stands behind --all
 # Order of those that say the same of storage: how it is known.
 BASES = ("felt", "seen", "inferred", "server", "coming", "")
 # What explains a demand that is there: it goes before the limit that the demand meets.
-# A setting that costs less of the transactions than this is no headline while others are.
+# A setting that costs less of the transactions than this does not come first while others are.
 LEAST_WEIGHT = 0.005
 EXPLAINS = ("cold-cache", "backup")
 
@@ -41,7 +41,8 @@ def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Fi
     explaining = [one for one in innocents if one.subject in EXPLAINS and (blamed or one.subject == "backup")]
     excusing = [one for one in innocents if one not in explaining and one.verdict == "not storage"]
     idle = [one for one in innocents if one.verdict == "fine"]
-    # A volume that is degraded or loads from a snapshot is what it is, whoever else waits.
+    # A degraded volume, or one that loads from a snapshot, is slow also while clients wait for
+    # something else.
     trouble = [one for one in binding if one.verdict == "degraded" or one.subject in ("first-touch", "optimizing")]
     best_felt = max((one.felt or 0.0 for one in felt), default=0.0)
     # Other waits than for storage excuse it where they take more of the clients' time.

@@ -20,7 +20,7 @@ Basis = Literal["felt", "seen", "inferred", "coming", "server", ""]
 
 
 @dataclass(frozen=True)
-class Figure(Document):
+class FindingFigure(Document):
     """A number of the evidence: what it is, its value and unit, as text too."""
 
     name: str
@@ -76,7 +76,7 @@ class Finding(Document):
     basis: Basis = ""
     felt: float | None = None
     weight: float = 0.0
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[FindingFigure, ...] = ()
     grain: str = ""
     gain: Gain | None = None
     remedies: tuple[Remedy, ...] = ()

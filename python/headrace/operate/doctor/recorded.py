@@ -1,5 +1,5 @@
 """A recording of a device alone: why was it slow, and when. Windows with clock times, the limit,
-recorded latency beside the model's."""
+recorded latency and the model's."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import polars as pl
 
 from headrace.base.units import MIB, clock_text, in_percent, span_in_words
 from headrace.errors import HeadraceError
+from headrace.operate.doctor.advising.gains import Counsel
+from headrace.operate.doctor.advising.remedies import change_of_volume
 from headrace.operate.doctor.diagnosis import assembled
-from headrace.operate.doctor.gains import Counsel
 from headrace.operate.doctor.judging import grain_words
-from headrace.operate.doctor.model import Diagnosis, Figure, Finding, Window
-from headrace.operate.doctor.remedies import change_of_volume
+from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
 from headrace.operate.doctor.signals import signals_of
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import HoldingLimits
@@ -116,9 +116,19 @@ def _window(one: CensoredWindow, workload: OpenWorkload, limits: HoldingLimits |
     model_ms = None if run is None else run.summary["mean_ms"]
     p99 = None if run is None else run.summary["p99_ms"]
     return Window(
-        at(one.from_s), at(one.to_s), one.from_s, one.to_s, _limit_of(one, limits), one.recorded, one.unit,
-        one.latency_ms, one.usual_latency_ms, model_ms, p99, one.at_least_iops,
-    )  # fmt: skip
+        begins=at(one.from_s),
+        ends=at(one.to_s),
+        from_s=one.from_s,
+        to_s=one.to_s,
+        limit=_limit_of(one, limits),
+        rate=one.recorded,
+        unit=one.unit,
+        recorded_ms=one.latency_ms,
+        usual_ms=one.usual_latency_ms,
+        model_ms=model_ms,
+        model_p99_ms=p99,
+        at_least_iops=one.at_least_iops,
+    )
 
 
 def _limit_of(one: CensoredWindow, limits: HoldingLimits | None) -> str:
@@ -181,8 +191,8 @@ def _degraded(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Find
         f"{p99:,.1f} ms) far below every limit. It is EBS's fault, and minutes long as a rule: open a case, do not resize."
     )
     figures = (
-        Figure("recorded_ms", ms, "ms", f"{ms:,.2f} ms recorded"),
-        Figure("seconds", span_s, "s", f"for {span_in_words(round(span_s))}"),
+        FindingFigure("recorded_ms", ms, "ms", f"{ms:,.2f} ms recorded"),
+        FindingFigure("seconds", span_s, "s", f"for {span_in_words(round(span_s))}"),
     )
     return Finding(
         "degraded",
@@ -215,21 +225,23 @@ def _finding(name: str, windows: list[Window], workload: OpenWorkload, volume: s
         f"That is why it was slow then."
     )
     figures = (
-        Figure("share", total_s / span_s, "share", f"{in_percent(total_s / span_s, 1)} of the recording"),
-        Figure("rate", first.rate, first.unit, f"a flat {first.rate:,.4g} {first.unit}"),
-        Figure(
+        FindingFigure("share", total_s / span_s, "share", f"{in_percent(total_s / span_s, 1)} of the recording"),
+        FindingFigure("rate", first.rate, first.unit, f"a flat {first.rate:,.4g} {first.unit}"),
+        FindingFigure(
             "recorded_ms",
             first.recorded_ms,
             "ms",
             "latency not recorded" if first.recorded_ms is None else f"{first.recorded_ms:,.2f} ms recorded",
         ),
-        Figure(
+        FindingFigure(
             "model_ms",
             first.model_ms,
             "ms",
             "storage not named: no model" if first.model_ms is None else f"{first.model_ms:,.2f} ms by the model",
         ),
-        Figure("at_least_iops", first.at_least_iops, "I/Os/s", f"at least {first.at_least_iops:,.0f} IOPS were asked"),
+        FindingFigure(
+            "at_least_iops", first.at_least_iops, "I/Os/s", f"at least {first.at_least_iops:,.0f} IOPS were asked"
+        ),
     )
     return Finding(
         "binds", name, words, volume, "inferred", None, total_s, figures, from_unix=first.from_s, to_unix=first.to_s

@@ -15,7 +15,7 @@ from headrace.base.units import KIB, MIB
 from headrace.errors import InputError
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import HoldingLimits
-from headrace.operate.evidence.model import OVER, Evidence, ServerFacts, VolumeEvidence, VolumeFacts
+from headrace.operate.evidence.model import OVER, Evidence, SeenServer, SeenVolume, VolumeEvidence
 
 # Syncs of a commit that a client waits for, one after the other: the redo log, and the binlog where
 # it is synced too (MySQL manual, sync_binlog, innodb_flush_log_at_trx_commit).
@@ -39,7 +39,7 @@ class VolumeSignals:
     `inferred_use` of it and more. Latencies in ms: of the median tick, medians where a histogram
     gives them, else means."""
 
-    facts: VolumeFacts
+    facts: SeenVolume
     seconds: float
     iops: float
     charged_iops: float
@@ -81,11 +81,11 @@ class VolumeSignals:
 
 @dataclass
 class ServerSignals:
-    """Of the server: means over the window. `felt`: share of clients' time in I/O waits, `felt_read`
-    and `felt_commit` its parts; `locks`: share in row locks; `client_s`: clients at work on
+    """Of the server: means over the window. `felt`: share of clients' time in I/O waits; its parts
+    are `felt_read` and `felt_commit`; `locks`: share in row locks; `client_s`: clients at work on
     average."""
 
-    facts: ServerFacts
+    facts: SeenServer
     seconds: float
     tps: float
     running: float
@@ -271,7 +271,7 @@ def _uses(
     return use, near
 
 
-def _model(facts: VolumeFacts, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
+def _model(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
     if facts.storage is None:
         return None
     kind = Storage.parse(facts.storage).volume_type
@@ -308,7 +308,7 @@ def _server(evidence: Evidence, volumes: Sequence[VolumeSignals]) -> ServerSigna
     running, tps = values.get("threads_running") or 0.0, values.get("tps") or 0.0
     data = next((one for one in volumes if one.facts.role == "data"), None)
     log = next((one for one in volumes if one.facts.role == "log"), data)
-    # A sample of running threads a second is coarse: whoever waits was running.
+    # A sample of running threads a second is coarse: a client that waits was running.
     clients = max(running, values.get("lock_waiters") or 0.0, 1e-9)
     felt_read = _felt(values.get("pool_reads_per_s"), _mean_ms(evidence, data, "read"), clients)
     felt_commit = _felt(_commits(evidence.facts.server, values, tps), _mean_ms(evidence, log, "write"), clients)
@@ -318,9 +318,17 @@ def _server(evidence: Evidence, volumes: Sequence[VolumeSignals]) -> ServerSigna
         # Time is counted when a wait ends; who still waits is counted by the gauge.
         locks = min(1.0, max(locks or 0.0, waiting or 0.0) / clients)
     return ServerSignals(
-        evidence.facts.server, float(rows["duration_s"].sum()), tps, running, values.get("threads_connected") or 0.0,
-        felt_read, felt_commit, locks, values, _filled(rows),
-    )  # fmt: skip
+        facts=evidence.facts.server,
+        seconds=float(rows["duration_s"].sum()),
+        tps=tps,
+        running=running,
+        connected=values.get("threads_connected") or 0.0,
+        felt_read=felt_read,
+        felt_commit=felt_commit,
+        locks=locks,
+        values=values,
+        filled=_filled(rows),
+    )
 
 
 def _filled(rows: pl.DataFrame) -> float:
@@ -342,7 +350,7 @@ def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> floa
     return total / weight if weight > 0 else None
 
 
-def _commits(facts: ServerFacts, values: dict[str, float | None], tps: float) -> float | None:
+def _commits(facts: SeenServer, values: dict[str, float | None], tps: float) -> float | None:
     """Waits for a sync a second, at most: a sync for the redo log and one for the binlog, of
     transactions that log something."""
     syncs = syncs_of(facts)
@@ -357,7 +365,7 @@ def _commits(facts: ServerFacts, values: dict[str, float | None], tps: float) ->
 LEAST_LOG_BYTES = 100.0
 
 
-def syncs_of(facts: ServerFacts) -> int:
+def syncs_of(facts: SeenServer) -> int:
     """How many syncs a commit waits for."""
     variables = facts.variables
     redo = variables.get("innodb_flush_log_at_trx_commit", "1") == "1"

@@ -6,11 +6,11 @@ from __future__ import annotations
 from headrace.base import caps
 from headrace.base.units import MIB, in_percent, span_in_words
 from headrace.operate.doctor.innocence import figure, is_busy
-from headrace.operate.doctor.model import Basis, Figure, Finding, Remedy
+from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy
 from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
 
-MEMBER_FACTOR = 3.0  # a member this many times as slow as the quickest is the odd one (a guess)
+MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
 
 
 def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
@@ -97,7 +97,7 @@ def _limit(
     elif subject.endswith("credits"):
         words = f"{name[0].upper()}{name[1:]}: {gives}, and requests wait {in_percent(share)} of the time. {felt_words}"
     else:
-        words = f"{name[0].upper()}{name[1:]} {'is touched' if touched else 'binds'}: {gives}, {how}. {felt_words}"
+        words = f"{name[0].upper()}{name[1:]} {_verb(name, touched)}: {gives}, {how}. {felt_words}"
     figures = [
         figure("over_share" if basis == "seen" else "near_share", share, "share", how),
         figure("rate", rate, unit, _amount(rate, subject)),
@@ -131,6 +131,11 @@ def _limit(
     )
 
 
+def _verb(name: str, touched: bool) -> str:
+    many = name.endswith("IOPS")
+    return ("are touched" if many else "is touched") if touched else ("bind" if many else "binds")
+
+
 def _felt(felt: float | None) -> str:
     return "" if felt is None else f"Clients spend {in_percent(felt)} of their time waiting for it."
 
@@ -149,7 +154,7 @@ def _amount(value: float, subject: str) -> str:
     return f"{value:,.0f} IOPS"
 
 
-def _latency_figures(volume: VolumeSignals) -> list[Figure]:
+def _latency_figures(volume: VolumeSignals) -> list[FindingFigure]:
     found = []
     for way in ("read", "write"):
         seen = getattr(volume, f"{way}_ms")
@@ -239,7 +244,7 @@ def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Fin
         for name, ms in volume.member_ms.items():
             p99 = max(model.read_p99, model.write_p99)
             if ms >= MEMBER_FACTOR * quick and ms >= t.degraded_factor * p99 and volume.iops >= t.degraded_least_iops:
-                slow.append(f"{name} takes {ms:,.1f} ms, the quickest member {quick:,.2f} ms")
+                slow.append(f"{name} takes {ms:,.1f} ms, the fastest member {quick:,.2f} ms")
     if not slow and not lost:
         return []
     words = f"A member of {volume.facts.name} is degraded: {'; '.join(slow + lost)}. The array is as slow as that member; do not resize. {_felt(felt)}"

@@ -1,8 +1,8 @@
 """AWS Trusted Advisor's checks of EBS as they are published, current and withdrawn: what it would
-say of a volume. Kept beside the doctor's verdicts because people ask why the two differ.
+say of a volume. Kept next to the doctor's verdicts because people ask why the two differ.
 
-Checks whose algorithm is not published (those that show Compute Optimizer's answer) are in the table
-and are not computed.
+Checks whose algorithm is not published (those that show Compute Optimizer's answer) are in the
+table and are not computed.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def rules() -> dict[str, AdvisorRule]:
 @dataclass(frozen=True)
 class AdvisedVolume:
     """What the checks look at. `days`: of each of the past days, oldest first, the IOPS of its
-    points. `mib_s_periods`: of the preceding UTC day, MiB/s of all volumes of the instance together,
-    of each five minutes; `instance_mib_s`: its published maximum. `snapshot_age_days`: of the
+    points. `mib_s_periods`: of the preceding UTC day, MiB/s of all volumes of the instance, of each
+    five minutes; `instance_mib_s`: its published maximum. `snapshot_age_days`: of the
     newest, None where there is none, and not asked where `snapshots_known` is False."""
 
     volume: str
@@ -82,7 +82,7 @@ class AdvisedVolume:
 
 
 @dataclass(frozen=True)
-class Advice:
+class AdvisorAnswer:
     """What a check says of a volume. `result`: `ok`, `yellow`, `red`, or `not known` with `why`."""
 
     check_id: str
@@ -92,7 +92,7 @@ class Advice:
     rule: AdvisorRule = field(repr=False, compare=False, kw_only=True)
 
 
-def advised(one: AdvisedVolume) -> list[Advice]:
+def advised(one: AdvisedVolume) -> list[AdvisorAnswer]:
     """What every check says of one volume, in the order of the table."""
     looked = {
         MAGNETIC: _magnetic,
@@ -106,13 +106,13 @@ def advised(one: AdvisedVolume) -> list[Advice]:
     found = []
     for check_id, rule in rules().items():
         result, why = looked[check_id](one, rule)
-        found.append(Advice(check_id, one.volume, result, why, rule=rule))
+        found.append(AdvisorAnswer(check_id, one.volume, result, why, rule=rule))
     return found
 
 
 def _magnetic(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     if one.volume_type != "standard" or not one.can_be_optimized:
-        return "ok", "is no magnetic volume on an instance that can be EBS-optimized"
+        return "ok", "is not a magnetic volume on an instance that can be EBS-optimized"
     if len(one.days) < MAGNETIC_DAYS:
         return "not known", f"{len(one.days)} days are known, {MAGNETIC_DAYS} at least are looked at"
     busy = 0
@@ -137,7 +137,7 @@ def _unused(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
 
 def _not_optimized(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     if not one.volume_type.startswith(("io1", "io2")) or not one.attached:
-        return "ok", "is no attached io1 or io2 volume"
+        return "ok", "is not an attached io1 or io2 volume"
     if one.can_be_optimized and not one.optimized:
         return "yellow", "its instance can be EBS-optimized and is not"
     return "ok", "its instance is EBS-optimized, or cannot be"

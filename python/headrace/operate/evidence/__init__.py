@@ -15,11 +15,11 @@ from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.evidence.live import LiveSource, collect
 from headrace.operate.evidence.model import (
     Evidence,
-    ServerFacts,
+    SeenServer,
+    SeenVolume,
     SourceFacts,
     Tick,
     VolumeEvidence,
-    VolumeFacts,
     gathered,
 )
 from headrace.operate.evidence.sources import SourceOptions, evidence_of, is_live, open_live
@@ -28,12 +28,12 @@ __all__ = [
     "Evidence",
     "HoldingLimits",
     "LiveSource",
-    "ServerFacts",
+    "SeenServer",
     "SourceFacts",
     "SourceOptions",
     "Tick",
     "VolumeEvidence",
-    "VolumeFacts",
+    "SeenVolume",
     "collect",
     "evidence_of",
     "gathered",

@@ -12,7 +12,7 @@ from typing import Any
 from headrace.base.units import MIB, MINUTE_S
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import OVER, Evidence, Row, SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.evidence.model import OVER, Evidence, Row, SeenVolume, SourceFacts, Tick, gathered
 
 DOC = "docs/guide/doctor.md"
 CONNECT_S, ANSWER_S = 5.0, 20.0  # guesses: a page of CloudWatch takes a second
@@ -104,7 +104,7 @@ def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, sec
         "write_mib_s": write_mib_s,
         "queue": values.get("VolumeQueueLength"),
         "idle_share": None if idle is None else min(1.0, idle / seconds),
-        # A time of no I/O is no fast disk.
+        # Without I/O there is no latency, not one of zero.
         "read_ms": values["VolumeTotalReadTime"] / reads * 1e3 if reads and "VolumeTotalReadTime" in values else None,
         "write_ms": values["VolumeTotalWriteTime"] / writes * 1e3
         if writes and "VolumeTotalWriteTime" in values
@@ -172,7 +172,9 @@ def _described(ec2: Any, volumes: Sequence[str]) -> dict[str, dict[str, Any]]:
         }
     missing = [name for name in volumes if name not in found]
     if missing:
-        raise InputError(missing[0], "is no volume of this account and region", "describe-volumes", "Check AWS_REGION.")
+        raise InputError(
+            missing[0], "is not a volume of this account and region", "describe-volumes", "Check AWS_REGION."
+        )
     return found
 
 
@@ -196,13 +198,13 @@ def _instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
     return {one["InstanceId"]: one["InstanceType"] for each in answer["Reservations"] for one in each["Instances"]}
 
 
-def _facts(name: str, described: Mapping[str, Any], types: Mapping[str, str]) -> VolumeFacts:
+def _facts(name: str, described: Mapping[str, Any], types: Mapping[str, str]) -> SeenVolume:
     instance = types.get(described["instance"] or "")
     try:
         limits = holding(described["storage"], instance)
     except InputError:
         limits = None
-    return VolumeFacts(name, described["storage"], described["device"], limits, described["state"])
+    return SeenVolume(name, described["storage"], described["device"], limits, described["state"])
 
 
 def _queries(volumes: Sequence[str], instances: Sequence[str]) -> tuple[list[dict], dict[str, tuple[str, str]]]:

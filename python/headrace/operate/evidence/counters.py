@@ -14,8 +14,8 @@ WAITS = {
     "wait/io/file/sql/binlog": "binlog_waiters",
 }
 PICOSECONDS = 1e12  # in a second
-# Commits explain the work where there is one for so many questions at least; else statements do (a
-# guess: autocommit sends none).
+# Commits explain the work from this share of the questions on; else statements do (a guess:
+# autocommit sends none).
 LEAST_COMMITS = 0.01
 # MariaDB flushes hard from Innodb_checkpoint_max_age on; MySQL 8 and later from about 7/8 of the
 # redo log's capacity on (log0log of MySQL 8.0; read at second hand).
@@ -32,7 +32,7 @@ def status_row(
 ) -> Row:
     """What a server did between two readings of its counters, `took_s` apart. `idle_threads`: of
     Threads_running, those that do no client's work. `note` is told of counters that went back."""
-    rate = Rates(before, now, took_s)
+    rate = CounterRates(before, now, took_s)
     commits, statements = rate.total(COMMITS), rate.total((*WRITES, *READS))
     questions = rate("questions")
     by_commit = commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
@@ -86,7 +86,7 @@ def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
     return {"checkpoint_age_bytes": age, "checkpoint_share": _share(age, most)}
 
 
-class Rates:
+class CounterRates:
     """Differences of counters over the time between two readings; None where one is missing or went
     back."""
 

@@ -17,7 +17,7 @@ from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.operate.evidence.counters import status_row
 from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import Evidence, Row, ServerFacts, SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.evidence.volumes import device_row
 from headrace.workload import OpenWorkload
 
@@ -55,7 +55,7 @@ def of_recording(
         tool,
         grain,
         clock,
-        (VolumeFacts(name, storage, None, limits),),
+        (SeenVolume(name, storage, None, limits),),
         None,
         None,
         instance,
@@ -129,7 +129,7 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
     if not disks:
         missing.append("the disks: the capture has no counters of them (--device)")
     names = list(dict.fromkeys(name for tick in disks for name in tick.volumes))
-    volumes = tuple(VolumeFacts(name, str(storage) if storage else None, f"/dev/{name}", limits) for name in names)
+    volumes = tuple(SeenVolume(name, str(storage) if storage else None, f"/dev/{name}", limits) for name in names)
     ticks = _joined(server, disks)
     if not ticks:
         raise InputError(
@@ -141,7 +141,7 @@ def of_capture(folder: Path, storage: str | None, instance: str | None, as_of: s
         max(1.0, min(tick.duration_s for tick in ticks)),
         "UTC, clock of the machine that captured",
         volumes,
-        ServerFacts(
+        SeenServer(
             str(description.get("name", folder.name)),
             str(description.get("engine_version", "")),
             str(description.get("flavor", "")),

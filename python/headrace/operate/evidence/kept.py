@@ -80,7 +80,7 @@ def _unpacked(path: Path, content: bytes) -> bytes:
     try:
         text = unpacker.decompress(content, MAX_BYTES)
     except zlib.error:
-        raise InputError(path.name, "is no whole gzip file", "RFC 1952", "Copy it again.") from None
+        raise InputError(path.name, "is not a whole gzip file", "RFC 1952", "Copy it again.") from None
     if unpacker.unconsumed_tail:
         raise InputError(path.name, f"is more than {MAX_BYTES >> 20} MiB unpacked", DOC, "Cut it into parts.")
     if not unpacker.eof:

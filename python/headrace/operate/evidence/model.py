@@ -82,7 +82,7 @@ class Tick:
 
 
 @dataclass(frozen=True)
-class VolumeFacts:
+class SeenVolume:
     """What a volume is. `storage`: its notation, None where nobody said. `limits`: those that hold.
     `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
     `members_slow`: members of an array that are not well, as the lab or md says it. `role`: `data`
@@ -101,7 +101,7 @@ class VolumeFacts:
 
 
 @dataclass(frozen=True)
-class ServerFacts:
+class SeenServer:
     """What the server is: `variables` are its global ones, by name. `waits_timed`: whether
     performance_schema times file waits. `replica`: whether it follows a source."""
 
@@ -111,6 +111,10 @@ class ServerFacts:
     variables: Mapping[str, str] = field(default_factory=dict)
     waits_timed: bool = False
     replica: bool = False
+
+
+# The names these had first.
+VolumeFacts, ServerFacts = SeenVolume, SeenServer
 
 
 @dataclass(frozen=True)
@@ -127,8 +131,8 @@ class SourceFacts:
     kind: str
     grain_s: float
     clock: str
-    volumes: tuple[VolumeFacts, ...] = ()
-    server: ServerFacts | None = None
+    volumes: tuple[SeenVolume, ...] = ()
+    server: SeenServer | None = None
     vcpus: int | None = None
     instance: str | None = None
     as_of: str | None = None
@@ -142,7 +146,7 @@ class SourceFacts:
 class VolumeEvidence:
     """A volume and its rows: `t_unix`, `duration_s`, and what is known of VOLUME_COLUMNS."""
 
-    facts: VolumeFacts
+    facts: SeenVolume
     rows: pl.DataFrame
 
 

@@ -14,7 +14,7 @@ from headrace.errors import CouldNotRun, HeadraceError
 from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
 from headrace.operate.evidence.counters import WAITS, number_of, status_row
-from headrace.operate.evidence.model import Row, ServerFacts
+from headrace.operate.evidence.model import Row, SeenServer
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
 # Variables that a recording keeps: what says how the server uses storage, and no name or path.
@@ -68,7 +68,7 @@ class ServerReader:
         kept = {
             name: value for name, value in found.variables.items() if name.startswith(KEPT) and len(value) < LONGEST
         }
-        self.facts = ServerFacts(address.label, found.version, found.flavor, kept, timed, replica)
+        self.facts = SeenServer(address.label, found.version, found.flavor, kept, timed, replica)
         self.data_device = host.device_of(found.variables.get("datadir", "")) if self.local else None
         self.log_device = host.device_of(_log_folder(found.variables)) if self.local else None
         self.clocks_apart_s = self._clock()

@@ -21,7 +21,7 @@ from headrace.servers import servers
 
 DOC = "docs/guide/doctor.md"
 FORMS = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record"
-HEAD_BYTES = 200
+HEAD_BYTES = 200  # enough for the first words of any format
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 AWS_MINUTES = 60  # of CloudWatch, where nothing else is asked
 
@@ -31,8 +31,8 @@ class SourceOptions:
     """What is said besides the target. `storage`, `instance`, `as_of`: what today's storage is,
     where the source does not say. `devices`: block devices of this host. `read_address`: makes an
     address of a text (the password comes from there). `lab`: opens the lab, raises where none
-    answers. `alone`: of lab:VOLUME, do not look for the server on it. `members`: of arrays of the lab,
-    read each member too (volumes of role `member`, named NAME/0 and so on)."""
+    answers. `alone`: of lab:VOLUME, do not look for the server on it. `members`: of arrays of the
+    lab, read each member too (volumes of role `member`, named NAME/0 and so on)."""
 
     storage: str | None = None
     instance: str | None = None
@@ -75,12 +75,12 @@ def evidence_of(
         return aws.evidence_of_aws(_names(target, "aws:", "aws:vol-0123456789abcdef0"), minutes), None
     path = Path(target)
     if not path.exists():
-        raise InputError(target[:80], "is no target, and no such file or folder", DOC, f"Targets are {FORMS}.")
+        raise InputError(target[:80], "is neither a target nor a file or folder", DOC, f"Targets are {FORMS}.")
     if path.is_dir():
         if not (path / DESCRIPTION).exists():
             raise InputError(
                 target[:80],
-                f"has no {DESCRIPTION}: it is no captured folder",
+                f"has no {DESCRIPTION}: it is not a captured folder",
                 DOC,
                 "Capture with headrace workload capture.",
             )

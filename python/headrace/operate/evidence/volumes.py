@@ -16,7 +16,7 @@ from headrace.observe.live import host, nvme
 from headrace.observe.run_files.counters import hands_on_parts
 from headrace.operate.evidence.counters import scaled
 from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.operate.evidence.model import OVER, Row, VolumeFacts
+from headrace.operate.evidence.model import OVER, Row, SeenVolume
 
 LAST_ROWS = 20  # rows asked for at once: what a stall of some seconds left out comes after it
 
@@ -28,7 +28,7 @@ class VolumeReader(Protocol):
     notes: list[str]
     missing: list[str]
 
-    def facts(self) -> tuple[VolumeFacts, ...]:
+    def facts(self) -> tuple[SeenVolume, ...]:
         """What the volumes are now."""
         ...
 
@@ -69,7 +69,7 @@ class LabVolumes:
                 hint = f"Attach it: headrace volume attach {name}"
                 raise InputError(name, "is not attached, so nothing happens on it", "", hint)
 
-    def facts(self) -> tuple[VolumeFacts, ...]:
+    def facts(self) -> tuple[SeenVolume, ...]:
         """From the lab's description."""
         found = []
         for name in self._names:
@@ -79,7 +79,7 @@ class LabVolumes:
             state = change["state"] if change and change["state"] in ("modifying", "optimizing") else ""
             slow = tuple(member["id"] for member in one["members"] if member["state"] in ("failed", "rebuilding"))
             found.append(
-                VolumeFacts(
+                SeenVolume(
                     name,
                     one["spec"],
                     attachment["device"] if attachment else None,
@@ -95,7 +95,7 @@ class LabVolumes:
             for label, (array, index) in self._members.items():
                 if array == name and index in specs:
                     limits = self._holding(specs[index], one["as_of"])
-                    found.append(VolumeFacts(label, specs[index], None, limits, role="member"))
+                    found.append(SeenVolume(label, specs[index], None, limits, role="member"))
         return tuple(found)
 
     def _holding(self, spec: str, as_of: str) -> HoldingLimits:
@@ -196,7 +196,7 @@ class DeviceVolumes:
             return False
         return True
 
-    def facts(self) -> tuple[VolumeFacts, ...]:
+    def facts(self) -> tuple[SeenVolume, ...]:
         """By kernel name; an md or dm device says that its members are what counts."""
         for name in self._names:
             if name.startswith(("md", "dm-")):
@@ -205,7 +205,7 @@ class DeviceVolumes:
                     self.notes.append(text)
         storage = self._limits.storage if self._limits else None
         return tuple(
-            VolumeFacts(name, storage, f"/dev/{name}", self._limits, id=host.volume_id(name)) for name in self._names
+            SeenVolume(name, storage, f"/dev/{name}", self._limits, id=host.volume_id(name)) for name in self._names
         )
 
     def read(self) -> dict[float, dict[str, Row]]:

@@ -10,7 +10,7 @@ from headrace.base.credits import CreditsLeft, Emptying
 from headrace.base.units import MIB, US_PER_MS, US_PER_S
 from headrace.observe.live.nvme import NvmePage
 from headrace.operate.evidence.limits import HoldingLimits
-from headrace.operate.evidence.model import OVER, Row, SourceFacts, Tick, VolumeFacts
+from headrace.operate.evidence.model import OVER, Row, SeenVolume, SourceFacts, Tick
 from headrace.operate.watching.judging import Judge
 from headrace.operate.watching.moment import InstanceNow, Moment, ReplicaNow, ServerNow, VolumeNow
 
@@ -67,7 +67,7 @@ class Follower:
             tuple(dict.fromkeys(told)),
         )
 
-    def _volume(self, one: VolumeFacts, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
+    def _volume(self, one: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
         row = tick.volumes.get(one.name)
         if row is None:
             was = self._seen.get(one.name)
@@ -82,7 +82,7 @@ class Follower:
         self._seen[one.name] = (tick.t_unix, found)
         return found
 
-    def _volume_of(self, one: VolumeFacts, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
+    def _volume_of(self, one: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
         balance = _share(row.get("balance_percent"))
         limits = one.limits
         left = None

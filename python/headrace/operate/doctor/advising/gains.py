@@ -8,9 +8,9 @@ from typing import Any
 from headrace.base import caps
 from headrace.base.units import in_percent
 from headrace.errors import HeadraceError
+from headrace.operate.doctor.advising.own_database import OwnDatabase, own_database, tps_on
+from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
 from headrace.operate.doctor.model import Finding, Gain
-from headrace.operate.doctor.own_database import OwnDatabase, own_database, tps_on
-from headrace.operate.doctor.remedies import change_of_instance, change_of_volume
 from headrace.operate.doctor.signals import Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.model import Evidence
@@ -226,20 +226,27 @@ def _predicted(
 def _gain_words(gain: Gain, t: Thresholds) -> str:
     words = ""
     if gain.transactions is not None:
-        span = (
-            ""
-            if gain.low is None or gain.high is None
-            else f" ({in_percent(gain.low, sign='+')} to {in_percent(gain.high, sign='+')})"
-        )
-        words += f" Lifting it brings {in_percent(gain.transactions, sign='+')} transactions{span}"
+        words += f" Lifting it brings {_change(gain)}"
         words += "; not worth money." if gain.transactions < t.advice_gain else "."
     if gain.next_limit is not None and gain.at_factor is not None:
         then = caps.long(gain.next_limit)
+        bind = "bind" if then.endswith("IOPS") or gain.next_limit == "cpu" else "binds"
         if gain.at_factor < NEAR:
-            words += f" It will not help alone: {then} binds at {gain.at_factor:.2g} times today's load."
+            words += f" It will not help alone: {then} {bind} at {gain.at_factor:.2g} times today's load."
         else:
-            words += f" Next is {then}, at {gain.at_factor:,.2g} times today's load."
+            words += f" Next {bind} {then}, at {gain.at_factor:,.2g} times today's load."
     return words
 
 
+def _change(gain: Gain) -> str:
+    """`+40 % transactions (+30 % to +52 %)`; as times from three times on."""
+    middle, low, high = gain.transactions or 0.0, gain.low, gain.high
+    if middle >= MANY:
+        span = "" if low is None or high is None else f" ({1 + low:,.2g} to {1 + high:,.2g})"
+        return f"{1 + middle:,.2g} times as many transactions{span}"
+    span = "" if low is None or high is None else f" ({in_percent(low, sign='+')} to {in_percent(high, sign='+')})"
+    return f"{in_percent(middle, sign='+')} transactions{span}"
+
+
+MANY = 2.0  # a change from which on a person reads times, not per cents
 NEAR = 1.05  # a next limit within this is the same limit to a user (a guess)

@@ -16,14 +16,14 @@ from headrace.base.core import core_errors
 from headrace.base.units import MIB
 from headrace.operate.doctor.signals import ServerSignals, Signals, syncs_of
 
-# So many pages that a cache of CACHE_BYTES holds none of them to speak of: every touch is a read.
+# More pages than a cache of CACHE_BYTES holds by far: every touch is a read.
 PAGES = 1e9
 CACHE_BYTES = 16.0 * MIB
 # How sharply one limit takes over from the next: the middle of what calibrations found, and the
 # ends of the interval (calibration/prior: 8 on average, a spread of 20 % of its logarithm).
 SHARPNESS = (8.0, 4.0, 16.0)
-# How well the time without I/O is known from a minute of samples: a third of it either way (a guess,
-# held by the gains measured on the lab).
+# How well the time without I/O is known from a minute of samples: a third of it either way (a
+# guess).
 BASE_SPREAD = (1.0, 0.67, 1.5)
 SECONDS = 60  # of a simulated run: long enough that it has settled
 LEAST_MS = 0.01
@@ -51,7 +51,7 @@ def own_database(signals: Signals) -> OwnDatabase | None:
     flushed = _flushed(signals, server) / server.tps
     clients = max(1, round(max(server.running, min(server.connected, 10 * max(server.running, 1.0)))))
     response_ms = clients / server.tps * 1e3
-    # Part of the response that is no wait for storage; what runs is what can wait.
+    # The part of the response that is spent elsewhere; what runs is what can wait.
     waits_ms = server.felt * server.running / server.tps * 1e3
     base_ms = max(LEAST_MS, response_ms - waits_ms)
     cpu = server.get("server_cpus")
@@ -73,7 +73,7 @@ def own_database(signals: Signals) -> OwnDatabase | None:
 
 
 def _other_reads(signals: Signals, server: ServerSignals) -> float:
-    """Reads of the volume that are no misses of the pool, a transaction: read-ahead, other files."""
+    """Reads of the volume besides misses of the pool, per transaction: read-ahead, other files."""
     volume = sum(one.read_iops for one in signals.volumes)
     return max(0.0, volume - (server.get("pool_reads_per_s") or 0.0)) / server.tps
 

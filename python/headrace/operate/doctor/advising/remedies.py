@@ -114,7 +114,7 @@ def _variants(today: Storage, need_ios: float, need_bytes: float) -> list[Storag
 
 
 def _sizes(member: Volume, ios: int) -> list[int]:
-    """Larger sizes that types need for so many IOPS (gp2 3 a GiB, io1 50, gp3 500; data/volumes)."""
+    """Larger sizes that types need for these IOPS (gp2 3 a GiB, io1 50, gp3 500; data/volumes)."""
     per_gib = {"gp2": 3, "io1": 50, "io2": 500, "gp3": 500}
     wanted = {math.ceil(ios / per_gib.get(member.type, 500)), math.ceil(ios / 500)}
     return sorted(size for size in wanted if size > member.size_gib)

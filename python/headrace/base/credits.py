@@ -18,13 +18,13 @@ from headrace.base.units import DAY_S, span_in_words
 
 # The rate is the mean of this long, s (operate_page 1.4: the last 60 s).
 WINDOW_S = 60.0
-# A load that stays another for longer than this has changed, s: bursts of checkpoints and of batches
-# are shorter, and belong to the mean. Ours.
+# A load that stays another for longer than this has changed, s: bursts of checkpoints and of
+# batches are shorter, and belong to the mean. Ours.
 CHANGE_S = 20.0
 # What the newest seconds are compared by, s: one alone may be a burst. Ours.
 NEWEST_S = 3.0
-# Another load: the balance falls faster or slower by more than this share of the faster, and by more
-# than this share of the refill, which is noise. Ours.
+# Another load: the balance falls faster or slower by more than this share of the faster, and by
+# more than this share of the refill, which is noise. Ours.
 CHANGED_SHARE, STEADY_SHARE = 0.5, 0.02
 # The interval is that of one-minute means over this many minutes (operate_page 1.4).
 MINUTES = 15
@@ -37,9 +37,9 @@ JUMP_SHARE = 0.05
 
 @dataclass(frozen=True)
 class CreditsLeft:
-    """`seconds` until the balance is empty: 0 when it is, infinity while it does not fall. `soonest`
-    and `latest` at the highest and the lowest minute of late, None before two are known. `asked`: what
-    is taken a second, mean of the last `window_s`.
+    """`seconds` until the balance is empty: 0 when it is, infinity while it does not fall.
+    `soonest` and `latest` at the highest and the lowest minute of late, None before two are known.
+    `asked`: what is taken a second, mean of the last `window_s`.
     """
 
     seconds: float
@@ -167,7 +167,7 @@ def left_words(left: CreditsLeft) -> str:
 
 
 def empty_words(left: CreditsLeft, brief: bool = False) -> str:
-    """The same as part of a sentence, with its interval where the minutes differ; `brief` without."""
+    """The same in a sentence, with its interval where the minutes differ; `brief` without."""
     text = left_words(left)
     if text == "never":
         return "credits do not fall"

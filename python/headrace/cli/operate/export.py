@@ -58,7 +58,7 @@ def otlp(
     every: Annotated[float, option("S", "Send this often.", min=1)] = 15.0,
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at Ctrl-C.", min=1)] = None,
 ) -> None:
-    """Send the metrics of targets to a collector of OpenTelemetry, until Ctrl-C. Needs the extra `otlp`."""
+    """Send the metrics of targets to a collector of OpenTelemetry. Needs the extra `otlp`."""
     import time
 
     from headrace.operate.watching.light import import_late

@@ -84,7 +84,7 @@ def watch(
         WatchOutput, choice("What to print: a screen, a line of JSON a second, or a plugin's line.")
     ] = "table",
 ) -> None:
-    """Watch a server and its volumes: limits, credits with time to empty, latency, waits. Ctrl-C ends it."""
+    """Watch a server and its volumes: limits, credits with time to empty, latency, waits."""
     from headrace.operate.watching.light import import_late
 
     # Before anything that imports them.

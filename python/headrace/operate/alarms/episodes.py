@@ -1,4 +1,4 @@
-"""Findings as episodes with hysteresis: raised after a minute, over after three without it. Pure."""
+"""Findings as episodes with hysteresis: raised after a minute, over after three without."""
 
 from __future__ import annotations
 

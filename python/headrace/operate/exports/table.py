@@ -32,12 +32,13 @@ class Metric:
 @cache
 def metrics() -> dict[str, Metric]:
     """The table by name, in its order."""
-    with (files(__package__) / "metrics.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))
-    return {
-        row["name"]: Metric(**(row | {"labels": tuple(row["labels"].split(",") if row["labels"] else ())}))
-        for row in rows
-    }  # pyright: ignore[reportArgumentType]
+    text = files("headrace.operate.exports").joinpath("metrics.csv").read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        labels = tuple(row.pop("labels").split(",")) if row["labels"] else ()
+        row.pop("labels", None)
+        found[row["name"]] = Metric(labels=labels, **row)
+    return found
 
 
 def exported() -> dict[str, Metric]:

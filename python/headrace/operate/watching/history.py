@@ -13,8 +13,6 @@ from headrace.operate.watching.moment import Moment
 
 # How far back the arrows go, s.
 KEPT_S = 3_600.0
-# A moment is that of a time when it is no further from it, in intervals.
-NEAR = 1.5
 
 
 class History:

@@ -14,7 +14,7 @@ from headrace.base.units import in_percent
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.watching.moment import LiveVerdict, Moment, VolumeNow
 
-# Shares of time need so many seconds, so that a single I/O does not make a verdict. Ours.
+# Seconds from which on a mean is a verdict: a single I/O is none. Ours.
 LEAST_S = 3.0
 # The doctor's own: window, shares, and when credits count as coming to an end.
 KNOWN = Thresholds()

@@ -77,7 +77,7 @@ def _pages(source: LiveSource) -> dict[str, NvmePage]:
 
 
 def _past(source: LiveSource) -> list[Tick]:
-    """Minutes, then seconds. Nothing where the volumes keep none, or the lab does not answer now."""
+    """Minutes, then seconds. Nothing where volumes keep none, or the lab does not answer."""
     with suppress(HeadraceError):
         seconds = source.past(PAST_S, "second")
         begins = seconds[0].t_unix if seconds else time.time()

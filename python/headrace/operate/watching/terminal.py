@@ -68,7 +68,7 @@ class Screen:
 
     @contextmanager
     def taken(self) -> Iterator[Screen]:
-        """The terminal is ours inside, and as it was outside: also after Ctrl-C, SIGTERM, Ctrl-Z."""
+        """The terminal is ours inside, and as it was after it: also for Ctrl-C, SIGTERM, Ctrl-Z."""
         handlers = {signal.SIGWINCH: self._resized, signal.SIGTSTP: self._stopped, signal.SIGTERM: self._ended}
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         fd = signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
@@ -112,7 +112,7 @@ class Screen:
     def _read(self) -> list[str]:
         data = os.read(0, 1024)
         if not data:
-            # The terminal is gone: whoever closed it does not press q any more.
+            # The terminal is gone: nobody will press q any more.
             return ["q"]
         if data == b"\x1b" and select.select([0], [], [], REST_S)[0]:
             data += os.read(0, 1024)

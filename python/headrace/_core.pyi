@@ -359,6 +359,49 @@ def evaluate(
 ) -> dict[str, list[Any]]: ...
 def demand_on_volumes(load: Mapping[str, Any], storage: str) -> VolumeDemand: ...
 
+# --- many volumes at once -------------------------------------------------------------------------
+
+class Followed(TypedDict):
+    balance_percent: bytes
+    throttled_s: bytes
+    queue: bytes
+
+@final
+class FleetDemands:
+    """Columns are buffers of f64 (numpy arrays), one volume after the other."""
+
+    def __init__(
+        self,
+        duration_s: Any,
+        reads_per_s: Any,
+        writes_per_s: Any,
+        read_bytes: Any,
+        write_bytes: Any,
+        lengths: Sequence[int],
+        max_outstanding: int,
+    ) -> None: ...
+    def evaluate(
+        self,
+        volumes: Sequence[int],
+        storages: Sequence[str],
+        instances: Sequence[str | None],
+        factors: Sequence[float],
+        *,
+        as_of: str | None = None,
+        prune_above: float = 1.0,
+        no_waiting: bool = False,
+        cycle: str = "settled",
+    ) -> dict[str, list[Any]]: ...
+    def follow(
+        self,
+        volumes: Sequence[int],
+        storages: Sequence[str],
+        instances: Sequence[str | None],
+        starts: Sequence[float | None],
+        *,
+        as_of: str | None = None,
+    ) -> list[Followed | str]: ...
+
 # --- databases in transactions ------------------------------------------------------------------------------------------
 
 class PopularityClass(TypedDict):

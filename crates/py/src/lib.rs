@@ -7,6 +7,7 @@
 
 mod catalog;
 mod convert;
+mod fleet;
 mod managed;
 mod mysql;
 mod mysql_plan;
@@ -23,6 +24,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("CoreError", module.py().get_type::<CoreError>())?;
     catalog::register(module)?;
     simulate::register(module)?;
+    fleet::register(module)?;
     mysql::register(module)?;
     managed::register(module)?;
     physics::register(module)?;

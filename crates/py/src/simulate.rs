@@ -120,7 +120,7 @@ fn apply(setup: &mut Setup, options: SimulationOptions, as_of: headrace_catalog:
     Ok(())
 }
 
-fn cycle_named(name: &str) -> PyResult<Cycle> {
+pub(crate) fn cycle_named(name: &str) -> PyResult<Cycle> {
     match name {
         "first" => Ok(Cycle::First),
         "settled" => Ok(Cycle::Settled),
@@ -285,7 +285,7 @@ fn evaluate<'py>(
     outcomes_to_python(py, &outcomes.map_err(sim_error)?)
 }
 
-fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome]) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn outcomes_to_python<'py>(py: Python<'py>, outcomes: &[DemandOutcome]) -> PyResult<Bound<'py, PyDict>> {
     let columns = PyDict::new(py);
     let status = |outcome: &DemandOutcome| match outcome {
         DemandOutcome::Simulated(_) => "simulated",

@@ -3,6 +3,7 @@ words of what goes wrong with them."""
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -86,6 +87,14 @@ def write_whole(path: Path, content: bytes) -> None:
     finally:
         if temporary and os.path.exists(temporary):
             os.unlink(temporary)
+
+
+def write_back(handle: int) -> None:
+    """Writes what is dirty of the filesystem of an open file or folder to its device (syncfs(2)).
+    Raises OSError."""
+    if ctypes.CDLL(None, use_errno=True).syncfs(handle) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def short_name(path: object) -> str:

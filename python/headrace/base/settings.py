@@ -37,10 +37,11 @@ VARIABLES = {
         Variable("HEADRACE_DEBIAN_MIRROR", "http://deb.debian.org/debian", "where MySQL's packages are fetched from"),
         Variable("HEADRACE_RUNS", f"{DATA_HOME}/headrace/runs", "where runs of benchmarks are kept"),
         Variable("HEADRACE_PROOFS", f"{DATA_HOME}/headrace/proofs", "where proofs are kept"),
+        Variable("HEADRACE_FORECASTS", f"{DATA_HOME}/headrace/forecasts.jsonl", "the file of forecasts that were made"),
         Variable("HEADRACE_MYSQL_PASSWORD", "", "password of an address that has none of its own", secret=True),
         Variable("HEADRACE_DEBUG", "", "anything: a defect of Headrace shows its traceback"),
         # XDG Base Directory Specification 0.8: an empty value counts as none.
-        Variable("XDG_DATA_HOME", "~/.local/share", "what the two folders above stand in by default"),
+        Variable("XDG_DATA_HOME", "~/.local/share", "what the folders and the file above stand in by default"),
     )
 }
 

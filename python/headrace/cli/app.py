@@ -60,6 +60,8 @@ COMMANDS = {
     "watch": ("operate.watch", "Watch a server and its volumes on one screen."),
     "export": ("operate.export", "Export metrics: Prometheus, OpenTelemetry, Grafana."),
     "doctor": ("operate.doctor", "Say what binds a server now, and what to do about it."),
+    "forecast": ("operate.forecast", "Say when credits run out, or a volume is full."),
+    "fleet": ("operate.fleet", "Right-size many volumes; apply it safely."),
     "advise": ("servers.advise", "Advise settings of a server for its storage."),
     "bench": ("bench.bench", "Run standard benchmarks; keep, compare, export results."),
     "prove": ("model.prove", "Predict a plan, build it on the lab, measure it, compare."),

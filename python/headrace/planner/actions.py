@@ -183,12 +183,12 @@ def _parameters(volume: Volume, size: bool = True) -> list[str]:
     another type keeps its own otherwise."""
     words = [f"--volume-type {API_TYPES.get(volume.type, volume.type)}"]
     words += [f"--size {volume.size_gib}"] if size else []
-    iops, mib_s = _bought(volume)
+    iops, mib_s = bought(volume)
     words += [f"--iops {iops}"] if iops else []
     return [*words, *([f"--throughput {mib_s}"] if mib_s else [])]
 
 
-def _bought(volume: Volume) -> tuple[int | None, int | None]:
+def bought(volume: Volume) -> tuple[int | None, int | None]:
     """IOPS and MiB/s to name, the included ones where none are written."""
     if volume.type == "gp3":
         return volume.iops or 3_000, volume.mib_s or 125
@@ -218,7 +218,7 @@ def _create(storage: Storage) -> dict:
 
 
 def _terraform(volume: Volume, count: int) -> list[str]:
-    iops, mib_s = _bought(volume)
+    iops, mib_s = bought(volume)
     pairs = [
         ("type", f'"{API_TYPES.get(volume.type, volume.type)}"'),
         ("size", volume.size_gib),

@@ -1,6 +1,7 @@
 """Restores to a GTID and to a moment, from a base under load and a streamed binary log.
 
-RESTORES=20 restores so many times to each; by default once. The goals are drawn with a seed that is
+RESTORES=20 restores so many times to each; by default once. DAMAGES: pieces of the archive that are
+damaged in each way, beside the last one (`make soak`: 1000, all). The goals are drawn with a seed that is
 printed.
 """
 
@@ -30,6 +31,7 @@ from headrace.servers.topology.gtid import GtidSet
 
 RESTORES = int(os.environ.get("RESTORES", "1"))
 FLIPS = int(os.environ.get("FLIPS", "10"))
+DAMAGES = int(os.environ.get("DAMAGES", "4"))
 
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
@@ -153,7 +155,9 @@ def test_a_damaged_archive_is_found_before_the_restore(chain, tmp_path):
     whole = collect(copied(chain, tmp_path / "whole"), chain, tmp_path / "relay")
     assert whole.transactions >= len(chain.behind_base())
     needed = [one.name for one in chain.target.list("binlogs/") if not one.name.endswith("timeline.json")]
-    last = needed[-1]
+    last, seed = needed[-1], random.randrange(1 << 32)
+    print("seed", seed)
+    needed = [*random.Random(seed).sample(needed[:-1], min(DAMAGES, len(needed) - 1)), last]
     for number, (name, how) in enumerate((name, how) for name in needed for how in ("removed", "cut", "altered")):
         folder = tmp_path / str(number)
         target, path = copied(chain, folder), folder / name

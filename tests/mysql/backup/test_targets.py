@@ -131,8 +131,13 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path):
         filler.unlink()
         found, problems = manifest.backups(target)
         assert [one.id for one in found] == [kept.id] and not problems
+        volumes.unmount(place)
+        with pytest.raises(CouldNotRun, match="another filesystem"):
+            copying.run(source, target, copying.Wanted(pack="none"))
+        assert list(place.iterdir()) == [], "nothing is written below the mount point of a volume that is gone"
     finally:
-        volumes.unmount(place, lazily=True)
+        with contextlib.suppress(HeadraceError):
+            volumes.unmount(place, lazily=True)
         volumes.remove(lab, made["id"])
     with pytest.raises(InputError):
         open_target("s3://bucket/../x")

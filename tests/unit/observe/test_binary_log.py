@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.errors import HeadraceError, InputError
-from headrace.observe.formats.binary_log import (
-    ENCRYPTED,
-    GTID,
+from headrace.connect.binary_events import (
     MAGIC,
-    MARIADB,
+    MARIADB_ENCRYPTION,
+    MARIADB_GTID,
+    MYSQL_GTID,
+    MYSQL_TAGGED,
     QUERY,
     XID,
-    BinaryLogSample,
-    LoggedTransaction,
-    read_binary_log,
+    tagged,
 )
+from headrace.errors import HeadraceError, InputError
+from headrace.observe.formats.binary_log import BinaryLogSample, LoggedTransaction, read_binary_log
 
 DESCRIPTION, ROW = 15, 30
 
@@ -33,14 +33,14 @@ def event(kind: int, body: bytes) -> bytes:
 def mysql(number: int, after: int) -> bytes:
     """GTID event of MySQL, and what it has behind the clock since 8.0.1."""
     gtid = struct.pack("<B16sqBqq", 0, b"u" * 16, number, 2, after, number) + b"\0" * 20
-    return event(GTID, gtid) + event(QUERY, b"BEGIN") + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
+    return event(MYSQL_GTID, gtid) + event(QUERY, b"BEGIN") + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
 
 
 def mariadb(number: int, group: int | None) -> bytes:
     body = struct.pack("<QIB", number, 0, 0 if group is None else 2) + (
         b"" if group is None else struct.pack("<Q", group)
     )
-    return event(MARIADB, body + b"\0" * 6) + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
+    return event(MARIADB_GTID, body + b"\0" * 6) + event(ROW, b"r" * 81) + event(XID, b"x" * 12)
 
 
 def file_of(folder: Path, *parts: bytes) -> Path:
@@ -53,7 +53,7 @@ def test_events_and_bytes_of_a_mysql_transaction(tmp_path):
     found = read_binary_log(file_of(tmp_path, *(mysql(number, number - 1) for number in range(1, 11))))
     assert (found.flavor, len(found.transactions), found.events) == ("mysql", 10, 4.0)
     # Heads: 4 x 19; bodies: 42 + 20, 5, 81, 12.
-    assert found.bytes == found.largest_bytes == 4 * 19 + 62 + 5 + 81 + 12
+    assert found.bytes == 4 * 19 + 62 + 5 + 81 + 12
     assert found.group is None
 
 
@@ -114,7 +114,7 @@ def test_a_cut_file_has_its_whole_transactions(tmp_path):
         (MAGIC, "no transaction"),
         (MAGIC + event(QUERY, b"BEGIN") + event(XID, b"x"), "no transaction"),
         (MAGIC + struct.pack("<IBIIIH", 0, QUERY, 1, 3, 0, 0), "an event of 3 bytes"),
-        (MAGIC + event(ENCRYPTED, b"k"), "is encrypted"),
+        (MAGIC + event(MARIADB_ENCRYPTION, b"k"), "is encrypted"),
     ],
 )
 def test_what_is_no_binary_log(tmp_path, content, words):
@@ -141,3 +141,47 @@ def test_damage_is_an_error_or_a_sample(tmp_path, seed):
     path.write_bytes(content)
     with contextlib.suppress(HeadraceError):
         assert read_binary_log(path).transactions
+
+
+def packed(value: int) -> bytes:
+    """A number as mysql::serialization writes it: the low ones of the first byte say how many bytes
+    follow."""
+    more = next(count for count in range(9) if count == 8 or value < 1 << 7 * (count + 1))
+    if more == 8:
+        return b"\xff" + value.to_bytes(8, "little")
+    return (value << (more + 1) | (1 << more) - 1).to_bytes(more + 1, "little")
+
+
+def zigzag(value: int) -> bytes:
+    return packed(value << 1 if value >= 0 else (-value << 1) - 1)
+
+
+def with_tag(number: int, after: int, rows: int, length: int = 0) -> bytes:
+    """MySQL's event for a GTID with a tag: the fields, each behind its number."""
+    server = b"".join(packed(octet) for octet in b"\xf5u" * 8)
+    fields = [packed(0) + packed(1), packed(1) + server, packed(2) + zigzag(number), packed(3) + packed(4) + b"shop"]
+    fields += [packed(4) + zigzag(after), packed(5) + zigzag(number), packed(6) + packed(1_795_384_788_250_000)]
+    fields += [packed(8) + packed(length or 500), packed(9) + packed(90704)]
+    body = packed(1) + packed(sum(map(len, fields)) + 3) + packed(12) + b"".join(fields)
+    return event(MYSQL_TAGGED, body) + event(ROW, b"r" * rows) + event(XID, b"x" * 12)
+
+
+def test_gtids_with_a_tag_begin_transactions_too(tmp_path):
+    """Type 42, MySQL 8.3 and later: they were taken for a part of the transaction before. Numbers
+    of every length, and files where both kinds take turns."""
+    rng = random.Random(14)
+    for _ in range(200):
+        number, after, length = (rng.randrange(1 << rng.randrange(1, 62)) for _ in range(3))
+        told = tagged(with_tag(number, after, 1, length)[19 : -(19 + 1 + 19 + 12)])
+        assert (told.gtid.rpartition(":")[2], told.last_committed, told.sequence) == (str(number), after, number)
+        assert told.committed_us == 1_795_384_788_250_000 and told.length == (length or 500)
+        assert told.gtid.startswith("f575f575-f575-f575-f575-f575f575f575:shop:")
+    for _ in range(50):
+        kinds = [rng.random() < 0.5 for _ in range(rng.randrange(1, 20))]
+        parts = [with_tag(at, at - 1, 81) if tag else mysql(at, at - 1) for at, tag in enumerate(kinds, start=1)]
+        found = read_binary_log(file_of(tmp_path, *parts))
+        assert [(one.number, one.begins_after) for one in found.transactions] == [
+            (at, at - 1) for at in range(1, len(kinds) + 1)
+        ]
+        assert [one.events for one in found.transactions] == [3 if tag else 4 for tag in kinds]
+        assert found.bytes == sum(map(len, parts)) / len(parts)

@@ -1,9 +1,8 @@
 """A sample of a server's binary log: events, bytes and dependencies of its transactions.
 
-Only the headers of events and the body of GTID events are read, never a row. Layouts: the head of
-an event is 19 bytes, little-endian: time (4), type (1), server (4), size (4), end (4), flags (2)
-(MySQL internals, "Binary Log Event"). MySQL's GTID event: flags (1), UUID (16), number (8), kind of
-clock (1), last_committed (8), sequence_number (8) (libbinlogevents, control_events.h). MariaDB's:
+Only the headers of events and the body of GTID events are read, never a row. MySQL's GTID event:
+flags (1), UUID (16), number (8), kind of clock (1), last_committed (8), sequence_number (8)
+(libbinlogevents, control_events.h); with a tag it has numbered fields. MariaDB's:
 number (8), domain (4), flags (1), and the id of the group it was committed in (8) where flags have
 2 (mariadb.com/kb, "Gtid_event").
 """
@@ -17,22 +16,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from headrace.connect.binary_events import (
+    CONTROL,
+    HEADER,
+    MAGIC,
+    MARIADB_ENCRYPTION,
+    MARIADB_GTID,
+    MOST_EVENT_BYTES,
+    MYSQL_TAGGED,
+    STARTS,
+    XID,
+    tagged,
+)
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/guide/calibrate-a-replica.md"
-MAGIC = b"\xfebin"
-HEAD = struct.Struct("<IBIIIH")
-MYSQL_GTID = struct.Struct("<B16sqBqq")
-MARIADB_GTID = struct.Struct("<QIB")
+MYSQL_BODY = struct.Struct("<B16sqBqq")
+MARIADB_BODY = struct.Struct("<QIB")
 COMMIT_ID = struct.Struct("<Q")
+# What is read of a GTID event's body, bytes: the largest, MySQL's with a tag, takes some 160 (16 of
+# its UUID in up to 2 each, a tag of 32 letters, numbers of up to 9).
+GTID_BYTES = 256
 # A flag of MariaDB's GTID event, and the kind of clock of MySQL's: see above.
 FL_GROUP_COMMIT_ID, LOGICAL_CLOCK = 2, 2
-# Types of events: MySQL's log_event_type and MariaDB's.
-GTID, ANONYMOUS_GTID, MARIADB, XID, QUERY, ROTATE, STOP, DESCRIPTION = 33, 34, 162, 16, 2, 4, 3, 15
-ENCRYPTED = 164  # MariaDB's START_ENCRYPTION_EVENT: what follows cannot be read
-HOUSEKEEPING = {ROTATE, STOP, DESCRIPTION, 35, 161, 163}  # 35: previous GTIDs; 161, 163: MariaDB's
-# An event is at most 1 GiB (the largest max_allowed_packet) and its head.
-MOST_EVENT_BYTES = (1 << 30) + 4096
 # Enough for a mean to 1 %; ours.
 MOST_TRANSACTIONS = 200_000
 
@@ -65,11 +71,6 @@ class BinaryLogSample:
     def bytes(self) -> float:
         """Mean of a transaction."""
         return sum(one.bytes for one in self.transactions) / len(self.transactions)
-
-    @property
-    def largest_bytes(self) -> int:
-        """Of the largest transaction: whatever the workers, it is applied by one of them."""
-        return max(one.bytes for one in self.transactions)
 
     @property
     def group(self) -> float | None:
@@ -148,30 +149,28 @@ def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["maria
     open_: dict | None = None
     whole = os.fstat(file.fileno()).st_size
     while len(found) < most:
-        head = file.read(HEAD.size)
-        if len(head) < HEAD.size:
+        head = file.read(HEADER.size)
+        if len(head) < HEADER.size:
             break
-        _, kind, _, size, _, _ = HEAD.unpack(head)
-        if not HEAD.size <= size <= MOST_EVENT_BYTES:
-            rule = f"has an event of {size:,} bytes at {file.tell() - HEAD.size:,}, which none can have"
+        _, kind, _, size, _, _ = HEADER.unpack(head)
+        if not HEADER.size <= size <= MOST_EVENT_BYTES:
+            rule = f"has an event of {size:,} bytes at {file.tell() - HEADER.size:,}, which none can have"
             raise InputError(str(path), rule, DOC, "Is the file damaged?")
-        if kind == ENCRYPTED:
+        if kind == MARIADB_ENCRYPTION:
             raise InputError(str(path), "is encrypted", DOC, "Take a sample with encrypt_binlog off, or without it.")
-        wanted = (
-            min(size - HEAD.size, MYSQL_GTID.size + COMMIT_ID.size) if kind in (GTID, ANONYMOUS_GTID, MARIADB) else 0
-        )
-        body, rest = file.read(wanted), size - HEAD.size - wanted
+        wanted = min(size - HEADER.size, GTID_BYTES) if kind in STARTS else 0
+        body, rest = file.read(wanted), size - HEADER.size - wanted
         if len(body) < wanted or file.tell() + rest > whole:
             break
         file.seek(rest, 1)
-        if kind in HOUSEKEEPING:
+        if kind in CONTROL:
             continue
-        if kind in (GTID, ANONYMOUS_GTID, MARIADB):
+        if kind in STARTS:
             if open_ is not None:
                 found.append(LoggedTransaction(**open_))
-            if kind == MARIADB:
+            if kind == MARIADB_GTID:
                 flavor = "mariadb"
-            open_ = {"events": 1, "bytes": size} | (_mariadb(body) if kind == MARIADB else _mysql(body))
+            open_ = {"events": 1, "bytes": size} | _clock(kind, body)
         elif open_ is not None:
             open_["events"] += 1
             open_["bytes"] += size
@@ -181,15 +180,21 @@ def _transactions(file: BinaryIO, path: Path, most: int) -> tuple[Literal["maria
     return flavor, found
 
 
-def _mysql(body: bytes) -> dict:
-    if len(body) < MYSQL_GTID.size:
+def _clock(kind: int, body: bytes) -> dict:
+    """What a GTID event says of the order."""
+    if kind == MARIADB_GTID:
+        return _mariadb(body)
+    if kind == MYSQL_TAGGED:
+        told = tagged(body)
+        return {"begins_after": told.last_committed, "number": told.sequence}
+    if len(body) < MYSQL_BODY.size:
         return {}
-    _, _, _, clock, after, number = MYSQL_GTID.unpack_from(body)
+    _, _, _, clock, after, number = MYSQL_BODY.unpack_from(body)
     return {"begins_after": after, "number": number} if clock == LOGICAL_CLOCK else {}
 
 
 def _mariadb(body: bytes) -> dict:
-    _, _, flags = MARIADB_GTID.unpack_from(body)
+    _, _, flags = MARIADB_BODY.unpack_from(body)
     if flags & FL_GROUP_COMMIT_ID:
-        return {"group": COMMIT_ID.unpack_from(body, MARIADB_GTID.size)[0]}
+        return {"group": COMMIT_ID.unpack_from(body, MARIADB_BODY.size)[0]}
     return {}

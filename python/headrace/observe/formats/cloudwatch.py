@@ -62,7 +62,9 @@ BESIDE = {
     "ReadLatency": "Average",
     "WriteLatency": "Average",
 }
-STATISTICS = {metric: service.statistic for service in SERVICES for metric in service.needed} | BESIDE
+# 1 where the volume was asked for more than its limit; a fleet's points have them.
+CHECKS = {"VolumeIOPSExceededCheck": "Maximum", "VolumeThroughputExceededCheck": "Maximum"}
+STATISTICS = {metric: service.statistic for service in SERVICES for metric in service.needed} | BESIDE | CHECKS
 # Of other things than the volume of the data, though their names hold one of the above: billed I/Os
 # of Aurora, local disks, log volumes.
 OTHERS = ("volumereadiops", "volumewriteiops", "localstorage", "logvolume")
@@ -81,15 +83,22 @@ Metrics = dict[tuple[str, str], dict[float, tuple]]
 
 def parse(recording: Recording) -> Readings:
     """Reports of a CloudWatch export. Raises InputError."""
+    series, periods = read_metrics(recording)
+    if not recording.text.lstrip().startswith(("{", "[")) and not recording.text.endswith("\n"):
+        return _join_cut(recording, series, periods)
+    return _join(recording, series, periods)
+
+
+def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:
+    """The metrics of an export by volume and name, and the periods that it tells. Raises
+    InputError."""
     series: Metrics = {}
     periods: list[float] = []
     if recording.text.lstrip().startswith(("{", "[")):
         _read_json(recording, series)
     else:
         _read_csv(recording, series, periods)
-        if not recording.text.endswith("\n"):
-            return _join_cut(recording, series, periods)
-    return _join(recording, series, periods)
+    return series, periods
 
 
 def _join_cut(recording: Recording, series: Metrics, periods: list[float]) -> Readings:

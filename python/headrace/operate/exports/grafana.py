@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.operate.exports.table import Metric, of_panel
+from headrace.operate.exports.table import ExportedMetric, of_panel
 
 # Of Grafana 10 and newer (grafana/kinds, dashboard schema; read 2026-11-23).
 SCHEMA_VERSION = 39
@@ -58,7 +58,7 @@ def _variable(label: str, name: str) -> dict[str, Any]:
     }
 
 
-def _panel(number: int, title: str, metrics: list[Metric]) -> dict[str, Any]:
+def _panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, Any]:
     targets = [target for metric in metrics for target in _targets(metric)]
     for nth, target in enumerate(targets):
         target["refId"] = chr(ord("A") + nth)
@@ -83,13 +83,13 @@ def _panel(number: int, title: str, metrics: list[Metric]) -> dict[str, Any]:
     }
 
 
-def _unit(title: str, metric: Metric) -> str:
+def _unit(title: str, metric: ExportedMetric) -> str:
     if metric.kind == "counter" and metric.unit == "seconds" and not title.startswith("Mean"):
         return SHARE
     return UNITS[metric.unit]
 
 
-def _targets(metric: Metric) -> list[dict[str, Any]]:
+def _targets(metric: ExportedMetric) -> list[dict[str, Any]]:
     chosen = '{volume_id=~"$volume_id"}' if "volume_id" in metric.labels else ""
     by = ", ".join(metric.labels)
     legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels)
@@ -105,7 +105,7 @@ def _targets(metric: Metric) -> list[dict[str, Any]]:
     return [_target(f"{metric.name}{chosen}", f"{_short(metric)} {legend}")]
 
 
-def _short(metric: Metric) -> str:
+def _short(metric: ExportedMetric) -> str:
     name = metric.name.removeprefix("aws_ebs_csi_").removeprefix("headrace_").removesuffix("_total")
     return name.removesuffix("_seconds").removesuffix("_ratio").replace("_", " ")
 

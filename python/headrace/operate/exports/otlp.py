@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from headrace import __version__
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.exports.samples import BinSample, ValueSample, samples_of
-from headrace.operate.exports.table import Metric, exported
+from headrace.operate.exports.table import ExportedMetric, exported
 from headrace.operate.watching.moment import Moment
 
 DOC = "docs/guide/exports.md"
@@ -66,7 +66,7 @@ def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> Any:
     return export.MetricsData([export.ResourceMetrics(resource, [export.ScopeMetrics(scope, metrics, "")], "")])
 
 
-def _metric(metric: Metric, samples: list[ValueSample | BinSample], at: int) -> Any:
+def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: int) -> Any:
     from opentelemetry.sdk.metrics import export
 
     cumulative = export.AggregationTemporality.CUMULATIVE
@@ -85,7 +85,7 @@ def _metric(metric: Metric, samples: list[ValueSample | BinSample], at: int) -> 
     return export.Metric(metric.name, metric.help, UNITS[metric.unit], data)
 
 
-def _bins(metric: Metric, sample: BinSample, at: int) -> Any:
+def _bins(metric: ExportedMetric, sample: BinSample, at: int) -> Any:
     from opentelemetry.sdk.metrics import export
 
     below, counts = 0, []

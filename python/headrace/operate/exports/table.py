@@ -13,7 +13,7 @@ KINDS = ("counter", "gauge", "histogram")
 
 
 @dataclass(frozen=True)
-class Metric:
+class ExportedMetric:
     """A row of the table. `by`: who writes it: `lab` (the daemon), `export` (we), or `both`;
     `panel`: the panel of the dashboard it is in, "" for none."""
 
@@ -30,25 +30,25 @@ class Metric:
 
 
 @cache
-def metrics() -> dict[str, Metric]:
+def metrics() -> dict[str, ExportedMetric]:
     """The table by name, in its order."""
     text = files("headrace.operate.exports").joinpath("metrics.csv").read_text(encoding="utf-8")
     found = {}
     for row in csv.DictReader(text.splitlines()):
         labels = tuple(row.pop("labels").split(",")) if row["labels"] else ()
         row.pop("labels", None)
-        found[row["name"]] = Metric(labels=labels, **row)
+        found[row["name"]] = ExportedMetric(labels=labels, **row)
     return found
 
 
-def exported() -> dict[str, Metric]:
+def exported() -> dict[str, ExportedMetric]:
     """What `headrace export` writes."""
     return {name: metric for name, metric in metrics().items() if metric.by != "lab"}
 
 
-def of_panel() -> dict[str, list[Metric]]:
+def of_panel() -> dict[str, list[ExportedMetric]]:
     """The panels of the dashboard, in the order of the table."""
-    found: dict[str, list[Metric]] = {}
+    found: dict[str, list[ExportedMetric]] = {}
     for metric in exported().values():
         if metric.panel:
             found.setdefault(metric.panel, []).append(metric)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connect import Address, connect
 from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers.topology.dialect import Dialect
 from headrace.servers.topology.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -145,7 +146,13 @@ class ServerLock:
                 self.rows("FLUSH TABLES WITH READ LOCK")
             self._how = "UNLOCK TABLES"
         self.waited_ms = (time.monotonic() - began) * 1e3
-        return self._position(facts, exact)
+        position = self._position(facts, exact)
+        # Commits up to the position may be in the server's memory alone, which no sync of the
+        # filesystem writes.
+        setting = self.rows("SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS n")[0]["n"]
+        for statement in Dialect(facts.flavor, facts.numbers).flush_engines(int(setting)):
+            self.rows(statement)
+        return position
 
     def release(self) -> None:
         """Unlocks. Raises CouldNotRun where the lock was not held until now."""

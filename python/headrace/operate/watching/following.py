@@ -30,7 +30,7 @@ SILENT_S = 3.5
 DEFAULT_CHANNEL = ""
 
 
-class Follower:
+class TickFollower:
     """Makes moments of the ticks of one source."""
 
     def __init__(self) -> None:

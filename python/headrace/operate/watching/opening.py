@@ -11,7 +11,7 @@ from headrace.errors import HeadraceError
 from headrace.observe.live.nvme import NvmePage
 from headrace.operate.evidence import Evidence, LiveSource, SourceOptions, evidence_of, is_live, open_live
 from headrace.operate.evidence.model import Tick
-from headrace.operate.watching.following import Follower
+from headrace.operate.watching.following import TickFollower
 from headrace.operate.watching.history import KEPT_S
 from headrace.operate.watching.moment import Moment
 
@@ -49,11 +49,11 @@ def opened(
         yield Watched(target, _polled(target, options, first))
     else:
         evidence, _ = evidence_of(target, options)
-        yield Watched(target, _recorded(evidence, Follower(), evidence.ticks()), live=False)
+        yield Watched(target, _recorded(evidence, TickFollower(), evidence.ticks()), live=False)
 
 
 def _live(source: LiveSource, pages_every_s: float | None, past: bool) -> Iterator[Moment]:
-    follower, last = Follower(), 0.0
+    follower, last = TickFollower(), 0.0
     pages = {} if pages_every_s is None else _pages(source)
     read_at = time.time()
     for tick in _past(source) if past else ():
@@ -86,14 +86,14 @@ def _past(source: LiveSource) -> list[Tick]:
     return []
 
 
-def _recorded(evidence: Evidence, follower: Follower, ticks: list[Tick]) -> Iterator[Moment]:
+def _recorded(evidence: Evidence, follower: TickFollower, ticks: list[Tick]) -> Iterator[Moment]:
     for tick in ticks:
         yield follower.see(evidence.facts, tick, evidence.notes)
 
 
 def _polled(target: str, options: SourceOptions, evidence: Evidence) -> Iterator[Moment]:
     """CloudWatch, minute by minute; a request that fails is tried again in the next minute."""
-    follower, last = Follower(), 0.0
+    follower, last = TickFollower(), 0.0
     while True:
         fresh = [tick for tick in evidence.ticks() if tick.t_unix > last]
         yield from _recorded(evidence, follower, fresh)

@@ -1,1 +1,1 @@
-"""Pages of what was seen on a running server."""
+"""What operating commands show: in words, as tables, as pages."""

@@ -11,15 +11,19 @@ next run removes them.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from headrace.base.files import reason_of, write_back
 from headrace.base.units import MIB
 from headrace.connect.option_files import quoted
 from headrace.errors import CouldNotRun, InputError
@@ -36,14 +40,17 @@ from headrace.servers.server import Server
 # A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that
 # is sent again after an error is small, and lists stay short).
 PART_BYTES, MOST_PARTS = 64 * MIB, 1_000
-# How much of a dump is searched for its position: it stands before the first table.
-HEAD_BYTES = 4 * MIB
+# How much of a dump is searched for its position: the file and offset stand before the first table,
+# the GTID there or (mariadb-dump 10.11.19) behind the last one.
+HEAD_BYTES, TAIL_BYTES = 4 * MIB, MIB
 # What was begun by another machine is left alone for this long.
 SWEEP_S = 24 * 3600.0
 # How long a lock for a snapshot may wait for the server's statements, s: a long SELECT would let
 # everything behind it wait (a guess, as in the runbooks of FLUSH TABLES WITH READ LOCK).
 LOCK_WAIT_S = 10
 LOOK_EVERY_S = 0.1
+# The largest max_allowed_packet of both flavors, bytes (MySQL and MariaDB manuals).
+MOST_PACKET = 1 << 30
 
 
 class Pace(Protocol):
@@ -158,8 +165,6 @@ def _host() -> str:
 
 def _mark(target: BackupTarget, backup: str) -> None:
     """Says that this process writes a backup."""
-    import os
-
     from headrace.base.processes import look_up
 
     own = look_up(os.getpid())
@@ -259,8 +264,8 @@ def _made(
 # --- logical --------------------------------------------------------------------------------------
 
 # As the tools write them, at the head of a dump.
-CHANGE = re.compile(rb"(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
-MARIADB_GTID = re.compile(rb"SET GLOBAL gtid_slave_pos='([^']*)'")
+CHANGE = re.compile(rb"(?m)^-- CHANGE [^\n']*(?:MASTER|SOURCE)_LOG_FILE='([^']+)', (?:MASTER|SOURCE)_LOG_POS=(\d+)")
+MARIADB_GTID = re.compile(rb"(?m)^-- SET GLOBAL gtid_slave_pos='([^']*)'")
 MYSQL_GTID = re.compile(rb"GTID_PURGED=(?:/\*![^*]*\*/ *)?'\+?([^']*)'", re.DOTALL)
 
 
@@ -272,7 +277,8 @@ def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup:
     if not names:
         raise InputError(source.name, "has no databases to dump", DOC, "Take --method physical for the server itself.")
     both = ["--single-transaction", "--quick", "--routines", "--events", "--triggers", "--hex-blob"]
-    both += ["--default-character-set=utf8mb4"]
+    # The tools take 16 or 24 MiB by themselves; a row may be as large as a packet can be.
+    both += ["--default-character-set=utf8mb4", f"--max-allowed-packet={MOST_PACKET}"]
     if source.flavor == "mariadb":
         words = [*both, *(("--master-data=2", "--gtid") if source.log_bin else ())]
         tool = source.tool("mariadb-dump", "mysqldump")
@@ -280,29 +286,36 @@ def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup:
         words = [*both, "--column-statistics=0", "--no-tablespaces"]
         words += ["--source-data=2", "--set-gtid-purged=COMMENTED"] if source.log_bin else ["--set-gtid-purged=OFF"]
         tool = source.tool("mysqldump")
-    head = bytearray()
+    head, tail = bytearray(), bytearray()
 
     def look(piece: bytes) -> None:
         if len(head) < HEAD_BYTES:
             head.extend(piece[: HEAD_BYTES - len(head)])
+        tail.extend(piece)
+        del tail[:-TAIL_BYTES]
         wanted.pace.spent(len(piece))
 
     with source.client_file() as file:
         dump = Stage((*tool, f"--defaults-extra-file={file}", *words, "--databases", "--", *names), tool[-1])
         flow = Pumped(Flow([dump]), packer(pack) + cipher(wanted.key), look)
         parts = _stream(target, backup, flow, size, wanted)
-    position = _dump_position(bytes(head), source)
+    position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
     made = _made(source, wanted, backup, began, position, "sql", pack, flow.plain_bytes, parts, databases=tuple(names))
     return made.with_(facts=made.facts | {"accounts": "not in a logical copy"})
 
 
-def _dump_position(head: bytes, source: BackupSource) -> BinlogPosition:
-    """The position in a dump. Raises CouldNotRun where the tool left it out."""
-    if not source.log_bin:
+def dump_position(head: bytes, tail: bytes, flavor: str, log_bin: bool) -> BinlogPosition:
+    """The position in a dump, by its first and last bytes. Raises CouldNotRun where the tool left
+    it out."""
+    if not log_bin:
         return BinlogPosition()
     place = CHANGE.search(head)
-    gtid = (MARIADB_GTID if source.flavor == "mariadb" else MYSQL_GTID).search(head)
-    if place is None or (source.flavor == "mariadb" and gtid is None):
+    if flavor == "mariadb":
+        # The text of a row has no line of its own; that of a routine may, but stands before it.
+        gtid = next(reversed([*MARIADB_GTID.finditer(tail)]), None) or MARIADB_GTID.search(head)
+    else:
+        gtid = MYSQL_GTID.search(head)
+    if place is None or (flavor == "mariadb" and gtid is None):
         rule = "wrote no binary log position into the dump, so nothing could be replayed on top of it"
         raise CouldNotRun(
             "the dump", rule, DOC, "Does the account have REPLICATION CLIENT (BINLOG MONITOR) and RELOAD?"
@@ -361,7 +374,7 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
     staging = Path(wanted.staging or server.datadir.parent / "tmp") / f"headrace-{backup}"
     if not staging.parent.is_dir():
         raise InputError(str(staging.parent), "is not a folder", DOC, "Name one that the user mysql may write to.")
-    with source.connect(3600.0) as connection:
+    with source.connect(3600.0) as connection, owned(staging):
         _need_clone(connection)
         before = sources.position(connection, source)
         try:
@@ -377,6 +390,31 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
     # CLONE tells its position to a server that is started on it alone: it lies between these two.
     facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
     return _made(source, wanted, backup, began, before, "tar", pack, size, parts, facts=facts)
+
+
+@contextlib.contextmanager
+def owned(staging: Path) -> Iterator[None]:
+    """Marks a staging folder as used, and removes those of runs that were killed: each is a whole
+    copy of the data. A lock ends with its process, however that ends."""
+    for mark in staging.parent.glob("headrace-*.lock"):
+        if not documents.ID.fullmatch(mark.name.removeprefix("headrace-").removesuffix(".lock")):
+            continue
+        with contextlib.suppress(OSError):
+            handle = os.open(mark, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(mark.with_suffix(""), ignore_errors=True)
+                mark.unlink()
+            finally:
+                os.close(handle)
+    mark = staging.with_name(f"{staging.name}.lock")
+    handle = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        mark.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def _need_clone(connection) -> None:
@@ -403,23 +441,54 @@ def _snapshot(source: BackupSource, wanted: Wanted, backup: str) -> Manifest:
     assert server is not None
     began = time.time()
     volumes = [one for one in (server.data_volume, server.log_volume) if one]
-    with source.connect(60.0) as connection:
-        size = sources.data_bytes(connection)
-        lock = ["BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT"]
-        if source.flavor == "mysql":
-            lock = ["LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"]
-        rows(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
-        for statement in lock:
-            rows(connection, statement)
-        # The end of the connection releases the locks, whatever happens here.
-        position = sources.position(connection, source)
-        held = time.monotonic()
-        made = server.lab.create_snapshots(volumes, f"headrace backup {backup}", {"headrace:backup": backup})
-        held = time.monotonic() - held
-    _completed(server, [one["id"] for one in made])
-    facts = {"commits_held_ms": round(1000 * held, 1)}
-    ids = {volume: one["id"] for volume, one in zip(volumes, made, strict=True)}
+    tags = {"headrace:backup": backup}
+    made: list[dict] = []
+    try:
+        with source.connect(60.0) as connection:
+            size = sources.data_bytes(connection)
+            lock = ["BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT"]
+            if source.flavor == "mysql":
+                lock = ["LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"]
+            rows(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+            for statement in lock:
+                rows(connection, statement)
+            # The end of the connection releases the locks, whatever happens here.
+            position = sources.position(connection, source)
+            held = time.monotonic()
+            _written_back(connection, source, server)
+            made = [dict(one) for one in server.lab.create_snapshots(volumes, f"headrace backup {backup}", tags)]
+            held = time.monotonic() - held
+        ids = {str(one["volume"]): str(one["id"]) for one in made}
+        if set(ids) != set(volumes):
+            rule = f"answered with snapshots of {sorted(ids)}, and {sorted(volumes)} were asked for"
+            raise CouldNotRun("the lab", rule, DOC, "See headrace snapshot list.")
+        _completed(server, list(ids.values()))
+    except BaseException:
+        for one in made:
+            with contextlib.suppress(CouldNotRun, InputError):
+                server.lab.delete_snapshot(str(one["id"]))
+        raise
+    roles = {"data": server.data_volume} | ({"log": server.log_volume} if server.log_volume else {})
+    facts = {"commits_held_ms": round(1000 * held, 1), "roles": roles}
+    if server.log_volume:
+        facts["log_storage"] = server.log_storage
     return _made(source, wanted, backup, began, position, "snapshot", "none", size, [], snapshots=ids, facts=facts)
+
+
+def _written_back(connection, source: BackupSource, server: Server) -> None:
+    """What was committed up to the position is on the volumes: with the fast settings of
+    innodb_flush_log_at_trx_commit and sync_binlog it may be in memory only."""
+    setting = rows(connection, "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit")[0][0]
+    for statement in source.dialect.flush_engines(int(setting)):
+        rows(connection, statement)
+    for place in filter(None, (server.paths.data_mount, server.log_volume and server.paths.log_mount)):
+        handle = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            write_back(handle)
+        except OSError as error:
+            raise CouldNotRun(str(place), f"could not be written back: {reason_of(error)}", "syncfs(2)") from None
+        finally:
+            os.close(handle)
 
 
 def _completed(server: Server, snapshots: list[str]) -> None:

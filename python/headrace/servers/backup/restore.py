@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from headrace.base.machine import cores
 from headrace.base.processes import Command, run_checked
@@ -47,6 +48,8 @@ PREPARE_S = 3_600.0
 # How often the replay is looked at, and how long it may stand still, s (guesses: one transaction
 # can be an ALTER TABLE of hours, so only a stopped applier ends the wait).
 LOOK_EVERY_S = 0.2
+# The largest max_allowed_packet of both flavors, bytes (MySQL and MariaDB manuals).
+MOST_PACKET = 1 << 30
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}
 
@@ -159,7 +162,7 @@ def _collected(
     if moment is not None and moment < manifest.began_unix * moments.SECOND_US:
         raise moments.before_base(moment, "its own time")
     at = base or GtidSet.parse(manifest.position.gtid, manifest.flavor)
-    chosen = moments.choose(archive.timelines(target, key), manifest, at, wanted.timeline)
+    chosen = moments.choose(archive.timelines(target, key), manifest, at, wanted.timeline, wanted.goal)
     folder = work / "relay"
     folder.mkdir()
     told = lambda share: progress(0.1 * share, "testing the binary logs")  # noqa: E731
@@ -229,8 +232,7 @@ def _base(
     back = cipher(key if manifest.encrypted else None, back=True) + unpacker(manifest.packed)
     told = _Told(progress, manifest.stored_bytes)
     if manifest.method == "snapshot":
-        data = [one for volume, one in manifest.snapshots.items()][0]
-        return running_servers.up(lab, seed_from=data, **new)
+        return running_servers.up(lab, **{**new, **seeds(manifest, wanted)})
     if manifest.method == "logical":
         server = running_servers.up(lab, **new)
         _load(server, manifest, parts_of(target, manifest, told), back)
@@ -249,6 +251,26 @@ def _base(
         return running_servers.up(lab, seed_from=seed, **new)
     finally:
         shutil.rmtree(seed, ignore_errors=True)
+
+
+def seeds(manifest: Manifest, wanted: RestoreRequest) -> dict[str, Any]:
+    """From which snapshots the volumes of a new server are made. Raises InputError where it cannot
+    be known, or the new server has no place for the log."""
+    roles = manifest.facts.get("roles")
+    if len(manifest.snapshots) == 1:
+        return {"seed_from": next(iter(manifest.snapshots.values()))}
+    if not isinstance(roles, dict) or set(roles.values()) != set(manifest.snapshots) or set(roles) != {"data", "log"}:
+        rule = f"is of {len(manifest.snapshots)} volumes, and does not say which has the data"
+        raise InputError(manifest.id, rule, DOC, "Restore the volumes: headrace snapshot. Newer backups say it.")
+    log_storage = wanted.log_storage or manifest.facts.get("log_storage")
+    if not log_storage:
+        rule = "has its logs on a volume of their own"
+        raise InputError(manifest.id, rule, DOC, "Name one for the new server: --log-storage.")
+    return {
+        "seed_from": manifest.snapshots[roles["data"]],
+        "log_seed_from": manifest.snapshots[roles["log"]],
+        "log_storage": str(log_storage),
+    }
 
 
 class _Told:
@@ -299,9 +321,18 @@ def _prepare(seed: Path, manifest: Manifest, program: ServerProgram) -> None:
 
 def _load(server: Server, manifest: Manifest, pieces: Iterator[bytes], back: list[Stage]) -> None:
     """Gives a dump to the server's client; none of it goes to the binary log."""
-    words = running_servers.client_command(server, ("--binary-mode", "--init-command=SET SESSION sql_log_bin=0"))
-    with Flow([*back, Stage(tuple(words), words[-3] if len(words) > 3 else words[0])]) as flow:
-        flow.feed(pieces)
+    more = ("--binary-mode", f"--max-allowed-packet={MOST_PACKET}", "--init-command=SET SESSION sql_log_bin=0")
+    words = running_servers.client_command(server, more)
+    with source_of(server.address(), server.name, server).connect() as connection:
+        # A row of a dump is text, in hexadecimal twice as long as what the source took in a packet.
+        before = rows(connection, "SELECT @@GLOBAL.max_allowed_packet")[0][0]
+        rows(connection, f"SET GLOBAL max_allowed_packet = {MOST_PACKET}")
+        try:
+            with Flow([*back, Stage(tuple(words), "the client")]) as flow:
+                flow.feed(pieces)
+        finally:
+            with contextlib.suppress(CouldNotRun):
+                rows(connection, f"SET GLOBAL max_allowed_packet = {before}")
 
 
 def _begun(source: BackupSource, manifest: Manifest) -> GtidSet:

@@ -40,8 +40,8 @@ def plan(
         raise InputError(f"--keep {count} --days {days}", rule, DOC, "")
     keep: list[tuple[Backup, str]] = []
     remove: list[tuple[Backup, str]] = []
-    for source in sorted({one.manifest.source_id for one in found}):
-        mine = sorted((one for one in found if one.manifest.source_id == source), key=lambda one: one.id)
+    for source in sorted({whose(one) for one in found}):
+        mine = sorted((one for one in found if whose(one) == source), key=lambda one: one.id)
         last = guarded(mine, histories)
         for place, one in enumerate(reversed(mine)):
             age = one.age_s(now) / DAY_S
@@ -56,6 +56,13 @@ def plan(
                 remove.append((one, f"{age:,.1f} days old, {place} newer"))
     files = unneeded([one for one, _ in keep], histories)
     return RetentionPlan(tuple(keep), tuple(remove), tuple(files))
+
+
+def whose(backup: Backup) -> tuple[str, str]:
+    """The server of a backup. MariaDB has no UUID, and most of its servers have server_id 1, so
+    there its name counts too."""
+    made = backup.manifest
+    return made.source_id, made.source if made.flavor == "mariadb" else ""
 
 
 def guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Backup | None:
@@ -102,13 +109,14 @@ def unneeded(kept: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]
         for file in one.files[:-1]:
             if not all(base.contains(file.later) for base in bases):
                 break
-            found += file.names
+            # The last piece first: a file that is half removed has no gap.
+            found += [*file.spare, *reversed(file.names)]
     return found
 
 
 def refuse_only_chain(backup: Backup, found: Sequence[Backup], histories: Sequence[Timeline]) -> None:
     """Raises InputError for the one backup of a source that must stay."""
-    mine = [one for one in found if one.manifest.source_id == backup.manifest.source_id]
+    mine = [one for one in found if whose(one) == whose(backup)]
     if guarded(mine, histories) is backup:
         rule = f"is the last provable chain of {backup.manifest.source}"
         raise InputError(backup.id, rule, DOC, "Take another and prove it first: headrace backup run, backup prove.")

@@ -234,6 +234,18 @@ class Dialect:
         renamed = not self.is_mariadb and self.version >= (8, 2)
         return "SHOW BINARY LOG STATUS" if renamed else "SHOW MASTER STATUS"
 
+    def flush_engines(self, flush_log: int) -> tuple[str, ...]:
+        """Writes what was committed out of the server's memory, where `flush_log`, its
+        innodb_flush_log_at_trx_commit, leaves it there for up to a second. MariaDB does nothing
+        when asked with 0 (innobase_flush_logs, 10.11), so there it is set for the moment."""
+        if flush_log == 1:
+            return ()
+        flush = "FLUSH LOCAL ENGINE LOGS"
+        if self.flavor != "mariadb" or flush_log != 0:
+            return (flush,)
+        setting = "SET GLOBAL innodb_flush_log_at_trx_commit"
+        return f"{setting} = 1", flush, f"{setting} = {flush_log}"
+
     def binary_logs(self) -> str:
         return "SHOW BINARY LOGS"
 

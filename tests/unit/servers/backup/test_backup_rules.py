@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import pytest
 
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.backup import copying, restore
 from headrace.servers.backup import manifest as documents
+from headrace.servers.backup.copying import dump_position
 from headrace.servers.backup.forecast import volume_seconds
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.manifest import Backup, BinlogPosition, Manifest, RestoreProof, opened, sealed
 from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, next_rate
-from headrace.servers.backup.retention import guarded, plan
+from headrace.servers.backup.retention import guarded, plan, refuse_only_chain
+from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.opening import open_target
 from headrace.servers.backup.targets.target import checked_name
 from headrace.servers.topology.gtid import GtidSet
@@ -238,3 +243,95 @@ def test_ids_sort_by_time_and_hold_no_paths():
     assert names == sorted(names) and all(documents.ID.fullmatch(one) for one in names)
     with pytest.raises(InputError):
         documents.folder_of("../../etc")
+
+
+def test_servers_of_mariadb_with_one_id_keep_a_chain_each():
+    """server_id 1 is what most of them have: by it alone the second's only backup would go."""
+    now = 1_795_384_788.0
+    found = [
+        replace(one, manifest=one.manifest.with_(flavor="mariadb", source_id="server-1", source=name))
+        for name in ("shop", "till")
+        for one in [made(14 if name == "shop" else 1, name, 3.0, None, now)]
+    ]
+    wanted = plan(found, [], now, 1, None)
+    assert not wanted.remove and len(wanted.keep) == 2
+    with pytest.raises(InputError, match="last provable chain of till"):
+        refuse_only_chain(found[1], found, [])
+
+
+def test_the_position_of_a_dump_is_found_at_both_ends():
+    """mariadb-dump 10.11.19 writes the GTID behind the tables; a row cannot pass for it."""
+    head = b"-- MariaDB dump\n-- CHANGE MASTER TO MASTER_LOG_FILE='b.000003', MASTER_LOG_POS=334;\nCREATE TABLE `t`"
+    row = rb"INSERT INTO t VALUES ('\n-- SET GLOBAL gtid_slave_pos=\'9-9-9\';');" + b"\n"
+    tail = row + b"-- The deferred gtid setting\n-- SET GLOBAL gtid_slave_pos='0-7-13';\n-- Dump completed\n"
+    assert dump_position(head, tail, "mariadb", True) == BinlogPosition("0-7-13", "b.000003", 334)
+    early = head.replace(b"CREATE", b"-- SET GLOBAL gtid_slave_pos='0-7-12';\nCREATE")
+    assert dump_position(early, row, "mariadb", True).gtid == "0-7-12"
+    with pytest.raises(CouldNotRun, match="no binary log position"):
+        dump_position(head, row, "mariadb", True)
+    mysql = b"-- GTID state\n/* SET @@GLOBAL.GTID_PURGED='+f550e960-e6bf-11f1-b5f0-02fc00000001:1-5,\nf550e960-e6bf-11f1-b5f0-02fc00000002:1-3';*/\n-- CHANGE REPLICATION SOURCE TO SOURCE_LOG_FILE='b.000003', SOURCE_LOG_POS=9;\n"
+    found = dump_position(mysql, b"", "mysql", True)
+    assert (found.file, found.offset, found.gtid.count(":")) == ("b.000003", 9, 2)
+    assert dump_position(b"", b"", "mariadb", False) == BinlogPosition()
+
+
+def test_a_target_whose_volume_was_unmounted_takes_nothing(tmp_path, monkeypatch):
+    """Its empty mount point is still there: what is written there would fill the machine's disk."""
+    target = open_target(tmp_path / "t")
+    target.put_new("a/one", b"1")
+    writer = target.create("a/two")
+    monkeypatch.setattr(FolderTarget, "_device", lambda self: -1)
+    for work in (
+        writer.close,
+        lambda: target.put_new("a/three", b"3"),
+        lambda: target.replace("a/proof", b"3"),
+        target.list,
+    ):
+        with pytest.raises(CouldNotRun, match="another filesystem"):
+            work()
+    monkeypatch.undo()
+    assert [one.name for one in target.list()] == ["a/one"]
+
+
+def test_snapshots_of_two_volumes_are_told_apart():
+    """By their roles, not by their order: ids are sorted when a manifest is written."""
+    two = made(1, "a", 1.0, None, 2e9).manifest.with_(
+        method="snapshot", snapshots={"vol-1": "snap-1", "vol-2": "snap-2"}
+    )
+    facts = {"roles": {"data": "vol-2", "log": "vol-1"}, "log_storage": "gp3:2"}
+    wanted = restore.RestoreRequest(two.id, "b", "gp3:4")
+    assert restore.seeds(two.with_(facts=facts), wanted) == {
+        "seed_from": "snap-2", "log_seed_from": "snap-1", "log_storage": "gp3:2",
+    }  # fmt: skip
+    for wrong in ({}, {"roles": {"data": "vol-2"}}, {"roles": {"data": "vol-2", "log": "vol-3"}}):
+        with pytest.raises(InputError, match="does not say which has the data"):
+            restore.seeds(two.with_(facts=wrong), wanted)
+    with pytest.raises(InputError, match="--log-storage") as told:
+        restore.seeds(two.with_(facts={"roles": facts["roles"]}), wanted)
+    assert "volume of their own" in told.value.rule
+
+
+def test_a_backup_of_another_version_is_refused(monkeypatch):
+    for version, method, words in (
+        ((9, 6, 0), "physical", "this server is another MySQL"),
+        ((9, 8, 0), "snapshot", "this server is another MySQL"),
+        ((9, 6, 0), "logical", "newer than this server"),
+    ):
+        program = SimpleNamespace(flavor="mysql", version=version, path="/usr/sbin/mysqld", label="another MySQL")
+        monkeypatch.setattr(restore, "find_program", lambda *_, program=program: program)
+        with pytest.raises(InputError, match=words) as told:
+            restore.checked_fit(made(1, "a", 1.0, None, 2e9).manifest.with_(method=method))
+        assert "9.7.4" in told.value.rule
+
+
+def test_staging_folders_of_killed_runs_are_removed(tmp_path):
+    """Each is a whole copy of the data, on the source's own volume. One in use stays."""
+    mine, dead = (tmp_path / f"headrace-20261122T00000{n}Z-a-00aa" for n in (1, 2))
+    for one in (mine, dead):
+        (one / "data").mkdir(parents=True)
+    dead.with_name(f"{dead.name}.lock").touch()
+    with copying.owned(mine):
+        assert mine.exists() and not dead.exists()
+        with copying.owned(tmp_path / "headrace-20261122T000003Z-a-00aa"):
+            assert mine.exists(), "another run does not remove it"
+    assert [one.name for one in tmp_path.iterdir()] == [mine.name]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import select
@@ -12,6 +11,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.base.files import write_back
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.errors import CouldNotRun
 from headrace.operate.snapshots.freezing import watchdog
@@ -86,11 +86,12 @@ class Freezer:
 
     def sync(self) -> None:
         """Writes back what is dirty, while nobody waits for it: the freeze is then short."""
-        library = ctypes.CDLL(None, use_errno=True)
         for one, handle in zip(self.filesystems, self._handles, strict=True):
-            if library.syncfs(handle) != 0:
-                said = os.strerror(ctypes.get_errno())
-                raise CouldNotRun(shown(one.place), f"could not be written back: {said}", "syncfs(2)")
+            try:
+                write_back(handle)
+            except OSError as error:
+                rule = f"could not be written back: {error.strerror}"
+                raise CouldNotRun(shown(one.place), rule, "syncfs(2)") from None
 
     def freeze(self) -> None:
         """Freezes all of them. Raises CouldNotRun where one refuses or the deadline passes; nothing

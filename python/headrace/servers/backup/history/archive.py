@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from headrace.errors import InputError
@@ -78,11 +78,12 @@ class Piece:
 @dataclass(frozen=True)
 class ArchivedFile:
     """A binary log in the archive: `pieces` without a gap from its beginning. `earlier`: all
-    GTIDs of the source before it."""
+    GTIDs of the source before it. `spare`: names of pieces that others have taken the place of."""
 
     name: str
     pieces: tuple[Piece, ...]
     names: tuple[str, ...]
+    spare: tuple[str, ...] = ()
 
     @property
     def earlier(self) -> GtidSet:
@@ -264,7 +265,13 @@ def timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
         parts = one.name.split("/")
         if len(parts) >= 3 and TIMELINE.fullmatch(parts[1]):
             names.setdefault(parts[1], []).append(one.name)
-    return [_timeline(target, name, names[name], key) for name in sorted(names)]
+    return [_timeline(target, name, names[name], key) for name in sorted(names, key=_order_of)]
+
+
+def _order_of(timeline: str) -> tuple[str, int]:
+    """By server, then by number: 10 comes behind 9."""
+    stem, _, number = timeline.rpartition("-")
+    return stem, int(number)
 
 
 def _timeline(target: BackupTarget, name: str, names: list[str], key: bytes | None) -> Timeline:
@@ -305,7 +312,7 @@ def _file(
     told: list[str] = []
     whole = _joined(target, file, [one for one in names if "/whole-" in one], key, told)
     if whole is not None and whole.ended and not told:
-        return whole
+        return replace(whole, spare=tuple(sorted(one for one in names if "/live-" in one)))
     # Damage is told whatever else there is; large pieces that only end early were not finished.
     problems += told
     live = _joined(target, file, [one for one in names if "/live-" in one], key, problems)

@@ -16,27 +16,39 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from headrace.connect.binary_events import (
+    CONTROL,
+    ENCRYPTED_MAGIC,
+    FORMAT,
+    HEADER,
+    HEADER_BYTES,
+    MAGIC,
+    MARIADB_ENCRYPTION,
+    MARIADB_GTID,
+    MARIADB_LIST,
+    MOST_EVENT_BYTES,
+    MYSQL_ANONYMOUS,
+    MYSQL_TAGGED,
+    PREVIOUS_GTIDS,
+    QUERY,
+    QUERY_COMPRESSED,
+    ROTATE,
+    STARTS,
+    STOP,
+    XA_PREPARE,
+    XID,
+    tagged,
+)
+from headrace.connect.binary_events import (
+    number as packed_number,
+)
 from headrace.errors import InputError
 from headrace.servers.backup.targets.target import DOC
 from headrace.servers.topology.gtid import GtidSet
 
-MAGIC = b"\xfebin"
-ENCRYPTED_MAGIC = b"\xfdbin"
-HEADER = struct.Struct("<IBIIIH")  # time, type, server id, size, end position, flags
-HEADER_BYTES = HEADER.size
-CRC_BYTES = 4
-# An event larger than this is none: max_allowed_packet and binlog_row_event_max_size end at 1 GiB.
-MOST_EVENT_BYTES = (1 << 30) + (1 << 20)
+CRC_BYTES = 4  # behind each event, where binlog_checksum is CRC32
 FILE = re.compile(r"(?P<base>[A-Za-z0-9_][A-Za-z0-9_.-]{0,150})\.(?P<number>[0-9]{6,10})", re.ASCII)
 
-# Types of events (binlog_event.h of MySQL, log_event.h of MariaDB).
-QUERY, STOP, ROTATE, FORMAT, XID = 2, 3, 4, 15, 16
-HEARTBEAT, HEARTBEAT_2 = 27, 41
-MYSQL_GTID, MYSQL_ANONYMOUS, PREVIOUS_GTIDS, XA_PREPARE, MYSQL_TAGGED = 33, 34, 35, 38, 42
-MARIADB_CHECKPOINT, MARIADB_GTID, MARIADB_LIST, MARIADB_ENCRYPTION = 161, 162, 163, 164
-QUERY_COMPRESSED = 165
-CONTROL = frozenset([STOP, ROTATE, FORMAT, HEARTBEAT, HEARTBEAT_2, PREVIOUS_GTIDS, MARIADB_CHECKPOINT, MARIADB_LIST])
-STARTS = frozenset([MYSQL_GTID, MYSQL_ANONYMOUS, MYSQL_TAGGED, MARIADB_GTID])
 STANDALONE = 1  # flags2 of MariaDB's GTID event: no commit follows
 IN_USE, ARTIFICIAL = 0x1, 0x20
 ENDINGS = (b"COMMIT", b"ROLLBACK")
@@ -158,6 +170,11 @@ class Transactions:
         self.whole_to = len(MAGIC)  # up to here nothing is half
         self._open: _Begun | None = None
 
+    @property
+    def inside(self) -> bool:
+        """Whether a transaction has begun and not ended."""
+        return self._open is not None
+
     def see(self, event: Event) -> Transaction | None:
         """Takes the next event; a transaction when this one ends it."""
         if event.kind in STARTS:
@@ -219,8 +236,8 @@ def _begun(event: Event) -> _Begun:
         number, domain, flags = struct.unpack_from("<QIB", body)
         return _Begun(f"{domain}-{event.server_id}-{number}", time_us, event.offset, None, bool(flags & STANDALONE))
     if event.kind == MYSQL_TAGGED:
-        gtid, committed, length = _tagged(body)
-        return _Begun(gtid, committed, event.offset, event.offset + length)
+        told = tagged(body)
+        return _Begun(told.gtid, told.committed_us, event.offset, event.offset + told.length)
     # Flags, UUID, number, kind and two logical times; then 7 bytes of µs, a second time of them
     # where the first has its highest bit set, and the length of the transaction.
     committed = int.from_bytes(body[42:49], "little")
@@ -240,39 +257,6 @@ def _packed(body: bytes, at: int) -> tuple[int, int]:
     return (int.from_bytes(body[at + 1 : at + 1 + more], "little") if more else body[at]), at + 1 + more
 
 
-def _tagged(body: bytes) -> tuple[str, int, int]:
-    """GTID, time and length of MySQL's event for a GTID with a tag, 8.3 and later: numbered fields
-    (mysql::serialization): 1 UUID, 2 number, 3 tag, 6 time of the commit, 8 length."""
-    at = 0
-    for _ in range(3):  # version of the format, size of the message, last field not to be ignored
-        _, at = _number(body, at)
-    server, tag, values = "", "", {}
-    while at < len(body) and 8 not in values:
-        kind, at = _number(body, at)
-        if kind == 1:
-            octets = bytearray()
-            for _ in range(16):
-                octet, at = _number(body, at)
-                octets.append(octet)
-            server = str(uuid.UUID(bytes=bytes(octets)))
-        elif kind == 3:
-            size, at = _number(body, at)
-            tag, at = body[at : at + size].decode("ascii"), at + size
-        else:
-            values[kind], at = _number(body, at)
-    # The number is signed: zigzag.
-    return f"{server}:{tag}:{values[2] >> 1}", values[6], values[8]
-
-
-def _number(body: bytes, at: int) -> tuple[int, int]:
-    """A number of 1 to 9 bytes: as many ones at the low end of the first byte as bytes follow."""
-    more = 0
-    while more < 8 and body[at] >> more & 1:
-        more += 1
-    raw = int.from_bytes(body[at : at + more + 1], "little")
-    return (raw >> (more + 1) if more < 8 else raw >> 8), at + more + 1
-
-
 def earlier_gtids(event: Event) -> str:
     """The set of GTIDs that a file says were there before it."""
     body = event.body
@@ -285,13 +269,13 @@ def earlier_gtids(event: Event) -> str:
             last[domain] = max(last.get(domain, (0, 0)), (number, server))
         return ",".join(f"{domain}-{server}-{number}" for domain, (number, server) in sorted(last.items()))
     head = int.from_bytes(body[:8], "little")
-    tagged = head >> 56 == 1
-    servers, at, parts = (head & 0x00FFFFFFFFFFFFFF) >> 8 if tagged else head, 8, []
+    has_tags = head >> 56 == 1
+    servers, at, parts = (head & 0x00FFFFFFFFFFFFFF) >> 8 if has_tags else head, 8, []
     for _ in range(servers):
         name = str(uuid.UUID(bytes=body[at : at + 16]))
         at += 16
-        if tagged:
-            size, at = _number(body, at)
+        if has_tags:
+            size, at = packed_number(body, at)
             name += f":{body[at : at + size].decode('ascii')}" if size else ""
             at += size
         count = int.from_bytes(body[at : at + 8], "little")

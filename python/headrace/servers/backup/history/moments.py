@@ -79,37 +79,99 @@ def shown(time_us: int) -> str:
 # --- choosing -------------------------------------------------------------------------------------
 
 
-def choose(found: list[Timeline], manifest: Manifest, base: GtidSet, named: str | None = None) -> Timeline:
-    """The history that goes on from a backup. Raises InputError where none or several do."""
+@dataclass(frozen=True)
+class ReplayChain:
+    """Timelines in the order they are replayed: each but the last up to where the next begins.
+
+    `parts`: after a failover, the last transactions of the base's own source; where the next has
+    another one of that number, the two go on differently.
+    """
+
+    timelines: tuple[Timeline, ...]
+    parts: GtidSet | None = None
+
+
+def choose(
+    found: list[Timeline],
+    manifest: Manifest,
+    base: GtidSet,
+    named: str | None = None,
+    goal: RestoreGoal | None = None,
+) -> ReplayChain:
+    """The history that goes on from a backup: of its own source, and after a failover that of the
+    promoted one, where its GTIDs say that it has all the other had. Raises InputError where none
+    does, or several that go on differently."""
     if not manifest.position.file:
         rule = "was taken of a server without a binary log, so nothing can be replayed on top of it"
         raise InputError(manifest.id, rule, DOC, "Restore it as it is, without --to and --to-gtid.")
+    found = [one for one in found if one.flavor == manifest.flavor and one.files]
+    own = _only([one for one in found if _is_own(one, manifest) and _joins(one, base)], manifest)
     if named is not None:
-        found = [one for one in found if one.id == named]
-        if not found:
+        chosen = next((one for one in found if one.id == named), None)
+        if chosen is None:
             raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup list.")
-    fit = [one for one in found if one.flavor == manifest.flavor and one.files and _joins(one, base)]
-    # After a failover two histories may hold the base: that of its own source goes before.
-    own = [one for one in fit if one.source_id == manifest.source_id]
-    fit = own or fit
-    if len(fit) > 1 and len({one.source_id for one in fit}) == 1:
+        if _joins(chosen, base):
+            return ReplayChain((chosen,))
+        if own is not None and own.ends.contains(chosen.begins) and chosen.begins.contains(base):
+            return ReplayChain((own, chosen))
+        raise _no_timeline([chosen], manifest, base)
+    # A server of MariaDB is known by its server_id, and most have 1: another name is another one.
+    others = [one for one in found if one.source_id != manifest.source_id]
+    if own is None:
+        fit = _only([one for one in others if _joins(one, base)], manifest)
+        if fit is None:
+            raise _no_timeline([one for one in found if _is_own(one, manifest)], manifest, base)
+        return ReplayChain((fit,))
+    if _within(own, goal):
+        return ReplayChain((own,))
+    beyond = [one for one in others if own.ends.contains(one.begins) and not own.ends.contains(one.ends)]
+    beyond = [one for one in beyond if base.contains(one.begins) or one.begins.contains(base)]
+    if not beyond:
+        return ReplayChain((own,))
+    lacking = [one for one in beyond if not one.ends.contains(own.ends)]
+    if lacking:
+        lost = own.ends.minus(lacking[0].ends)
+        rule = f"goes on in {lacking[0].id}, which never had {lost.count():,} transactions of it ({_few(lost)})"
+        hint = f"Say which history is meant: --timeline {own.id}, or --timeline {lacking[0].id}."
+        raise InputError(f"timeline {own.id}", rule, DOC, hint)
+    promoted = _only(beyond, manifest)
+    assert promoted is not None
+    chain = (promoted,) if base.contains(promoted.begins) else (own, promoted)
+    return ReplayChain(chain, own.ends)
+
+
+def _only(fit: list[Timeline], manifest: Manifest) -> Timeline | None:
+    """The one of several that holds all the others have; None where there is none at all."""
+    if len(fit) > 1:
         # The same server began anew: the later one holds all that the source knows now.
         whole = [one for one in fit if all(one.ends.contains(other.ends) for other in fit)]
-        fit = whole[:1] or fit
-    if len(fit) == 1:
-        return fit[0]
-    if fit:
+        fit = whole[-1:] or fit
+    if len(fit) > 1:
         rule = f"is in {len(fit)} timelines, which go on differently: {', '.join(one.id for one in fit)}"
         raise InputError(f"the position of {manifest.id}", rule, DOC, "Say which one is meant: --timeline.")
-    raise _no_timeline(found, manifest, base)
+    return fit[0] if fit else None
+
+
+def _is_own(timeline: Timeline, manifest: Manifest) -> bool:
+    same = timeline.source_id == manifest.source_id
+    return same and (timeline.flavor == "mysql" or timeline.source in ("", manifest.source))
+
+
+def _within(own: Timeline, goal: RestoreGoal | None) -> bool:
+    """Whether a goal is in a source's own history, so that no other is looked at."""
+    if goal is None or (goal.gtid is None and goal.moment_us is None):
+        return False
+    if goal.gtid is not None:
+        return own.ends.contains(goal.gtid)
+    last = max((entry.last_us for file in own.files for entry in file.entries), default=0)
+    return goal.moment_us is not None and last > goal.moment_us
 
 
 def _joins(timeline: Timeline, base: GtidSet) -> bool:
     return base.contains(timeline.begins) and timeline.ends.contains(base)
 
 
-def _no_timeline(found: list[Timeline], manifest: Manifest, base: GtidSet) -> InputError:
-    same = [one for one in found if one.files and one.source_id == manifest.source_id]
+def _no_timeline(same: list[Timeline], manifest: Manifest, base: GtidSet) -> InputError:
     if not same:
         rule = f"no binary log of its source ({manifest.source_id}) lies in this target"
         return InputError(manifest.id, rule, DOC, "Stream it: headrace backup stream. Or restore the backup as it is.")
@@ -139,7 +201,7 @@ def before_base(moment_us: int, has: str) -> InputError:
 
 def collect(
     target: BackupTarget,
-    timeline: Timeline,
+    chain: ReplayChain,
     base: GtidSet,
     goal: RestoreGoal,
     folder: Path,
@@ -152,35 +214,69 @@ def collect(
     and for every byte that is not as it was written.
     """
     reach = _Reach(base, goal)
-    if reach.done:
-        return _result(timeline, reach, [])
     logs: list[Path] = []
-    wanted = [one for one in timeline.files if not base.contains(one.later)]
-    total = sum(one.ends for one in wanted) or 1
-    read = 0
-    known = base
-    for index, file in enumerate(wanted):
-        _check_join(timeline, file, known, index == 0, reach)
-        path = folder / f"relay.{index + 1:06d}"
-        with open(path, "wb") as out:
-            for size in _copy(target, file, reach, out, key):
-                read += size
-                progress(read / total)
-        logs.append(path)
+    total = sum(file.ends for one in chain.timelines for file in _needed(one, base)) or 1
+    told = _Read(total, progress)
+    for one, behind in zip(chain.timelines, (*chain.timelines[1:], None), strict=True):
         if reach.done:
             break
+        reach.enter(behind.begins if behind is not None else None, chain.parts)
+        _collect_one(target, one, reach, folder, key, logs, told)
+        if behind is not None and not reach.done and not reach.executed.contains(behind.begins):
+            missing = behind.begins.minus(reach.executed)
+            rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
+            raise InputError(one.id, rule, DOC, "Take a newer backup as the base.")
+    last = chain.timelines[-1]
+    reach.finish(last)
+    if not reach.done:
+        _refuse_broken(last, base, reach)
+    return _result(chain, reach, logs)
+
+
+class _Read:
+    """Progress by bytes."""
+
+    def __init__(self, total: int, progress: Callable[[float], None]) -> None:
+        self.total, self.progress, self.done = total, progress, 0
+
+    def add(self, count: int) -> None:
+        self.done += count
+        self.progress(min(1.0, self.done / self.total))
+
+
+def _needed(timeline: Timeline, base: GtidSet) -> list[ArchivedFile]:
+    return [file for file in timeline.files if not base.contains(file.later)]
+
+
+def _collect_one(
+    target: BackupTarget,
+    timeline: Timeline,
+    reach: _Reach,
+    folder: Path,
+    key: bytes | None,
+    logs: list[Path],
+    told: _Read,
+) -> None:
+    """The relay logs of one timeline."""
+    known = reach.base
+    wanted = _needed(timeline, known)
+    for index, file in enumerate(wanted):
+        _check_join(timeline, file, known, index == 0, reach)
+        path = folder / f"relay.{len(logs) + 1:06d}"
+        with open(path, "wb") as out:
+            for size in _copy(target, file, reach, out, key):
+                told.add(size)
+        logs.append(path)
+        if reach.done or (reach.until is not None and reach.executed.contains(reach.until)):
+            return
         known = known.union(file.later)
         _check_end(timeline, file, wanted[index + 1] if index + 1 < len(wanted) else None, reach)
-    reach.finish(timeline)
-    if not reach.done:
-        _refuse_broken(timeline, base, reach)
-    return _result(timeline, reach, logs)
 
 
-def _result(timeline: Timeline, reach: _Reach, logs: list[Path]) -> ReplayPlan:
+def _result(chain: ReplayChain, reach: _Reach, logs: list[Path]) -> ReplayPlan:
     ends = (reach.doubtful[0], reach.doubtful[-1]) if reach.doubtful else ("", "")
     return ReplayPlan(
-        timeline.id,
+        ", ".join(one.id for one in chain.timelines),
         reach.executed,
         reach.count,
         reach.last_gtid,
@@ -190,6 +286,15 @@ def _result(timeline: Timeline, reach: _Reach, logs: list[Path]) -> ReplayPlan:
         len(reach.doubtful),
         ends,
     )
+
+
+def _holds(gtids: GtidSet, key: str, number: int) -> bool:
+    ranges = next((ranges for one, ranges in gtids.ranges if one == key), ())
+    return any(first <= number <= last for first, last in ranges)
+
+
+def _writers_at(gtids: GtidSet) -> dict[tuple[str, int], int]:
+    return {(key, gtids.last(key)): writer for key, writer in gtids.writers}
 
 
 class _Reach:
@@ -202,6 +307,10 @@ class _Reach:
         self.doubtful: list[str] = []
         self.base_us = 0  # of the latest transaction that is in the base and was seen
         self._taken: list[str] = []
+        self.until: GtidSet | None = None  # of a timeline that is left for another
+        # MariaDB: who wrote the last transactions of the base, by domain and number. Numbers alone
+        # are used again by another server after a failover that lost some.
+        self._writers = _writers_at(base)
         self.left: dict[str, int] = {}
         self._left_set: GtidSet | None = None
         if goal.gtid is not None:
@@ -226,6 +335,12 @@ class _Reach:
         self._left_set = left
         self.left = {key: ranges[-1][1] for key, ranges in left.ranges}
 
+    def enter(self, until: GtidSet | None, parts: GtidSet | None) -> None:
+        """Goes on with the next timeline: up to `until`, which may not differ from `parts`."""
+        self.base, self._taken, self.until = self.executed, [], until
+        for found in (self.base, until, parts):
+            self._writers |= _writers_at(found) if found is not None else {}
+
     @property
     def executed(self) -> GtidSet:
         """What has been executed when everything taken so far is replayed."""
@@ -236,8 +351,15 @@ class _Reach:
         if not one.gtid:
             raise InputError(f"offset {one.starts:,}", "a transaction has no GTID, so it cannot be followed", DOC, "")
         key, number, writer = parts_of(one.gtid, self.flavor)
-        if self._in_base(key, number):
+        expected = self._writers.get((key, number), writer)
+        if expected != writer:
+            rule = f"number {number} of domain {key} is of server {expected} in the other history, and here {one.gtid}"
+            hint = "The two go on differently from there. Say which one is meant: --timeline."
+            raise InputError(f"offset {one.starts:,}", rule, DOC, hint)
+        if _holds(self.base, key, number):
             self.base_us = max(self.base_us, one.time_us)
+            return False
+        if self.until is not None and not _holds(self.until, key, number):
             return False
         self._check_base()
         if self.goal.moment_us is not None and not self._in_time(one):
@@ -276,10 +398,6 @@ class _Reach:
         if moment is not None and self.base_us > moment:
             raise before_base(moment, shown(self.base_us))
 
-    def _in_base(self, key: str, number: int) -> bool:
-        ranges = next((ranges for one, ranges in self.base.ranges if one == key), ())
-        return any(first <= number <= last for first, last in ranges)
-
     def _in_time(self, one: binlog.Transaction) -> bool:
         """Whether it was committed by the moment. The order of the log counts: nothing behind the
         first later one is taken."""
@@ -311,29 +429,41 @@ class _Reach:
 
 
 def _copy(target: BackupTarget, file: ArchivedFile, reach: _Reach, out: BinaryIO, key: bytes | None) -> Iterator[int]:
-    """Writes the transactions of a file that are replayed; the bytes read."""
+    """Writes the transactions of a file that are replayed; the bytes read. A transaction is written
+    as it comes and taken back where it is not wanted: it may be larger than the memory."""
     reader, following = binlog.Reader(f"{target.label}: {file.name}"), binlog.Transactions(file.name)
-    raw, at, begun = bytearray(), 0, False
+    raw, at, begun, kept = bytearray(), 0, False, 0
+
+    def drop() -> None:
+        out.seek(kept)
+        out.truncate()
+
     for name, piece in zip(file.names, file.pieces, strict=True):
         for data in piece_bytes(target, name, piece, key):
             raw += data
             for event in reader.feed(data):
                 if event.kind == binlog.FORMAT and not begun:
                     head = bytes(raw[event.offset - at : event.end - at])
-                    out.write(binlog.relay_head(head, file.name, event.server_id, bool(reader.checksums)))
+                    kept += out.write(binlog.relay_head(head, file.name, event.server_id, bool(reader.checksums)))
                     begun = True
                 elif event.kind == binlog.PREVIOUS_GTIDS:  # MySQL wants it in every relay log
-                    out.write(raw[event.offset - at : event.end - at])
+                    kept += out.write(raw[event.offset - at : event.end - at])
                 ended = following.see(event)
+                if following.inside or ended is not None:
+                    out.write(raw[event.offset - at : event.end - at])
                 if ended is not None and reach.take(ended, event.server_id):
-                    out.write(raw[ended.starts - at : ended.ends - at])
+                    kept = out.tell()
+                elif ended is not None:
+                    drop()
                 if reach.done:
+                    drop()
                     return
-            done = following.whole_to - at
+            done = reader.offset - at
             if done > 0:
                 del raw[:done]
                 at += done
             yield len(data)
+    drop()  # what was begun at the end of the archive
     if following.earlier is None:
         raise binlog.damaged(f"{target.label}: {file.name}", 0, "does not say which transactions came before it")
 

@@ -97,6 +97,7 @@ class Stream:
         self._last: dict[str, int] = {}
         self._first, self._begun = False, False
         self._child: subprocess.Popen[bytes] | None = None
+        self._held = False
 
     def run(self, begin: str | None = None) -> StreamState:
         """Streams until `stop` is set. `begin`: the file to begin a new archive with.
@@ -214,6 +215,7 @@ class Stream:
         words += [f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
         self._said = self.spool.with_name(f"{self.spool.name}.log")
         with open(self._said, "wb") as said:
+            self._held = False
             self._child = subprocess.Popen[bytes](
                 words, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True
             )
@@ -260,7 +262,7 @@ class Stream:
             came = self._take()
             following = self._following
             assert following is not None
-            full = following.whole_to - self.state.stored_to >= LIVE_BYTES
+            full = self._reach() - self.state.stored_to >= LIVE_BYTES
             done = bool(following.next_file or following.stopped)
             if full or done or time.monotonic() - stored >= self.every_s:
                 self._store()
@@ -272,8 +274,28 @@ class Stream:
                 return
             if not came:
                 self.stop.wait(LOOK_EVERY_S)
-            elif sum(one.stat().st_size for one in self.spool.iterdir()) > SPOOL_BYTES:
-                self._end_child()
+            self._hold_receiver()
+
+    def _reach(self) -> int:
+        """How far the file can be stored: up to a whole transaction, and inside of one that is
+        larger than a piece, which may be larger than the memory too."""
+        assert self._following is not None and self._reader is not None
+        whole, read = self._following.whole_to, self._reader.offset
+        return read if read - max(whole, self.state.stored_to) >= LIVE_BYTES else whole
+
+    def _hold_receiver(self) -> None:
+        """Stops the receiver while much lies here that is not stored, and lets it go on when half
+        of it is. A source that waits too long ends the connection: then it is begun again."""
+        child = self._child
+        if child is None:
+            return
+        waiting = sum(one.stat().st_size for one in self.spool.iterdir()) - self._read
+        if not self._held and waiting > SPOOL_BYTES:
+            self._held = True
+            os.killpg(child.pid, signal.SIGSTOP)
+        elif self._held and waiting < SPOOL_BYTES // 2:
+            self._held = False
+            os.killpg(child.pid, signal.SIGCONT)
 
     def _take(self) -> bool:
         """Reads on in the file; whether there was anything."""
@@ -341,29 +363,43 @@ class Stream:
         following = self._following
         if following is None or not self._begun:
             return
-        start, end = self.state.stored_to, following.whole_to
         self._check_prefix()
         if self._following is not following:
             return
+        start = self.state.stored_to
+        end = max(start, self._reach())
         ended = ended or (self._ending() if self._read >= end else "")
         if end <= start and ended != "crash":
             return
         while start < end or ended == "crash":
             stop = self._cut(start, end)
             piece, data = self._piece(start, stop, ended if stop == end else "")
-            self._kept(lambda piece=piece, data=data: archive.write_piece(self.target, piece, data, self.key))
+            self._kept(lambda piece=piece, data=data: self._put(piece, data))
             self._noted(piece, data)
             start = stop
             if start >= end:
                 break
 
+    def _put(self, piece: Piece, data: bytes) -> None:
+        """Stores a piece. One that is there already is ours where it says the same: the answer to
+        an earlier try was lost."""
+        try:
+            archive.write_piece(self.target, piece, data, self.key)
+        except InputError:
+            name = archive.piece_name(piece)
+            if not self.target.exists(name):
+                raise
+            there = archive.read_piece(self.target, name, self.key)
+            if replace(there, stored="") != replace(piece, stored=""):
+                raise
+
     def _cut(self, start: int, end: int) -> int:
-        """Where a piece ends that begins at `start`: with a transaction, at most 8 MiB on."""
+        """Where a piece ends that begins at `start`: with a transaction, at most 8 MiB on; one
+        that is larger lies in several."""
         if end - start <= LIVE_BYTES:
             return end
         fit = [one.ends for one in self._waiting if start < one.ends <= start + LIVE_BYTES]
-        over = [one.ends for one in self._waiting if one.ends > start]
-        return fit[-1] if fit else over[0] if over else end
+        return fit[-1] if fit else start + LIVE_BYTES
 
     def _check_prefix(self) -> None:
         """Whether the file that is fetched again is the one that is stored."""

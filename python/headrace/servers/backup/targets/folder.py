@@ -38,8 +38,10 @@ class FolderTarget(BackupTarget):
         self.folder, self.label = folder, f"file://{folder}"
         if folder.exists() and not folder.is_dir():
             raise InputError(str(folder), "is not a folder", DOC, "Name a folder, or one that can be made.")
+        self._filesystem = self._device()
 
     def list(self, prefix: str = "") -> list[Stored]:
+        self._check_place()
         found = []
         try:
             for top, folders, files in os.walk(self.folder, onerror=_raise):
@@ -107,7 +109,23 @@ class FolderTarget(BackupTarget):
         return removed
 
     def _path(self, name: str) -> Path:
+        self._check_place()
         return self.folder / checked_name(name)
+
+    def _device(self) -> int | None:
+        """The filesystem it is on, or will be once it is made."""
+        there = next((one for one in (self.folder, *self.folder.parents) if one.exists()), None)
+        try:
+            return None if there is None else os.stat(there).st_dev
+        except OSError:
+            return None
+
+    def _check_place(self) -> None:
+        """Raises CouldNotRun where another filesystem is there now: a volume that was unmounted
+        leaves its empty mount point, and what is written there fills the machine's own disk."""
+        if self._device() != self._filesystem:
+            rule = "is on another filesystem than at the begin: was its volume unmounted, or mounted over it?"
+            raise CouldNotRun(short_name(self.label), rule, DOC, "Mount it again. Nothing half-written counts.")
 
     def _make(self, folder: Path, name: str) -> None:
         try:
@@ -186,6 +204,7 @@ class _FolderWriter(TargetWriter):
             os.fsync(self._file)
             os.close(self._file)
             self._file = -1
+            self.target._check_place()
             os.link(self._begun, self.path)
             os.unlink(self._begun)
             _flush_folder(self.path.parent)

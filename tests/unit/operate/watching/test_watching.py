@@ -13,7 +13,7 @@ from headrace.base import caps
 from headrace.base.credits import CreditsLeft
 from headrace.operate.evidence import holding
 from headrace.operate.evidence.model import SeenServer, SeenVolume, SourceFacts, Tick
-from headrace.operate.watching.following import Follower
+from headrace.operate.watching.following import TickFollower
 from headrace.operate.watching.history import History
 from headrace.operate.watching.judging import Judge
 from headrace.operate.watching.loop import Feed, Watching
@@ -202,7 +202,7 @@ def test_time_to_empty_of_ticks_is_the_cores(storage):
     limits = known.volumes[0].limits
     assert limits is not None and limits.credits
     refill = limits.iops if limits.credit_unit == "ios" else limits.bytes_s
-    follower, level = Follower(), 0.7 * limits.credits
+    follower, level = TickFollower(), 0.7 * limits.credits
     for second in range(30):
         moment = follower.see(
             known, Tick(float(second), 1.0, {"db": {"balance_percent": 100 * level / limits.credits}})
@@ -214,7 +214,7 @@ def test_time_to_empty_of_ticks_is_the_cores(storage):
 
 
 def test_time_to_empty_of_an_instance():
-    known, follower = facts("gp3:100", "m5.large"), Follower()
+    known, follower = facts("gp3:100", "m5.large"), TickFollower()
     for second in range(10):
         row = {"instance_io_balance_percent": 80.0 - second, "instance_byte_balance_percent": 100.0}
         moment = follower.see(known, Tick(float(second), 1.0, {"db": row}))
@@ -224,7 +224,7 @@ def test_time_to_empty_of_an_instance():
 
 
 def test_a_volume_that_is_silent_is_gone_and_begins_anew():
-    known, follower = facts(), Follower()
+    known, follower = facts(), TickFollower()
     for second in range(10):
         moment = follower.see(known, Tick(float(second), 1.0, {"db": {"balance_percent": 90.0 - second}}))
     assert follower.see(known, Tick(11.0, 1.0)).volumes[0] == moment.volumes[0], "a late row is not a loss"
@@ -235,7 +235,7 @@ def test_a_volume_that_is_silent_is_gone_and_begins_anew():
 
 
 def test_a_server_that_is_silent_does_not_answer_and_its_counters_never_go_back():
-    known, follower = facts(server=True), Follower()
+    known, follower = facts(server=True), TickFollower()
     moment = follower.see(known, Tick(0.0, 1.0, {"db": {}}))
     assert moment.server is None, "the first second begins the counters"
     row = {"tps": 10.0, "threads_running": 4.0, "data_waiters": 1.0, "log_waiters": 1.0, "lock_waiters": 3.0}
@@ -252,7 +252,7 @@ def test_a_server_that_is_silent_does_not_answer_and_its_counters_never_go_back(
 
 
 def test_waits_that_are_not_timed_follow_from_the_disks():
-    known, follower = facts(server=True), Follower()
+    known, follower = facts(server=True), TickFollower()
     server = {"threads_running": 8.0, "data_reads_per_s": 1_000.0, "log_fsyncs_per_s": 100.0}
     # 1,000 reads of 2 ms and 100 flushes of 4 ms: 2.4 clients of 8 wait.
     moment = follower.see(known, Tick(1.0, 1.0, {"db": {"read_ms": 2.0, "write_ms": 4.0}}, server))

@@ -1,0 +1,164 @@
+"""`headrace forecast`: when credits run out, when the volume is full, when growth meets a limit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from headrace.cli.options import (
+    AsOfOption,
+    InstanceOption,
+    PageOrChartOption,
+    SeedOption,
+    TableOrJsonOption,
+    flag,
+    option,
+    storage_option,
+)
+from headrace.cli.output import print_json, progress, say, show, table
+from headrace.errors import InputError
+from headrace.report.output import check_chart_path
+
+if TYPE_CHECKING:
+    from headrace.workload import OpenWorkload
+
+TARGETS = ("aws:", "lab:", "mysql://")
+EPILOG = """\b
+Examples:
+  headrace forecast cloudwatch-30-days.json --storage gp2:400
+  headrace forecast iostat.txt --storage gp2:400 --instance m5.large --hours 24 --report credits.html
+  headrace forecast aws:vol-0123456789abcdef0                 the last 15 days of CloudWatch
+  headrace forecast month.toml --storage gp3:500 --space used.csv
+  headrace forecast month.toml --storage gp2:400 --score      how the forecasts made before have held
+
+The next days are made of days like those recorded, and each is simulated on the storage. A recording needs 3 whole
+days for credits, 14 for growth; used space (a CSV with time and used_bytes or used_gib) needs 7. Forecasts of
+recordings with a date are kept in $HEADRACE_FORECASTS. Exit code 1: something runs out soon. docs/guide/forecast.md."""
+
+
+def forecast(
+    recording: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECORDING",
+            help="A workload file, demo:day, or what `headrace workload import` reads: iostat, sar, CloudWatch.",
+        ),
+    ],
+    storage: Annotated[
+        str | None, storage_option("Such as gp2:500 or 2xgp3:500:6000:250. Default: as the target says.")
+    ] = None,
+    instance: InstanceOption = None,
+    as_of: AsOfOption = None,
+    hours: Annotated[int, option("HOURS", "How far to follow the credits, 1 to 336.")] = 72,
+    balance: Annotated[
+        float | None, option("PERCENT", "Credits now. Default: as recorded, else simulated over the recording.")
+    ] = None,
+    space: Annotated[
+        Path | None, option("FILE", "Used space over time: a CSV with time and used_bytes or used_gib.")
+    ] = None,
+    full_at_gib: Annotated[
+        float | None, option("GIB", "Used space at which it is full. Default: what the storage holds.")
+    ] = None,
+    free_inside_gib: Annotated[
+        float, option("GIB", "Free space inside the files (data_free): it is used up before they grow.")
+    ] = 0.0,
+    device: Annotated[str | None, option("NAME", "Device of the recording. Default: the one that does most.")] = None,
+    score: Annotated[bool, flag("--score", "Hold the forecasts that were kept against this recording.")] = False,
+    keep: Annotated[bool, flag("--keep/--no-keep", "Keep this forecast, to score it later.")] = True,
+    seed: SeedOption = 1,
+    output: TableOrJsonOption = "table",
+    report: PageOrChartOption = None,
+) -> None:
+    """Forecast when credits run out, the volume is full, or growth meets a limit, each with its
+    interval."""
+    from headrace.base.storage import Storage
+    from headrace.operate.forecast import answer, ledger
+    from headrace.operate.forecast.space import read_space
+    from headrace.report.operate import forecast as words
+
+    check_chart_path(report)
+    load, own_storage, own_instance = read_recording(recording, device)
+    if storage is None and own_storage is None:
+        raise InputError(
+            "--storage is missing", "a recording does not say what the volume was", "", "For example gp2:500."
+        )
+    storage, instance = Storage.parse(storage or str(own_storage)).text, instance or own_instance
+    used = None if space is None else read_space(space)
+    where: dict[str, Any] = {"instance": instance, "as_of": as_of}
+    if score:
+        return _score(load, storage, used, where, output)
+    with progress("simulating futures") as tick:
+        made = answer.forecast(
+            load,
+            storage,
+            hours=hours,
+            balance_percent=balance,
+            space=used,
+            limit_gib=full_at_gib,
+            free_inside_gib=free_inside_gib,
+            seed=seed,
+            progress=tick,
+            **where,
+        )
+    if report is not None:
+        if made.credits is None and report.suffix != ".html":
+            hint = "Write a page (.html) instead."
+            raise InputError(
+                str(report), "a chart shows credits, and none are forecast here", "headrace forecast --help", hint
+            )
+        words.write_forecast(report, made)
+        say(f"written to {report}")
+    if output == "json":
+        print_json(words.document(made))
+    else:
+        show(*words.in_words(made), *([""] if made.notes else []), *(f"note: {note}" for note in made.notes))
+    if keep:
+        ledger.keep(made.promises(), ledger.default_ledger())
+    if made.findings():
+        raise typer.Exit(1)
+
+
+def read_recording(text: str, device: str | None = None) -> tuple[OpenWorkload, str | None, str | None]:
+    """The demand of a workload file, demo:day, a recording as a tool wrote it, or another target;
+    storage and instance where the target knows them. Raises InputError or CouldNotRun."""
+    from headrace.base.files import OWN_FILE, detect
+    from headrace.cli.inputs import read_demand
+    from headrace.observe.formats import import_file
+    from headrace.observe.recording import open_recording
+    from headrace.workload import OpenWorkload
+
+    path = Path(text)
+    if text.startswith(TARGETS) or path.is_dir() or path.suffix in (".jsonl", ".gz"):
+        from headrace.operate.forecast.sources import demand_of
+
+        return demand_of(text)
+    own = text.startswith(("demo:", "fio:")) or (path.is_file() and detect(open_recording(text).text)[1] == OWN_FILE)
+    found = read_demand(text) if own else import_file(text, device=device, gaps="hold")
+    if not isinstance(found, OpenWorkload):
+        hint = "Record the server: iostat -xt 60 > iostat.txt"
+        raise InputError(text, "is a load without a clock: it cannot be continued", "headrace forecast --help", hint)
+    return found, None, None
+
+
+def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], output: str) -> None:
+    """Prints how the kept forecasts turned out."""
+    from headrace.operate.forecast import ledger
+    from headrace.operate.forecast.growth import growth_ahead
+    from headrace.operate.forecast.history import history_of
+    from headrace.report.operate import forecast as words
+
+    path = ledger.default_ledger()
+    history = history_of(load)
+    try:
+        growth = growth_ahead(history, storage, **where)
+    except InputError:
+        growth = ()
+    found = ledger.scores(load.name, storage, ledger.kept(path), load, history, growth, used, **where)
+    if output == "json":
+        return print_json(found)
+    if not found:
+        show(f"None of the forecasts in {path} about {load.name} on {storage} is due in this recording.")
+        return
+    show("Shares of earlier forecasts whose 80 % interval held:", table(words.SCORE_COLUMNS, words.score_rows(found)))

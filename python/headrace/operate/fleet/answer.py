@@ -1,0 +1,121 @@
+"""What is answered for each volume of a fleet, and the settings that an answer follows from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+import polars as pl
+
+from headrace.base.checks import check_number, check_whole
+
+Verdict = Literal["change", "grow", "keep", "withheld"]
+
+
+class FleetSettings(msgspec.Struct, frozen=True):
+    """`p99_ms`: no storage is advised whose I/O p99 of the worst five minutes is above this and
+    above today's. `headroom_percent`: growth of the demand that is carried without throttling, for
+    what means of minutes hide. `region`: prices, where a volume does not say its own. `exclude`:
+    types that are not wanted. `fortnights`: how many are drawn for the risk. Raises InputError by
+    `checked`."""
+
+    p99_ms: float = 5.0
+    headroom_percent: float = 30.0
+    region: str = "us-east-1"
+    as_of: str | None = None
+    exclude: tuple[str, ...] = ("standard",)
+    least_days: float = 7.0
+    fortnights: int = 10
+    seed: int = 1
+
+    def checked(self) -> FleetSettings:
+        """Itself, or InputError."""
+        check_number("p99_ms", self.p99_ms, 0.01, 60_000, "ms")
+        check_number("headroom_percent", self.headroom_percent, 0, 400, "%")
+        check_number("least_days", self.least_days, 0.04, 366, "days")
+        check_whole("fortnights", self.fortnights, 0, 1_000)
+        return self
+
+
+class VolumeAnswer(msgspec.Struct, frozen=True):
+    """The answer for one device: a volume, or an array of volumes.
+
+    `verdict`: "change" saves money, "grow" costs more because today's storage fails the goal,
+    "keep" is right as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`:
+    storage notation ("" where none is advised). `usd_today`, `usd_wanted`: list price a month.
+    `migration`: the change needs data to be copied. `grain_s`, `days`: of the points.
+    `censored_share`: of the points at a limit of the volume, where more was asked than was given.
+
+    The self-check: `balance_error`, median absolute error of BurstBalance in points;
+    `throttled_f1`, agreement on the periods with ExceededCheck; `queue_ratio`, simulated over
+    recorded queue. None where there was nothing to compare.
+
+    `today_*`, `wanted_*`: simulated under the recorded demand: minutes throttled and p99 of the
+    worst five minutes in ms. `risk`: share of drawn fortnights in which `wanted` throttles or
+    misses the p99; None where none were drawn."""
+
+    key: str
+    volumes: tuple[str, ...]
+    account: str
+    region: str
+    instance: str
+    verdict: Verdict
+    why: str
+    today: str
+    wanted: str = ""
+    usd_today: float | None = None
+    usd_wanted: float | None = None
+    migration: bool = False
+    grain_s: float | None = None
+    days: float | None = None
+    censored_share: float | None = None
+    balance_error: float | None = None
+    throttled_f1: float | None = None
+    queue_ratio: float | None = None
+    today_throttled_min: float | None = None
+    today_p99_ms: float | None = None
+    wanted_throttled_min: float | None = None
+    wanted_p99_ms: float | None = None
+    risk: float | None = None
+
+    @property
+    def saves_usd(self) -> float:
+        """Savings a month at list prices; 0 where no change is advised."""
+        if not self.wanted or self.usd_today is None or self.usd_wanted is None:
+            return 0.0
+        return self.usd_today - self.usd_wanted
+
+    @property
+    def worth_usd(self) -> float:
+        """Savings weighed by the chance that the goal holds: what the fleet is ranked by."""
+        return self.saves_usd * (1.0 - (self.risk or 0.0))
+
+
+NUMBERS = (
+    "usd_today", "usd_wanted", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
+    "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "risk",
+)  # fmt: skip
+TEXTS = ("key", "account", "region", "instance", "verdict", "why", "today", "wanted")
+SCHEMA = pl.Schema(
+    dict.fromkeys(TEXTS, pl.String())
+    | {"volumes": pl.List(pl.String), "migration": pl.Boolean()}
+    | dict.fromkeys(NUMBERS, pl.Float64())
+)
+
+
+def answers_frame(answers: Sequence[VolumeAnswer]) -> pl.DataFrame:
+    """A row per device, in the order given."""
+    columns = {name: [getattr(one, name) for one in answers] for name in SCHEMA}
+    columns["volumes"] = [list(one.volumes) for one in answers]
+    return pl.DataFrame(columns, schema=SCHEMA)
+
+
+def answers_of(frame: pl.DataFrame) -> list[VolumeAnswer]:
+    """The answers of such a frame."""
+    return [msgspec.convert(row, VolumeAnswer) for row in frame.iter_rows(named=True)]
+
+
+def ranked(answers: Sequence[VolumeAnswer]) -> list[VolumeAnswer]:
+    """What saves most first; ties by key."""
+    return sorted(answers, key=lambda one: (-one.worth_usd, one.key))

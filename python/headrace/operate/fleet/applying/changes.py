@@ -1,0 +1,161 @@
+"""What becomes of which volume, in the order in which it is worth most; and what EC2 would refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from headrace.base import core
+from headrace.base.storage import Storage, Volume
+from headrace.operate.fleet.inventory import FleetDevice, FleetVolume
+from headrace.planner.actions import API_TYPES, bought
+
+SHRINK_RULE = "a volume never shrinks (data/rules.toml, modify_volume.never_shrinks)"
+
+
+@dataclass(frozen=True)
+class VolumeSetting:
+    """What EC2 is told of a volume, and says of it. `iops`, `mib_s`: None where the type has none to
+    buy."""
+
+    type: str
+    size_gib: int
+    iops: int | None
+    mib_s: int | None
+
+    @classmethod
+    def of(cls, volume: Volume) -> VolumeSetting:
+        """A volume of the storage notation; the included figures are said too, as EC2 does."""
+        return cls(API_TYPES.get(volume.type, volume.type), volume.size_gib, *bought(volume))
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.size_gib} GiB" + "".join(
+            f" {figure} {unit}" for figure, unit in ((self.iops, "IOPS"), (self.mib_s, "MiB/s")) if figure is not None
+        )
+
+
+@dataclass(frozen=True)
+class VolumeChange:
+    """A change of one volume. `device`: the key of the device it is (a member of). `usd_month`: the
+    difference of its monthly bill, below 0 where it saves. `known`: the starts of the modifications
+    that are known, UTC, oldest first."""
+
+    volume_id: str
+    name: str
+    region: str
+    account: str
+    device: str
+    before: VolumeSetting
+    after: VolumeSetting
+    usd_month: float
+    known: tuple[datetime, ...] = ()
+
+    def undone(self) -> VolumeChange:
+        """The change back. What has grown stays so large."""
+        size = max(self.before.size_gib, self.after.size_gib)
+        back = VolumeSetting(self.before.type, size, self.before.iops, self.before.mib_s)
+        return VolumeChange(
+            self.volume_id,
+            self.name,
+            self.region,
+            self.account,
+            self.device,
+            self.after,
+            back,
+            -self.usd_month,
+            self.known,
+        )
+
+
+@dataclass(frozen=True)
+class RefusedChange:
+    """A change that is advised and not made, and why."""
+
+    change: VolumeChange
+    why: str
+
+
+def changes_of(device: FleetDevice, wanted: Storage, usd_month: float) -> list[VolumeChange]:
+    """What each member of a device becomes; members that stay as they are are left out.
+
+    `usd_month`: the difference of the device's monthly bill, shared evenly by the members that
+    change.
+    """
+    pairs = [
+        (member, VolumeSetting.of(_volume(member)), VolumeSetting.of(after))
+        for member, after in zip(device.members, wanted.members, strict=True)
+    ]
+    changing = [pair for pair in pairs if pair[1] != pair[2]]
+    return [
+        VolumeChange(
+            member.id,
+            member.name,
+            member.region,
+            member.account,
+            device.key,
+            before,
+            after,
+            usd_month / len(changing),
+            tuple(known.started for known in member.modifications),
+        )
+        for member, before, after in changing
+    ]
+
+
+def ranked(changes: Iterable[VolumeChange]) -> list[VolumeChange]:
+    """The largest saving of a device first, its members together, then by id."""
+    changes = list(changes)
+    totals: dict[str, float] = {}
+    for change in changes:
+        totals[change.device] = totals.get(change.device, 0.0) + change.usd_month
+    return sorted(changes, key=lambda change: (totals[change.device], change.device, change.volume_id))
+
+
+def checked(
+    changes: Sequence[VolumeChange], volumes: dict[str, FleetVolume], now: datetime, as_of: str | None = None
+) -> tuple[list[VolumeChange], list[RefusedChange]]:
+    """What may be done, and what not with why. An array is changed as a whole or not at all."""
+    refused = {
+        change.volume_id: why for change in changes if (why := _why_not(change, volumes[change.volume_id], now, as_of))
+    }
+    arrays = {change.device: change.volume_id for change in changes if change.volume_id in refused}
+    kept, left = [], []
+    for change in changes:
+        if change.volume_id in refused:
+            left.append(RefusedChange(change, refused[change.volume_id]))
+        elif change.device in arrays:
+            left.append(RefusedChange(change, f"{arrays[change.device]} of the same array is not changed"))
+        else:
+            kept.append(change)
+    return kept, left
+
+
+def modification_limit(as_of: str | None, size_gib: int = 1) -> tuple[int, int]:
+    """How many modifications of a volume EC2 takes within how many hours, on a day."""
+    rules = core.modification_rules(as_of or core.newest_date(), size_gib)
+    if rules["max_per_24_hours"]:
+        return rules["max_per_24_hours"], 24
+    return 1, rules["wait_hours"] or 0
+
+
+def _why_not(change: VolumeChange, volume: FleetVolume, now: datetime, as_of: str | None) -> str:
+    if change.after.size_gib < volume.size_gib:
+        return f"{change.after.size_gib:,} GiB after {volume.size_gib:,} GiB: {SHRINK_RULE}"
+    if volume.managed_by:
+        return f"it belongs to {volume.managed_by}, which changes it itself"
+    if volume.modifying:
+        return f"it is {volume.modifying}: EC2 takes no other modification before that is completed"
+    if volume.state not in ("in-use", "available"):
+        return f"it is in state {volume.state}"
+    most, hours = modification_limit(as_of)
+    since = now.astimezone(UTC) - timedelta(hours=hours)
+    recent = {*volume.modified_since(since), *(start for start in change.known if start > since)}
+    if len(recent) >= most:
+        return f"it was modified {len(recent)} times within {hours} hours, and EC2 takes {most}"
+    return ""
+
+
+def _volume(member: FleetVolume) -> Volume:
+    """A member of the inventory as a volume of the notation."""
+    return Storage.parse(member.notation).members[0]

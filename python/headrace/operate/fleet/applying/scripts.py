@@ -1,0 +1,104 @@
+"""patch.sh and rollback.sh: the changes as a program of the AWS CLI that can be read before it is
+run, stopped, and run again.
+
+Both are settings, then `change_volumes.sh` as it stands in this folder, then a line a change. The
+state of the volumes decides what is done, so running twice is running once, and a rollback touches
+only volumes that are as the patch left them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC
+from importlib.resources import files
+from shlex import quote
+
+from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, modification_limit
+
+# Ours: a change in two minutes. A wrong plan is seen before it is everywhere.
+MAX_PER_HOUR = 30
+POLL_S = 15  # seconds between two looks; ours, EC2 throttles describe calls of eager scripts
+
+
+@dataclass(frozen=True)
+class PatchScripts:
+    """The two scripts of one account, as text."""
+
+    account: str
+    patch: str
+    rollback: str
+
+
+def patch_scripts(
+    changes: Sequence[VolumeChange], as_of: str | None = None, max_per_hour: int = MAX_PER_HOUR
+) -> list[PatchScripts]:
+    """The scripts of each account, the changes in the order given."""
+    accounts = dict.fromkeys(change.account for change in changes)
+    return [
+        PatchScripts(
+            account,
+            _script("Changes that headrace fleet advised, largest saving first.", own, account, as_of, max_per_hour),
+            _script(
+                "Takes back what patch.sh changed, the last first. Sizes stay: a volume never shrinks.",
+                [change.undone() for change in reversed(own)],
+                account,
+                as_of,
+                max_per_hour,
+            ),
+        )
+        for account in accounts
+        if (own := [change for change in changes if change.account == account])
+    ]
+
+
+def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str | None, max_per_hour: int) -> str:
+    most, hours = modification_limit(as_of)
+    body = (files(__package__) / "change_volumes.sh").read_text(encoding="utf-8")
+    settings = {
+        "CHANGES": len(changes),
+        "MAX_CHANGES": most,
+        "WINDOW_H": hours,
+        "MAX_PER_HOUR": max_per_hour,
+        "ACCOUNT": account if account.isdigit() else "",
+    }
+    lines = [
+        "#!/usr/bin/env bash",
+        f"# {what}",
+        "# Read it, try it with --dry-run, then run it; --help says more.",
+        "set -euo pipefail",
+        "# The AWS CLI neither pages nor gives up at the first refusal for haste.",
+        'export AWS_PAGER="" AWS_RETRY_MODE="${AWS_RETRY_MODE:-standard}" AWS_MAX_ATTEMPTS="${AWS_MAX_ATTEMPTS:-10}"',
+        'AWS_CLI="${AWS:-aws}"',
+        f'POLL_S="${{POLL_S:-{POLL_S}}}"',
+        *(f"{key}={quote(str(value))}" for key, value in settings.items()),
+        "",
+        body.rstrip(),
+        "",
+        "# Volume, region, type GiB IOPS MiB/s now, the same afterwards (- is not bought), USD a month, modifications known.",
+        "main() {",
+        '  begin "$@"',
+        *(f"  {_call(change)}" for change in changes),
+        "  finish",
+        "}",
+        'main "$@"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _call(change: VolumeChange) -> str:
+    known = ",".join(one.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") for one in change.known) or "-"
+    words = [
+        change.volume_id,
+        change.region,
+        *_words(change.before),
+        *_words(change.after),
+        f"{change.usd_month:+.2f}",
+        known,
+    ]
+    return "change " + " ".join(quote(word) for word in words)
+
+
+def _words(setting: VolumeSetting) -> list[str]:
+    figures = [setting.type, setting.size_gib, setting.iops, setting.mib_s]
+    return ["-" if figure is None else str(figure) for figure in figures]

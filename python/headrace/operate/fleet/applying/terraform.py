@@ -1,0 +1,434 @@
+"""The changes as a diff of Terraform files, for `git apply` or `patch -p1`; nothing is written here.
+
+    terraform show -json > state.json        # in the root module's folder
+
+The state says which resource a volume is, python-hcl2 reads the .tf files and tells where a value
+stands. Where the value is a literal the diff has the new one; where it is a variable, shared by
+instances that do not all change alike, or in a module that is not in a folder here, a note names
+what to change by hand. Each file is read again as it will be, and must say what was asked for and
+otherwise what it said before. Needs the extra `headrace[terraform]`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from headrace.base.files import path_of, read_bytes, short_name
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting
+
+DOC = "docs/guide/fleet-changes.md"
+# Terraform's format of `show -json`: developer.hashicorp.com/terraform/internals/json-format.
+STATE_SOURCE = "Terraform, JSON output format"
+MAX_STATE_BYTES = 512 * 1024 * 1024  # of thousands of volumes; ours
+MAX_FILE_BYTES = 4 * 1024 * 1024  # of a .tf file; ours
+# Arguments of aws_ebs_volume, in the order in which people write them.
+ARGUMENTS = ("type", "size", "iops", "throughput")
+REFERENCE = re.compile(r"\b(?:var|local|each|count|data|module|aws_[a-z_]+)(?:\.[A-Za-z_][\w-]*|\[[^\]]*\])*")
+INDEX = re.compile(r"\[[^\]]*\]")
+
+
+@dataclass(frozen=True)
+class TerraformNote:
+    """What is to be done by hand: the address, and what in words."""
+
+    address: str
+    what: str
+
+
+@dataclass(frozen=True)
+class TerraformPatch:
+    """`diff`: a unified diff with paths from the root module's folder ("" where nothing can be
+    changed so); `notes`: what it leaves to do; `written`: the volumes whose change it holds."""
+
+    diff: str
+    notes: tuple[TerraformNote, ...]
+    written: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A volume in the state: where it is configured and what the state says of it."""
+
+    address: str
+    module: tuple[str, ...]
+    name: str
+    values: dict[str, Any]
+
+
+@dataclass
+class _Attribute:
+    """An argument in a file: its value's place, and its line's with the line end before it. `alone`:
+    nothing but a comment stands behind it on its line."""
+
+    value: tuple[int, int]
+    whole: tuple[int, int]
+    alone: bool
+    end_of_line: str
+    literal: str | None
+    text: str
+
+
+@dataclass
+class _Resource:
+    """An aws_ebs_volume in a file."""
+
+    file: Path
+    attributes: dict[str, _Attribute]
+    ignored: set[str]
+    indent: str
+
+
+@dataclass
+class _Folder:
+    """The .tf files of a module, read."""
+
+    path: Path
+    resources: dict[str, _Resource] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict)
+
+
+def terraform_patch(
+    state: str | PathLike[str], root: str | PathLike[str], changes: Sequence[VolumeChange]
+) -> TerraformPatch:
+    """The changes of the volumes that the state in the file `state` (`terraform show -json`) knows,
+    as a diff of the .tf files in `root` and its local modules. Raises InputError, also where the
+    state is of another workspace, and CouldNotRun."""
+    return _Patch(path_of(root)).made(read_state(state), changes)
+
+
+def read_state(file: str | PathLike[str]) -> dict[str, _Placed]:
+    """The volumes of a state, by id."""
+    path = path_of(file)
+    name = short_name(path.name)
+    try:
+        document = json.loads(read_bytes(path, MAX_STATE_BYTES))
+    except (ValueError, RecursionError) as error:
+        hint = "Run terraform show -json > state.json; terraform show alone writes text."
+        raise InputError(name, f"is not JSON: {str(error)[:80]}", STATE_SOURCE, hint) from None
+    if not isinstance(document, dict) or "format_version" not in document:
+        raw = isinstance(document, dict) and "lineage" in document
+        hint = "This is the state file itself: run terraform show -json > state.json."
+        rule = "is not the output of terraform show -json"
+        raise InputError(name, rule, STATE_SOURCE, hint if raw else "Run terraform show -json > state.json.")
+    if "planned_values" in document:
+        hint = "Run terraform show -json without a plan file."
+        raise InputError(name, "is a plan, and what is there now is needed", STATE_SOURCE, hint)
+    module = (document.get("values") or {}).get("root_module") or {}
+    found = {placed.values["id"]: placed for placed in _volumes(module, ())}
+    if not found:
+        hint = "Is it another workspace? See terraform workspace list."
+        raise InputError(name, "has no aws_ebs_volume", STATE_SOURCE, hint)
+    return found
+
+
+def _volumes(module: dict[str, Any], path: tuple[str, ...]) -> Iterator[_Placed]:
+    for resource in module.get("resources") or ():
+        values = resource.get("values") or {}
+        if resource.get("type") == "aws_ebs_volume" and resource.get("mode") == "managed" and values.get("id"):
+            yield _Placed(resource["address"], path, resource["name"], values)
+    for child in module.get("child_modules") or ():
+        # `module.a["x"].module.b`: names alone say where it is configured.
+        names = tuple(name for name in re.split(r"\.?module\.", INDEX.sub("", child.get("address") or "")) if name)
+        yield from _volumes(child, names)
+
+
+class _Patch:
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise InputError(str(root), "is not a folder", DOC, "Name the folder of the root module's .tf files.")
+        self.root = root
+        self.folders: dict[Path, _Folder] = {}
+        self.texts: dict[Path, str] = {}
+        self.notes: list[TerraformNote] = []
+
+    def made(self, state: dict[str, _Placed], changes: Sequence[VolumeChange]) -> TerraformPatch:
+        """All of it."""
+        here = [change for change in changes if change.volume_id in state]
+        if changes and not here:
+            rule = "has none of the volumes that change: it is of another workspace, account or fleet"
+            hint = "Select the workspace (terraform workspace select), and run terraform show -json again."
+            raise InputError(f"the state of {len(state)} volumes", rule, STATE_SOURCE, hint)
+        if len(here) < len(changes):
+            self.note("", f"{len(changes) - len(here)} volumes that change are not in this state.")
+        groups: dict[tuple[tuple[str, ...], str], list[tuple[VolumeChange, _Placed]]] = defaultdict(list)
+        for change in here:
+            placed = state[change.volume_id]
+            if self._is_as_planned(change, placed):
+                groups[placed.module, placed.name].append((change, placed))
+        siblings: dict[tuple[tuple[str, ...], str], int] = defaultdict(int)
+        for placed in state.values():
+            siblings[placed.module, placed.name] += 1
+        edits: dict[Path, list[tuple[int, int, str]]] = defaultdict(list)
+        expected: dict[tuple[Path, str], dict[str, str | None]] = {}
+        written: list[str] = []
+        for key, members in groups.items():
+            found = self._one(members, siblings[key])
+            if found is None:
+                continue
+            resource, made, wanted = found
+            edits[resource.file] += made
+            expected[resource.file, members[0][1].name] = wanted
+            written += [change.volume_id for change, _ in members]
+        return TerraformPatch(self._diff(edits, expected), tuple(self.notes), tuple(written))
+
+    def note(self, address: str, what: str) -> None:
+        self.notes.append(TerraformNote(address, what))
+
+    def _is_as_planned(self, change: VolumeChange, placed: _Placed) -> bool:
+        """Whether the state says of a volume what the inventory does."""
+        owner = str(placed.values.get("arn") or "").split(":")
+        if change.account.isdigit() and len(owner) > 4 and owner[4] not in ("", change.account):
+            rule = f"is of account {owner[4]}, and the inventory says {change.account}"
+            raise InputError(placed.address, rule, STATE_SOURCE, "Give the state of the same account and workspace.")
+        says = placed.values
+        bought = {"iops": change.before.iops, "throughput": change.before.mib_s}
+        now = {"type": change.before.type, "size": change.before.size_gib} | {k: v for k, v in bought.items() if v}
+        wrong = [f"{key} {says.get(key)}" for key, value in now.items() if says.get(key) != value]
+        if wrong:
+            self.note(
+                placed.address,
+                f"the state says {', '.join(wrong)}, and EC2 {change.before}: run terraform plan -refresh-only first.",
+            )
+        return not wrong
+
+    # --- a resource ----------------------------------------------------------------------------------
+
+    def _one(self, members: list[tuple[VolumeChange, _Placed]], siblings: int):
+        """The edits of a resource: it, what is put where, and what it must say afterwards; None
+        where it is left to do by hand, with a note."""
+        change, placed = members[0]
+        address = INDEX.sub("", placed.address) if siblings > 1 else placed.address
+        resource = self._resource(placed)
+        if resource is None:
+            return None
+        targets = {change.after for change, _ in members}
+        if len(targets) > 1 or len(members) < siblings:
+            how = (
+                f"{len(members)} of its {siblings} instances change"
+                if len(members) < siblings
+                else "its instances change differently"
+            )
+            for change, placed in members:
+                self.note(
+                    placed.address,
+                    f"{how}, and they share their arguments: set {_arguments(change.after)} for this one.",
+                )
+            return None
+        edits: list[tuple[int, int, str]] = []
+        wanted: dict[str, str | None] = {}
+        after = _values(change.after)
+        for name in ARGUMENTS:
+            if after[name] == _values(change.before)[name] and name not in resource.attributes:
+                continue
+            if not self._edit(address, resource, name, after[name], edits, wanted):
+                return None
+        ignored = sorted(resource.ignored & set(wanted))
+        if ignored:
+            self.note(address, f"lifecycle.ignore_changes has {', '.join(ignored)}: Terraform will not change it.")
+        return (resource, edits, wanted) if edits else None
+
+    def _edit(self, address, resource: _Resource, name: str, value: str | None, edits: list, wanted: dict) -> bool:
+        """Adds what makes an argument have a value (None: is not there); whether that can be
+        done."""
+        there = resource.attributes.get(name)
+        wanted[name] = value
+        if there is None:
+            if value is not None:
+                line = f"{name} = {_written(name, value)}"
+                after = next(resource.attributes[one] for one in _before(name) if one in resource.attributes)
+                if not after.alone:
+                    self.note(address, f"{line} is to be added; its arguments stand on one line.")
+                    return False
+                edits.append((after.whole[1], after.whole[1], f"{after.end_of_line}{resource.indent}{line}"))
+            return True
+        if there.literal is None:
+            what = ", ".join(dict.fromkeys(REFERENCE.findall(there.text))) or there.text[:60]
+            told = "is to be taken out" if value is None else f"must become {_written(name, value)}"
+            self.note(address, f"{name} is {what}, not a literal: it {told}.")
+            return False
+        if value is None:
+            if not there.alone:
+                self.note(address, f"{name} is to be taken out; its arguments stand on one line.")
+                return False
+            edits.append((*there.whole, ""))
+        elif there.literal != value:
+            quoted = there.text.startswith('"')
+            edits.append((*there.value, f'"{value}"' if quoted else _written(name, value)))
+        return True
+
+    def _resource(self, placed: _Placed) -> _Resource | None:
+        folder = self._folder(self.root)
+        for name in placed.module:
+            source = folder.modules.get(name)
+            if source is None or not source.startswith("."):
+                where = f"module {name} comes from {source}" if source else f"module {name} is not in {folder.path}"
+                self.note(placed.address, f"{where}: change it there.")
+                return None
+            folder = self._folder((folder.path / source).resolve())
+        found = folder.resources.get(placed.name)
+        if found is None:
+            self.note(
+                placed.address, f"its resource is not in the .tf files of {folder.path}: is that the right folder?"
+            )
+        elif "type" not in found.attributes and "size" not in found.attributes:
+            self.note(placed.address, "its resource has neither type nor size as arguments.")
+            return None
+        return found
+
+    # --- files ---------------------------------------------------------------------------------------
+
+    def _folder(self, path: Path) -> _Folder:
+        if path not in self.folders:
+            self.folders[path] = folder = _Folder(path)
+            for file in sorted(path.glob("*.tf")):
+                try:
+                    self.texts[file] = text = read_bytes(file, MAX_FILE_BYTES).decode("utf-8-sig")
+                except UnicodeDecodeError:
+                    raise InputError(str(file), "is not UTF-8 text", "HCL 2", "Save it as UTF-8.") from None
+                _read(_tree(file, text), text, file, folder)
+        return self.folders[path]
+
+    def _diff(self, edits: dict[Path, list], expected: dict) -> str:
+        parts = []
+        for file in sorted(edits):
+            before, after = self.texts[file], self.texts[file]
+            # From the end; of those at one place the last first, so that they stand in order.
+            for start, end, text in reversed(sorted(edits[file], key=lambda edit: edit[:2])):
+                after = after[:start] + text + after[end:]
+            self._check(file, after, expected)
+            try:
+                name = file.resolve().relative_to(self.root.resolve())
+            except ValueError:
+                name = file
+            lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
+            parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
+        return "".join(parts)
+
+    def _check(self, file: Path, after: str, expected: dict) -> None:
+        """Reads the file as it will be: what was to change has, and nothing else."""
+        old, new = _Folder(file.parent), _Folder(file.parent)
+        _read(_tree(file, self.texts[file]), self.texts[file], file, old)
+        _read(_tree(file, after), after, file, new)
+        for name, resource in new.resources.items():
+            wanted = {key: part.literal or part.text for key, part in old.resources[name].attributes.items()}
+            wanted |= expected.get((file, name), {})
+            says = {key: part.literal or part.text for key, part in resource.attributes.items()}
+            if says != {key: value for key, value in wanted.items() if value is not None}:
+                raise CouldNotRun(
+                    str(file), f"could not be changed safely at aws_ebs_volume.{name}", "", "Change it by hand."
+                )
+
+
+def _lines(text: str) -> list[str]:
+    """With their ends; a form feed or the like ends none."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    return [*lines[:-1], lines[-1][:-1]] if lines[-1] != "\n" else lines[:-1]
+
+
+def _values(setting: VolumeSetting) -> dict[str, str | None]:
+    figures = (setting.type, setting.size_gib, setting.iops, setting.mib_s)
+    return {name: None if figure is None else str(figure) for name, figure in zip(ARGUMENTS, figures, strict=True)}
+
+
+def _arguments(setting: VolumeSetting) -> str:
+    return ", ".join(
+        f"{name} = {_written(name, value)}" for name, value in _values(setting).items() if value is not None
+    )
+
+
+def _written(name: str, value: str) -> str:
+    return f'"{value}"' if name == "type" else value
+
+
+def _before(name: str) -> list[str]:
+    """The arguments behind which one is put, the nearest first."""
+    return [*reversed(ARGUMENTS[: ARGUMENTS.index(name)]), *ARGUMENTS]
+
+
+# --- the tree of python-hcl2 -------------------------------------------------------------------------
+
+
+def _tree(file: Path, text: str) -> Any:
+    try:
+        import hcl2
+    except ImportError:
+        hint = "Install it: pip install 'headrace[terraform]'."
+        raise CouldNotRun("Terraform files", "are read with python-hcl2, which is not installed", "", hint) from None
+    try:
+        # Its grammar wants the last line ended.
+        return hcl2.parses_to_tree(text if text.endswith("\n") else f"{text}\n")
+    except Exception as error:  # the parser's own errors have no common class
+        at = getattr(error, "line", None)
+        where = f"{short_name(file.name)}, line {at}" if at else short_name(file.name)
+        raise InputError(where, "is not HCL that python-hcl2 reads", "HCL 2", "Run terraform validate.") from None
+
+
+def _read(tree: Any, text: str, file: Path, folder: _Folder) -> None:
+    """Takes the resources and modules of a file in."""
+    for block in tree.find_data("block"):
+        labels = [_label(child) for child in block.children if _kind(child) in ("identifier", "string")]
+        body = next(child for child in block.children if _kind(child) == "body")
+        if labels[:2] == ["resource", "aws_ebs_volume"] and len(labels) == 3:
+            folder.resources[labels[2]] = _resource_of(body, text, file)
+        elif labels[:1] == ["module"] and len(labels) == 2:
+            source = _attributes(body, text).get("source")
+            folder.modules[labels[1]] = (source.literal or source.text) if source else ""
+
+
+def _resource_of(body: Any, text: str, file: Path) -> _Resource:
+    attributes = _attributes(body, text)
+    ignored: set[str] = set()
+    for block in (child for child in body.children if _kind(child) == "block"):
+        if _label(block.children[0]) == "lifecycle":
+            inner = next(child for child in block.children if _kind(child) == "body")
+            told = _attributes(inner, text).get("ignore_changes")
+            ignored = set(re.findall(r"[A-Za-z_]+", told.text)) if told else set()
+            ignored |= set(ARGUMENTS) if "all" in ignored else set()
+    first = next(iter(attributes.values()), None)
+    start = text.rfind("\n", 0, first.whole[1]) + 1 if first else 0
+    indent = re.match(r"[ \t]*", text[start:])
+    return _Resource(file, attributes, ignored, indent[0] if indent else "  ")
+
+
+def _attributes(body: Any, text: str) -> dict[str, _Attribute]:
+    found = {}
+    for child in body.children:
+        if _kind(child) != "attribute":
+            continue
+        name, value = _label(child.children[0]), child.children[-1]
+        start, end = value.meta.start_pos, value.meta.end_pos
+        # A line is taken out from the end of the line before to its own.
+        begin = text.rfind("\n", 0, child.meta.start_pos)
+        stop = text.find("\n", end)
+        stop = stop if stop >= 0 else len(text)
+        carriage = stop > end and text[stop - 1] == "\r"
+        begin, stop = max(begin - carriage, 0), stop - carriage
+        written = text[start:end]
+        literal = re.fullmatch(r'"([^"$%\\]*)"|(\d+)', written)
+        found[name] = _Attribute(
+            (start, end),
+            (begin, stop),
+            text[end:stop].strip()[:2] in ("", "//", "/*") or text[end:stop].strip().startswith("#"),
+            "\r\n" if carriage else "\n",
+            literal and (literal[1] or literal[2]),
+            written,
+        )
+    return found
+
+
+def _kind(node: Any) -> str:
+    return str(getattr(node, "data", ""))
+
+
+def _label(node: Any) -> str:
+    """The name in an identifier or a plain string."""
+    return "".join(str(token) for token in node.scan_values(lambda token: token.type in ("NAME", "STRING_CHARS")))

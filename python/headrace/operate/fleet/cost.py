@@ -1,0 +1,323 @@
+"""What volumes cost a month: at list prices, or at what the Cost and Usage Report says was paid.
+
+A report (CUR 2.0, Parquet or CSV) tells rates, not bills: its rows are hours of one month, with a
+volume that was made or changed in the middle of it. So what was paid for a GiB, an IOPS and a MiB/s
+is read from it, and the bill of a whole month, of today's volume and of a wanted one alike, is made
+with these rates by the rules of the catalog. Where the report has no row of its kind, the list
+price is taken at the discount that the report shows for the account.
+
+Discounts that the report states as rows are taken off; credits, refunds, fees and tax are not part
+of a rate: they end, or follow it. They are told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
+from pathlib import Path
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.files import hint_of, path_of, reason_of, short_name
+from headrace.catalog.price_list import PriceList
+from headrace.errors import CouldNotRun, InputError
+
+DOC = "docs/guide/fleet-changes.md"
+SOURCE = "docs.aws.amazon.com/cur/latest/userguide/table-dictionary-cur2.html"
+# Columns of CUR 2.0 that are needed, and that are used where they are there.
+NEEDED = {
+    "bill_billing_period_start_date": pl.String,
+    "line_item_line_item_type": pl.String,
+    "line_item_resource_id": pl.String,
+    "line_item_usage_type": pl.String,
+    "line_item_usage_amount": pl.Float64,
+    "line_item_unblended_cost": pl.Float64,
+}
+WISHED = {"line_item_usage_account_id": pl.String, "line_item_currency_code": pl.String}
+# Types of line items (SOURCE, line_item_line_item_type): what is used, what is taken off it.
+USAGE = ("Usage", "DiscountedUsage", "SavingsPlanCoveredUsage")
+DISCOUNTS = ("BundledDiscount", "Discount", "EdpDiscount", "PrivateRateDiscount", "RiVolumeDiscount", "SppDiscount")
+# A usage type of a volume: a region's prefix (none in us-east-1), the kind, a volume type (none:
+# magnetic), a tier of io2. From the usage types in AWS's price list.
+USAGE_TYPE = re.compile(
+    r"(?:[A-Z0-9]+-)?EBS:(?P<kind>VolumeUsage|VolumeP-IOPS|VolumeP-Throughput|VolumeIOUsage)"
+    r"(?:\.(?P<type>piops|gp2|gp3|io2|st1|sc1))?(?:\.(?P<tier>tier[123]))?\Z"
+)
+COMPONENTS = {
+    "VolumeUsage": "storage",
+    "VolumeP-IOPS": "iops",
+    "VolumeP-Throughput": "throughput",
+    "VolumeIOUsage": "million_ios",
+}
+# How many of the catalog's units are one unit of the report: throughput is billed in GiB/s, I/Os
+# one by one.
+UNITS = {"throughput": 1024.0, "million_ios": 1e-6}
+TIERS = {"": 0, "tier1": 0, "tier2": 1, "tier3": 2}  # which step of the price, lowest first
+
+
+@dataclass(frozen=True)
+class VolumeBill:
+    """The bill of a month. `items`: as `PriceList.volume_items`."""
+
+    storage: str
+    items: tuple[core.CostItem, ...]
+
+    @property
+    def usd(self) -> float:
+        return sum(item["usd"] for item in self.items)
+
+
+@dataclass(frozen=True)
+class PaidRate:
+    """What a report says of one kind of usage: `amount` in the catalog's units and months, `usd`
+    paid for it."""
+
+    account: str
+    product: str
+    component: str
+    step: int
+    amount: float
+    usd: float
+
+
+@dataclass(frozen=True)
+class CostReport:
+    """What a Cost and Usage Report says of volumes. `month`: `2026-10`. `billed`: US dollars of each
+    volume in that month, discounts taken off. `notes`: what is not part of a rate."""
+
+    month: str
+    rates: tuple[tuple[str, PaidRate], ...]  # by region, where the inventory knows it
+    billed: dict[str, float]
+    notes: tuple[str, ...]
+
+
+@dataclass
+class FleetPrices:
+    """Prices of all regions of a fleet: list prices, or the paid rates of a report.
+
+    `discount_percent`, `price_file`: as of `PriceList`, and only without a report, which says what
+    was paid. Raises InputError where they break a rule.
+    """
+
+    as_of: str | None = None
+    discount_percent: float = 0.0
+    price_file: str | Path | None = None
+    report: CostReport | None = None
+    _lists: dict[str, PriceList] = field(default_factory=dict, repr=False)
+    _tables: dict[tuple[str, str], core.RegionPrices] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.report is not None and (self.discount_percent or self.price_file is not None):
+            rule = "a cost report says what was paid, so no discount or price file can be given with it"
+            raise InputError("discount and cost report", rule, DOC, "Leave one of them out.")
+
+    @property
+    def source(self) -> str:
+        """In words, for the head of a report."""
+        if self.report is not None:
+            return f"rates of the Cost and Usage Report of {self.report.month}"
+        lists = [self._lists[region] for region in sorted(self._lists)]
+        return lists[0].headed(instances=False) if len(lists) == 1 else f"list prices of {len(lists)} regions"
+
+    def bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
+        """The bill of a month of a storage in the notation. Raises InputError where a price is not
+        known."""
+        if self.report is None:
+            return VolumeBill(storage, tuple(self._list(region).volume_items(storage, million_ios)))
+        with core_errors():
+            items = core.monthly_cost(storage, region, self.as_of, million_ios, self._table(region, account))
+        return VolumeBill(storage, tuple(items))
+
+    def totals(self, storages: Sequence[str], region: str, account: str = "", million_ios: float = 0.0) -> list[float]:
+        """Totals of many storages' bills; NaN where a price is not known or the storage is not
+        sold."""
+        if self.report is None:
+            return self._list(region).volume_totals(storages, million_ios)
+        with core_errors():
+            return core.monthly_totals(list(storages), region, self.as_of, million_ios, self._table(region, account))
+
+    def _list(self, region: str) -> PriceList:
+        if region not in self._lists:
+            self._lists[region] = PriceList(
+                region, self.as_of, discount_percent=self.discount_percent, price_file=self.price_file
+            )
+        return self._lists[region]
+
+    def _table(self, region: str, account: str) -> core.RegionPrices:
+        """The region's prices at the rates that the account paid."""
+        key = (region, account)
+        if key not in self._tables:
+            with core_errors():
+                listed = core.volume_prices(region, self.as_of)
+            self._tables[key] = {**listed, "items": self._paid(listed["items"], region, account)}
+        return self._tables[key]
+
+    def _paid(self, listed: Sequence[core.PriceItem], region: str, account: str) -> list[core.PriceItem]:
+        assert self.report is not None
+        here = [rate for of, rate in self.report.rates if of == region]
+        paid = _by_kind([rate for rate in here if rate.account == account]) or _by_kind(here)
+        steps = _steps(listed)
+        found = {key: usd / amount for key, (amount, usd) in paid.items() if amount > 0.0}
+        at_list = sum(amount * steps[key]["usd"] for key, (amount, _) in paid.items() if key in steps)
+        factor = sum(usd for key, (_, usd) in paid.items() if key in steps) / at_list if at_list > 0.0 else 1.0
+        rows = []
+        for key, row in steps.items():
+            usd = found.get(key, row["usd"] * factor)
+            source = f"Cost and Usage Report of {self.report.month}" if key in found else row["source"]
+            rows.append({**row, "usd": usd, "source": source})
+        return rows
+
+
+# --- the report ------------------------------------------------------------------------------------
+
+
+def read_cost_report(
+    files: Iterable[str | PathLike[str]], regions: dict[str, str], accounts: dict[str, str] | None = None
+) -> CostReport:
+    """What a CUR 2.0 (its files of one month, Parquet or CSV) says of volumes.
+
+    `regions`: of each volume, by id, from the inventory; rows of other volumes tell no rate.
+    `accounts`: the account by which the inventory knows each volume, where it does. Raises
+    InputError and CouldNotRun.
+    """
+    return _Report([path_of(file) for file in files]).read(regions, accounts or {})
+
+
+class _Report:
+    def __init__(self, paths: Sequence[Path]) -> None:
+        if not paths:
+            raise InputError("the cost report", "names no file", DOC, "Name its Parquet or CSV files.")
+        self.paths = paths
+        self.name = short_name(paths[0].name)
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """The rows of all files that are about EBS volumes, or about no usage."""
+        return pl.concat([self._of(path) for path in self.paths])
+
+    def _of(self, path: Path) -> pl.DataFrame:
+        try:
+            parquet = path.suffix.lower() == ".parquet"
+            scan = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
+            there = scan.collect_schema().names()
+            missing = [column for column in NEEDED if column not in there]
+            if missing:
+                old = any(column.startswith("lineItem/") for column in there)
+                hint = (
+                    "This is the older CUR: make a data export of CUR 2.0."
+                    if old
+                    else "Export CUR 2.0 with resource ids."
+                )
+                raise InputError(f"{short_name(path.name)}: {missing[0]}", "this column is needed", SOURCE, hint)
+            columns = [
+                pl.col(name).cast(kind, strict=True) if name in there else pl.lit("", kind).alias(name)
+                for name, kind in (NEEDED | WISHED).items()
+            ]
+            used = pl.col("line_item_usage_type").str.contains("EBS:Volume", literal=True)
+            other = pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]).not_()
+            return scan.select(columns).filter(used | other).collect()
+        except (OSError, pl.exceptions.ComputeError, pl.exceptions.PolarsError) as error:
+            if isinstance(error, OSError):
+                hint = hint_of(error, "Check the name.")
+                raise CouldNotRun(short_name(path), f"cannot be read: {reason_of(error)}", "", hint) from None
+            rule = f"is not a table of a cost report: {str(error).splitlines()[0][:120]}"
+            raise InputError(short_name(path.name), rule, SOURCE, "Give the export as Parquet or CSV.") from None
+
+    def read(self, regions: dict[str, str], accounts: dict[str, str]) -> CostReport:
+        rows, notes = self.rows, []
+        currencies = set(rows["line_item_currency_code"].drop_nulls().to_list()) - {"", "USD"}
+        if currencies:
+            rule = "rates are read in US dollars, as AWS lists its prices"
+            raise InputError(f"{self.name}: currency {sorted(currencies)[0]}", rule, DOC, "Use a price file instead.")
+        rows, month = self._one_month(rows, notes)
+        kinds = rows.select(pl.col("line_item_usage_type").unique().drop_nulls()).to_series().to_list()
+        known = {text: found for text in kinds if (found := _kind(text))}
+        about = pl.col("line_item_usage_type").is_in(list(known))
+        used = rows.filter(about & pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]))
+        self._rest(rows.filter(pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]).not_()), notes)
+        usage = used.filter(pl.col("line_item_line_item_type").is_in(USAGE))
+        if usage.is_empty():
+            found = ", ".join(sorted(set(rows["line_item_line_item_type"].drop_nulls()))) or "no rows"
+            rule = "has no usage of EBS volumes, so it tells no rate"
+            raise InputError(f"{self.name} of {month}: {found}", rule, DOC, "Give the export of a month with usage.")
+        if usage.filter(pl.col("line_item_usage_amount") < 0.0).height:
+            raise InputError(f"{self.name}: usage below 0", "usage cannot be negative", SOURCE, "Export it again.")
+        return self._put_together(used, known, regions, accounts, month, notes)
+
+    def _put_together(self, used, known, regions, accounts, month, notes) -> CostReport:
+        amount = pl.col("line_item_usage_amount").filter(pl.col("line_item_line_item_type").is_in(USAGE)).sum()
+        keys = ["line_item_resource_id", "line_item_usage_account_id", "line_item_usage_type"]
+        sums = used.group_by(keys, maintain_order=True).agg(amount, pl.col("line_item_unblended_cost").sum())
+        rates: list[tuple[str, PaidRate]] = []
+        billed: dict[str, float] = {}
+        for resource, account, kind, quantity, usd in sums.iter_rows():
+            volume = (resource or "").rpartition("/")[2]
+            if volume not in regions:
+                continue
+            product, component, step = known[kind]
+            billed[volume] = billed.get(volume, 0.0) + usd
+            units = quantity * UNITS.get(component, 1.0)
+            rate = PaidRate(accounts.get(volume) or account, product, component, step, units, usd)
+            rates.append((regions[volume], rate))
+        strange = sums.height - len(rates)
+        if strange:
+            notes.append(f"{strange} items of volumes that are not in the inventory are left out.")
+        lacking = len(set(regions) - set(billed))
+        if lacking:
+            notes.append(
+                f"{lacking} volumes of the inventory are not in the report: their bills are made at its rates."
+            )
+        if not rates:
+            rule = "has none of the inventory's volumes"
+            raise InputError(f"{self.name} of {month}", rule, DOC, "Give the report of the same accounts and time.")
+        return CostReport(month, tuple(rates), billed, tuple(notes))
+
+    def _one_month(self, rows: pl.DataFrame, notes: list[str]) -> tuple[pl.DataFrame, str]:
+        """The rows of the latest month."""
+        months = rows["bill_billing_period_start_date"].str.slice(0, 7).drop_nulls().unique().sort().to_list()
+        if not months:
+            raise InputError(
+                f"{self.name}", "has no rows of EBS volumes", DOC, "Give the export of a month with usage."
+            )
+        if len(months) > 1:
+            notes.append(f"The report has months {', '.join(months)}: the last is taken.")
+        return rows.filter(pl.col("bill_billing_period_start_date").str.slice(0, 7) == months[-1]), months[-1]
+
+    def _rest(self, rows: pl.DataFrame, notes: list[str]) -> None:
+        """Rows that are no usage: credits, refunds, tax, fees."""
+        sums = rows.group_by("line_item_line_item_type").agg(pl.col("line_item_unblended_cost").sum())
+        for kind, usd in sorted(sums.iter_rows()):
+            notes.append(f"{kind} of {usd:,.2f} USD is not part of a rate: it ends, or follows what is used.")
+
+
+def _kind(usage_type: str) -> tuple[str, str, int] | None:
+    """Product, component and price step of a usage type; None where it is no volume's."""
+    match = USAGE_TYPE.match(usage_type)
+    if match is None:
+        return None
+    product = {"piops": "io1", None: "standard"}.get(match["type"], match["type"])
+    return product, COMPONENTS[match["kind"]], TIERS[match["tier"] or ""]
+
+
+def _by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:
+    """Amounts and dollars of each kind of usage."""
+    found: dict[tuple[str, str, int], tuple[float, float]] = {}
+    for rate in rates:
+        key = (rate.product, rate.component, rate.step)
+        amount, usd = found.get(key, (0.0, 0.0))
+        found[key] = (amount + rate.amount, usd + rate.usd)
+    return found
+
+
+def _steps(listed: Sequence[core.PriceItem]) -> dict[tuple[str, str, int], core.PriceItem]:
+    """The rows of a price table by product, component and step, lowest quantity first."""
+    found: dict[tuple[str, str, int], core.PriceItem] = {}
+    for row in sorted(listed, key=lambda row: (row["product"], row["component"], row["from_quantity"])):
+        step = sum(key[:2] == (row["product"], row["component"]) for key in found)
+        found[row["product"], row["component"], step] = row
+    return found

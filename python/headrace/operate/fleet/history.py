@@ -1,0 +1,170 @@
+"""What CloudWatch saw of a device, as the demand of an array or a volume over time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+import polars as pl
+
+from headrace.base.units import DAY_S
+from headrace.errors import InputError
+from headrace.operate.fleet.inventory import FleetDevice
+
+DOC = "docs/guide/fleet.md"
+FORTNIGHT_DAYS = 14  # days: the span of Compute Optimizer and of this fleet's advice
+# Above this share of periods without a point the demand is not known well enough; below it they
+# count as idle (a volume that is not attached publishes nothing). Ours.
+MOST_MISSING = 0.1
+LEAST_IO_BYTES = 512.0  # a sector: bytes and I/Os of a period are rounded apart
+MOST_IO_BYTES = 64.0 * 1024 * 1024  # what the model takes for one I/O
+# A delivered rate this near a limit of the volume is the limit's, not the demand's: rounding of
+# CloudWatch's sums and of the second's worth that a rested volume has saved.
+AT_LIMIT = 0.97
+# Balances are whole percents: at or below this the credits are gone.
+GONE_PERCENT = 1.0
+
+
+@dataclass(frozen=True)
+class DeviceHistory:
+    """Points of a device, without holes, each `grain_s` long.
+
+    `columns`: arrays of f64 by COLUMNS, as the core takes them. `balance_percent`: the lowest of
+    the members, NaN where not published; `exceeded`: 1 where a member's IOPS or throughput check
+    was 1, 0 where none was, NaN where the check was not published; `queue`: sum of the members',
+    NaN where not published. `given_iops`, `given_bytes_s`: what was delivered. `censored_share`: of
+    the points, those at a limit. `missing_share`: of the periods, those without a point."""
+
+    COLUMNS: ClassVar = ("duration_s", "reads_per_s", "writes_per_s", "read_bytes", "write_bytes")
+
+    begin_unix: float
+    grain_s: float
+    columns: dict[str, np.ndarray]
+    balance_percent: np.ndarray
+    exceeded: np.ndarray
+    queue: np.ndarray
+    given_iops: np.ndarray
+    given_bytes_s: np.ndarray
+    missing_share: float
+
+    @property
+    def span_s(self) -> float:
+        """Length of the whole."""
+        return self.grain_s * len(self.columns["duration_s"])
+
+    @property
+    def censored(self) -> np.ndarray:
+        """Which points were at a limit: the check said so, or the credits were gone."""
+        with np.errstate(invalid="ignore"):
+            return (self.exceeded > 0) | (self.balance_percent <= GONE_PERCENT)
+
+    @property
+    def censored_share(self) -> float:
+        """Share of the points at a limit."""
+        return float(self.censored.mean())
+
+    @property
+    def first_balance(self) -> float | None:
+        """The balance before the first point, as far as it is published."""
+        known = self.balance_percent[:1]
+        return None if np.isnan(known).any() else float(known[0])
+
+    def fortnights(self, count: int, seed: int) -> list[np.ndarray] | None:
+        """Columns of `count` fortnights, one after the other: whole days drawn from the recorded
+        ones, each with its level moved as the levels of days differ. None for less than two
+        days."""
+        per_day = round(DAY_S / self.grain_s)
+        days = len(self.columns["duration_s"]) // per_day
+        if days < 2:
+            return None
+        shaped = {name: column[: days * per_day].reshape(days, per_day) for name, column in self.columns.items()}
+        totals = (shaped["reads_per_s"] + shaped["writes_per_s"]).mean(axis=1)
+        spread = float(np.std(np.log(totals[totals > 0]))) if (totals > 0).sum() > 1 else 0.0
+        draw = np.random.default_rng(seed)
+        drawn = draw.integers(0, days, count * FORTNIGHT_DAYS)
+        # Half of the spread comes with the day that is drawn; the other half with its level.
+        level = np.exp(draw.normal(0.0, spread / 2, len(drawn)))[:, None]
+        moved = {name: column[drawn] for name, column in shaped.items()}
+        for name in ("reads_per_s", "writes_per_s"):
+            moved[name] = moved[name] * level
+        return [np.ascontiguousarray(moved[name].ravel()) for name in self.COLUMNS]
+
+
+def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float) -> DeviceHistory:
+    """The points of all members on one axis. Raises InputError for a member without points, for
+    fewer days than `least_days`, and for a recording with too many holes."""
+    series = []
+    for member in device.members:
+        rows = points.get(member.id)
+        if rows is None or not rows.height:
+            raise InputError(member.id, "has no points", DOC, "Import its metrics: headrace fleet import.")
+        series.append(rows)
+    grains = {float(rows["period_s"].min()) for rows in series} | {float(rows["period_s"].max()) for rows in series}  # pyright: ignore[reportArgumentType]
+    if len(grains) > 1:
+        rule = f"has points of {', '.join(f'{grain:g}' for grain in sorted(grains))} s; one period is needed"
+        raise InputError(device.key, rule, DOC, "Import one period for a device.")
+    (grain,) = grains
+    begin = max(float(rows["t_unix"][0]) for rows in series)
+    end = min(float(rows["t_unix"][-1]) for rows in series) + grain
+    count = max(0, round((end - begin) / grain))
+    if count * grain < least_days * DAY_S:
+        raise InputError(f"{device.key}: {count * grain / DAY_S:.1f} days", f"at least {least_days:g} are needed", DOC)
+    sums: dict[str, np.ndarray] = {
+        name: np.zeros(count) for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")
+    }
+    balance, exceeded, queue = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count)
+    missing = 0
+    for rows in series:
+        index = np.round((rows["t_unix"].to_numpy() - begin) / grain).astype(int)
+        inside = (index >= 0) & (index < count)
+        index = index[inside]
+        missing = max(missing, count - len(index))
+        for name, total in sums.items():
+            total[index] += rows[name].to_numpy()[inside]
+        here = rows["balance_percent"].to_numpy()[inside]
+        balance[index] = np.fmin(balance[index], here)
+        flags = np.fmax(rows["iops_exceeded"].to_numpy()[inside], rows["throughput_exceeded"].to_numpy()[inside])
+        exceeded[index] = np.fmax(exceeded[index], flags)
+        queue[index] += rows["queue"].to_numpy()[inside]
+    if missing > MOST_MISSING * count:
+        rule = f"has no points for {missing / count:.0%} of its periods"
+        raise InputError(device.key, rule, DOC, "Volumes that are seldom attached get no advice.")
+    given = ((sums["read_ops"] + sums["write_ops"]) / grain, (sums["read_bytes"] + sums["write_bytes"]) / grain)
+    found = DeviceHistory(
+        begin, grain, _demand(sums, grain), balance, exceeded, queue, *given, missing_share=missing / count
+    )
+    return _uncensored(found)
+
+
+def _uncensored(history: DeviceHistory) -> DeviceHistory:
+    """Where the volume was at a limit, what was asked was at least what was given and what waits
+    more at the end of the period than at its begin."""
+    if not history.censored.any():
+        return history
+    columns = history.columns
+    waiting = np.nan_to_num(history.queue)
+    given = (columns["reads_per_s"] + columns["writes_per_s"]) * history.grain_s
+    # What leaves the queue was asked before: it is taken off where it is answered.
+    more = np.diff(waiting, prepend=0.0)
+    near = history.censored | np.roll(history.censored, 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(near & (given > 0), np.maximum(given + more, 0.0) / given, 1.0)
+    raised = {name: columns[name] * factor for name in ("reads_per_s", "writes_per_s")}
+    return replace(history, columns=columns | raised)
+
+
+def _demand(sums: dict[str, np.ndarray], grain: float) -> dict[str, np.ndarray]:
+    def size(ops: np.ndarray, total: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = np.where(ops > 0, total / ops, 0.0)
+        return np.where(ops > 0, np.clip(mean, LEAST_IO_BYTES, MOST_IO_BYTES), 0.0)
+
+    return {
+        "duration_s": np.full(len(sums["read_ops"]), grain),
+        "reads_per_s": sums["read_ops"] / grain,
+        "writes_per_s": sums["write_ops"] / grain,
+        "read_bytes": size(sums["read_ops"], sums["read_bytes"]),
+        "write_bytes": size(sums["write_ops"], sums["write_bytes"]),
+    }

@@ -1,0 +1,535 @@
+"""The volumes of a fleet, from the JSON that the AWS CLI writes.
+
+    aws ec2 describe-volumes > volumes.json
+    aws ec2 describe-instances > instances.json
+    aws ec2 describe-volumes-modifications > modifications.json        # may be left out
+
+    inventory = read_inventory(["volumes.json", "instances.json", "modifications.json"])
+    for device in inventory.devices():        # a volume, or the members of an array
+        ...
+
+Files come in any order and any number: pages, regions and accounts are put together, and what a
+file holds is seen from its keys. What AWS cannot have written is refused; what is only strange
+(a type that the catalog does not know, figures beyond its limits) is a remark of the volume, so one
+volume never stops a fleet. Volumes of RDS are not in these files: AWS does not list them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from os import PathLike
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.base.storage import Storage
+from headrace.errors import InputError
+from headrace.observe.formats.json_text import load_all_json
+from headrace.observe.recording import Recording, clip, open_recording
+
+DOC = "docs/guide/fleet-changes.md"
+API = "EC2 API, DescribeVolumes"
+# Tags that name the array of a volume, the first that is there; a value may be mdadm's name, as
+# `mdadm --detail --scan` prints it (`name=db1:0`). Ours: AWS has no word for it.
+ARRAY_TAGS = ("headrace:array", "mdadm", "mdadm:name", "raid", "array")
+LEVEL_TAG = "headrace:level"
+ACTIVE = ("modifying", "optimizing")
+# The letter of a zone and what follows: us-east-1a; a local zone has a place of its own
+# (us-west-2-lax-1a).
+_REGION = re.compile(r"([a-z]{2,4}(?:-[a-z]+)+-\d+)(?:[a-z]|-[a-z]{2,5}-.*|-wl.*)?\Z")
+
+T = TypeVar("T")
+
+
+class VolumeAttachment(msgspec.Struct, frozen=True):
+    """An instance that a volume is attached to. `since`: when, UTC, or None where it is not
+    said."""
+
+    instance_id: str
+    device: str
+    since: datetime | None = None
+
+
+class KnownModification(msgspec.Struct, frozen=True):
+    """A modification of a volume. `state`: modifying, optimizing, completed or failed; "" where
+    only its start is known. Times are UTC."""
+
+    state: str
+    started: datetime
+    ended: datetime | None = None
+
+
+class FleetInstance(msgspec.Struct, frozen=True):
+    """An instance of the fleet. `account`: of its reservation's owner, or "". `root_device`: the
+    device it boots from, or ""."""
+
+    id: str
+    type: str
+    state: str
+    account: str
+    region: str
+    name: str
+    root_device: str
+
+
+class FleetVolume(msgspec.Struct, frozen=True):
+    """A volume of the fleet, as AWS says it is.
+
+    `iops`, `mib_s`: as AWS states them; of gp2 `iops` is the baseline, not the burst; None where
+    AWS states none. `account`: of the instance it is attached to, or as given with the file, or "".
+    `instance_id`, `instance_type`: of its one attachment; "" when there is none, more than one, or
+    the instance is not in the inventory. `modifications`: all that are known, oldest first. `array`:
+    INSTANCE/NAME of the array it is a member of, or "". `managed_by`: the AWS service that owns it,
+    or "". `remarks`: what is strange about it, in words; a volume with remarks may get no advice.
+    """
+
+    id: str
+    region: str
+    zone: str
+    account: str
+    name: str
+    type: str
+    size_gib: int
+    iops: int | None
+    mib_s: int | None
+    state: str
+    multi_attach: bool
+    attachments: tuple[VolumeAttachment, ...]
+    instance_id: str
+    instance_type: str
+    root: bool
+    created: datetime | None
+    tags: dict[str, str]
+    array: str
+    array_level: str
+    modifications: tuple[KnownModification, ...]
+    managed_by: str
+    remarks: tuple[str, ...]
+
+    @property
+    def notation(self) -> str:
+        """The volume as it would be ordered: `gp3:500:6000:250`."""
+        bought = {"gp3": (self.iops, self.mib_s), "io1": (self.iops,), "io2": (self.iops,)}.get(self.type, ())
+        figures = [str(figure) for figure in bought if figure is not None]
+        return ":".join([self.type, str(self.size_gib), *figures])
+
+    @property
+    def modifying(self) -> str:
+        """`modifying` or `optimizing` while a modification is under way, else ""."""
+        last = self.modifications[-1].state if self.modifications else ""
+        return last if last in ACTIVE else ""
+
+    def modified_since(self, moment: datetime) -> tuple[datetime, ...]:
+        """The starts of the known modifications after `moment`, oldest first."""
+        return tuple(one.started for one in self.modifications if one.started > moment)
+
+
+class FleetDevice(msgspec.Struct, frozen=True):
+    """What a server sees as one device: a volume, or the members of an array by id. `key`: the
+    volume's id, or INSTANCE/NAME of the array; unique in a fleet."""
+
+    key: str
+    members: tuple[FleetVolume, ...]
+    level: str | None
+
+    def storage(self) -> Storage:
+        """All of it in the storage notation. Raises InputError where the catalog refuses it."""
+        one, *others = sorted({member.notation for member in self.members})
+        count = len(self.members)
+        if self.level is None:
+            return Storage.parse(one)
+        if others:
+            return Storage.parse(f"{self.level}:" + "+".join(member.notation for member in self.members))
+        return Storage.parse(f"{self.level}:{count}x{one}")
+
+
+class FleetInventory(msgspec.Struct, frozen=True):
+    """All volumes, by id, and instances of a fleet. `notes`: what a reader should know of it."""
+
+    volumes: tuple[FleetVolume, ...]
+    instances: dict[str, FleetInstance]
+    notes: tuple[str, ...]
+
+    def volume(self, volume_id: str) -> FleetVolume | None:
+        """The volume of an id."""
+        at = bisect_left(self.volumes, volume_id, key=lambda volume: volume.id)
+        found = self.volumes[at] if at < len(self.volumes) else None
+        return found if found and found.id == volume_id else None
+
+    def devices(self) -> list[FleetDevice]:
+        """The volumes, members of an array put together; in the order of their first volume's
+        id."""
+        found: dict[str, list[FleetVolume]] = defaultdict(list)
+        for volume in self.volumes:
+            found[volume.array or volume.id].append(volume)
+        return [
+            FleetDevice(key, tuple(members), (members[0].array_level or "raid0") if len(members) > 1 else None)
+            for key, members in found.items()
+        ]
+
+    def of_instance(self, instance_id: str) -> tuple[FleetVolume, ...]:
+        """The volumes attached to an instance, Multi-Attach ones too."""
+        return tuple(v for v in self.volumes if any(at.instance_id == instance_id for at in v.attachments))
+
+
+# --- what the AWS CLI writes -------------------------------------------------------------------------
+
+
+class _Aws(msgspec.Struct, rename="pascal", kw_only=True):
+    """A table of the CLI's JSON; keys that are not its fields are skipped, as the API grows."""
+
+
+class _Tag(_Aws):
+    key: str
+    value: str = ""
+
+
+class _Attachment(_Aws):
+    instance_id: str = ""
+    device: str = ""
+    state: str = "attached"
+    attach_time: str | None = None
+
+
+class _Operator(_Aws):
+    managed: bool = False
+    principal: str = ""
+
+
+class _Volume(_Aws):
+    volume_id: str
+    volume_type: str
+    size: int
+    availability_zone: str
+    state: str = "in-use"
+    iops: int | None = None
+    throughput: int | None = None
+    multi_attach_enabled: bool = False
+    attachments: list[_Attachment] = []
+    create_time: str | None = None
+    tags: list[_Tag] = []
+    operator: _Operator | None = None
+
+
+class _State(_Aws):
+    name: str = ""
+
+
+class _Placement(_Aws):
+    availability_zone: str = ""
+
+
+class _Instance(_Aws):
+    instance_id: str
+    # Always there on AWS; a lab may be of no type.
+    instance_type: str = ""
+    state: _State | None = None
+    placement: _Placement | None = None
+    root_device_name: str | None = None
+    tags: list[_Tag] = []
+
+
+class _Reservation(_Aws):
+    owner_id: str = ""
+    instances: list[_Instance] = []
+
+
+class _Modification(_Aws):
+    volume_id: str
+    modification_state: str
+    start_time: str
+    end_time: str | None = None
+
+
+class _Event(_Aws):
+    event_name: str = ""
+    cloud_trail_event: str = "{}"
+
+
+# What a file holds, by the key that says so; the other keys are of files given by mistake.
+_KINDS = {
+    "Volumes": _Volume,
+    "Reservations": _Reservation,
+    "VolumesModifications": _Modification,
+    "Events": _Event,
+}
+_MISTAKES = {
+    "DBInstances": "RDS does not list its volumes; this inventory is of EBS. Plan it with headrace plan --on rds.",
+    "MetricDataResults": "These are points: give them to headrace fleet import.",
+    "Datapoints": "These are points: give them to headrace fleet import.",
+    "Snapshots": "These are snapshots: run aws ec2 describe-volumes.",
+    "values": "This looks like terraform show -json: run aws ec2 describe-volumes.",
+}
+
+
+def read_inventory(files: Iterable[str | PathLike[str]], account: str = "") -> FleetInventory:
+    """The inventory in the output of `aws ec2 describe-volumes`, `describe-instances`,
+    `describe-volumes-modifications` and `aws cloudtrail lookup-events` (of ModifyVolume).
+
+    `account`: of volumes whose owner no instance tells. Raises InputError and CouldNotRun.
+    """
+    reader = _Reader(account)
+    for file in files:
+        reader.read(open_recording(file))
+    return reader.inventory()
+
+
+def inventory_json(volumes: Sequence[dict], reservations: Sequence[dict] = (), account: str = "") -> FleetInventory:
+    """The inventory from an SDK's answers, JSON already (times as text). Raises InputError."""
+    document = {"Volumes": list(volumes)} | ({"Reservations": list(reservations)} if reservations else {})
+    reader = _Reader(account)
+    reader.read(Recording("the answer of EC2", json.dumps(document), ""))
+    return reader.inventory()
+
+
+class _Reader:
+    """Puts the pages together."""
+
+    def __init__(self, account: str) -> None:
+        self.account = account
+        self.volumes: dict[str, tuple[_Volume, str]] = {}
+        self.instances: dict[str, tuple[_Instance, str, str]] = {}
+        self.modifications: dict[str, set[KnownModification]] = defaultdict(set)
+        self.seen: set[str] = set()
+        # Files that end with a NextToken, and regions in which a listing came to its end.
+        self.open: list[tuple[Recording, str, str]] = []
+        self.ended: set[tuple[str, str]] = set()
+
+    def read(self, recording: Recording) -> None:
+        """Takes all documents of a file in."""
+        ends: dict[str, tuple[str, str]] = {}
+        for number, document in enumerate(load_all_json(recording), 1):
+            kinds = [kind for kind in _KINDS if kind in document]
+            if not kinds:
+                raise self._unknown(recording, document)
+            for kind in kinds:
+                region = self._take(recording, kind, document[kind], number)
+                ends[kind] = (document.get("NextToken") or "", region)
+        for kind, (token, region) in ends.items():
+            if token:
+                self.open.append((recording, kind, region))
+            else:
+                self.ended.add((kind, region))
+
+    def inventory(self) -> FleetInventory:
+        """All that was read. Raises InputError where a part is missing."""
+        for recording, kind, region in self.open:
+            if (kind, region) not in self.ended:
+                rule = "ends with a NextToken, and no file has the page that follows"
+                hint = "Run the AWS CLI without --max-items and --no-paginate, or give all pages."
+                raise InputError(
+                    f"{recording.name}: {kind} of {region or 'no region'}", rule, "EC2 API, NextToken", hint
+                )
+        if "Volumes" not in self.seen:
+            hint = "Run aws ec2 describe-volumes and give its output."
+            raise InputError("the inventory", "has no volumes: none of its files holds any", API, hint)
+        instances = {key: _fleet_instance(*found) for key, found in self.instances.items()}
+        volumes = [self._volume(one, instances) for _, (one, _) in sorted(self.volumes.items())]
+        notes = [] if instances else ["No describe-instances was given: limits and owners of instances are not known."]
+        unknown = sorted(set(self.modifications) - set(self.volumes))
+        if unknown:
+            notes.append(f"{len(unknown)} modified volumes are not in the inventory, {unknown[0]} first.")
+        return FleetInventory(tuple(volumes), instances, tuple(notes))
+
+    # --- parts of files ------------------------------------------------------------------------------
+
+    def _take(self, recording: Recording, kind: str, items: object, number: int) -> str:
+        """Takes a page in; the region that it is of, or ""."""
+        self.seen.add(kind)
+        if not isinstance(items, list):
+            raise recording.bad(kind, type(items).__name__, "must be a list", "Is it the whole output of the CLI?", API)
+        region = ""
+        for index, item in enumerate(items):
+            where = f"page {number}, {kind}[{index}]"
+            one = _converted(recording, where, item, _KINDS[kind])
+            if isinstance(one, _Volume):
+                region = self._take_volume(recording, where, one)
+            elif isinstance(one, _Reservation):
+                region = self._take_instances(recording, where, one) or region
+            elif isinstance(one, _Modification):
+                times = (
+                    _moment(recording, where, one.start_time),
+                    one.end_time and _moment(recording, where, one.end_time),
+                )
+                self.modifications[one.volume_id].add(
+                    KnownModification(one.modification_state, times[0], times[1] or None)
+                )
+            elif isinstance(one, _Event):
+                self._take_event(recording, where, one)
+        return region
+
+    def _take_volume(self, recording: Recording, where: str, one: _Volume) -> str:
+        if one.size < 1:
+            raise recording.bad(where, f"{one.volume_id}: Size = {one.size}", "must be 1 GiB or more", "", API)
+        for what, figure in (("Iops", one.iops), ("Throughput", one.throughput)):
+            if figure is not None and figure < 0:
+                raise recording.bad(where, f"{one.volume_id}: {what} = {figure}", "cannot be negative", "", API)
+        for attachment in one.attachments:
+            _checked_moment(recording, where, attachment.attach_time)
+        _checked_moment(recording, where, one.create_time)
+        before = self.volumes.get(one.volume_id)
+        if before and before[0] != one:
+            rule = f"is in {before[1]} too, with other figures"
+            hint = "Give listings of one moment; leave the older file out."
+            raise recording.bad(where, one.volume_id, rule, hint, API)
+        self.volumes[one.volume_id] = (one, recording.name)
+        return region_of_zone(one.availability_zone)
+
+    def _take_instances(self, recording: Recording, where: str, one: _Reservation) -> str:
+        region = ""
+        for instance in one.instances:
+            region = region_of_zone(instance.placement.availability_zone if instance.placement else "")
+            before = self.instances.get(instance.instance_id)
+            if before and before[0] != instance:
+                rule = f"is in {before[2]} too, with other figures"
+                hint = "Give listings of one moment; leave the older file out."
+                raise recording.bad(where, instance.instance_id, rule, hint, "EC2 API, DescribeInstances")
+            self.instances[instance.instance_id] = (instance, one.owner_id, recording.name)
+        return region
+
+    def _take_event(self, recording: Recording, where: str, one: _Event) -> None:
+        """A ModifyVolume that CloudTrail kept; those that EC2 refused do not count."""
+        if one.event_name != "ModifyVolume":
+            return
+        try:
+            event = json.loads(one.cloud_trail_event)
+            asked = (event.get("requestParameters") or {}).get("ModifyVolumeRequest") or {}
+            volume, at = asked.get("VolumeId"), event.get("eventTime")
+        except (ValueError, AttributeError):
+            raise recording.bad(where, one.cloud_trail_event, "is not an event of CloudTrail in JSON") from None
+        if volume and at and not event.get("errorCode"):
+            started = _moment(recording, where, at)
+            if all(abs((known.started - started).total_seconds()) > SAME_S for known in self.modifications[volume]):
+                self.modifications[volume].add(KnownModification("", started))
+
+    def _unknown(self, recording: Recording, document: dict) -> InputError:
+        """The refusal of a file that holds something else."""
+        hint = next((text for key, text in _MISTAKES.items() if key in document), "")
+        found = ", ".join(list(document)[:5]) or "an empty object"
+        return recording.bad("", found, f"has none of {', '.join(_KINDS)}", hint or "Give the CLI's whole output.", DOC)
+
+    # --- a volume ------------------------------------------------------------------------------------
+
+    def _volume(self, one: _Volume, instances: dict[str, FleetInstance]) -> FleetVolume:
+        tags = {tag.key: tag.value for tag in one.tags}
+        held = [at for at in one.attachments if at.instance_id and at.state != "detached"]
+        attachments = tuple(VolumeAttachment(at.instance_id, at.device, _time(at.attach_time)) for at in held)
+        only = attachments[0] if len(attachments) == 1 else None
+        instance = instances.get(only.instance_id) if only else None
+        array = next((tags[key].strip() for key in ARRAY_TAGS if tags.get(key, "").strip()), "")
+        if array:  # two instances may each have an md0
+            array = f"{only.instance_id if only else 'unattached'}/{array}"
+        owners = {found.account for at in attachments if (found := instances.get(at.instance_id))}
+        volume = FleetVolume(
+            id=one.volume_id,
+            region=region_of_zone(one.availability_zone),
+            zone=one.availability_zone,
+            account=owners.pop() if len(owners) == 1 else self.account,
+            name=tags.get("Name", ""),
+            type=one.volume_type,
+            size_gib=one.size,
+            iops=one.iops,
+            mib_s=one.throughput,
+            state=one.state,
+            multi_attach=one.multi_attach_enabled,
+            attachments=attachments,
+            instance_id=only.instance_id if only else "",
+            instance_type=instance.type if instance else "",
+            root=bool(only and instance and only.device == instance.root_device),
+            created=_time(one.create_time),
+            tags=tags,
+            array=array,
+            array_level=tags.get(LEVEL_TAG, "").lower(),
+            modifications=tuple(sorted(self.modifications.get(one.volume_id, ()), key=lambda known: known.started)),
+            managed_by=one.operator.principal or "an AWS service" if one.operator and one.operator.managed else "",
+            remarks=(),
+        )
+        return msgspec.structs.replace(volume, remarks=tuple(_remarks(volume, instances)))
+
+
+# Seconds between the start that EC2 states of a modification and the call that CloudTrail kept; ours.
+SAME_S = 60.0
+
+
+def _remarks(volume: FleetVolume, instances: dict[str, FleetInstance]) -> list[str]:
+    """What is strange about a volume, in words."""
+    found = []
+    if volume.region == "":
+        found.append(f"its zone {clip(volume.zone, 40)} is of no region known by its form")
+    try:
+        limits = Storage.parse(volume.notation).limits()[0]
+        if volume.type == "gp2" and volume.iops is not None and volume.iops != limits["iops"]:
+            figure, baseline = volume.iops, limits["iops"]
+            what = "the burst" if limits["io_burst"] and figure == limits["io_burst"]["iops"] else "not the baseline"
+            found.append(f"its IOPS of {figure:,} are {what}: the baseline of {volume.size_gib:,} GiB is {baseline:,}")
+    except InputError as error:
+        found.append(f"the catalog refuses {clip(volume.notation, 60)}: {error.rule}")
+    if volume.multi_attach and len(volume.attachments) > 1:
+        found.append(f"it is attached to {len(volume.attachments)} instances, whose demand adds up")
+    for attachment in volume.attachments:
+        if instances and attachment.instance_id not in instances:
+            found.append(f"its instance {attachment.instance_id} is not in the inventory")
+    return found
+
+
+def region_of_zone(zone: str) -> str:
+    """The region of an availability zone, a local or a wavelength zone; "" where its form is
+    unknown."""
+    match = _REGION.match(zone)
+    return match[1] if match else ""
+
+
+def _fleet_instance(one: _Instance, owner: str, _: str) -> FleetInstance:
+    tags = {tag.key: tag.value for tag in one.tags}
+    zone = one.placement.availability_zone if one.placement else ""
+    state = one.state.name if one.state else ""
+    return FleetInstance(
+        one.instance_id,
+        one.instance_type,
+        state,
+        owner,
+        region_of_zone(zone),
+        tags.get("Name", ""),
+        one.root_device_name or "",
+    )
+
+
+def _converted(recording: Recording, where: str, value: object, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        hint = "Is it the whole output of the CLI, without --query?"
+        raise recording.bad(where, _name_of(value), str(error), hint, API) from None
+
+
+def _name_of(value: Any) -> str:
+    found = value.get("VolumeId") or value.get("InstanceId") if isinstance(value, dict) else None
+    return str(found) if found else clip(str(value), 60)
+
+
+def _checked_moment(recording: Recording, where: str, text: str | None) -> None:
+    if text is not None:
+        _moment(recording, where, text)
+
+
+def _moment(recording: Recording, where: str, text: str) -> datetime:
+    """A time of the CLI, in UTC; one without a zone is taken as UTC."""
+    found = _time(text)
+    if found is None:
+        raise recording.bad(where, text, "must be a time like 2026-11-20T08:30:00+00:00", "", API)
+    return found
+
+
+def _time(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)

@@ -1,0 +1,145 @@
+"""A whole fleet, batch by batch: what was answered is kept, so that a run that is stopped goes on.
+
+Batches are made of whole instances' devices in the order of the points' file, so that each part of
+the file is read once. The answers of each batch lie in a folder next to the result until all are
+there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from headrace.base.files import reason_of
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, answers_frame, answers_of
+from headrace.operate.fleet.batch import answer_batch
+from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
+from headrace.operate.fleet.points import DOC, VOLUMES_AT_ONCE, read_points, volumes_of
+
+# Answers a batch: its devices, its points' file, the places in it, the settings.
+Runner = Callable[
+    [Sequence[list[FleetDevice]], Path, dict[str, tuple[int, int]], FleetSettings], Iterable[tuple[int, bytes]]
+]
+
+
+def plan_fleet(
+    inventory: FleetInventory,
+    points: Path,
+    settings: FleetSettings,
+    to: Path,
+    *,
+    runner: Runner | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> list[VolumeAnswer]:
+    """Answers every device of the inventory and writes `to` (Parquet). A run that was stopped goes
+    on where it was, if nothing it rests on has changed. Raises InputError or CouldNotRun."""
+    settings = settings.checked()
+    places = volumes_of(points)
+    batches = list(batches_of(inventory, places))
+    if not batches:
+        raise InputError("the inventory", "names no volume", DOC, "Give what aws ec2 describe-volumes wrote.")
+    parts = to.with_name(f"{to.name}.parts")
+    _prepare(parts, _rests_on(inventory, points, settings))
+    open_batches = [number for number in range(len(batches)) if not _part(parts, number).exists()]
+    run = runner or embedded
+    done = len(batches) - len(open_batches)
+    progress(done / len(batches))
+    for place, content in run([batches[number] for number in open_batches], points, places, settings):
+        _keep(_part(parts, open_batches[place]), content)
+        done += 1
+        progress(done / len(batches))
+    frame = pl.concat([pl.read_parquet(_part(parts, number)) for number in range(len(batches))]).sort("key")
+    try:
+        temporary = to.with_name(f".{to.name}.new")
+        frame.write_parquet(temporary)
+        os.replace(temporary, to)
+    except OSError as error:
+        raise CouldNotRun(str(to), f"cannot be written: {reason_of(error)}", "operating system") from None
+    shutil.rmtree(parts, ignore_errors=True)
+    return answers_of(frame)
+
+
+def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) -> Iterator[list[FleetDevice]]:
+    """Devices in the order of the points, some hundred volumes at once; those without points last.
+    Devices of one instance share its limits and lie in one batch."""
+    nowhere = (1 << 62, 0)
+    groups: dict[str, list[FleetDevice]] = {}
+    for device in inventory.devices():
+        groups.setdefault(device.members[0].instance_id or device.key, []).append(device)
+
+    def place(group: list[FleetDevice]) -> tuple:
+        return (min(places.get(member.id, nowhere) for device in group for member in device.members), group[0].key)
+
+    batch: list[FleetDevice] = []
+    volumes = 0
+    for group in sorted(groups.values(), key=place):
+        size = sum(len(device.members) for device in group)
+        if batch and volumes + size > VOLUMES_AT_ONCE:
+            yield batch
+            batch, volumes = [], 0
+        batch += group
+        volumes += size
+    if batch:
+        yield batch
+
+
+def embedded(
+    batches: Sequence[list[FleetDevice]], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
+) -> Iterator[tuple[int, bytes]]:
+    """Answers the batches in this process, on all cores: the number of each and its Parquet."""
+    for number, devices in enumerate(batches):
+        yield number, batch_bytes(devices, points, places, settings)
+
+
+def batch_bytes(
+    devices: list[FleetDevice], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
+) -> bytes:
+    """The answers of one batch as the bytes of a Parquet file: the same wherever it is computed."""
+    import io
+
+    volumes = [member.id for device in devices for member in device.members]
+    answers = answer_batch(devices, read_points(points, places, volumes), settings)
+    content = io.BytesIO()
+    answers_frame(answers).write_parquet(content)
+    return content.getvalue()
+
+
+def _rests_on(inventory: FleetInventory, points: Path, settings: FleetSettings) -> str:
+    """What answers follow from, in short: another value means that kept answers are of another
+    question."""
+    about = points.stat()
+    whole = msgspec.json.encode((inventory, settings, about.st_size, about.st_mtime_ns))
+    return hashlib.sha256(whole).hexdigest()
+
+
+def _prepare(parts: Path, rests_on: str) -> None:
+    """The folder of kept answers; emptied where they are of another question."""
+    mark = parts / "rests_on"
+    try:
+        if parts.is_dir() and (not mark.exists() or mark.read_text() != rests_on):
+            shutil.rmtree(parts)
+        parts.mkdir(exist_ok=True)
+        _keep(mark, rests_on.encode())
+    except OSError as error:
+        raise CouldNotRun(str(parts), f"cannot be written: {reason_of(error)}", "operating system") from None
+
+
+def _part(parts: Path, number: int) -> Path:
+    return parts / f"{number:06d}.parquet"
+
+
+def _keep(path: Path, content: bytes) -> None:
+    """Whole or not at all."""
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,109 @@
+"""The points of a fleet in one Parquet file: a row per volume and period, volume by volume.
+
+    volume, t_unix, period_s                              which volume, from when (seconds), how long (s)
+    read_ops, write_ops, read_bytes, write_bytes          sums of the period, of what was delivered
+    queue, balance_percent                                averages
+    iops_exceeded, throughput_exceeded                    0 or 1
+    account                                               of a metric stream, else ""
+
+What was not published is NaN. Rows of a volume lie in one row group, so that a fleet larger than
+the memory is read part by part.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from headrace.base.files import reason_of
+from headrace.errors import CouldNotRun, InputError
+
+DOC = "docs/guide/fleet.md"
+SUMS = ("read_ops", "write_ops", "read_bytes", "write_bytes")
+STATES = ("queue", "balance_percent", "iops_exceeded", "throughput_exceeded")
+SCHEMA = pl.Schema(
+    {"volume": pl.String(), "t_unix": pl.Float64(), "period_s": pl.Float64()}
+    | dict.fromkeys(SUMS + STATES, pl.Float64())
+    | {"account": pl.String()}
+)
+COLUMNS = tuple(SCHEMA)
+# CloudWatch's names, and the statistic that says it.
+METRICS = {
+    "VolumeReadOps": ("read_ops", "Sum"),
+    "VolumeWriteOps": ("write_ops", "Sum"),
+    "VolumeReadBytes": ("read_bytes", "Sum"),
+    "VolumeWriteBytes": ("write_bytes", "Sum"),
+    "VolumeQueueLength": ("queue", "Average"),
+    "BurstBalance": ("balance_percent", "Average"),
+    "VolumeIOPSExceededCheck": ("iops_exceeded", "Maximum"),
+    "VolumeThroughputExceededCheck": ("throughput_exceeded", "Maximum"),
+}
+# Volumes read at once: 14 days of five minutes are 31 KiB a volume and column in memory.
+VOLUMES_AT_ONCE = 125
+ROWS_OF_A_GROUP = 262_144  # some 64 volumes of a fortnight at five minutes
+
+
+def volumes_of(path: Path) -> dict[str, tuple[int, int]]:
+    """The first row and the number of rows of each volume, in the order of the file. Raises
+    InputError for a file that is not one of points, or whose rows of a volume lie apart."""
+    column = _scan(path).select("volume").collect()["volume"]
+    runs = column.rle().struct.unnest()
+    if runs["value"].n_unique() != runs.height:
+        raise InputError(str(path), "has the rows of a volume in several places", DOC, "Import it again.")
+    starts = (runs["len"].cum_sum() - runs["len"]).to_list()
+    return dict(zip(runs["value"].to_list(), zip(starts, runs["len"].to_list(), strict=True), strict=True))
+
+
+def read_points(path: Path, places: dict[str, tuple[int, int]], volumes: Sequence[str]) -> dict[str, pl.DataFrame]:
+    """The rows of these volumes, as far as the file has them."""
+    known = [name for name in volumes if name in places]
+    if not known:
+        return {}
+    first = min(places[name][0] for name in known)
+    last = max(sum(places[name]) for name in known)
+    rows = _scan(path).slice(first, last - first).collect()
+    return {name: rows.slice(places[name][0] - first, places[name][1]) for name in known}
+
+
+def write_points(path: Path, parts: Iterable[pl.DataFrame]) -> int:
+    """Writes parts in the order given, whole or not at all; the number of rows. Raises CouldNotRun,
+    and InputError where there is nothing to write."""
+    rows = 0
+    try:
+        with tempfile.TemporaryDirectory(prefix=f".{path.name[:80]}.", dir=path.parent) as folder:
+            written = []
+            for number, part in enumerate(parts):
+                place = Path(folder) / f"{number:06d}.parquet"
+                part.select(pl.col(name).cast(kind) for name, kind in SCHEMA.items()).write_parquet(place)
+                written.append(place)
+                rows += part.height
+            if not rows:
+                raise InputError(path.name, "has no points of a volume", DOC, "Import metrics of namespace AWS/EBS.")
+            whole = Path(folder) / "whole.parquet"
+            pl.concat([pl.scan_parquet(place) for place in written]).sink_parquet(
+                whole, row_group_size=ROWS_OF_A_GROUP, maintain_order=True
+            )
+            os.replace(whole, path)
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", "operating system") from None
+    return rows
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    try:
+        lazy = pl.scan_parquet(path)
+        names = lazy.collect_schema().names()
+    except FileNotFoundError:
+        raise InputError(str(path), "no such file", "", "Check the name and the folder you are in.") from None
+    except Exception as error:  # polars has an error of its own for each thing a file may not be
+        rule = f"is not a Parquet file: {str(error)[:100]}"
+        raise InputError(str(path), rule, DOC, "Make one with headrace fleet import.") from None
+    lacking = [name for name in COLUMNS if name not in names]
+    if lacking:
+        rule = f"lacks {', '.join(lacking)}"
+        raise InputError(str(path), rule, DOC, "Make one with headrace fleet import.")
+    return lazy.select(COLUMNS)

@@ -1,0 +1,126 @@
+"""All forecasts of one volume together: what runs out, when, and how sure that is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from headrace.base.checks import check_number, check_whole
+from headrace.errors import InputError
+from headrace.operate.forecast.credits import MOST_HOURS, RUNS, CreditForecast, credits_ahead, has_credits
+from headrace.operate.forecast.growth import GrowthForecast, growth_ahead
+from headrace.operate.forecast.history import DemandHistory, history_of
+from headrace.operate.forecast.ledger import Promise, promises
+from headrace.operate.forecast.space import SpaceForecast, SpaceHistory, space_ahead
+from headrace.workload import OpenWorkload
+
+# A finding: credits run out in at least half of the futures, or a limit or a full volume is nearer
+# than two months with the median. Ours: a quarter's purchase takes about as long.
+LIKELY = 0.5
+NEAR_DAYS = 60.0
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """`credits`, `growth` and `space` are None or empty where they could not be said; `missing`
+    then says why. `made`: the end of the recording, on its own clock; `dated`: whether that has a
+    date."""
+
+    of: str
+    storage: str
+    instance: str | None
+    made: datetime
+    dated: bool
+    credits: CreditForecast | None
+    growth: tuple[GrowthForecast, ...]
+    space: SpaceForecast | None
+    missing: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def findings(self) -> bool:
+        """Whether anything runs out soon."""
+        empty = self.credits is not None and self.credits.share_empty >= LIKELY
+        near = any(one.days[1] <= NEAR_DAYS for one in self.growth)
+        full = self.space is not None and self.space.trend.claimed and self.space.days[1] <= NEAR_DAYS
+        return empty or near or full
+
+    def promises(self) -> list[Promise]:
+        """What is kept, to be scored later; nothing where the recording has no date."""
+        return promises(self.of, self.storage, self.made, self.credits, self.growth, self.space) if self.dated else []
+
+
+def forecast(
+    workload: OpenWorkload,
+    storage: str,
+    *,
+    instance: str | None = None,
+    as_of: str | None = None,
+    hours: int = 72,
+    balance_percent: float | None = None,
+    space: SpaceHistory | None = None,
+    limit_gib: float | None = None,
+    free_inside_gib: float = 0.0,
+    runs: int = RUNS,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> Forecast:
+    """What will run out on `storage`, if demand goes on as in the recording `workload`.
+
+    `hours`: how far the credits are followed (1 to 336). `balance_percent`: today's credits; None:
+    as recorded, else simulated. `space`: used space by day, `limit_gib`: where it is full (None:
+    the storage's usable size). Raises InputError where nothing at all can be said.
+    """
+    from headrace.base import core
+
+    check_whole("hours", hours, 1, MOST_HOURS)
+    check_whole("seed", seed, 0, 2**63 - 1)
+    check_number("free_inside_gib", free_inside_gib, 0.0, 1e6, "GiB")
+    if balance_percent is not None:
+        check_number("balance", balance_percent, 0, 100, "percent")
+    if limit_gib is not None:
+        check_number("limit_gib", limit_gib, 0.001, 1e6, "GiB")
+    history = history_of(workload)
+    where: dict[str, Any] = {"instance": instance, "as_of": as_of}
+    missing: list[str] = []
+    refused: InputError | None = None
+    credits, growth, full = None, (), None
+    if has_credits(storage, instance, as_of):
+        try:
+            given: dict[str, Any] = {"hours": hours, "balance_percent": balance_percent, "runs": runs, "seed": seed}
+            credits = credits_ahead(workload, history, storage, progress=progress, **given, **where)
+        except InputError as error:
+            missing.append(f"credits ({error.value}: {error.rule})")
+            refused = refused or error
+    else:
+        missing.append(
+            f"credits ({storage}{'' if instance is None else f' on {instance}'} has none that could run out)"
+        )
+    try:
+        growth = growth_ahead(history, storage, seed=seed, **where)
+    except InputError as error:
+        missing.append(f"growth ({error.value}: {error.rule})")
+        refused = refused or error
+    if space is None:
+        missing.append("when the volume is full (it needs used space by day: --space FILE)")
+    else:
+        usable = core.parse_storage(storage)["usable_gib"]
+        full = space_ahead(
+            space, usable if limit_gib is None else limit_gib, free_inside_gib=free_inside_gib, seed=seed
+        )
+    if credits is None and not growth and full is None and refused is not None:
+        raise refused
+    notes = _notes(workload, history)
+    return Forecast(
+        workload.name, storage, instance, history.end, history.dated, credits, growth, full, tuple(missing), notes
+    )
+
+
+def _notes(workload: OpenWorkload, history: DemandHistory) -> tuple[str, ...]:
+    notes: Sequence[str] = workload.notes()
+    if not history.clocked:
+        notes = (*notes, "The recording has no clock: its days are counted from its start, and weekdays are not known.")
+    elif not history.dated:
+        notes = (*notes, "The recording has no date: weekdays are not known, and the forecast is not kept.")
+    return tuple(notes)

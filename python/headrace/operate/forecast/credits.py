@@ -1,0 +1,358 @@
+"""When the credits run out: in the next minutes at today's rate, and in the next days.
+
+The next days are made of days like those recorded. Whole days are drawn, which keeps the shape of
+a morning; the first hours lean to the level of the last hour by as much as one hour resembles the
+next in the recording. Each of the made futures is simulated on the storage from today's balance,
+and what happens in 200 of them is counted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from headrace.errors import InputError
+from headrace.operate.forecast.history import (
+    DOC,
+    SLOT_S,
+    SLOTS_PER_DAY,
+    SLOTS_PER_HOUR,
+    DemandHistory,
+    workload_of,
+)
+from headrace.operate.forecast.trend import SHOWN, trend_of
+from headrace.simulation.demand import simulate
+from headrace.workload import OpenWorkload
+
+RUNS = 200  # futures: a share of 10 % is then known to 2 %
+LEAST_DAYS = 3  # whole days: fewer show no spread between days
+WEEKDAY_DAYS = 3  # of one weekday before it stands for itself (the specification of this forecast)
+ENOUGH_DAYS = 10  # alike, before whole days are drawn from them alone; a guess
+CLASS_DAYS = 2  # of working days and of days of a weekend before they are told apart; a guess
+TREND_DAYS = 14  # before the level of days is given a trend
+MARKS_H = (1, 6, 24, 48, 72)  # hours ahead at which the balance is kept, to be scored later
+# A future's first hours may lie this far from the drawn day: beyond, the hour was an accident.
+MOST_FACTOR = 10.0
+QUIET_SHARE = 0.01  # of the mean demand: keeps ratios of idle hours finite
+SOON_MINUTES = 15  # whose one-minute means give the interval of the next minutes
+MOST_HOURS = 24 * 14  # two weeks: days drawn from the past say nothing of later ones
+# Balances of a row of a simulation, percent.
+BALANCES = ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")
+
+
+@dataclass(frozen=True)
+class BalanceMark:
+    """The balance in percent `hours` from now: 10th, 50th and 90th percentile of the futures."""
+
+    hours: float
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True)
+class CreditsSoon:
+    """Seconds until the credits are gone if the demand stays as in the last minutes; infinite
+    where the balance does not fall. `earliest`, `latest`: at the 90th and 10th percentile of the
+    one-minute means of the last 15 minutes; None where the recording is coarser than that."""
+
+    seconds: float
+    earliest: float | None
+    latest: float | None
+
+
+@dataclass(frozen=True)
+class CreditForecast:
+    """Credits over the next `hours`, from `runs` futures.
+
+    `balance_percent`: where they begin; `balance_source`: recorded, given, or simulated.
+    `share_empty`: futures in which credits run out. `empty_after_h`: 10th, 50th and 90th percentile
+    of when, in hours, infinite where they do not. `outage_h`: how long they are gone in all, of the
+    futures in which they run out; None where there is none. `throttled_by_hour`: for each hour of
+    the day, the mean minutes an hour in which requests wait. `fan`: `hours`, `low`, `middle`,
+    `high` of the balance after each hour. `drawn_from`: how many days the futures are made of.
+    """
+
+    hours: int
+    runs: int
+    balance_percent: float
+    balance_source: str
+    share_empty: float
+    empty_after_h: tuple[float, float, float]
+    outage_h: tuple[float, float, float] | None
+    throttled_by_hour: tuple[float, ...]
+    marks: tuple[BalanceMark, ...]
+    fan: pl.DataFrame
+    drawn_from: int
+    soon: CreditsSoon
+
+
+def has_credits(storage: str, instance: str | None, as_of: str | None) -> bool:
+    """Whether anything on this storage and instance can run out."""
+    from headrace.base import core
+
+    if any(limits["io_burst"] or limits["byte_burst"] for limits in core.storage_limits(storage, as_of)):
+        return True
+    if instance is None:
+        return False
+    found = core.instance(instance, as_of)
+    return (found["baseline_iops"], found["baseline_bytes_s"]) != (found["max_iops"], found["max_bytes_s"])
+
+
+def credits_ahead(
+    workload: OpenWorkload,
+    history: DemandHistory,
+    storage: str,
+    *,
+    hours: int = 72,
+    balance_percent: float | None = None,
+    instance: str | None = None,
+    as_of: str | None = None,
+    runs: int = RUNS,
+    seed: int = 1,
+    progress: Callable[[float], None] | None = None,
+) -> CreditForecast:
+    """The credits of `storage` over the next hours, if demand goes on as in the history.
+
+    Raises InputError for fewer than three whole days, or for a storage without credits.
+    """
+    if not has_credits(storage, instance, as_of):
+        place = storage if instance is None else f"{storage} on {instance}"
+        raise InputError(
+            place, "has no credits that could run out", "headrace catalog", "There is nothing to forecast."
+        )
+    _, days = history.whole_days()
+    if len(days) < LEAST_DAYS:
+        rule = f"days are drawn from at least {LEAST_DAYS} whole ones, from midnight to midnight"
+        raise InputError(f"{len(days)} whole days of demand", rule, DOC, "Record longer.")
+    where: dict[str, Any] = {"instance": instance, "as_of": as_of}
+    balance, origin = _balance(workload, storage, balance_percent, where)
+    made = futures(history, hours, runs, seed)
+    empty_h, outage_h, levels, waits = [], [], [], np.zeros(24)
+    for index, rates in enumerate(made):
+        future = workload_of(history, rates, "future")
+        run = simulate(future, storage, interval_s=float(SLOT_S), start_balance=balance, form="interval", **where)
+        gone = [run.summary["credits_empty_at_s"], run.summary["instance_empty_at_s"]]
+        empty_h.append(min((at / 3_600 for at in gone if at is not None), default=math.inf))
+        outage_h.append((run.summary["credits_empty_s"] + run.summary["instance_empty_s"]) / 3_600)
+        levels.append(lowest_balances(run.rows)[SLOTS_PER_HOUR - 1 :: SLOTS_PER_HOUR])
+        waits += _by_hour(run.rows, history.end)
+        if progress is not None:
+            progress((index + 1) / runs)
+    return _counted(
+        hours,
+        balance,
+        origin,
+        empty_h,
+        outage_h,
+        np.array(levels),
+        waits,
+        len(days),
+        soon_empty(workload, storage, balance, instance=instance, as_of=as_of),
+    )
+
+
+def soon_empty(
+    workload: OpenWorkload, storage: str, balance: float, *, instance: str | None = None, as_of: str | None = None
+) -> CreditsSoon:
+    """When the credits are gone if the demand stays at that of the last minute (or last point)."""
+    points = workload.points
+    edges = np.append(points["t_s"].to_numpy(), workload.span_s)
+    shown = points.with_columns(pl.col("reads_per_s") + pl.col("writes_per_s"))
+    finest = float(points["duration_s"][-1])
+    last = shown[-1]
+    if finest <= 60 and workload.span_s >= SOON_MINUTES * 60:
+        at = workload.span_s - 60.0 * np.arange(SOON_MINUTES, -1, -1)
+        sums = np.concatenate(([0.0], np.cumsum(shown["reads_per_s"].to_numpy() * np.diff(edges))))
+        means = np.diff(np.interp(at, edges, sums)) / 60.0
+        now = float(means[-1])
+        low, _, high = (float(value) for value in np.percentile(means, SHOWN))
+    else:
+        now, low, high = float(last["reads_per_s"][0]), None, None
+    own = float(points["reads_per_s"][-1] + points["writes_per_s"][-1])
+
+    def until(rate: float | None) -> float | None:
+        if rate is None:
+            return None
+        return _steady(points[-1], rate / own if own else 0.0, storage, balance, instance, as_of)
+
+    seconds = until(now)
+    return CreditsSoon(math.inf if seconds is None else seconds, until(high), until(low))
+
+
+def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndarray:
+    """Demand of the next hours, made of days of the history: runs x slots x columns."""
+    first_midnight, days = history.whole_days()
+    draw = np.random.default_rng(seed)
+    slots = hours * SLOTS_PER_HOUR
+    offset = history.slot_of_day(len(history.rates))
+    midnight = history.end.replace(hour=0, minute=0, second=0)
+    drawers = [
+        _drawer(first_midnight, days, midnight + timedelta(days=day), history.dated)
+        for day in range(-(-(offset + slots) // SLOTS_PER_DAY))
+    ]
+    growth = _growth(days, seed)
+    nearness, level, quiet = _level(history, days)
+    last_hour = (offset - 1 - np.arange(SLOTS_PER_HOUR)) % SLOTS_PER_DAY
+    most = math.log(MOST_FACTOR)
+    fading = nearness ** (np.arange(slots) / SLOTS_PER_HOUR)
+    found = np.empty((runs, slots, 4))
+    for run in range(runs):
+        parts = []
+        for ahead, drawer in enumerate(drawers):
+            day, rates = drawer(int(draw.integers(len(days))))
+            parts.append(rates * growth ** ((midnight - first_midnight).days + ahead - day))
+        usual = math.log(float(parts[0][last_hour, :2].sum(axis=1).mean()) + quiet)
+        factor = np.exp(np.clip(level - usual, -most, most) * fading)
+        found[run] = np.concatenate(parts)[offset : offset + slots] * factor[:, None]
+    return found
+
+
+def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Callable[[int], tuple[int, np.ndarray]]:
+    """What makes one future `day` of a drawn number: (day it is taken from, its slots).
+
+    Where few days are like it (its weekday, a weekend), it has their usual shape and the deviation
+    of any day from its own like: three days alone would make three futures.
+    """
+    every = np.arange(len(days))
+    weekday = (first.weekday() + every) % 7 if dated else np.zeros(len(days), dtype=int)
+    alike = _alike(weekday, day.weekday() if dated else 0)
+    if len(alike) >= ENOUGH_DAYS or len(alike) == len(days):
+        return lambda number: (int(alike[number % len(alike)]), days[alike[number % len(alike)]])
+    usual = np.median(days[alike], axis=0)
+    iops = days[:, :, 0] + days[:, :, 1]
+    quiet = QUIET_SHARE * max(float(iops.mean()), 1.0)
+    apart = np.empty_like(iops)
+    for one in every:
+        # Against the others of its like: with itself among three it would be too near.
+        others = [other for other in _alike(weekday, int(weekday[one])) if other != one]
+        apart[one] = (iops[one] + quiet) / (np.median(iops[others], axis=0) + quiet)
+    middle = int(np.median(alike))
+    return lambda number: (middle, usual * np.minimum(apart[number], MOST_FACTOR)[:, None])
+
+
+def _alike(weekday: np.ndarray, day: int) -> np.ndarray:
+    """Which days may stand for a weekday: the same one where three are known, else working days
+    for working days and weekends for weekends, else all."""
+    same = np.flatnonzero(weekday == day)
+    if len(same) >= WEEKDAY_DAYS:
+        return same
+    alike = np.flatnonzero((weekday >= 5) == (day >= 5))
+    return alike if len(alike) >= CLASS_DAYS else np.arange(len(weekday))
+
+
+def _growth(days: np.ndarray, seed: int) -> float:
+    """The factor by which demand changes a day; 1 where there is no trend."""
+    totals = (days[:, :, 0] + days[:, :, 1]).mean(axis=1)
+    if len(totals) < TREND_DAYS or not (totals > 0).all():
+        return 1.0
+    trend = trend_of(np.log(totals), seed)
+    return math.exp(trend.per_day) if trend.claimed else 1.0
+
+
+def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, float]:
+    """How much an hour resembles the next (0..1), the logarithm of the last hour's demand, and
+    what was added to keep it finite."""
+    iops = days[:, :, 0] + days[:, :, 1]
+    quiet = QUIET_SHARE * max(float(iops.mean()), 1.0)
+    hourly = np.log(iops.reshape(len(days), 24, SLOTS_PER_HOUR).mean(axis=2) + quiet)
+    apart = (hourly - np.median(hourly, axis=0)).ravel()
+    spread = float(apart @ apart)
+    nearness = float(np.clip(apart[1:] @ apart[:-1] / spread, 0.0, 1.0)) if spread > 0 else 0.0
+    return nearness, math.log(float(history.iops[-SLOTS_PER_HOUR:].mean()) + quiet), quiet
+
+
+def _balance(workload: OpenWorkload, storage: str, given: float | None, where: dict) -> tuple[float, str]:
+    """Today's balance in percent and where it is from."""
+    if given is not None:
+        return given, "given"
+    if "balance_percent" in workload.points.columns:
+        recorded = workload.points["balance_percent"].drop_nulls()
+        if len(recorded):
+            return float(recorded[-1]), "recorded"
+    run = simulate(workload.uncensored(1.0), storage, form="interval", **where)
+    return float(lowest_balances(run.rows)[-1]), "simulated"
+
+
+def lowest_balances(rows: pl.DataFrame) -> np.ndarray:
+    """The lowest balance of volumes and instance at the end of each row; NaN without one."""
+    return rows.select(pl.min_horizontal(BALANCES)).to_series().to_numpy().astype(float)
+
+
+def _by_hour(rows: pl.DataFrame, begin: datetime) -> np.ndarray:
+    """Minutes of waiting by hour of the day."""
+    minutes = np.zeros(24)
+    for at_s, waited_s in rows.select("t_s", "throttled_s").iter_rows():
+        minutes[(begin + timedelta(seconds=at_s)).hour] += waited_s / 60
+    return minutes
+
+
+def _steady(
+    point: pl.DataFrame, factor: float, storage: str, balance: float, instance: str | None, as_of: str | None
+) -> float:
+    """Seconds until the credits are gone at `factor` times the demand of a point; infinite where
+    they last two weeks."""
+    from headrace.workload.points import make_points
+
+    if factor == 0.0:
+        return math.inf
+    count = MOST_HOURS  # points of an hour, the longest that a recording may have
+    rates = [[float(point[name][0]) * factor] * count for name in ("reads_per_s", "writes_per_s")]
+    sizes = [[float(point[name][0])] * count for name in ("read_kib", "write_kib")]
+    points = make_points([3_600.0 * hour for hour in range(count)], [3_600.0] * count, *rates, *sizes)
+    load = OpenWorkload(name="steady", kind="recorded", points=points)
+    run = simulate(load, storage, form="interval", start_balance=balance, instance=instance, as_of=as_of)
+    gone = [at for at in (run.summary["credits_empty_at_s"], run.summary["instance_empty_at_s"]) if at is not None]
+    return min(gone, default=math.inf)
+
+
+def _counted(
+    hours: int,
+    balance: float,
+    origin: str,
+    empty_h: list[float],
+    outage_h: list[float],
+    levels: np.ndarray,
+    waits: np.ndarray,
+    days: int,
+    soon: CreditsSoon,
+) -> CreditForecast:
+    """What the futures say together."""
+    runs = len(empty_h)
+    quantiles = np.percentile(levels, SHOWN, axis=0)
+    fan = pl.DataFrame(
+        {"hours": np.arange(1, hours + 1, dtype=float)} | dict(zip(("low", "middle", "high"), quantiles, strict=True))
+    )
+    marks = tuple(
+        BalanceMark(float(hour), *(float(value) for value in quantiles[:, hour - 1]))
+        for hour in MARKS_H
+        if hour <= hours
+    )
+    empty_after = _three(np.percentile(empty_h, SHOWN, method="closest_observation"))
+    outages = [length for length in outage_h if length > 0]
+    longest = _three(np.percentile(outages, SHOWN)) if outages else None
+    return CreditForecast(
+        hours,
+        runs,
+        balance,
+        origin,
+        sum(map(math.isfinite, empty_h)) / runs,
+        empty_after,
+        longest,
+        tuple(float(value) for value in waits / (runs * hours / 24)),
+        marks,
+        fan,
+        days,
+        soon,
+    )
+
+
+def _three(values: np.ndarray) -> tuple[float, float, float]:
+    low, middle, high = (float(value) for value in values)
+    return low, middle, high

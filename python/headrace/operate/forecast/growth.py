@@ -1,0 +1,94 @@
+"""When growth meets a limit: a trend of the busiest five minutes of each day.
+
+Charged rates, as EBS counts them (the core's `demand_on_volumes`): I/Os of 256 KiB, members of an
+array one by one. The limit is met at 90 % of it, where queues begin to show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from headrace.base import core
+from headrace.base.units import MIB
+from headrace.errors import InputError
+from headrace.operate.forecast.history import DOC, SLOTS_PER_DAY, DemandHistory, workload_of
+from headrace.operate.forecast.trend import Trend, trend_of
+
+LEAST_DAYS = 14  # the specification of this forecast: two whole weeks
+BUSY_PERCENTILE = 99.0  # of the five-minute rates of a day: its third busiest slot of 288
+MET_AT = 0.9  # share of the limit
+
+
+@dataclass(frozen=True)
+class GrowthForecast:
+    """One limit. `cap`: its name as in a simulation's rows; `limit`: in `unit`. `share_now`: the
+    busy rate of the last day's line over the limit. `trend`: of the logarithm of the busy rate, per
+    day; where it is not `claimed` there is "no trend". `days`: 10th, 50th and 90th percentile of
+    days until 90 % of the limit, infinite where it is not in sight. `busy`: the 99th percentile of
+    the five-minute rates of each whole day, in `unit`."""
+
+    cap: str
+    unit: str
+    limit: float
+    share_now: float
+    trend: Trend
+    days: tuple[float, float, float]
+    busy: np.ndarray = field(repr=False)
+
+    @property
+    def growth_per_month(self) -> tuple[float, float, float]:
+        """Growth in 30 days as a share: the 10th percentile, the trend and the 90th."""
+        slopes = (self.trend.low, self.trend.per_day, self.trend.high)
+        low, middle, high = (math.expm1(30.0 * slope) for slope in slopes)
+        return low, middle, high
+
+
+def growth_ahead(
+    history: DemandHistory, storage: str, *, instance: str | None = None, as_of: str | None = None, seed: int = 1
+) -> tuple[GrowthForecast, ...]:
+    """When each limit of the storage (and of the instance) is met, the earliest first.
+
+    Raises InputError for fewer than 14 whole days.
+    """
+    _, days = history.whole_days()
+    if len(days) < LEAST_DAYS:
+        rule = f"growth needs at least {LEAST_DAYS} whole days, from midnight to midnight"
+        raise InputError(f"{len(days)} whole days of demand", rule, DOC, "Record longer.")
+    load = replace(workload_of(history, days.reshape(-1, 4), "history"), size_gib=None)
+    charged = core.demand_on_volumes(load.to_core(), storage)  # on all volumes together
+    members = core.storage_limits(storage, as_of, instance)
+    weakest = min(members, key=lambda one: (_highest_iops(one), one["throughput_bytes_s"]))
+    mib_s = charged["hdd_mib_s" if weakest["random_charges_full_unit"] else "mib_s"]
+    limits = [
+        ("volume-iops", "IOPS", _highest_iops(weakest) * len(members), charged["iops"]),
+        ("volume-throughput", "MiB/s", weakest["throughput_bytes_s"] / MIB * len(members), mib_s),
+    ]
+    if instance is not None:
+        found = core.instance(instance, as_of)
+        limits += [
+            ("instance-iops", "IOPS", float(found["baseline_iops"] or 0), charged["iops"]),
+            ("instance-throughput", "MiB/s", (found["baseline_bytes_s"] or 0) / MIB, mib_s),
+        ]
+    made = [_one(cap, unit, limit, rates, seed) for cap, unit, limit, rates in limits if limit > 0]
+    return tuple(sorted((one for one in made if one is not None), key=lambda one: (one.days[1], -one.share_now)))
+
+
+def _one(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast | None:
+    busy = np.percentile(np.reshape(rates, (-1, SLOTS_PER_DAY)), BUSY_PERCENTILE, axis=1)
+    if not (busy > 0).all():
+        return None
+    trend = trend_of(np.log(busy), seed)
+    never = (math.inf, math.inf, math.inf)
+    growing = trend.claimed and trend.per_day > 0
+    days = trend.days_until(math.log(MET_AT * limit)) if growing else never
+    return GrowthForecast(cap, unit, limit, math.exp(trend.now) / limit, trend, days, busy)
+
+
+def _highest_iops(volume: core.VolumeLimits) -> float:
+    """What the volume gives while it has credits: what runs out later is `credits`' question."""
+    burst = volume["io_burst"]
+    return float(volume["iops"] if burst is None else max(volume["iops"], burst["iops"]))

@@ -1,0 +1,218 @@
+"""Forecasts that were made, and how often they held.
+
+Each forecast is kept as the figures it promised: a quantity, a moment, and the interval in which it
+should lie with 80 %. Once a recording reaches that moment, the promise is held against it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from headrace.base import settings
+from headrace.base.files import reason_of
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.forecast.credits import CreditForecast, lowest_balances
+from headrace.operate.forecast.growth import GrowthForecast
+from headrace.operate.forecast.history import DOC, DemandHistory
+from headrace.operate.forecast.space import MARKS_DAYS, SpaceForecast, SpaceHistory
+from headrace.simulation.demand import simulate
+from headrace.workload import OpenWorkload
+
+BALANCE, SPACE, BUSY = "credit balance (%)", "used space (GiB)", "busy rate (x the limit)"
+# Some thousand forecasts of twenty lines of 200 bytes. Ours.
+MOST_BYTES = 64 * 1024 * 1024
+# A promise about a moment is held against a figure at most this far from it.
+NEAREST = timedelta(minutes=5)
+
+
+class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One figure of a forecast. `of` and `storage`: the workload's name and where it runs. `made`,
+    `due`: clock times of the recording, ISO without a zone. `low`, `middle`, `high`: 10th, 50th and
+    90th percentile."""
+
+    of: str
+    storage: str
+    quantity: str
+    made: str
+    due: str
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """How promises about one quantity, so far ahead, turned out. `held`: how many of `count` lay in
+    their 80 % interval; `median_error`: of the middle, in the quantity's unit."""
+
+    quantity: str
+    ahead: timedelta
+    count: int
+    held: int
+    median_error: float
+
+
+def promises(
+    of: str,
+    storage: str,
+    made: datetime,
+    credits: CreditForecast | None,
+    growth: Sequence[GrowthForecast],
+    space: SpaceForecast | None,
+) -> list[Promise]:
+    """What a forecast promises."""
+    found = []
+
+    def add(quantity: str, from_moment: datetime, ahead: timedelta, figures: Iterable[float]) -> None:
+        low, middle, high = figures
+        found.append(
+            Promise(
+                of, storage, quantity, from_moment.isoformat(), (from_moment + ahead).isoformat(), low, middle, high
+            )
+        )
+
+    for mark in credits.marks if credits is not None else ():
+        add(BALANCE, made, timedelta(hours=mark.hours), (mark.low, mark.middle, mark.high))
+    today = made.replace(hour=0, minute=0, second=0)
+    for one in growth:
+        for days in MARKS_DAYS:
+            figures = [math.exp(value) / one.limit for value in one.trend.figure_in(days)]
+            add(f"{BUSY}: {one.cap}", today - timedelta(days=1), timedelta(days=days), figures)
+    if space is not None:
+        for days in MARKS_DAYS:
+            add(SPACE, space.last, timedelta(days=days), space.trend.figure_in(days))
+    return found
+
+
+def default_ledger() -> Path:
+    """$HEADRACE_FORECASTS, else forecasts.jsonl in the data folder of this user."""
+    return settings.folder("HEADRACE_FORECASTS")
+
+
+def keep(made: Sequence[Promise], path: Path) -> None:
+    """Appends the promises. Promises made at one moment about one thing are kept once. Raises
+    CouldNotRun."""
+    if not made:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.seek(0)
+            known = set(_decoded(path, file.read(MOST_BYTES + 1)))
+            new = [one for one in made if one not in known]
+            file.seek(0, os.SEEK_END)
+            file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in new))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        hint = "Name another file with HEADRACE_FORECASTS, or give --no-keep."
+        raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", "operating system", hint) from None
+
+
+def kept(path: Path) -> list[Promise]:
+    """The promises of a ledger; none where there is no ledger. Raises InputError or CouldNotRun."""
+    try:
+        with path.open("rb") as file:
+            return _decoded(path, file.read(MOST_BYTES + 1))
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CouldNotRun(str(path), f"cannot be read: {reason_of(error)}", "operating system") from None
+
+
+def _decoded(path: Path, content: bytes) -> list[Promise]:
+    if len(content) > MOST_BYTES:
+        rule = f"at most {MOST_BYTES >> 20} MiB are read"
+        raise InputError(str(path), rule, DOC, "Move the file away: a new one is begun.")
+    found = []
+    lines = content.split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):  # what follows the last line end was cut off by a crash
+        try:
+            found.append(msgspec.json.decode(line, type=Promise))
+        except msgspec.DecodeError as error:
+            rule = f"is not a forecast that was kept: {error}"
+            raise InputError(f"{path}, line {number}", rule, DOC, "Take the line out, or move the file away.") from None
+    return found
+
+
+def scores(
+    of: str,
+    storage: str,
+    promised: Sequence[Promise],
+    workload: OpenWorkload,
+    history: DemandHistory,
+    growth: Sequence[GrowthForecast],
+    space: SpaceHistory | None,
+    *,
+    instance: str | None = None,
+    as_of: str | None = None,
+) -> list[Score]:
+    """The promises about `of` on `storage` due in this recording, by quantity and distance.
+
+    The balance is the recorded one; where none was recorded it is that of the recorded demand
+    simulated on the storage.
+    """
+    balances = _balances(workload, history, storage, instance, as_of)
+    busy = _busy_days(history, growth)
+    errors: dict[tuple[str, timedelta], list[tuple[bool, float]]] = {}
+    for one in promised:
+        made, due = datetime.fromisoformat(one.made), datetime.fromisoformat(one.due)
+        if (one.of, one.storage) != (of, storage) or made >= history.end:
+            continue
+        if one.quantity == BALANCE:
+            came = _at(balances, history, due)
+        elif one.quantity == SPACE:
+            came = None if space is None else _on(space.first, space.used_gib, due)
+        else:
+            first, figures = busy.get(one.quantity, (due, np.empty(0)))
+            came = _on(first, figures, due)
+        if came is not None:
+            held = one.low <= came <= one.high
+            errors.setdefault((one.quantity, due - made), []).append((held, abs(came - one.middle)))
+    return [
+        Score(
+            quantity, ahead, len(found), sum(held for held, _ in found), float(np.median([error for _, error in found]))
+        )
+        for (quantity, ahead), found in sorted(errors.items())
+    ]
+
+
+def _balances(
+    workload: OpenWorkload, history: DemandHistory, storage: str, instance: str | None, as_of: str | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds from the recording's begin, and the balance there."""
+    points = workload.points
+    if "balance_percent" in points.columns:
+        known = points.filter(points["balance_percent"].is_not_null())
+        return (known["t_s"] + known["duration_s"]).to_numpy(), known["balance_percent"].to_numpy()
+    run = simulate(workload.uncensored(1.0), storage, form="interval", instance=instance, as_of=as_of)
+    return (run.rows["t_s"] + run.rows["duration_s"]).to_numpy(), lowest_balances(run.rows)
+
+
+def _at(balances: tuple[np.ndarray, np.ndarray], history: DemandHistory, due: datetime) -> float | None:
+    at_s, percent = balances
+    wanted = (due - history.recorded_from).total_seconds()
+    if not len(at_s) or np.isnan(percent).all():
+        return None
+    index = int(np.argmin(np.abs(at_s - wanted)))
+    return float(percent[index]) if abs(at_s[index] - wanted) <= NEAREST.total_seconds() else None
+
+
+def _on(first: datetime, figures: np.ndarray, due: datetime) -> float | None:
+    index = due.toordinal() - first.toordinal()
+    return float(figures[index]) if 0 <= index < len(figures) else None
+
+
+def _busy_days(history: DemandHistory, growth: Sequence[GrowthForecast]) -> dict[str, tuple[datetime, np.ndarray]]:
+    first, _ = history.whole_days()
+    return {f"{BUSY}: {one.cap}": (first, one.busy / one.limit) for one in growth}

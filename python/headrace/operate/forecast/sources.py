@@ -1,0 +1,76 @@
+"""Demand from evidence: CloudWatch's minutes of a volume, a captured folder, a doctor's recording."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+
+from headrace.base.units import DAY_S
+from headrace.errors import InputError
+from headrace.operate.evidence import Evidence, SourceOptions, evidence_of, is_live
+from headrace.operate.forecast.history import DOC
+from headrace.workload import OpenWorkload
+from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_IO_KIB, MIN_POINT_S, make_points
+
+AWS_DAYS = 15  # CloudWatch keeps points of a minute so long (CloudWatch guide, metrics retention)
+KIB_PER_MIB = 1024.0
+
+
+def demand_of(target: str) -> tuple[OpenWorkload, str | None, str | None]:
+    """The demand on the target's volume, its storage and its instance where the source knows them.
+
+    Raises InputError for a live target, which has no days behind it, and for a target with several
+    volumes; else as `evidence_of`.
+    """
+    if is_live(target):
+        rule = "is watched live: it has no recorded days"
+        hint = "`headrace watch` shows the time to empty now; record days with iostat -xt 60, or use aws:vol-..."
+        raise InputError(target[:80], rule, DOC, hint)
+    evidence, demand = evidence_of(target, SourceOptions(), AWS_DAYS * DAY_S)
+    if demand is not None:
+        return demand, None, None
+    return from_evidence(evidence)
+
+
+def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | None]:
+    """As `demand_of`. What was not published counts as no I/O: a volume that nobody uses, or that
+    is detached, publishes nothing."""
+    if len(evidence.volumes) != 1:
+        rule = f"has {len(evidence.volumes)} volumes; a forecast is about one"
+        raise InputError(evidence.facts.target[:80], rule, DOC, "Name one volume.")
+    (volume,) = evidence.volumes
+    rows = volume.rows
+    if not rows.height or not {"read_iops", "write_iops"} <= set(rows.columns):
+        raise InputError(evidence.facts.target[:80], "tells no I/Os of the volume", DOC)
+    points: list[tuple[float, float, float, float, float, float, float | None]] = []
+    begin, gaps = float(rows["t_unix"][0]), 0.0
+    at = begin
+    for row in rows.iter_rows(named=True):
+        while row["t_unix"] - at >= MIN_POINT_S:
+            length = min(row["t_unix"] - at, MAX_RECORDED_POINT_S)
+            points.append((at - begin, length, 0.0, 0.0, 0.0, 0.0, None))
+            at, gaps = at + length, gaps + length
+        reads, writes = row["read_iops"] or 0.0, row["write_iops"] or 0.0
+        sizes = [
+            max(MIN_IO_KIB, (row.get(f"{name}_mib_s") or 0.0) * KIB_PER_MIB / rate) if rate else 0.0
+            for name, rate in (("read", reads), ("write", writes))
+        ]
+        points.append((at - begin, row["duration_s"], reads, writes, sizes[0], sizes[1], row.get("balance_percent")))
+        at += row["duration_s"]
+    columns = list(zip(*points, strict=True))
+    frame = make_points(*columns[:6])
+    balance = np.array([np.nan if value is None else value for value in columns[6]])
+    if not np.isnan(balance).all():
+        frame = frame.with_columns(balance_percent=balance)
+    dated = begin > DAY_S  # seconds since 1970; a source without a clock counts from its beginning
+    caveats = (f"{gaps / 3_600:.1f} h without points count as no I/O.",) if gaps >= 1.0 else ()
+    made = OpenWorkload(
+        name=volume.facts.name,
+        kind="recorded",
+        points=frame,
+        source={"clock_start": datetime.fromtimestamp(begin, UTC).replace(tzinfo=None).isoformat()} if dated else {},
+        clock_zone="UTC",
+        caveats=caveats,
+    )
+    return made, volume.facts.storage, evidence.facts.instance

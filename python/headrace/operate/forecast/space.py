@@ -1,0 +1,103 @@
+"""When the volume is full: a trend of the daily maxima of used space.
+
+The maximum of a day, because a volume is full at its highest moment: temporary tables and binary
+logs that are purged later count. InnoDB's files do not shrink when rows are deleted; what is free
+inside them is used first (information_schema.tables, data_free), so it can be taken off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import numpy as np
+
+from headrace.base.units import GIB
+from headrace.errors import InputError
+from headrace.observe.recording import DOC as IMPORT_DOC
+from headrace.observe.recording import Recording
+from headrace.observe.series import csv_rows, open_text
+from headrace.operate.forecast.history import DOC
+from headrace.operate.forecast.trend import Trend, trend_of
+
+LEAST_DAYS = 7  # the specification of this forecast: a week, so that a weekly purge is in it
+MARKS_DAYS = (7, 30)  # days ahead at which the figure is kept, to be scored later
+TIME_COLUMNS = ("time", "timestamp", "date")
+# A column of used space and how many bytes one of its units has.
+UNITS = {"used_gib": float(GIB), "used_bytes": 1.0, "used_kib": 1024.0, "used_mib": 1024.0**2}
+
+
+@dataclass(frozen=True)
+class SpaceForecast:
+    """`trend` of the daily maxima in GiB a day. `limit_gib`: where it is full. `days`: the 10th,
+    50th and 90th percentile of days until then, infinite where it is not in sight. `last`: the last
+    day of the history."""
+
+    trend: Trend
+    limit_gib: float
+    days: tuple[float, float, float]
+    last: datetime
+
+
+@dataclass(frozen=True)
+class SpaceHistory:
+    """The highest used space of each day, GiB, without holes; `first` is the first day."""
+
+    first: datetime
+    used_gib: np.ndarray
+
+    @property
+    def last(self) -> datetime:
+        return datetime.fromordinal(self.first.toordinal() + len(self.used_gib) - 1)
+
+
+def read_space(path: Path) -> SpaceHistory:
+    """A CSV with a time and used_gib, used_mib, used_kib or used_bytes (`df -B1 --output=used`).
+
+    Days without a line are laid on the straight line between their neighbours. Raises InputError
+    for another header, a time that is not ISO 8601, a zone in some lines only, or fewer than seven
+    days.
+    """
+    recording = open_text(path)
+    rows = csv_rows(recording, [])
+    number, header = next(rows)
+    names = [name.strip().lower() for name in header]
+    at = next((names.index(name) for name in TIME_COLUMNS if name in names), None)
+    used = next((name for name in UNITS if name in names), None)
+    if at is None or used is None:
+        rule = f"the header must name {' or '.join(TIME_COLUMNS)}, and {', '.join(UNITS)}"
+        raise recording.bad(number, ",".join(header), rule, "For example time,used_bytes.", DOC)
+    highest: dict[int, float] = {}
+    zoned: bool | None = None
+    for line, cells in rows:
+        moment = _moment(recording, line, cells[at])
+        zoned = moment.tzinfo is not None if zoned is None else zoned
+        if zoned != (moment.tzinfo is not None):
+            raise recording.bad(line, cells[at], "has a zone where other lines have none, or the reverse", "", DOC)
+        gib = recording.number(line, used, cells[names.index(used)]) * UNITS[used] / GIB
+        day = moment.toordinal()
+        highest[day] = max(gib, highest.get(day, 0.0))
+    days = np.arange(min(highest, default=0), max(highest, default=0) + 1)
+    if len(days) < LEAST_DAYS:
+        rule = f"a trend of space needs at least {LEAST_DAYS} days"
+        raise InputError(f"{recording.name}: {len(days)} days", rule, DOC, "Record longer.")
+    known = sorted(highest)
+    used_gib = np.interp(days, known, [highest[day] for day in known])
+    return SpaceHistory(datetime.fromordinal(int(days[0])), used_gib)
+
+
+def _moment(recording: Recording, line: int, text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        rule = "must be an ISO 8601 time, such as 2026-03-01T00:00:00Z"
+        raise recording.bad(line, text, rule, "", IMPORT_DOC) from None
+
+
+def space_ahead(
+    history: SpaceHistory, limit_gib: float, *, free_inside_gib: float = 0.0, seed: int = 1
+) -> SpaceForecast:
+    """When the daily maximum reaches `limit_gib`; what is free inside the files delays it."""
+    trend = trend_of(history.used_gib, seed)
+    return SpaceForecast(trend, limit_gib, trend.days_until(limit_gib + free_inside_gib), history.last)

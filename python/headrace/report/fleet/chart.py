@@ -1,0 +1,62 @@
+"""Savings against risk: a point for each volume that can be changed, or that needs more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import altair as alt
+import polars as pl
+
+from headrace.report.charts import style
+from headrace.report.charts.builders import SHORT, Drawing, colour_of
+from headrace.report.fleet.words import of_verdict
+
+MOST_POINTS = 1_000  # more would only make the file larger; those that save most are drawn
+NAMED = 3  # points with their name: those worth most
+
+
+def savings_against_risk(answers: Sequence) -> Drawing | None:
+    """None where nothing can be changed and its risk is known."""
+    known = [one for one in of_verdict(answers, "change") if one.risk is not None]
+    if not known:
+        return None
+    drawn = sorted(known, key=lambda one: (-one.saves_usd, one.key))[:MOST_POINTS]
+    frame = pl.DataFrame(
+        {
+            "name": [one.key for one in drawn],
+            "type": [_type(one.today) for one in drawn],
+            "risk": [100.0 * float(one.risk) for one in drawn],
+            "usd": [float(one.saves_usd) for one in drawn],
+        }
+    )
+    present = set(frame["type"])
+    colours = {
+        kind: hue for kind, hue in (style.FAMILY_COLOURS | {"other": style.OTHER_FAMILY}).items() if kind in present
+    }
+    x = alt.X(
+        "risk:Q",
+        scale=alt.Scale(domain=[0, 100], clamp=True, padding=8),
+        axis=alt.Axis(title="risk: fortnights that miss the goal (%)"),
+    )
+    y = alt.Y(
+        "usd:Q",
+        scale=alt.Scale(zero=True, nice=True),
+        axis=alt.Axis(title="saves (USD a month)", labelExpr=SHORT, tickCount=6),
+    )
+    base = alt.Chart(frame)
+    points = base.mark_point(filled=True, opacity=0.7, size=60).encode(
+        x=x, y=y, color=colour_of("type", colours, "right", title="type today")
+    )
+    best = frame.with_columns((pl.col("usd") * (1 - pl.col("risk") / 100)).alias("worth")).top_k(NAMED, by="worth")
+    names = alt.Chart(best).mark_text(align="left", dx=8, dy=-6).encode(x="risk:Q", y="usd:Q", text="name:N")
+    cut = f" (the {MOST_POINTS:,} largest of {len(known):,})" if len(known) > MOST_POINTS else ""
+    title = f"Savings against risk{cut}"
+    return style.configured(alt.layer(points, names).properties(width=style.WIDTH - 160, height=320, title=title))
+
+
+def _type(storage: str) -> str:
+    """The volume type in a storage notation."""
+    words = storage.split(":")
+    kind = words[1] if words[0].startswith("raid") and len(words) > 1 else words[0]
+    kind = kind.lstrip("0123456789x") if kind[:1].isdigit() else kind
+    return kind if kind in style.FAMILY_COLOURS else "other"

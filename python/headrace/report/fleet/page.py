@@ -1,0 +1,70 @@
+"""The answers for a fleet as one page, or savings against risk as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headrace.errors import InputError
+from headrace.report.fleet import words
+from headrace.report.fleet.chart import savings_against_risk
+from headrace.report.html import Page, write_chart, write_page
+
+MOST_ROWS = 500  # of each table; a page of ten thousand opens slowly, and Parquet has them all
+
+
+def write_fleet(path: Path, answers: Sequence, prices: str, notes: Sequence[str] = ()) -> None:
+    """The page, or the chart alone, by the ending of `path`. Raises InputError where there is
+    nothing to draw, CouldNotRun."""
+    chart = savings_against_risk(answers)
+    if chart is None:
+        if path.suffix.lower() != ".html":
+            raise InputError(str(path), "nothing can be changed, so there is no chart", "", "Write a page: .html.")
+        write_page(path, fleet_page(answers, prices, notes, None))
+    else:
+        write_chart(path, chart, lambda: fleet_page(answers, prices, notes, chart))
+
+
+def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart) -> Page:
+    """All of it."""
+    page = Page("Fleet: what each volume needs", f"{words.head(answers, prices)[0]}")
+    page.items([*words.head(answers, prices)[1:], *notes])
+    change, grow = words.of_verdict(answers, "change"), words.of_verdict(answers, "grow")
+    if chart is not None:
+        page.chart(
+            chart,
+            f"Savings against risk of {len(change):,} volumes that can be changed; the table below has the same figures",
+        )
+    page.heading("What saves, the most first")
+    _table(page, change, "Nothing can be changed that saves noticeably and meets the goals.")
+    if grow:
+        page.heading("What needs more than it has")
+        _table(page, grow, "")
+    page.heading("Advice withheld")
+    withheld = words.withheld_rows(answers)
+    if withheld:
+        page.paragraph(
+            "A volume is first predicted as it is. Where that fails, or too little is known of it, it gets no advice."
+        )
+        page.table(words.REASONS, words.reasons(answers)[:MOST_ROWS], right=words.RIGHT)
+        page.table(words.WITHHELD, withheld[:MOST_ROWS])
+        _cut(page, len(withheld))
+    else:
+        page.paragraph("No volume was left without an answer.", "good")
+    keep = words.of_verdict(answers, "keep")
+    page.heading("Right as they are")
+    page.paragraph(f"{len(keep):,} devices stay as they are.")
+    return page
+
+
+def _table(page: Page, answers: Sequence, none: str) -> None:
+    if not answers:
+        page.paragraph(none)
+        return
+    page.table(words.COLUMNS, words.rows(answers[:MOST_ROWS]), right=words.RIGHT)
+    _cut(page, len(answers))
+
+
+def _cut(page: Page, count: int) -> None:
+    if count > MOST_ROWS:
+        page.paragraph(f"The first {MOST_ROWS:,} of {count:,}; all are in the Parquet and CSV output.")

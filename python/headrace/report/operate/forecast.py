@@ -1,0 +1,214 @@
+"""A forecast in words, as a chart and as a page, and how earlier ones turned out. Takes results;
+runs nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import altair as alt
+import polars as pl
+
+from headrace.base import caps
+from headrace.report.charts import style
+from headrace.report.charts.builders import PERCENT, Drawing, TimeAxis, linear
+from headrace.report.html import Page, write_chart
+from headrace.report.output import plain
+from headrace.report.words import number, percent, span
+
+NEVER = "not in sight"
+# A row of the hours in which requests wait names those with at least this many minutes of waiting.
+NAMED_MIN = 1.0
+SCHEMA = "headrace-forecast/1"
+
+
+def in_words(made) -> list[str]:
+    """A forecast, a sentence or two a line."""
+    where = f"{made.storage} on {made.instance}" if made.instance else made.storage
+    lines = [f"{made.of} on {where}, from the end of the recording, {_moment(made, timedelta())}."]
+    if made.credits is not None:
+        lines += _credits(made, made.credits)
+    lines += [_growth(made, one) for one in made.growth]
+    if made.space is not None:
+        lines.append(_space(made.space))
+    return lines + [f"Not said: {one}." for one in made.missing]
+
+
+def _moment(made, ahead: timedelta) -> str:
+    at = made.made + ahead
+    return at.strftime("%a %Y-%m-%d %H:%M" if made.dated else "%H:%M")
+
+
+def _credits(made, ahead) -> list[str]:
+    begin = f"Credits: {number(ahead.balance_percent)} % now ({ahead.balance_source})"
+    futures = f"{ahead.runs} futures made of {ahead.drawn_from} recorded days"
+    if ahead.share_empty == 0:
+        lines = [f"{begin}; in the next {ahead.hours} h they do not run out in any of {futures}."]
+    else:
+        early, middle, late = (_after(made, hours, ahead.hours) for hours in ahead.empty_after_h)
+        text = f"{begin}; in the next {ahead.hours} h they run out in {percent(ahead.share_empty)} of {futures}"
+        when = f": {middle} (80 %: {early} to {late})" if math.isfinite(ahead.empty_after_h[0]) else ""
+        lines = [f"{text}{when}."]
+    if ahead.outage_h is not None:
+        low, middle, high = (span(3_600 * value) for value in ahead.outage_h)
+        lines.append(f"Once they run out, they are gone for {middle} in all (80 %: {low} to {high}).")
+    worst = [hour for hour, minutes in enumerate(ahead.throttled_by_hour) if minutes >= NAMED_MIN]
+    if worst:
+        hour = max(range(24), key=ahead.throttled_by_hour.__getitem__)
+        minutes = number(ahead.throttled_by_hour[hour], 2)
+        lines.append(
+            f"Requests wait mostly from {hour:02d}:00 to {(hour + 1) % 24:02d}:00 ({minutes} min of that hour)."
+        )
+    if math.isfinite(ahead.soon.seconds):
+        doubt = ""
+        if ahead.soon.earliest is not None and ahead.soon.latest is not None:
+            earliest, latest = (_span(value) for value in (ahead.soon.earliest, ahead.soon.latest))
+            doubt = f" (80 %: {earliest} to {latest})"
+        lines.append(f"If demand stays as in the last minute, they are gone in {span(ahead.soon.seconds)}{doubt}.")
+    return lines
+
+
+def _span(seconds: float) -> str:
+    return span(seconds) if math.isfinite(seconds) else "never"
+
+
+def _after(made, hours: float, horizon: int) -> str:
+    if not math.isfinite(hours):
+        return f"not within {horizon} h"
+    return f"{_moment(made, timedelta(hours=hours))}, in {span(3_600 * hours)}"
+
+
+def _growth(made, one) -> str:
+    cap = caps.long(one.cap)
+    now = f"the busiest five minutes of a day take {percent(one.share_now)} of {cap} ({number(one.limit)} {one.unit})"
+    if not one.trend.claimed:
+        return f"Growth: {now}; no trend in {one.trend.days} days."
+    low, middle, high = (percent(value) for value in one.growth_per_month)
+    text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {one.trend.days} days"
+    if one.trend.per_day <= 0:
+        return f"{text}."
+    return f"{text}; 90 % of the limit is met {_on(made.made, one.days)}."
+
+
+def _space(full) -> str:
+    now = f"Space: {number(full.trend.now, 4)} GiB used at the most, full at {number(full.limit_gib, 4)} GiB"
+    if not full.trend.claimed:
+        return f"{now}; no trend in {full.trend.days} days."
+    month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days"
+    cut = "" if full.trend.cut is None else " (what was before a sudden change is left out)"
+    return f"{now}; {month}{cut}: full {_on(full.last, full.days)}."
+
+
+def _on(today: datetime, days: Sequence[float]) -> str:
+    early, middle, late = (
+        (today + timedelta(days=one)).strftime("%Y-%m-%d") if math.isfinite(one) else NEVER for one in days
+    )
+    return middle if middle == NEVER else f"on {middle} (80 %: {early} to {late})"
+
+
+def chart_of(made) -> Drawing:
+    """The credit balance of the futures: the median and the 80 % interval."""
+    fan = made.credits.fan
+    now = pl.DataFrame({"hours": [0.0], **{name: [made.credits.balance_percent] for name in ("low", "middle", "high")}})
+    rows = pl.concat([now, fan]).with_columns((pl.col("hours") * 3_600.0).alias("t_s"), pl.lit(0.0).alias("duration_s"))
+    axis = TimeAxis(made.made.isoformat() if made.dated else None, made.credits.hours * 3_600.0)
+    frame = axis.add(rows)
+    x, y = axis.x(True), linear("credit balance (%)", *PERCENT, ticks=5)
+    band = alt.Chart(frame).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
+    line = alt.Chart(frame).mark_line(color=style.SIMULATED, strokeWidth=2, clip=True)
+    title = alt.TitleParams(
+        f"Credits of {made.of} on {made.storage}",
+        subtitle="Simulated. Line: median of the futures; band: 80 % of them.",
+    )
+    drawn = alt.layer(band.encode(x=x, y=y("low"), y2="high:Q"), line.encode(x=x, y=y("middle")))
+    return style.configured(drawn.properties(width=style.WIDTH, height=260, title=title))
+
+
+def write_forecast(path: Path, made) -> None:
+    """The page (.html) or the chart alone (.svg, .png). Raises CouldNotRun."""
+
+    def page() -> Page:
+        made_page = Page(f"Forecast of {made.of}", f"{made.storage}, from {_moment(made, timedelta())}")
+        made_page.items(in_words(made))
+        if made.credits is not None:
+            made_page.chart(chart_of(made), " ".join(in_words(made)))
+        made_page.items(f"note: {note}" for note in made.notes)
+        return made_page
+
+    write_chart(path, None if made.credits is None else chart_of(made), page)
+
+
+def document(made) -> dict:
+    """The forecast for programs; infinite is null."""
+    credits = made.credits
+    return {
+        "schema": SCHEMA,
+        "of": made.of,
+        "storage": made.storage,
+        "instance": made.instance,
+        "made": made.made.isoformat(),
+        "dated": made.dated,
+        "credits": None
+        if credits is None
+        else {
+            "hours": credits.hours,
+            "runs": credits.runs,
+            "drawn_from_days": credits.drawn_from,
+            "balance_percent": credits.balance_percent,
+            "balance_source": credits.balance_source,
+            "share_empty": credits.share_empty,
+            "empty_after_h": _finite(credits.empty_after_h),
+            "outage_h": credits.outage_h,
+            "throttled_min_by_hour": credits.throttled_by_hour,
+            "empty_in_s_at_this_rate": _finite((credits.soon.seconds,))[0],
+            "balance": credits.fan.to_dicts(),
+        },
+        "growth": [
+            {
+                "cap": one.cap,
+                "unit": one.unit,
+                "limit": one.limit,
+                "share_now": one.share_now,
+                "trend": one.trend.claimed,
+                "growth_per_30_days": one.growth_per_month,
+                "days_until_90_percent": _finite(one.days),
+                "from_days": one.trend.days,
+            }
+            for one in made.growth
+        ],
+        "space": None
+        if made.space is None
+        else {
+            "limit_gib": made.space.limit_gib,
+            "used_gib": made.space.trend.now,
+            "trend": made.space.trend.claimed,
+            "gib_per_day": [made.space.trend.low, made.space.trend.per_day, made.space.trend.high],
+            "days_until_full": _finite(made.space.days),
+            "from_days": made.space.trend.days,
+        },
+        "not_said": [plain(one) for one in made.missing],
+        "notes": list(made.notes),
+    }
+
+
+def _finite(values: Sequence[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values]
+
+
+SCORE_COLUMNS = ("quantity", "ahead", "forecasts", "held", "median error")
+
+
+def score_rows(scores) -> list[tuple[str, ...]]:
+    """How earlier forecasts turned out, a row per quantity and distance."""
+    return [
+        (
+            one.quantity,
+            span(one.ahead.total_seconds()),
+            str(one.count),
+            percent(one.held / one.count),
+            number(one.median_error),
+        )
+        for one in scores
+    ]

@@ -1,0 +1,103 @@
+"""patch.sh and rollback.sh of a fleet on a lab, by the AWS CLI: the volumes become as planned, a second run changes
+nothing, EC2's own rules stop the fifth modification, and the rollback brings back what was.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from aws_labs import AwsLab
+
+from headrace.base.storage import Storage
+from headrace.operate.fleet.applying.changes import VolumeChange, changes_of, checked, ranked
+from headrace.operate.fleet.applying.scripts import patch_scripts
+from headrace.operate.fleet.inventory import FleetInventory, read_inventory
+
+AWS = str(Path(sys.executable).with_name("aws"))
+
+
+def inventory(lab: AwsLab) -> FleetInventory:
+    folder = lab.folder / "listed"
+    folder.mkdir(exist_ok=True)
+    for call in ("describe-volumes", "describe-instances", "describe-volumes-modifications"):
+        (folder / call).write_text(json.dumps(lab.aws("ec2", call)))
+    return read_inventory(sorted(folder.iterdir()))
+
+
+def shown(lab: AwsLab) -> dict[str, str]:
+    return {volume.id: volume.notation for volume in inventory(lab).volumes}
+
+
+def run(lab: AwsLab, script: str, name: str, *options: str, code: int = 0) -> str:
+    path = lab.folder / name
+    path.write_text(script)
+    lab.environment |= {"AWS": AWS, "POLL_S": "0.2"}
+    return lab.run("bash", str(path), *options, code=code).stderr
+
+
+def planned(known: FleetInventory, wanted: dict[str, tuple[str, float]]) -> list[VolumeChange]:
+    devices = {one.key: one for one in known.devices()}
+    return ranked(
+        change for key, (text, usd) in wanted.items() for change in changes_of(devices[key], Storage.parse(text), usd)
+    )
+
+
+def test_a_patch_is_made_once_and_taken_back(aws_lab):
+    """The smaller saving comes second; a volume that is already on its way elsewhere, one that was changed since the plan
+    and one that would shrink are left alone."""
+    lab, ec2 = aws_lab, aws_lab.client("ec2")
+    given: list[dict] = [
+        {"VolumeType": "gp2", "Size": 8},
+        {"VolumeType": "gp3", "Size": 12, "Iops": 5000, "Throughput": 300},
+    ]
+    small, large = (ec2.create_volume(AvailabilityZone=lab.zone, **one)["VolumeId"] for one in given)
+    known = inventory(lab)
+    changes = planned(known, {small: ("gp3:8", -0.16), large: ("gp3:12:3000:125", -17.0)})
+    kept, refused = checked(changes, {one.id: one for one in known.volumes}, datetime.now(UTC))
+    assert [change.volume_id for change in kept] == [large, small] and not refused
+    [scripts] = patch_scripts(kept)
+    first = run(lab, scripts.patch, "patch.sh")
+    assert first.index(large) < first.index(small)
+    assert "2 changed, 0 as planned already, 0 refused, of 2." in first
+    assert shown(lab) == {small: "gp3:8:3000:125", large: "gp3:12:3000:125"}
+    made = lab.aws("ec2", "describe-volumes-modifications")
+    assert "0 changed, 2 as planned already, 0 refused" in run(lab, scripts.patch, "patch.sh")
+    assert lab.aws("ec2", "describe-volumes-modifications") == made
+    assert "2 changed" in run(lab, scripts.rollback, "rollback.sh")
+    assert shown(lab) == {small: "gp2:8", large: "gp3:12:5000:300"}
+
+
+def test_what_ec2_would_refuse_is_not_asked_for(aws_lab):
+    """A fifth modification within 24 hours, of which the plan knew three and EC2 the last; a volume that is larger by now."""
+    lab, ec2 = aws_lab, aws_lab.client("ec2")
+    often, grown = (
+        ec2.create_volume(AvailabilityZone=lab.zone, Size=10, VolumeType="gp3")["VolumeId"] for _ in range(2)
+    )
+    changes = planned(inventory(lab), {often: ("gp3:10:4000:125", 5.0), grown: ("gp3:12:3000:125", 0.16)})
+    for volume, size in ((often, 11), (grown, 13)):
+        ec2.modify_volume(VolumeId=volume, Size=size)
+    now = datetime.now(UTC)
+    recent = tuple(now - timedelta(hours=hours) for hours in (20, 10, 1))
+    # As if the plan had been made after the change; the start of the latest EC2 tells by itself.
+    changes = [
+        replace(
+            change, known=recent, before=replace(change.before, size_gib=11), after=replace(change.after, size_gib=11)
+        )
+        if change.volume_id == often
+        else replace(change, before=replace(change.before, size_gib=13))
+        for change in changes
+    ]
+    [scripts] = patch_scripts(changes)
+    made = lab.aws("ec2", "describe-volumes-modifications")
+    assert [one["ModificationState"] for one in made["VolumesModifications"]] == ["completed"] * 2
+    said = run(lab, scripts.patch, "patch.sh", code=1)
+    assert f"{often}: REFUSED, it was modified 4 times within 24 hours" in said
+    assert f"{grown}: REFUSED, a volume never shrinks, and it has 13 GiB" in said
+    assert lab.aws("ec2", "describe-volumes-modifications") == made
+    known = inventory(lab).volumes
+    kept, refused = checked(changes, {one.id: one for one in known}, now)
+    assert not kept and sorted(one.change.volume_id for one in refused) == sorted([often, grown])

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""A stand-in for the AWS CLI, as far as change_volumes.sh asks it: volumes in a JSON file, one modification of each at a
+time, time that passes with each look. What it was asked to do it writes down.
+
+AWS_STUB names the file: {"volumes": {ID: [type, GiB, IOPS, MiB/s, state]}, "modifications": {ID: {...}}, "calls": [...]};
+"fail" there has the error for a volume.
+"""
+
+import fcntl
+import json
+import os
+import sys
+from datetime import UTC, datetime
+
+words = sys.argv[1:]
+options = {words[at][2:]: words[at + 1] for at in range(len(words) - 1) if words[at].startswith("--")}
+with open(os.environ["AWS_STUB"], "r+") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    state = json.load(file)
+
+    def save():
+        file.seek(0)
+        file.truncate()
+        json.dump(state, file)
+
+    def refuse(error):
+        save()
+        print(f"An error occurred ({error}) when calling", file=sys.stderr)
+        raise SystemExit(255)
+
+    call = words[1]
+    if call == "get-caller-identity":
+        print(state.get("account", "111111111111"))
+    elif call == "describe-volumes":
+        volume = options["filters"].split("Values=")[1]
+        if volume in state["volumes"]:
+            print("\t".join("None" if one is None else str(one) for one in state["volumes"][volume]))
+    elif call == "describe-volumes-modifications":
+        volume = options["filters"].split("Values=")[1]
+        one = state["modifications"].get(volume)
+        if one:
+            # Each look is a step: modifying, optimizing (the new volume), completed.
+            steps = ["modifying", "optimizing", "completed"]
+            if one["state"] in steps[:2] and not one.get("stuck"):
+                one["state"] = steps[steps.index(one["state"]) + 1]
+                if volume in state.get("breaks", []):
+                    one["state"] = "failed"
+                else:
+                    state["volumes"][volume] = [*one["target"], "in-use"]
+            print("\t".join(str(part) for part in (one["state"], one["start"], *one["target"])))
+    elif call == "modify-volume":
+        volume = options["volume-id"]
+        state["calls"].append(words[1:])
+        if volume in state.get("fail", {}):
+            refuse(state["fail"][volume])
+        before = state["volumes"][volume]
+        kind = options["volume-type"]
+        target = [
+            kind,
+            int(options.get("size", before[1])),
+            int(options["iops"]) if "iops" in options else 100 if kind == "gp2" else None,
+            int(options["throughput"]) if "throughput" in options else None,
+        ]
+        assert target[1] >= before[1], "it shrinks"
+        start = state.get("now") or datetime.now(UTC).isoformat(timespec="seconds")
+        state["modifications"][volume] = {"state": "modifying", "start": start, "target": target}
+        print(start)
+    else:
+        refuse(f"Unknown {words}")
+    save()

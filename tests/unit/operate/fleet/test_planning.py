@@ -1,0 +1,374 @@
+"""A fleet: points from what AWS writes, the check on what is, and advice that equals the planner's.
+
+Fleets come from a seed (benchmarks/seeded_fleet.py), so what each volume asks for is known. `FLEET`
+says of how many volumes (`make soak`: 200)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+from functools import cache
+
+import numpy as np
+import polars as pl
+import pytest
+
+import headrace
+from headrace.errors import InputError
+from headrace.operate.fleet.answer import FleetSettings, answers_frame, answers_of, ranked
+from headrace.operate.fleet.batch import answer_batch, weaker
+from headrace.operate.fleet.importing import import_points
+from headrace.operate.fleet.inventory import inventory_json
+from headrace.operate.fleet.planning import plan_fleet
+from headrace.operate.fleet.points import METRICS, read_points, volumes_of, write_points
+from headrace.workload import OpenWorkload
+from headrace.workload.points import make_points
+from seeded_fleet import BEGIN, SeededFleet, seeded_fleet
+
+VOLUMES = int(os.environ.get("FLEET", "24"))
+QUICK = FleetSettings(fortnights=0)
+
+
+@cache
+def fleet() -> SeededFleet:
+    return seeded_fleet(VOLUMES, 7)
+
+
+@cache
+def answers():
+    return answer_batch(fleet().devices, fleet().points, QUICK)
+
+
+# --- what is advised ------------------------------------------------------------------------------
+
+
+def test_advice_is_the_planners_own_in_place_row():
+    changed = [one for one in answers() if one.verdict == "change"]
+    assert len(changed) >= VOLUMES / 4
+    for one in random.Random(1).sample(changed, min(len(changed), max(4, VOLUMES // 10))):
+        rows = fleet().points[one.key]
+        reads, writes = rows["read_ops"] / 300, rows["write_ops"] / 300
+        sizes = [
+            (rows[f"{name}_bytes"] / rows[f"{name}_ops"] / 1024).fill_nan(0.0).to_list() for name in ("read", "write")
+        ]
+        points = make_points(
+            rows["t_unix"] - BEGIN, rows["period_s"], reads, writes, *(np.maximum(size, 0.5) for size in sizes)
+        )
+        size_gib = float(one.today.split(":")[1])
+        load = OpenWorkload(name="v", kind="constant", points=points, size_gib=size_gib)
+        bound = max(QUICK.p99_ms, one.today_p99_ms or 0.0)
+        goals = [f"p99_ms<={bound!r}", "throttled_min<=0", f"headroom_percent>={QUICK.headroom_percent}"]
+        plan = headrace.plan(load, goals=goals, compare=one.today, free_percent=0, exclude="standard")
+        assert plan.in_place is not None
+        assert one.wanted == plan.in_place.storage
+        assert one.usd_wanted == pytest.approx(plan.in_place.cost_usd_month)
+
+
+def test_what_is_advised_carries_the_demand_per_io():
+    """Every request simulated over the busiest hours: nothing waits for a limit, and the p99 holds."""
+    changed = ranked([one for one in answers() if one.verdict == "change"])[: max(3, VOLUMES // 20)]
+    for one in changed:
+        asked = fleet().demand[one.key]
+        busiest = int(np.argmax(np.convolve(asked[1] + asked[2], np.ones(6), "valid")))
+        part = slice(busiest, busiest + 6)
+        points = make_points(
+            np.arange(6) * 300.0,
+            asked[0][part],
+            asked[1][part],
+            asked[2][part],
+            asked[3][part] / 1024,
+            asked[4][part] / 1024,
+        )
+        run = headrace.simulate(OpenWorkload(name="v", kind="constant", points=points), one.wanted, form="events")
+        assert run.summary["p99_ms"] <= max(QUICK.p99_ms, one.today_p99_ms or 0.0)
+
+
+def test_nothing_shrinks_and_no_limited_volume_gets_less():
+    for one in answers():
+        if not one.wanted:
+            continue
+        assert int(one.wanted.split(":")[1]) >= int(one.today.split(":")[1])
+        assert (one.verdict == "grow") == (one.saves_usd < 0)
+        if one.censored_share:
+            assert not weaker(one.wanted, one.today, None)
+
+
+def test_an_answer_does_not_depend_on_its_batch():
+    alone = [answer_batch([device], fleet().points, QUICK)[0] for device in fleet().devices[:6]]
+    assert alone == answers()[:6]
+    backwards = answer_batch(fleet().devices[5::-1], fleet().points, replaced(fortnights=3))
+    assert backwards[::-1] == answer_batch(fleet().devices[:6], fleet().points, replaced(fortnights=3))
+
+
+def replaced(**settings) -> FleetSettings:
+    return FleetSettings(**{"fortnights": 0, **settings})
+
+
+def test_answers_survive_their_table():
+    assert answers_of(answers_frame(answers())) == list(answers())
+
+
+# --- the check on what is -------------------------------------------------------------------------
+
+
+def test_honest_volumes_are_believed():
+    withheld = [one for one in answers() if one.verdict == "withheld"]
+    assert len(withheld) <= 0.05 * VOLUMES, [one.why for one in withheld]  # O12 of the specification
+
+
+def test_lying_inventories_are_found():
+    """gp2 volumes whose credits moved, said to be of another size: their balance is another."""
+    moved = [
+        one
+        for one in fleet().inventory.volumes
+        if one.type == "gp2" and one.size_gib <= 1_000 and (fleet().points[one.id]["balance_percent"] < 90).sum() > 12
+    ]
+    lies = []
+    for one in moved:
+        for size in (one.size_gib * 3, max(1, one.size_gib // 3)):
+            lies += [(one, inventory_json([described(one, size)]).devices()[0])]
+    if not lies:
+        pytest.skip("no volume of this fleet has spent credits: FLEET=100 has some")
+    found = [answer_batch([lie], fleet().points, QUICK)[0] for _, lie in lies]
+    caught = [one for one in found if one.verdict == "withheld" and one.why.startswith("not modelled")]
+    assert len(caught) >= 0.95 * len(lies), [(one.today, one.why) for one in found if one not in caught]
+
+
+def described(volume, size: int) -> dict:
+    return {
+        "VolumeId": volume.id, "VolumeType": "gp2", "Size": size, "Iops": max(100, 3 * size),
+        "AvailabilityZone": "us-east-1a", "State": "in-use", "Attachments": [],
+    }  # fmt: skip
+
+
+def test_scrambled_points_are_found():
+    """Points of a volume whose credits moved, in another order: the balance does not follow."""
+    draw = random.Random(3)
+    scrambled = {}
+    for one in fleet().inventory.volumes:
+        rows = fleet().points[one.id]
+        # A volume whose credits are always gone gives one rate all day: in any order the same.
+        if one.type == "gp2" and (rows["balance_percent"] < 80).sum() > 48 and rows["balance_percent"].median() > 0:
+            order = list(range(rows.height))
+            draw.shuffle(order)
+            ios = rows.select("read_ops", "write_ops", "read_bytes", "write_bytes")[order]
+            scrambled[one.id] = rows.with_columns(ios)
+    if not scrambled:
+        pytest.skip("no volume of this fleet has spent many credits: FLEET=100 has some")
+    devices = [device for device in fleet().devices if device.key in scrambled]
+    found = answer_batch(devices, scrambled, QUICK)
+    assert sum(one.verdict == "withheld" for one in found) >= 0.95 * len(found), [one.why for one in found]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"MultiAttachEnabled": True, "VolumeType": "io2", "Iops": 3_000}, "several instances"),
+        ({"Operator": {"Managed": True, "Principal": "workspaces"}}, "managed by"),
+        ({"VolumeType": "gp4"}, "gp4"),
+    ],
+)
+def test_strange_volumes_get_no_advice(changed, said):
+    volume = fleet().inventory.volumes[0]
+    device = inventory_json([described(volume, 100) | changed]).devices()[0]
+    (answer,) = answer_batch([device], fleet().points, QUICK)
+    assert answer.verdict == "withheld" and said in answer.why
+
+
+def test_short_and_missing_points_get_no_advice():
+    device = fleet().devices[0]
+    rows = fleet().points[device.key]
+    short, none = {device.key: rows.head(100)}, {}
+    holes = {device.key: rows.filter(pl.int_range(rows.height) % 3 > 0)}
+    for points, said in ((short, "at least 7"), (none, "no points"), (holes, "33%")):
+        (answer,) = answer_batch([device], points, QUICK)
+        assert answer.verdict == "withheld" and said in answer.why
+
+
+# --- the whole fleet, stopped and continued -------------------------------------------------------
+
+
+def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatch):
+    from headrace.operate.fleet import planning
+
+    monkeypatch.setattr(planning, "VOLUMES_AT_ONCE", 4)
+    points = tmp_path / "points.parquet"
+    write_points(points, fleet().points.values())
+    whole = plan_fleet(fleet().inventory, points, QUICK, tmp_path / "whole.parquet")
+    assert [one.key for one in whole] == sorted(one.id for one in fleet().inventory.volumes)
+    asked = []
+
+    def stopped(batches, *rest):
+        for number, content in planning.embedded(batches, *rest):
+            if len(asked) == 2:
+                raise KeyboardInterrupt
+            asked.append(number)
+            yield number, content
+
+    with pytest.raises(KeyboardInterrupt):
+        plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=stopped)
+    left = []
+
+    def counted(batches, *rest):
+        left.append(len(batches))
+        return planning.embedded(batches, *rest)
+
+    again = plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted)
+    total = len(list(planning.batches_of(fleet().inventory, volumes_of(points))))
+    assert again == whole and left == [total - 2]
+    assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert not (tmp_path / "again.parquet.parts").exists()
+    other = replaced(p99_ms=9.0)
+    plan_fleet(fleet().inventory, points, other, tmp_path / "again.parquet", runner=counted)
+    assert left[-1] == total  # other settings: nothing that was kept counts
+
+
+# --- import ---------------------------------------------------------------------------------------
+
+
+def stream_line(volume: str, metric: str, at_s: float, figure: float, **more) -> str:
+    one = {"count": 1.0, "sum": figure, "max": figure, "min": figure}
+    return json.dumps(
+        {
+            "metric_stream_name": "s", "account_id": "1", "region": "us-east-1", "namespace": "AWS/EBS", "metric_name": metric,
+            "dimensions": {"VolumeId": volume}, "timestamp": int(at_s * 1000), "value": one, "unit": "Count",
+        }
+        | more
+    )  # fmt: skip
+
+
+def stream(rows: pl.DataFrame) -> list[str]:
+    return [
+        stream_line(row["volume"], metric, row["t_unix"], row[column])
+        for row in rows.iter_rows(named=True)
+        for metric, (column, _) in METRICS.items()
+        if row[column] == row[column]
+    ]
+
+
+def test_a_stream_in_any_order_with_repeated_lines_gives_the_points(tmp_path):
+    wanted = {one: fleet().points[one].head(40) for one in list(fleet().points)[:3]}
+    lines = [line for rows in wanted.values() for line in stream(rows)]
+    lines += lines[::7]
+    random.Random(1).shuffle(lines)
+    with gzip.open(tmp_path / "stream.json.gz", "wt") as file:
+        file.write("\n".join([*lines, '{"metric_stream_name": "cut o']))
+    volumes, rows, notes = import_points([tmp_path / "stream.json.gz"], tmp_path / "p.parquet")
+    assert (volumes, rows) == (3, 120) and "cut off" in notes[0]
+    found = read_points(tmp_path / "p.parquet", volumes_of(tmp_path / "p.parquet"), list(wanted))
+    for one, given in wanted.items():
+        assert found[one].drop("account").equals(given.drop("account"), null_equal=True)
+        assert found[one]["account"].unique().to_list() == ["1"]
+    import_points([tmp_path / "p.parquet"], tmp_path / "again.parquet")
+    assert pl.read_parquet(tmp_path / "again.parquet").equals(pl.read_parquet(tmp_path / "p.parquet"))
+
+
+def test_pages_of_get_metric_data_newest_first(tmp_path):
+    names = {"VolumeReadOps": 300.0, "VolumeWriteOps": 600.0, "VolumeReadBytes": 3e6, "VolumeWriteBytes": 6e6}
+    times = [f"2026-03-02T00:{minute:02d}:00Z" for minute in (10, 5, 0)]
+    page = {
+        "MetricDataResults": [
+            {"Id": f"m{index}", "Label": f"vol-0123456789abcdef0 {name}", "Timestamps": times, "Values": [value] * 3}
+            for index, (name, value) in enumerate(names.items())
+        ]
+    }
+    (tmp_path / "page.json").write_text(json.dumps(page))
+    assert import_points([tmp_path / "page.json"], tmp_path / "p.parquet")[:2] == (1, 3)
+    rows = pl.read_parquet(tmp_path / "p.parquet")
+    assert rows["t_unix"].to_list() == [BEGIN, BEGIN + 300, BEGIN + 600] and rows["period_s"].unique().to_list() == [
+        300
+    ]
+    (tmp_path / "page.json").write_text(json.dumps(page | {"NextToken": "more"}))
+    with pytest.raises(InputError, match="more pages follow"):
+        import_points([tmp_path / "page.json"], tmp_path / "q.parquet")
+    assert not (tmp_path / "q.parquet").exists()
+
+
+VOL = "vol-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([stream_line(VOL, "VolumeReadOps", BEGIN, -1.0)], "0 or more"),
+        ([stream_line(VOL, "VolumeReadOps", BEGIN, 1.0, value={"count": 0, "sum": 1, "max": 1, "min": 1})], "above 0"),
+        (
+            ['{"metric_stream_name": "s", "metric_name": 5}', stream_line(VOL, "VolumeReadOps", BEGIN, 1.0)],
+            "not a point",
+        ),
+        ([stream_line(VOL, "VolumeReadOps", BEGIN, 1.0, namespace="AWS/RDS")], "no points"),
+    ],
+)
+def test_bad_lines_are_refused_and_nothing_is_written(tmp_path, lines, said):
+    (tmp_path / "s.json").write_text("\n".join(lines) + "\n")
+    with pytest.raises(InputError, match=said):
+        import_points([tmp_path / "s.json"], tmp_path / "p.parquet")
+    assert [one.name for one in tmp_path.iterdir()] == ["s.json"]
+
+
+def test_cut_gzip_binary_and_two_accounts_are_refused(tmp_path):
+    lines = "\n".join(stream(fleet().points[fleet().devices[0].key].head(40)))
+    cut = gzip.compress(lines.encode())
+    (tmp_path / "cut.json.gz").write_bytes(cut[: len(cut) // 2])
+    (tmp_path / "otlp.bin").write_bytes(b"\x0a\x00\x12\x04" * 20)
+    both = [stream_line(VOL, metric, BEGIN, 1.0, account_id=account) for metric in METRICS for account in "12"]
+    (tmp_path / "two.json").write_text("\n".join(both) + "\n")
+    for name, said in (
+        ("cut.json.gz", "cut off or damaged"),
+        ("otlp.bin", "OpenTelemetry"),
+        ("two.json", "one account"),
+    ):
+        with pytest.raises(InputError, match=said):
+            import_points([tmp_path / name], tmp_path / "p.parquet")
+    assert not (tmp_path / "p.parquet").exists()
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_parquet_of_a_stream_in_any_unit_of_time(tmp_path, unit):
+    rows = [json.loads(line) for line in stream(fleet().points[fleet().devices[0].key].head(20))]
+    frame = pl.DataFrame(rows).with_columns(pl.from_epoch("timestamp", "ms").dt.cast_time_unit(unit))
+    frame.write_parquet(tmp_path / "s.parquet")
+    import_points([tmp_path / "s.parquet"], tmp_path / "p.parquet")
+    assert pl.read_parquet(tmp_path / "p.parquet")["t_unix"].to_list() == [BEGIN + 300 * index for index in range(20)]
+
+
+def test_minutes_become_five_minutes(tmp_path):
+    metrics = ("VolumeReadOps", "VolumeWriteOps", "VolumeReadBytes", "VolumeWriteBytes", "VolumeQueueLength")
+    lines = [stream_line(VOL, metric, BEGIN + 60 * minute, 60.0) for minute in range(10) for metric in metrics]
+    (tmp_path / "s.json").write_text("\n".join(lines) + "\n")
+    import_points([tmp_path / "s.json"], tmp_path / "p.parquet", period_s=300)
+    rows = pl.read_parquet(tmp_path / "p.parquet")
+    assert rows["read_ops"].to_list() == [300, 300] and rows["queue"].to_list() == [60, 60]
+    with pytest.raises(InputError, match="finer"):
+        import_points([tmp_path / "p.parquet"], tmp_path / "q.parquet", period_s=60)
+
+
+def test_members_of_an_array_are_one_device():
+    """Two volumes in one array, each with half of the demand, get what one pair needs."""
+    first = fleet().inventory.volumes[0]
+    tags = [{"Key": "headrace:array", "Value": "md0"}]
+    at = [{"InstanceId": "i-0123456789abcdef0", "Device": "/dev/sdf", "State": "attached"}]
+    both = [
+        described(first, 500) | {"VolumeId": f"vol-{index:017x}", "Tags": tags, "Attachments": at} for index in (1, 2)
+    ]
+    instance = {
+        "InstanceId": "i-0123456789abcdef0",
+        "InstanceType": "m5.xlarge",
+        "State": {"Name": "running"},
+        "Tags": [],
+    }
+    (device,) = inventory_json(both, [{"OwnerId": "1", "Instances": [instance]}]).devices()
+    rows = fleet().points[first.id].with_columns(
+        pl.lit(float("nan")).alias("balance_percent"), pl.lit(0.0).alias("iops_exceeded"), pl.lit(0.0).alias("queue"),
+        *(pl.lit(value).alias(name) for name, value in (("read_ops", 3e4), ("write_ops", 3e4), ("read_bytes", 5e8), ("write_bytes", 5e8))),
+    )  # fmt: skip
+    (answer,) = answer_batch([device], {one.id: rows for one in device.members}, QUICK)
+    assert answer.today == "2xgp2:500" and answer.wanted == "2xgp3:500" and len(answer.volumes) == 2
+
+
+def test_settings_are_checked():
+    for bad in ({"p99_ms": 0.0}, {"headroom_percent": -1.0}, {"fortnights": -1}):
+        with pytest.raises(InputError):
+            replaced(**bad).checked()

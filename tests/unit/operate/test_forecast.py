@@ -1,0 +1,356 @@
+"""Forecasts: credits, growth, full volumes. Histories are made from seeds, so what came is known.
+
+`FORECASTS` says how many seeded histories of each kind are tried (`make soak`: 100)."""
+
+from __future__ import annotations
+
+import math
+import os
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+
+from headrace.errors import InputError
+from headrace.operate.evidence.model import SourceFacts, Tick, VolumeFacts, gathered
+from headrace.operate.forecast import ledger
+from headrace.operate.forecast.answer import forecast
+from headrace.operate.forecast.credits import credits_ahead, futures, soon_empty
+from headrace.operate.forecast.growth import growth_ahead
+from headrace.operate.forecast.history import SLOT_S, history_of
+from headrace.operate.forecast.sources import demand_of, from_evidence
+from headrace.operate.forecast.space import SpaceHistory, read_space, space_ahead
+from headrace.operate.forecast.trend import last_step, trend_of
+from headrace.simulation.demand import simulate
+from headrace.workload import OpenWorkload, save
+from headrace.workload.points import make_points
+
+HISTORIES = int(os.environ.get("FORECASTS", "12"))
+MONDAY = datetime(2026, 3, 2)
+OFFICE = [0.1] * 5 + [
+    0.15,
+    0.25,
+    0.45,
+    0.75,
+    0.95,
+    1.0,
+    0.95,
+    0.8,
+    0.85,
+    0.95,
+    0.95,
+    0.85,
+    0.65,
+    0.45,
+    0.3,
+    0.25,
+    0.2,
+    0.15,
+    0.1,
+]
+
+
+def business(seed: int, days: int) -> np.ndarray:
+    """IOPS of a business in slots of five minutes: office days, half on weekends, days that differ by
+    12 %, minutes that wander by 15 %, noise of 5 %."""
+    draw = np.random.default_rng(seed)
+    count = days * 288
+    hour = np.arange(count) / 12 % 24
+    shape = np.interp(hour, np.arange(25), [*OFFICE, OFFICE[0]])
+    weekend = np.where((np.arange(count) // 288) % 7 >= 5, 0.5, 1.0)
+    wander, steps = np.zeros(count), draw.normal(0, 0.15 * math.sqrt(1 - 0.97**2), count)
+    for index in range(1, count):
+        wander[index] = 0.97 * wander[index - 1] + steps[index]
+    days_apart = np.repeat(draw.normal(0, 0.12, days), 288)
+    return draw.uniform(1_600, 3_200) * shape * weekend * np.exp(days_apart + wander + draw.normal(0, 0.05, count))
+
+
+def recording(iops: np.ndarray, begin: datetime | None = MONDAY, point_s: float = SLOT_S, **columns) -> OpenWorkload:
+    count = len(iops)
+    sizes = np.full(count, 16.0), np.full(count, 22.0)
+    points = make_points(np.arange(count) * point_s, np.full(count, point_s), iops * 0.6, iops * 0.4, *sizes)
+    points = points.with_columns(**columns)
+    source = {} if begin is None else {"clock_start": begin.isoformat()}
+    return OpenWorkload(name="shop", kind="recorded", points=points, source=source)
+
+
+# --- history --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_slots_hold_what_a_naive_sum_over_seconds_holds(seed):
+    draw = np.random.default_rng(seed)
+    lengths = draw.integers(1, 700, 60).astype(float)
+    rates = draw.uniform(0, 3_000, 60)
+    points = make_points(
+        np.cumsum(lengths) - lengths, lengths, rates, rates / 2, draw.uniform(1, 64, 60), draw.uniform(1, 64, 60)
+    )
+    began = MONDAY + timedelta(seconds=int(draw.integers(0, 86_400)))
+    load = OpenWorkload(name="random", kind="recorded", points=points, source={"clock_start": began.isoformat()})
+    history = history_of(load)
+    per_second = np.repeat(rates, lengths.astype(int))
+    kib = np.repeat(rates * points["read_kib"].to_numpy(), lengths.astype(int))
+    offset = int((history.begin - began).total_seconds())
+    assert 0 <= offset < SLOT_S and history.begin.minute % 5 == 0 and history.begin.second == 0
+    for index, slot in enumerate(history.rates):
+        window = slice(offset + index * SLOT_S, offset + (index + 1) * SLOT_S)
+        # The sums are of some 1e9; 1e-9 of them is far below one I/O.
+        np.testing.assert_allclose(slot[[0, 2]], [per_second[window].mean(), kib[window].mean()], rtol=1e-9)
+    assert began + timedelta(seconds=load.span_s) - history.end < timedelta(seconds=SLOT_S)
+
+
+def test_a_recording_without_a_date_knows_no_weekday():
+    assert history_of(recording(business(1, 4), None)).clocked is False
+    load = recording(business(1, 4))
+    clock = OpenWorkload(name="c", kind="recorded", points=load.points, source={"clock_start": "10:00:00"})
+    history = history_of(clock)
+    assert (history.clocked, history.dated, history.begin.hour) == (True, False, 10)
+
+
+# --- trend ----------------------------------------------------------------------------------------
+
+
+def test_a_straight_line_is_found_exactly():
+    trend = trend_of(100.0 + 3.0 * np.arange(21), 1)
+    assert trend.claimed and trend.per_day == pytest.approx(3.0) and trend.now == pytest.approx(160.0)
+    # 160 + 3 d >= 200 first at the 14th day: 13.33 rounded up.
+    assert trend.days_until(200.0) == (14.0, 14.0, 14.0)
+
+
+def test_a_step_cuts_the_history_and_a_weekly_purge_does_not():
+    smooth = 100.0 + np.arange(40) + np.random.default_rng(1).normal(0, 0.2, 40)
+    moved = smooth + np.where(np.arange(40) >= 25, 200.0, 0.0)
+    assert last_step(smooth) is None
+    assert last_step(moved) == 25 and trend_of(moved, 1).per_day == pytest.approx(1.0, abs=0.1)
+    purged = smooth + 5.0 * (np.arange(40) % 7)
+    assert last_step(purged) is None
+
+
+def test_flat_histories_have_no_trend():
+    claimed = 0
+    for seed in range(HISTORIES):
+        draw = np.random.default_rng(seed)
+        days = int(draw.integers(14, 90))
+        week = np.tile([0, 0.1, 0.2, 0.1, 0.05, -0.3, -0.35], 13)[:days]
+        claimed += trend_of(500 + 20 * week + draw.normal(0, 5, days), 1).claimed
+    # O6 of the specification: at most 5 of 100.
+    assert claimed <= max(1, 0.05 * HISTORIES)
+
+
+def test_saw_teeth_that_grow_are_full_when_they_are():
+    near = held = 0
+    for seed in range(HISTORIES):
+        draw = np.random.default_rng(1_000 + seed)
+        days, daily = int(draw.integers(20, 90)), draw.uniform(0.5, 5)
+        period, tooth, phase = draw.integers(3, 11), draw.uniform(0, 10) * daily, draw.integers(0, 9)
+        every = np.arange(days + 2_000)
+        used = 200 + daily * every + tooth * ((every + phase) % period) / period + draw.normal(0, daily, len(every))
+        limit = used[days - 1] + daily * draw.uniform(10, 120)
+        came = float(np.argmax(used[days:] >= limit)) + 1
+        made = space_ahead(SpaceHistory(MONDAY, used[:days]), limit)
+        near += abs(made.days[1] - came) <= 0.15 * came
+        held += made.days[0] <= came <= made.days[2]
+    # O6 of the specification: 90 of 100 within 15 %; a dozen may have two beyond it.
+    assert near >= min(0.9 * HISTORIES, HISTORIES - 2)
+    assert held >= 0.6 * HISTORIES
+
+
+# --- credits --------------------------------------------------------------------------------------
+
+
+def test_steady_demand_empties_the_bucket_when_the_formula_says():
+    # 5,400,000 I/Os of a full gp2 bucket, 500 GiB refill 1,500 a second (EBS guide): at 2,500 IOPS
+    # 5.4e6 / 1,000 = 5,400 s; half the balance half of it. The second of IOPS that a rested volume
+    # has saved (3,000 I/Os) adds 3 s.
+    load = recording(np.full(12, 2_500.0))
+    assert soon_empty(load, "gp2:500", 100.0).seconds == pytest.approx(5_400, abs=4)
+    assert soon_empty(load, "gp2:500", 50.0).seconds == pytest.approx(2_700, abs=4)
+    assert math.isinf(soon_empty(recording(np.full(12, 1_400.0)), "gp2:500", 10.0).seconds)
+
+
+def test_minutes_that_differ_give_an_interval():
+    draw = np.random.default_rng(1)
+    soon = soon_empty(recording(draw.uniform(2_000, 3_000, 60), point_s=60.0), "gp2:500", 50.0)
+    assert soon.earliest is not None and soon.latest is not None and soon.earliest < soon.latest
+
+
+def test_futures_are_made_of_whole_days_and_the_seed_decides():
+    history = history_of(recording(business(2, 30)))
+    first, again, other = (futures(history, 48, 5, seed) for seed in (1, 1, 2))
+    assert (first == again).all() and (first != other).any()
+    # The 30th of March of 2026 is a Wednesday at midnight: its night is a tenth of its morning.
+    night, morning = first[:, 12:36, :2].sum(axis=2).mean(), first[:, 120:132, :2].sum(axis=2).mean()
+    assert 5 < morning / night < 20
+
+
+def test_intervals_hold_what_came():
+    held = due = never_wrong = 0
+    errors = []
+    for seed in range(HISTORIES):
+        draw = np.random.default_rng(900 + seed)
+        iops, cut = business(seed, 31), 21 * 288 + int(draw.integers(0, 288 * 7))
+        load, balance = recording(iops[:cut]), float(draw.uniform(20, 100))
+        made = credits_ahead(load, history_of(load), "gp2:400", balance_percent=balance, runs=60, seed=seed)
+        came = simulate(recording(iops[cut : cut + 864]), "gp2:400", form="interval", start_balance=balance)
+        balances = came.rows["balance_percent"].to_numpy()
+        for mark in made.marks:
+            real = balances[int(mark.hours) * 12 - 1]
+            if 0 < real < 100:  # a balance that is full or gone is no achievement
+                held, due = held + (mark.low <= real <= mark.high), due + 1
+        errors.append(abs(made.marks[0].middle - balances[11]))
+        never_wrong += made.share_empty == 0 and came.summary["credits_empty_at_s"] is not None
+    # O5 of the specification: 80 % intervals hold 70 to 90 %, the balance an hour ahead within 10
+    # points in the median, "never" wrong at most twice in 100. A dozen starts spread by 7 points.
+    assert held / due >= 0.65
+    assert np.median(errors) <= 10
+    assert never_wrong <= 0.02 * HISTORIES
+
+
+def test_a_recorded_balance_is_where_it_begins():
+    iops = business(3, 5)
+    load = recording(iops, balance_percent=np.linspace(90, 42, len(iops)))
+    made = credits_ahead(load, history_of(load), "gp2:400", runs=5, hours=1)
+    assert (made.balance_percent, made.balance_source) == (42.0, "recorded")
+
+
+# --- growth ---------------------------------------------------------------------------------------
+
+
+def test_growth_meets_the_limit_on_its_day():
+    # A peak of 1,000 IOPS at the first day, 1 % more each day: 0.9 x 3,000 of gp3 is met after
+    # ln(2.7) / ln(1.01) = 99.8 days, 70 after the 30 that were recorded.
+    days = np.repeat(1_000 * 1.01 ** np.arange(30), 288)
+    found = {one.cap: one for one in growth_ahead(history_of(recording(days)), "gp3:100", instance="m5.large")}
+    iops = found["volume-iops"]
+    assert iops.trend.claimed and iops.limit == 3_000
+    assert iops.days[1] == pytest.approx(71, abs=1)
+    assert iops.growth_per_month[1] == pytest.approx(1.01**30 - 1, rel=1e-6)
+    assert set(found) == {"volume-iops", "volume-throughput", "instance-iops", "instance-throughput"}
+
+
+# --- the ledger -----------------------------------------------------------------------------------
+
+
+def test_forecasts_are_kept_once_and_scored(tmp_path):
+    iops, place = business(3, 45), tmp_path / "data/forecasts.jsonl"
+    made = forecast(recording(iops[: 30 * 288 + 100]), "gp2:400", runs=20)
+    ledger.keep(made.promises(), place)
+    ledger.keep(made.promises(), place)
+    kept = ledger.kept(place)
+    assert kept == made.promises() and len({one.quantity for one in kept}) == 3
+    place.write_bytes(place.read_bytes() + b'{"of":"cut off by a cra')
+    assert ledger.kept(place) == kept
+    whole = recording(iops)
+    history = history_of(whole)
+    found = ledger.scores("shop", "gp2:400", kept, whole, history, growth_ahead(history, "gp2:400"), None)
+    assert sum(score.count for score in found if score.quantity == ledger.BALANCE) == 5
+    assert ledger.scores("shop", "gp2:500", kept, whole, history, (), None) == []
+    place.write_text('{"of": 1}\n')
+    with pytest.raises(InputError, match="line 1.*not a forecast"):
+        ledger.kept(place)
+
+
+def test_a_forecast_without_a_date_is_not_kept():
+    load = OpenWorkload(
+        name="c", kind="recorded", points=recording(business(1, 4)).points, source={"clock_start": "10:00:00"}
+    )
+    assert forecast(load, "gp2:400", runs=5, hours=6).promises() == []
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+def test_minutes_of_cloudwatch_become_demand_and_holes_are_idle():
+    facts = VolumeFacts("vol-1", "gp2:400")
+    begin = MONDAY.replace(tzinfo=UTC).timestamp()
+    row = {
+        "read_iops": 600.0,
+        "write_iops": 400.0,
+        "read_mib_s": 9.375,
+        "write_mib_s": 8.59375,
+        "balance_percent": 77.0,
+    }
+    minutes = [*range(120), *range(300, 420)]
+    ticks = [Tick(begin + 60.0 * minute, 60.0, {"vol-1": row}) for minute in minutes]
+    found, storage, instance = from_evidence(
+        gathered(SourceFacts("aws:vol-1", "cloudwatch", 60.0, "UTC", (facts,), instance="m5.large"), ticks)
+    )
+    assert (storage, instance, found.span_s) == ("gp2:400", "m5.large", 420 * 60.0)
+    assert found.source["clock_start"] == MONDAY.isoformat() and "3.0 h without points" in found.caveats[0]
+    history = history_of(found)
+    # 600 reads of 16 KiB are 9.375 MiB a second; the three hours between are idle.
+    np.testing.assert_allclose(history.rates[0], [600, 400, 9_600, 8_800])
+    assert history.iops[24:60].max() == 0
+    assert found.points["balance_percent"][-1] == 77.0
+
+
+def test_a_live_target_has_no_days():
+    with pytest.raises(InputError, match="watched live"):
+        demand_of("lab:db")
+
+
+# --- bad input ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("when,used\n1,2\n", "header must name"),
+        ("time,used_gib\nyesterday,5\n", "ISO 8601"),
+        ("time,used_gib\n2026-03-01,5\n2026-03-02T00:00:00Z,6\n", "zone"),
+        ("time,used_gib\n2026-03-01,-5\n", "negative"),
+        ("time,used_gib\n2026-03-01,nan\n", "finite"),
+        ("time,used_gib\n2026-03-01,5\n2026-03-02,6\n", "at least 7 days"),
+        ("time,used_gib\n", "at least 7 days"),
+    ],
+)
+def test_bad_space_files_are_refused(tmp_path, text, said):
+    (tmp_path / "space.csv").write_text(text)
+    with pytest.raises(InputError, match=said):
+        read_space(tmp_path / "space.csv")
+
+
+def test_missing_days_of_space_lie_between_their_neighbours(tmp_path):
+    lines = ["time,used_gib", "2026-03-01T12:00:00,10", "2026-03-01T18:00:00,12", "2026-03-09T00:00:00,20"]
+    (tmp_path / "space.csv").write_text("\n".join(lines) + "\n")
+    found = read_space(tmp_path / "space.csv")
+    np.testing.assert_allclose(found.used_gib, np.arange(12, 21))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"hours": 0}, "hours"),
+        ({"hours": 10_000}, "hours"),
+        ({"balance_percent": 300}, "balance"),
+        ({"limit_gib": 0}, "limit_gib"),
+        ({"free_inside_gib": -1}, "free_inside_gib"),
+    ],
+)
+def test_bad_settings_are_refused(settings, said):
+    with pytest.raises(InputError, match=said):
+        forecast(recording(business(1, 4)), "gp2:400", **settings)
+
+
+def test_a_short_recording_is_refused_where_nothing_can_be_said():
+    with pytest.raises(InputError, match="3 whole"):
+        forecast(recording(business(1, 2)), "gp2:400")
+    with pytest.raises(InputError, match="hour"):
+        forecast(recording(np.full(6, 100.0)), "gp2:400")
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_says_keeps_and_scores(tmp_path, monkeypatch, call):
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    iops = business(3, 45)
+    save(recording(iops[: 30 * 288 + 100]), tmp_path / "shop.toml")
+    save(recording(iops), tmp_path / "later.toml")
+    code, out, _ = call(
+        "forecast", str(tmp_path / "shop.toml"), "--storage", "gp2:400", "--report", str(tmp_path / "f.html")
+    )
+    assert code == 1 and "they run out in" in out and "no trend" in out  # a finding
+    assert "80 % of them" in (tmp_path / "f.html").read_text()
+    code, out, _ = call("forecast", str(tmp_path / "later.toml"), "--storage", "gp2:400", "--score")
+    assert code == 0 and "credit balance (%)" in out

@@ -1,0 +1,218 @@
+"""Which history a restore follows: its own, that of the promoted server, or none without a word."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from made_histories import BEGAN, LogFile, base_of, keep, replayed
+
+from headrace.errors import InputError
+from headrace.servers.backup.history import archive, moments
+from headrace.servers.backup.history.moments import RestoreGoal
+from headrace.servers.backup.targets.opening import open_target
+from headrace.servers.topology.gtid import GtidSet
+
+A, C = "aaaaaaaa-0000-4000-8000-000000000001", "cccccccc-0000-4000-8000-000000000003"
+
+
+def mysql_file(*gtids: str, earlier: str = "", rows: int = 40) -> LogFile:
+    file = LogFile("mysql", earlier)
+    for place, gtid in enumerate(gtids):
+        file.commit(gtid, BEGAN + place, rows)
+    return file
+
+
+def mariadb_file(*gtids: str, earlier: str = "") -> LogFile:
+    file = LogFile("mariadb", earlier)
+    for place, gtid in enumerate(gtids):
+        file.commit(gtid, BEGAN + place)
+    return file
+
+
+def numbers(server: str, first: int, last: int) -> list[str]:
+    return [f"{server}:{number}" for number in range(first, last + 1)]
+
+
+def collected(target, folder, base, goal=None, named=None):
+    goal, folder = goal or RestoreGoal(), folder / f"relay-{random.randrange(1 << 60)}"
+    folder.mkdir()
+    at = GtidSet.parse(base.position.gtid, base.flavor)
+    chain = moments.choose(archive.timelines(target), base, at, named, goal)
+    return moments.collect(target, chain, at, goal, folder)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_restore_follows_the_promoted_server(tmp_path, seed):
+    """A source that fails after `lost` transactions; its replica has all of them, keeps a log from
+    `kept` on, and goes on by itself. Any base and goal against what must be there."""
+    chance = random.Random(seed)
+    target, fails = open_target(tmp_path / "t"), chance.randrange(6, 20)
+    kept, more, at = chance.randrange(0, fails), chance.randrange(1, 12), chance.randrange(1, fails)
+    keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, fails))], chance)
+    own = [*numbers(A, kept + 1, fails), *numbers(C, 1, more)]
+    keep(target, "c-1", "c", C, [mysql_file(*own, earlier=f"{A}:1-{kept}" if kept else "")], chance)
+    base = base_of("a", A, "mysql", f"{A}:1-{at}")
+    plan = collected(target, tmp_path, base)
+    assert replayed(plan.logs) == [*numbers(A, at + 1, fails), *numbers(C, 1, more)]
+    assert plan.executed == GtidSet.parse(f"{A}:1-{fails},{C}:1-{more}", "mysql")
+    assert plan.timeline == ("c-1" if kept <= at else "a-1, c-1")
+    goal = chance.randrange(1, more + 1)
+    plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(f"{C}:{goal}", "mysql")))
+    assert replayed(plan.logs)[-1] == f"{C}:{goal}" and plan.transactions == fails - at + goal
+    if at < fails:
+        plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(f"{A}:{fails}", "mysql")))
+        assert replayed(plan.logs) == numbers(A, at + 1, fails) and plan.timeline == "a-1"
+
+
+def test_a_promoted_server_that_lost_some_is_not_followed_without_a_word(tmp_path):
+    """A replica that never had the last two: which history is meant must be said."""
+    target, chance = open_target(tmp_path / "t"), random.Random(14)
+    keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, 10))], chance)
+    keep(target, "c-1", "c", C, [mysql_file(*numbers(C, 1, 5), earlier=f"{A}:1-8")], chance)
+    base = base_of("a", A, "mysql", f"{A}:1-3")
+    with pytest.raises(InputError, match="never had 2 transactions") as told:
+        collected(target, tmp_path, base)
+    assert "--timeline a-1" in told.value.hint and "--timeline c-1" in told.value.hint
+    assert replayed(collected(target, tmp_path, base, named="a-1").logs) == numbers(A, 4, 10)
+    other = collected(target, tmp_path, base, named="c-1")
+    assert replayed(other.logs) == [*numbers(A, 4, 8), *numbers(C, 1, 5)]
+    plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(f"{A}:9", "mysql")))
+    assert replayed(plan.logs)[-1] == f"{A}:9"
+
+
+def test_numbers_of_mariadb_that_were_used_again_are_seen(tmp_path):
+    """Server 1 lost 9 and 10; server 2 used the numbers for others. By number alone the second
+    would hold all of the first."""
+    target, chance = open_target(tmp_path / "t"), random.Random(14)
+    first = [f"0-1-{number}" for number in range(1, 11)]
+    second = [f"0-2-{number}" for number in range(9, 16)]
+    keep(target, "a-1", "a", "server-1", [mariadb_file(*first)], chance)
+    keep(target, "c-1", "c", "server-2", [mariadb_file(*second, earlier="0-1-8")], chance)
+    base = base_of("a", "server-1", "mariadb", "0-1-3")
+    with pytest.raises(InputError, match="is of server 1 in the other history, and here 0-2-10"):
+        collected(target, tmp_path, base)
+    assert replayed(collected(target, tmp_path, base, named="a-1").logs) == first[3:]
+    plan = collected(target, tmp_path, base, named="c-1")
+    assert replayed(plan.logs) == [*first[3:8], *second] and str(plan.executed) == "0-2-15"
+    # A base with a transaction that was lost does not go on in the second at all.
+    with pytest.raises(InputError, match="is of server 1 in the other history"):
+        collected(target, tmp_path, base_of("a", "server-1", "mariadb", "0-1-9"), named="c-1")
+
+
+def test_another_server_of_the_same_id_is_another(tmp_path):
+    """Most servers of MariaDB have server_id 1: their logs fit every base by number."""
+    target, chance = open_target(tmp_path / "t"), random.Random(14)
+    keep(target, "shop-1", "shop", "server-1", [mariadb_file(*(f"0-1-{n}" for n in range(1, 11)))], chance)
+    keep(target, "till-1", "till", "server-1", [mariadb_file(*(f"0-1-{n}" for n in range(1, 21)))], chance)
+    shop, till = (base_of(name, "server-1", "mariadb", "0-1-4") for name in ("shop", "till"))
+    assert str(collected(target, tmp_path, shop).executed) == "0-1-10"
+    assert str(collected(target, tmp_path, till).executed) == "0-1-20"
+    with pytest.raises(InputError, match="no binary log of its source"):
+        collected(target, tmp_path, base_of("depot", "server-1", "mariadb", "0-1-4"))
+
+
+def test_a_hole_between_two_servers_is_refused(tmp_path):
+    target, chance = open_target(tmp_path / "t"), random.Random(14)
+    keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, 10))], chance)
+    keep(target, "c-1", "c", C, [mysql_file(*numbers(C, 1, 5), earlier=f"{A}:1-12")], chance)
+    base = base_of("a", A, "mysql", f"{A}:1-3")
+    with pytest.raises(InputError, match="the archive begins later: 9 transactions"):
+        collected(target, tmp_path, base, named="c-1")
+    with pytest.raises(InputError, match="after the end of timeline a-1"):
+        collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(f"{C}:1", "mysql")))
+    assert replayed(collected(target, tmp_path, base).logs) == numbers(A, 4, 10)
+
+
+@pytest.mark.parametrize("step_s", [-3600, 3600])
+def test_a_clock_that_steps_by_an_hour(tmp_path, step_s):
+    """A restore to a moment ends before the first transaction of a later time, in the log's order:
+    never with a hole, whatever the clock did."""
+    file, chance = LogFile("mysql", ""), random.Random(14)
+    times = [BEGAN + 60 * n + (step_s if n >= 10 else 0) for n in range(1, 21)]
+    for number, time_s in enumerate(times, start=1):
+        file.commit(f"{A}:{number}", time_s)
+    target = open_target(tmp_path / "t")
+    keep(target, "a-1", "a", A, [file], chance)
+    base = base_of("a", A, "mysql", f"{A}:1-1")
+    for _ in range(20):
+        moment = chance.randrange(min(times[1:]), max(times))
+        later = next(place for place, time_s in enumerate(times) if time_s > moment)
+        if later < 2:
+            continue
+        plan = collected(target, tmp_path, base, RestoreGoal(moment_us=moment * 1_000_000))
+        assert replayed(plan.logs) == numbers(A, 2, later)
+
+
+def test_the_tenth_timeline_is_the_last(tmp_path):
+    target = open_target(tmp_path / "t")
+    for number in (9, 10, 2):
+        keep(target, f"a-{number}", "a", A, [mysql_file(*numbers(A, 1, number))], random.Random(number))
+    assert [one.id for one in archive.timelines(target)] == ["a-2", "a-9", "a-10"]
+
+
+def test_a_transaction_larger_than_a_piece_is_not_held_in_memory(tmp_path):
+    """24 MiB in pieces of 1 MiB: what is collected at once stays far below (an 8 GB transaction
+    goes the same way; one event, that is one row, is at most 1 GiB)."""
+    import tracemalloc
+
+    file = LogFile("mysql", "")
+    file.commit(f"{A}:1")
+    size = 24 << 20
+    total = 19 + 42 + 7 + 9 + 4 + 19 + 8 + 4
+    whole = [(1 << 20) - 23] * (size >> 20)
+    begun = len(file.raw)
+    file.commit(f"{A}:2")
+    del file.raw[begun:]
+    import struct
+    import uuid
+
+    body = struct.pack("<B16sqBqq", 0, uuid.UUID(A).bytes, 2, 2, 0, 1) + (BEGAN * 10**6).to_bytes(7, "little")
+    total += sum(19 + one + 4 for one in whole) - 4 + 4
+    file.add(33, body + b"\xfe" + struct.pack("<Q", total), BEGAN)
+    for one in whole:
+        file.add(30, b"r" * one, BEGAN)
+    file.add(16, bytes(8), BEGAN)
+    file.commit(f"{A}:3")
+    target = open_target(tmp_path / "t")
+
+    class Even(random.Random):
+        """Cuts every MiB."""
+
+        def randrange(self, start, stop=None, step=1):
+            if stop is None:
+                self.at = 0
+                return len(whole)
+            self.at += 1 << 20
+            return min(self.at, stop - 1)
+
+    keep(target, "a-1", "a", A, [file], Even())
+    tracemalloc.start()
+    plan = collected(target, tmp_path, base_of("a", A, "mysql", f"{A}:1-1"))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert plan.transactions == 2 and plan.logs[0].stat().st_size > size
+    assert most < size / 2
+
+
+def test_a_piece_that_was_stored_already_is_not_an_error(tmp_path):
+    """The answer to a first try was lost. Another stream's piece of the same place is one."""
+    from types import SimpleNamespace
+    from typing import Any, cast
+
+    from headrace.servers.backup.history.stream import Stream
+
+    target = open_target(tmp_path / "t")
+    keep(target, "a-1", "a", A, [mysql_file(*numbers(A, 1, 3))], random.Random(2))
+    streaming = Stream(cast(Any, SimpleNamespace(flavor="mysql")), target)
+    name = next(one.name for one in target.list("binlogs/") if "/live-" in one.name)
+    piece = archive.read_piece(target, name, None)
+    data = b"".join(archive.piece_bytes(target, name, piece, None))
+    streaming._put(piece, data)
+    with pytest.raises(InputError, match="never overwritten"):
+        streaming._put(archive.replace(piece, gtids=[[], []]), data)

@@ -33,7 +33,7 @@ MAY = {
     "calibration": GROUND | {"workload", "observe", "simulation"},
     "advice": GROUND | {"workload", "connect"},
     "servers": GROUND | {"lab", "connect", "advice"},
-    "operate": GROUND | {"lab", "connect", "servers", "observe", "workload", "simulation", "planner"},
+    "operate": GROUND | {"lab", "connect", "servers", "observe", "workload", "simulation", "planner", "catalog"},
     "planner": GROUND | {"workload", "simulation", "catalog"},
     "bench": GROUND | {"workload", "lab", "connect", "observe", "simulation"},
     "experiment": GROUND | {"workload", "lab", "connect", "observe", "simulation", "calibration", "servers", "bench"},

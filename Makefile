@@ -56,7 +56,7 @@ $(BIN)/headraced: $(VENV)/system.ok $(RUST_SOURCES)
 # missing, tests say what they lack.
 $(VENV)/machine.ok: $(VENV)/system.ok
 	@packaging/system_packages.sh "for real servers and loads" \
-	  fio xfsprogs sysbench patch openssl zstd mariadb-server mariadb-backup mariadb-plugin-rocksdb
+	  fio xfsprogs sysbench patch openssl zstd mariadb-server mariadb-backup mariadb-plugin-rocksdb prometheus
 	@touch $@
 
 # MySQL itself is not in Debian's stable releases: it is unpacked next to the system, which stays as it is. Tests that

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headrace.base import core
+from headrace.base.units import DAY_S, span_in_words
 
 # The rate is the mean of this long, s (operate_page 1.4: the last 60 s).
 WINDOW_S = 60.0
@@ -38,7 +39,8 @@ JUMP_SHARE = 0.05
 class CreditsLeft:
     """`seconds` until the balance is empty: 0 when it is, infinity while it does not fall.
     `soonest` and `latest` at the highest and the lowest minute of late, None before two are known.
-    `asked`: what is taken a second, mean of the last `window_s`. """
+    `asked`: what is taken a second, mean of the last `window_s`.
+    """
 
     seconds: float
     soonest: float | None
@@ -150,3 +152,28 @@ def first_to_empty(left: Sequence[CreditsLeft | None]) -> CreditsLeft | None:
 def never(left: CreditsLeft | None) -> bool:
     """Whether the balance does not fall."""
     return left is not None and math.isinf(left.seconds)
+
+
+def left_words(left: CreditsLeft) -> str:
+    """`never`, `empty`, or the span: `42 s`, `31 min`, `5 h 10 m`, `9 d`."""
+    if math.isinf(left.seconds):
+        return "never"
+    if left.seconds <= 0:
+        return "empty"
+    if left.seconds >= 2 * DAY_S:
+        return f"{round(left.seconds / DAY_S)} d"
+    text = span_in_words(max(1, round(left.seconds)))
+    return text.replace(" min", " m") if " h " in text else text
+
+
+def empty_words(left: CreditsLeft, brief: bool = False) -> str:
+    """The same in a sentence, with its interval where the minutes differ; `brief` without."""
+    text = left_words(left)
+    if text == "never":
+        return "credits do not fall"
+    if text == "empty":
+        return "credits are gone"
+    if brief or left.soonest is None or left.latest is None or left.latest <= 1.05 * left.soonest:
+        return f"empty in {text}"
+    ends = (left_words(CreditsLeft(end, None, None, 0.0, 0.0)) for end in (left.soonest, left.latest))
+    return f"empty in {text} ({' to '.join(ends)})"

@@ -57,6 +57,8 @@ COMMANDS = {
     "backup": ("servers.backup", "Back up, stream, restore to any moment, and prove it."),
     "replica": ("servers.replica", "Make replicas; see their state and their lag."),
     "failover": ("servers.failover", "Let another server take over, losing nothing."),
+    "watch": ("operate.watch", "Watch a server and its volumes on one screen."),
+    "export": ("operate.export", "Export metrics: Prometheus, OpenTelemetry, Grafana."),
     "doctor": ("operate.doctor", "Say what binds a server now, and what to do about it."),
     "forecast": ("operate.forecast", "Say when credits run out, or a volume is full."),
     "fleet": ("operate.fleet", "Right-size many volumes; apply it safely."),

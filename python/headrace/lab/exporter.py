@@ -128,7 +128,7 @@ class MetricsHandler(BaseHTTPRequestHandler):
         try:
             text = self.server.text().encode()
         except HeadraceError as error:
-            return self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=f"the lab does not answer: {error}")
+            return self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=f"no metrics now: {error}")
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", CONTENT_TYPE)
         self.send_header("Content-Length", str(len(text)))

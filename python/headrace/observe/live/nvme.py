@@ -57,9 +57,9 @@ CAPABILITY = "root or CAP_SYS_ADMIN (Linux, drivers/nvme/host/ioctl.c), and the 
 
 
 @dataclass(frozen=True)
-class StatisticsPage:
+class NvmePage:
     """`device`: `ebs` or `instance-store`; the counters by name, times in us; of a histogram its
-    bins with a count: from, until (us), count.
+    bins: from, until (us), count.
     """
 
     device: str
@@ -67,20 +67,23 @@ class StatisticsPage:
     histograms: Mapping[str, tuple[tuple[int, int, int], ...]]
 
     def to_document(self) -> dict[str, Any]:
-        """Counters and histograms by name, as JSON has them."""
-        return {"device": self.device} | dict(self.counters) | dict(self.histograms)
+        """Counters, and of histograms the bins with a count, by name."""
+        counted = {name: [one for one in bins if one[2]] for name, bins in self.histograms.items()}
+        return {"device": self.device} | dict(self.counters) | counted
 
     def rows(self) -> list[dict[str, Any]]:
-        """Counters and bins as rows: field, from_us, until_us, value."""
+        """Counters, and bins with a count, as rows: field, from_us, until_us, value."""
         listed = [
             {"field": name, "from_us": None, "until_us": None, "value": value} for name, value in self.counters.items()
         ]
         for name, bins in self.histograms.items():
-            listed += [{"field": name, "from_us": low, "until_us": high, "value": count} for low, high, count in bins]
+            listed += [
+                {"field": name, "from_us": low, "until_us": high, "value": count} for low, high, count in bins if count
+            ]
         return listed
 
 
-def read_page(page: bytes) -> StatisticsPage:
+def read_page(page: bytes) -> NvmePage:
     """The page as values. Raises InputError for bytes that are not one."""
     hint = "Take it from a device, or from `headrace volume nvme-statistics VOL --binary`."
     if len(page) != PAGE_BYTES:
@@ -93,7 +96,7 @@ def read_page(page: bytes) -> StatisticsPage:
             f"a page that begins with {magic:#010x}", f"a statistics page begins with {known}", LAYOUT, hint
         )
     values = struct.unpack_from(f"<{len(COUNTERS)}Q", page, 8)
-    return StatisticsPage(
+    return NvmePage(
         MAGICS[magic],
         dict(zip(COUNTERS, values, strict=True)),
         {name: _bins(page, name, offset) for name, offset in HISTOGRAMS.items()},
@@ -106,10 +109,10 @@ def _bins(page: bytes, name: str, offset: int) -> tuple[tuple[int, int, int], ..
         hint = "The page is damaged, or of a newer layout: report it with the page."
         raise InputError(f"{name} of {many:,} bins", f"a histogram has at most {MOST_BINS} bins", LAYOUT, hint)
     bounds = struct.iter_unpack("<QQII", page[offset + 8 : offset + 8 + 24 * many])
-    return tuple((lower, upper, count) for lower, upper, count, _ in bounds if count)
+    return tuple((lower, upper, count) for lower, upper, count, _ in bounds)
 
 
-def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl.ioctl) -> StatisticsPage:
+def read_device(device: str, ioctl: Callable[[int, int, bytearray], int] = fcntl.ioctl) -> NvmePage:
     """The page of a device such as /dev/nvme1n1, asked for with one admin command.
 
     At most once a second: the volume answers faster readers late. Raises CouldNotRun, InputError

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from headrace.errors import CouldNotRun, HeadraceError
+from headrace.lab.metrics import SECONDS_OF
 from headrace.observe.live import host
+from headrace.observe.live.nvme import NvmePage
 from headrace.operate.evidence.model import Evidence, Row, SourceFacts, Tick, gathered
 from headrace.operate.evidence.server import ServerReader
 from headrace.operate.evidence.volumes import VolumeReader
@@ -90,6 +92,16 @@ class LiveSource:
         """What was noted so far: restarts, counters that went back, volumes that were detached."""
         parts = [self._notes, self._volumes.notes if self._volumes else [], self._server.notes if self._server else []]
         return tuple(dict.fromkeys(text for part in parts for text in part))
+
+    def past(self, seconds: int, resolution: str) -> list[Tick]:
+        """What volumes did before they were watched, a `second` or a `minute` a tick: of the lab's
+        volumes alone."""
+        found = self._volumes.past(seconds, resolution) if self._volumes else {}
+        return [Tick(at, float(SECONDS_OF[resolution]), rows) for at, rows in sorted(found.items())]
+
+    def pages(self) -> dict[str, NvmePage]:
+        """The statistics pages of the volumes that have one. Raises CouldNotRun."""
+        return self._volumes.pages() if self._volumes else {}
 
     def ticks(self, seconds: float | None = None) -> Iterator[Tick]:
         """A tick for each second, until `seconds` have passed (None: for ever). The first reading

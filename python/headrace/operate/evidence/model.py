@@ -86,7 +86,7 @@ class SeenVolume:
     """What a volume is. `storage`: its notation, None where nobody said. `limits`: those that hold.
     `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
     `members_slow`: members of an array that are not well, as the lab or md says it. `role`: `data`
-    or `log`, what the server keeps on it.
+    or `log`, what the server keeps on it. `id`: that of EBS or the lab, where the name is another.
     """
 
     name: str
@@ -97,6 +97,7 @@ class SeenVolume:
     next_change: str | None = None
     members_slow: tuple[str, ...] = ()
     role: str = "data"
+    id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.observe.live import host, profile
+from headrace.observe.run_files.status import COMMITS, READS, WRITES
 from headrace.operate.evidence.counters import WAITS, number_of, status_row
 from headrace.operate.evidence.model import Row, SeenServer
 
@@ -25,6 +26,12 @@ STATUS = "SHOW GLOBAL STATUS"
 BOTH = (
     "SELECT VARIABLE_NAME, VARIABLE_VALUE FROM {schema}.{table} UNION ALL SELECT EVENT_NAME, SUM_TIMER_WAIT FROM "
     "performance_schema.events_waits_summary_global_by_event_name WHERE EVENT_NAME IN ({names})"
+)
+# MySQL leaves the counters of statements out of that table (MySQL manual, "Performance Schema
+# Status Variable Tables"); MariaDB has them in information_schema.
+STATEMENTS = (
+    " UNION ALL SELECT CONCAT('com_', SUBSTRING(EVENT_NAME, 15)), COUNT_STAR FROM "
+    "performance_schema.events_statements_summary_global_by_event_name WHERE EVENT_NAME IN ({names})"
 )
 # A replica's own state, asked for in place of the status this often, s.
 REPLICA_EVERY_S = 5.0
@@ -74,8 +81,11 @@ class ServerReader:
         if variables.get("performance_schema", "OFF").upper() not in ("ON", "1"):
             self.missing.append("waits by class: performance_schema is off; they follow from the disks' latency")
             return STATUS, False
-        for schema, table in (("performance_schema", "global_status"), ("information_schema", "GLOBAL_STATUS")):
+        for schema, table in (("information_schema", "GLOBAL_STATUS"), ("performance_schema", "global_status")):
             statement = BOTH.format(schema=schema, table=table, names=names)
+            if schema == "performance_schema":
+                counted = (f"'statement/sql/{name.removeprefix('com_')}'" for name in (*COMMITS, *WRITES, *READS))
+                statement += STATEMENTS.format(names=", ".join(counted))
             try:
                 rows = dict(profile.ask(self._connection, statement))
             except HeadraceError:

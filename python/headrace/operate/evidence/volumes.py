@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from headrace.base.units import MIB, US_PER_MS, US_PER_S
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.lab.metrics import SECONDS_OF
 from headrace.observe.live import host, nvme
 from headrace.observe.run_files.counters import hands_on_parts
 from headrace.operate.evidence.counters import scaled
@@ -32,6 +34,14 @@ class VolumeReader(Protocol):
 
     def read(self) -> dict[float, dict[str, Row]]:
         """Rows since the last reading. Raises CouldNotRun."""
+        ...
+
+    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+        """Rows of the last time, a `second` or a `minute` each, where the volumes keep them."""
+        ...
+
+    def pages(self) -> dict[str, nvme.NvmePage]:
+        """The statistics pages of the volumes that have one."""
         ...
 
 
@@ -78,6 +88,7 @@ class LabVolumes:
                     change["next_allowed_at"] if change else None,
                     slow,
                     self.data_roles.get(name, "data"),
+                    one["id"],
                 )
             )
             specs = {member["index"]: member["spec"] for member in one["members"]}
@@ -104,6 +115,25 @@ class LabVolumes:
             for row in fresh:
                 found.setdefault(float(row["t_s"]), {})[name] = row_of_lab(row)
                 self._seen[name] = float(row["t_s"])
+        return found
+
+    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+        """What the daemon keeps: an hour of seconds, days of minutes."""
+        found: dict[float, dict[str, Row]] = {}
+        for name in self._names:
+            answer = self._lab.metrics(name, resolution, last=seconds // SECONDS_OF[resolution])
+            for row in answer["rows"]:
+                named = dict(zip(answer["columns"], row, strict=True))
+                found.setdefault(float(named["t_s"]), {})[name] = row_of_lab(named)
+        return found
+
+    def pages(self) -> dict[str, nvme.NvmePage]:
+        """One of each attached volume."""
+        found = {}
+        for name in self._names:
+            # A volume that was detached has no page.
+            with suppress(InputError):
+                found[name] = nvme.read_page(bytes.fromhex(self._lab.nvme_statistics(name)["page_hex"]))
         return found
 
 
@@ -150,7 +180,7 @@ class DeviceVolumes:
         self._limits, self._page = limits, page
         self.notes: list[str] = []
         self.missing: list[str] = []
-        self._pages: dict[str, nvme.StatisticsPage] = {}
+        self._pages: dict[str, nvme.NvmePage] = {}
         self._before: dict[str, tuple[float, dict[str, float]]] = {}
         self._with_page = {name for name in self._names if self._has_page(name)}
         self.exact = len(self._with_page) == len(self._names) > 0
@@ -174,7 +204,9 @@ class DeviceVolumes:
                 if text not in self.notes:
                     self.notes.append(text)
         storage = self._limits.storage if self._limits else None
-        return tuple(SeenVolume(name, storage, f"/dev/{name}", self._limits) for name in self._names)
+        return tuple(
+            SeenVolume(name, storage, f"/dev/{name}", self._limits, id=host.volume_id(name)) for name in self._names
+        )
 
     def read(self) -> dict[float, dict[str, Row]]:
         """One row a device, of the time since the last reading."""
@@ -193,6 +225,14 @@ class DeviceVolumes:
             if self._before.pop(name, None) is not None:
                 self.notes.append(f"{name} was detached while it was watched")
         return {second: rows} if rows else {}
+
+    def past(self, seconds: int, resolution: str) -> dict[float, dict[str, Row]]:
+        """Nothing: the kernel keeps no rows."""
+        return {}
+
+    def pages(self) -> dict[str, nvme.NvmePage]:
+        """Those that were read last."""
+        return dict(self._pages)
 
     def _difference(self, name: str, before: Mapping[str, float], now: Mapping[str, float], took: float) -> Row | None:
         change = {key: now[key] - before[key] for key in now if key in before}

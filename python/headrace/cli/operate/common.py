@@ -1,0 +1,43 @@
+"""Options of commands that look at running servers and their storage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.cli.options import AsOfOption, InstanceOption, LabPlace, PasswordOptions, option, storage_option
+
+if TYPE_CHECKING:
+    from headrace.operate.evidence import SourceOptions
+
+TARGET = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT], aws:vol-..., a captured folder or a file of one"
+TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=f"{TARGET}.")]
+TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=f"{TARGET}.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TodayOptions:
+    """What today's storage is, where the target does not say."""
+
+    storage: Annotated[str | None, storage_option("What the volumes are, where nothing here knows.")] = None
+    instance: InstanceOption = None
+    as_of: AsOfOption = None
+    device: Annotated[
+        list[str] | None,
+        option("DEVICE", "Block device of the server, such as nvme1n1. Repeatable. Default: its data's."),
+    ] = None
+
+    def source(self, place: LabPlace, password: PasswordOptions) -> SourceOptions:
+        """As the evidence takes them."""
+        from headrace.operate.evidence import SourceOptions
+
+        return SourceOptions(
+            storage=self.storage,
+            instance=self.instance,
+            as_of=self.as_of,
+            devices=tuple(self.device or ()),
+            read_address=password.read_address,
+            lab=place.open,
+        )

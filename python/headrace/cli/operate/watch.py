@@ -1,0 +1,193 @@
+"""`headrace watch`: a server and its volumes on one screen, as text, as lines, or as an alarm."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from headrace.cli.operate.common import TargetArgument, TodayOptions
+from headrace.cli.options import LabPlace, PasswordOptions, choice, flag, option
+from headrace.cli.output import data, say
+from headrace.errors import CouldNotRun, InputError
+
+if TYPE_CHECKING:
+    from headrace.operate.alarms.actions import Action
+    from headrace.operate.watching.moment import Moment
+    from headrace.operate.watching.opening import Watched
+
+EPILOG = """\b
+Examples:
+  headrace watch lab:db                            the volume `db` of the lab, and the server on it
+  headrace watch mysql://watcher@db1 -p            a server and the volumes under it
+  headrace watch aws:vol-0123456789abcdef0         from CloudWatch, a minute at a time
+  headrace watch capture/                          what was captured, with the arrows
+  headrace watch lab:db --once                     one screen as text
+  headrace watch lab:db --output jsonl | jq .verdict
+  headrace watch lab:db --once --output nagios     for a monitoring system
+  headrace watch lab:db --alarm --command '/usr/local/bin/page --loud'
+
+Keys: q ends, space freezes, left and right go back and forth by 10 s and up and down by 5 min in the last hour, d shows
+the difference against an hour ago, j writes the moment as JSON. With --output nagios the exit codes are those of its
+plugins: 0 fine, 1 warning, 2 critical, 3 unknown."""
+
+WatchOutput = Literal["table", "jsonl", "nagios"]
+# A verdict takes some seconds of figures; the lab and files have them from before. Ours.
+FIRST_S = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlarmOptions:
+    """Whom to tell of what lasts."""
+
+    alarm: Annotated[
+        bool, flag("--alarm", "No screen: a line when a finding has held for 60 s, and when it was away for 180 s.")
+    ] = False
+    command: Annotated[
+        str | None, option("COMMAND", "Run it for each such event, without a shell; its values are in the environment.")
+    ] = None
+    webhook: Annotated[str | None, option("URL", "POST each such event there: https, or http on this machine.")] = None
+    webhook_secret: Annotated[Path | None, option("FILE", "Sign the POST with the secret in this file (mode 600).")] = (
+        None
+    )
+
+    def actions(self) -> list[Action]:
+        """Whom to tell. Raises InputError, CouldNotRun."""
+        from headrace.operate.alarms import actions
+
+        if (self.command or self.webhook) and not self.alarm:
+            given = "--command" if self.command else "--webhook"
+            raise InputError(given, "belongs to --alarm", "headrace watch --help", "Add --alarm.")
+        if self.webhook_secret and not self.webhook:
+            raise InputError("--webhook-secret", "belongs to --webhook", "headrace watch --help", "Name the URL.")
+        found: list[Action] = []
+        if self.command:
+            found.append(actions.command(self.command))
+        if self.webhook:
+            found.append(actions.webhook(self.webhook, self.webhook_secret))
+        return found
+
+
+def watch(
+    target: TargetArgument,
+    place: LabPlace,
+    password: PasswordOptions,
+    today: TodayOptions,
+    alarms: AlarmOptions,
+    once: Annotated[bool, flag("--once", "Print one screen as text, and end.")] = False,
+    seconds: Annotated[int | None, option("N", "End after N seconds. Default: at q or Ctrl-C.", min=1)] = None,
+    output: Annotated[
+        WatchOutput, choice("What to print: a screen, a line of JSON a second, or a plugin's line.")
+    ] = "table",
+) -> None:
+    """Watch a server and its volumes: limits, credits with time to empty, latency, waits."""
+    from headrace.operate.watching.light import import_late
+
+    # Before anything that imports them.
+    import_late()
+    from headrace.operate.watching import opening
+
+    _check(once, output, alarms)
+    actions = alarms.actions()
+    screen = None
+    if output == "table" and not once and not alarms.alarm:
+        from headrace.operate.watching import terminal
+
+        screen = terminal.Screen(terminal.check())
+    with opening.opened(target, today.source(place, password), past=once or screen is not None) as watched:
+        if screen is not None:
+            from headrace.operate.watching import loop
+
+            loop.run(screen, watched.moments, seconds)
+        elif alarms.alarm:
+            _alarm(watched, actions, seconds)
+        elif once:
+            _once(_newest(watched), output)
+        else:
+            for moment in _until(watched, seconds):
+                _line(moment.to_document())
+
+
+def _check(once: bool, output: str, alarms: AlarmOptions) -> None:
+    if output == "nagios" and not once:
+        hint = "A monitoring system calls it again and again: add --once."
+        raise InputError("--output nagios", "is one line", "headrace watch --help", hint)
+    if alarms.alarm and once:
+        raise InputError("--alarm and --once", "exclude each other", "headrace watch --help", "An alarm watches on.")
+
+
+def _until(watched: Watched, seconds: float | None) -> Iterator[Moment]:
+    import time
+
+    began = time.monotonic()
+    for moment in watched.moments:
+        yield moment
+        if seconds is not None and time.monotonic() - began >= seconds:
+            return
+
+
+def _newest(watched: Watched) -> Moment:
+    """The moment after some seconds of a live target, the last of a file."""
+    newest = None
+    for moment in _until(watched, FIRST_S if watched.live else None):
+        newest = moment
+    if newest is None:
+        raise CouldNotRun(watched.target, "gave nothing to show", "", "Is the volume attached and the server up?")
+    return newest
+
+
+def _once(moment: Moment, output: str) -> None:
+    if output == "jsonl":
+        _line(moment.to_document())
+    elif output == "nagios":
+        from headrace.operate.alarms.nagios import CODES, plugin_line, state_of
+
+        print(plugin_line(moment.verdict.word, moment.verdict.text, _figures(moment)))
+        raise typer.Exit(CODES[state_of(moment.verdict.word)])
+    else:
+        from headrace.operate.watching.screen import as_text, whole
+
+        data(as_text(whole(moment)))
+
+
+def _figures(moment: Moment) -> dict[str, float | None]:
+    figures: dict[str, float | None] = {}
+    for volume in moment.volumes:
+        figures |= {f"{volume.label} iops": volume.iops, f"{volume.label} mib_s": volume.mib_s}
+        figures |= {f"{volume.label} over {limit}": share for limit, share in volume.exceeded.items()}
+        figures[f"{volume.label} balance"] = volume.balance
+        figures[f"{volume.label} empty_s"] = None if volume.left is None else volume.left.seconds
+    if moment.server is not None:
+        figures |= {"tps": moment.server.tps, "client io wait": moment.server.io_wait}
+    return figures
+
+
+def _line(document: object) -> None:
+    data(json.dumps(document, ensure_ascii=False) + "\n")
+    import sys
+
+    sys.stdout.flush()
+
+
+def _alarm(watched: Watched, actions: Iterable[Action], seconds: float | None) -> None:
+    from headrace.operate.alarms.episodes import Episodes
+
+    actions = list(actions)
+    episodes = Episodes(watched.target)
+    try:
+        for moment in _until(watched, seconds):
+            _tell(episodes.see(moment), actions)
+    finally:
+        _tell(episodes.end(), actions)
+
+
+def _tell(events: Iterable, actions: Iterable[Action]) -> None:
+    for event in events:
+        _line(event.to_document())
+        for action in actions:
+            if wrong := action.tell(event):
+                say(f"alarm: {wrong}")

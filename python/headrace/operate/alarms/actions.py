@@ -1,0 +1,178 @@
+"""Who is told of an episode: a command without a shell, or a webhook.
+
+Both get the event as JSON, the command on its standard input and each value in its environment.
+Both have their time, and then are left; a failure is said and stops nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from headrace.connect import Secret
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.alarms.episodes import EpisodeEvent
+
+DOC = "docs/guide/watch.md, Alarms"
+# Longest that a command and a webhook may take, s: as the lab's own alarm actions.
+COMMAND_S, WEBHOOK_S = 10.0, 5.0
+# Bytes of a secret file; a key is shorter. Ours.
+MAX_SECRET_BYTES = 4096
+# A webhook is tried twice, as the lab's own.
+TRIES = 2
+PREFIX = "HEADRACE_"
+SIGNATURE = "X-Headrace-Signature-256"
+# The event's own values go into the environment; of ours, these only: no password does.
+KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "USER")
+
+
+class Action(Protocol):
+    """Tells somebody."""
+
+    def tell(self, event: EpisodeEvent) -> str | None:
+        """Returns what went wrong, None where nothing did."""
+        ...
+
+
+@dataclass(frozen=True)
+class AlarmCommand:
+    """A program with its arguments."""
+
+    argv: Sequence[str]
+    timeout_s: float = COMMAND_S
+
+    def tell(self, event: EpisodeEvent) -> str | None:
+        """Runs it, without a shell; killed after its time."""
+        document = event.to_document()
+        values = {PREFIX + name.upper(): "" if value is None else str(value) for name, value in document.items()}
+        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
+        try:
+            done = subprocess.run(
+                list(self.argv),
+                input=json.dumps(document).encode(),
+                env=kept | values,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=self.timeout_s,
+                start_new_session=True,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"{self.argv[0]} took longer than {self.timeout_s:g} s and was ended"
+        except OSError as error:
+            return f"{self.argv[0]} could not be started: {error.strerror}"
+        if done.returncode:
+            said = " ".join(done.stderr.decode(errors="replace").split())[:200]
+            return f"{self.argv[0]} ended with exit code {done.returncode}" + (f": {said}" if said else "")
+        return None
+
+
+@dataclass(frozen=True)
+class AlarmWebhook:
+    """A POST of the event; with a secret, signed with HMAC-SHA256."""
+
+    url: str
+    secret: Secret | None = None
+    timeout_s: float = WEBHOOK_S
+
+    def tell(self, event: EpisodeEvent) -> str | None:
+        """Sends it, twice at most."""
+        body = json.dumps(event.to_document()).encode()
+        headers = {"Content-Type": "application/json", "User-Agent": "headrace"}
+        if self.secret is not None:
+            key = self.secret.reveal().encode()
+            headers[SIGNATURE] = "sha256=" + hmac.new(key, body, hashlib.sha256).hexdigest()
+        request = urllib.request.Request(self.url, body, headers, method="POST")
+        # Neither a proxy nor a redirect: the address was checked, another was not.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+        wrong = ""
+        for _ in range(TRIES):
+            try:
+                with opener.open(request, timeout=self.timeout_s) as answer:
+                    answer.read(1024)
+                return None
+            except urllib.error.HTTPError as error:
+                wrong = f"answers {error.code}"
+                error.close()
+            except (OSError, ValueError) as error:
+                wrong = f"does not answer: {getattr(error, 'reason', None) or error}"
+        return f"{_place(self.url)} {wrong}"
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def command(text: str) -> AlarmCommand:
+    """A command line as a program with its arguments. Raises InputError."""
+    try:
+        argv = shlex.split(text)
+    except ValueError as error:
+        raise InputError(f"--command {text}", f"cannot be read: {error}", DOC, "Close the quotation mark.") from None
+    if not argv:
+        raise InputError("--command ''", "names no program", DOC, "For example --command '/usr/local/bin/page --loud'.")
+    if shutil.which(argv[0]) is None:
+        rule = "is not a program here; it is started without a shell"
+        raise InputError(argv[0], rule, DOC, "Give its path.")
+    return AlarmCommand(tuple(argv))
+
+
+def webhook(url: str, secret_file: str | Path | None = None) -> AlarmWebhook:
+    """A webhook: https, or http on this machine. Raises InputError, CouldNotRun."""
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        raise InputError(_place(url), "is not a URL", DOC, "For example https://hooks.example.com/storage.") from None
+    if parts.username or parts.password:
+        hint = "Put a secret into a file: --webhook-secret FILE."
+        raise InputError(_place(url), "has a password in it, which process lists show", DOC, hint)
+    if parts.scheme != "https" and not (parts.scheme == "http" and _is_loopback(host)) or not host:
+        rule = "must be https, or http on this machine (127.0.0.1, ::1, localhost)"
+        raise InputError(_place(url), rule, DOC, "What is sent says how your storage does.")
+    return AlarmWebhook(url, None if secret_file is None else _secret(Path(secret_file)))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _place(url: str) -> str:
+    """A URL fit for a message: its query may be a secret."""
+    return "".join(one if one.isprintable() else "?" for one in url.partition("?")[0].rpartition("@")[2])[:200]
+
+
+def _secret(path: Path) -> Secret:
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read(MAX_SECRET_BYTES + 1)
+    except OSError as error:
+        raise CouldNotRun(
+            str(path), f"cannot be read: {error.strerror}", "", "Does it exist, and is it yours?"
+        ) from None
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        rule = f"holds a secret and others may read it (mode {stat.S_IMODE(status.st_mode):04o})"
+        raise InputError(str(path), rule, DOC, f"chmod 600 {path}")
+    text = data.decode("utf-8", "replace").strip()
+    if not text or len(data) > MAX_SECRET_BYTES:
+        raise InputError(str(path), f"must hold 1 to {MAX_SECRET_BYTES:,} bytes", DOC, "One line with the secret.")
+    return Secret(text)

@@ -1,0 +1,148 @@
+"""Findings as episodes with hysteresis: raised after a minute, over after three without."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.operate.watching.moment import LiveVerdict, Moment
+
+# An episode is raised when its finding has held for this long, and over when it has been away for
+# this long (operate_page 1.5, point 4).
+ON_S, OFF_S = 60.0, 180.0
+# Words that somebody must be told of; the others are for who looks.
+TOLD = ("binds", "degraded", "will bind")
+SCHEMA = "headrace-episode/1"
+
+
+@dataclass(frozen=True)
+class EpisodeEvent:
+    """An episode is told twice: `raised` and `over`. `end_unix` None while it lasts.
+
+    `client_seconds`: what clients waited for I/O in it, summed over clients; None where the server
+    is not known.
+    """
+
+    event: str
+    id: str
+    target: str
+    finding: LiveVerdict
+    start_unix: float
+    end_unix: float | None
+    client_seconds: float | None
+
+    def to_document(self) -> dict[str, Any]:
+        """As JSON and as the values of a command."""
+
+        def when(t_unix: float | None) -> str | None:
+            return None if t_unix is None else datetime.fromtimestamp(t_unix, UTC).isoformat(timespec="seconds")
+
+        lasted = None if self.end_unix is None else round(self.end_unix - self.start_unix, 1)
+        return {
+            "schema": SCHEMA,
+            "event": self.event,
+            "id": self.id,
+            "target": self.target,
+            "word": self.finding.word,
+            "limit": self.finding.limit,
+            "where": self.finding.where,
+            "text": self.finding.text,
+            "start": when(self.start_unix),
+            "end": when(self.end_unix),
+            "seconds": lasted,
+            "client_seconds": None if self.client_seconds is None else round(self.client_seconds, 1),
+        }
+
+
+@dataclass
+class _Course:
+    """A finding that was seen: perhaps an episode."""
+
+    first: LiveVerdict
+    start_unix: float
+    last_unix: float
+    raised: bool = False
+    client_seconds: float | None = None
+
+
+class Episodes:
+    """Follows the moments of a target."""
+
+    def __init__(self, target: str, on_s: float = ON_S, off_s: float = OFF_S) -> None:
+        self.target, self.on_s, self.off_s = target, on_s, off_s
+        self._courses: dict[tuple[str, str, str | None], _Course] = {}
+        self._last: float | None = None
+
+    def see(self, moment: Moment, findings: Sequence[LiveVerdict] | None = None) -> list[EpisodeEvent]:
+        """What is to be told after this moment. Its verdict alone counts where no findings are
+        given. A gap in the moments is neither the finding nor its absence.
+        """
+        now = moment.t_unix
+        gone = 0.0 if self._last is None else now - self._last
+        if gone < 0:
+            self._shift(gone)
+            gone = 0.0
+        elif gone > 2 * moment.grain_s:
+            # Nothing was known for a while: what is under way goes on where it was.
+            self._shift(gone - moment.grain_s)
+            gone = moment.grain_s
+        self._last = now
+        present = {}
+        for finding in (moment.verdict,) if findings is None else findings:
+            if finding.word in TOLD:
+                present.setdefault((finding.word, finding.where, finding.limit), finding)
+        told = []
+        for key, finding in present.items():
+            course = self._courses.setdefault(key, _Course(finding, now, now))
+            course.last_unix = now
+            if (cost := waiting(moment)) is not None and gone:
+                course.client_seconds = (course.client_seconds or 0.0) + cost * gone
+            if not course.raised and now - course.start_unix >= self.on_s:
+                course.raised = True
+                told.append(self._event("raised", course, None))
+        for key, course in list(self._courses.items()):
+            if key in present:
+                continue
+            if not course.raised:
+                del self._courses[key]
+            elif now - course.last_unix >= self.off_s:
+                del self._courses[key]
+                told.append(self._event("over", course, course.last_unix))
+        return told
+
+    def end(self) -> list[EpisodeEvent]:
+        """What is to be told when nobody looks any more: episodes that last are over for us."""
+        told = [self._event("over", course, course.last_unix) for course in self._courses.values() if course.raised]
+        self._courses.clear()
+        return told
+
+    @property
+    def lasting(self) -> list[LiveVerdict]:
+        """Findings of episodes that were raised and are not over."""
+        return [course.first for course in self._courses.values() if course.raised]
+
+    def _shift(self, seconds: float) -> None:
+        """Moves what is under way in time: the clock was set back, or nothing was known."""
+        for course in self._courses.values():
+            course.start_unix += seconds if seconds < 0 or not course.raised else 0.0
+            course.last_unix += seconds
+
+    def _event(self, event: str, course: _Course, end: float | None) -> EpisodeEvent:
+        parts = (
+            course.first.word.replace(" ", "-"),
+            course.first.limit or "",
+            course.first.where,
+            int(course.start_unix),
+        )
+        name = ":".join(str(part) for part in parts if part != "")
+        return EpisodeEvent(event, name, self.target, course.first, course.start_unix, end, course.client_seconds)
+
+
+def waiting(moment: Moment) -> float | None:
+    """Clients that wait for I/O, on average of the interval."""
+    server = moment.server
+    if server is None or server.io_wait is None or server.running is None:
+        return None
+    return server.io_wait * server.running

@@ -1,0 +1,46 @@
+"""A verdict as a monitoring plugin says it: one line, performance data behind a bar, and an exit
+code of its own (Monitoring Plugins Development Guidelines, "Plugin Output for Nagios", read
+2026-11-23).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from headrace.operate.doctor.output import NAGIOS
+
+# Exit codes of plugins, which are not the command's usual ones.
+CODES = {state: code for code, state in enumerate(NAGIOS)}
+STATE_OF = {
+    "fine": "OK",
+    "not storage": "OK",
+    "touched": "OK",
+    "will bind": "WARNING",
+    "misconfigured": "WARNING",
+    "binds": "CRITICAL",
+    "degraded": "CRITICAL",
+    "cannot tell": "UNKNOWN",
+}
+
+
+def state_of(word: str) -> str:
+    """The plugin's state of a verdict's word."""
+    return STATE_OF.get(word, "UNKNOWN")
+
+
+def plugin_line(word: str, text: str, figures: Mapping[str, float | None]) -> str:
+    """`STORAGE CRITICAL - ... | 'iops'=3000 ...`: one line without a second bar."""
+    words = " ".join(re.sub(r"[|\n\r]", " ", text).split())
+    shown = [f"'{_label(name)}'={_number(value)}" for name, value in figures.items() if value is not None]
+    return f"STORAGE {state_of(word)} - {word}: {words}" + (f" | {' '.join(shown)}" if shown else "")
+
+
+def _label(name: str) -> str:
+    return re.sub(r"['=|]", "_", name)
+
+
+def _number(value: float) -> str:
+    # U: the guidelines' word for a value that could not be determined; infinity is none of theirs.
+    return "U" if not math.isfinite(value) else f"{value:.6g}"

@@ -1,0 +1,71 @@
+"""Alert rules for Prometheus, from alerts.csv and the table of metrics."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from dataclasses import dataclass
+from importlib.resources import files
+
+from headrace.operate.exports.table import metrics
+
+GROUP = "headrace"
+# A metric of the table in an expression: {headrace_verdict}.
+NAMED = re.compile(r"(?<!\{)\{([a-z_0-9]+)\}(?!\})")
+
+
+@dataclass(frozen=True)
+class AlertRule:
+    """A row of alerts.csv, its metrics by their names. On after `for_s`, off after `off_s` without
+    it."""
+
+    name: str
+    expression: str
+    for_s: int
+    off_s: int
+    severity: str
+    summary: str
+    do: str
+
+
+def alert_rules() -> list[AlertRule]:
+    """The rules, each metric checked against the table. Raises KeyError for an unknown one."""
+    text = files("headrace.operate.exports").joinpath("alerts.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return [
+        AlertRule(
+            row["name"],
+            NAMED.sub(lambda match: metrics()[match[1]].name, row["expression"]),
+            int(row["for_s"]),
+            int(row["off_s"]),
+            row["severity"],
+            row["summary"],
+            row["do"],
+        )
+        for row in rows
+    ]
+
+
+def rules_file() -> str:
+    """The file for `rule_files` of Prometheus 2.42 and newer (keep_firing_for)."""
+    lines = [
+        "# Written by `headrace export alerts`. Metrics are those of `headrace export prometheus`.",
+        "groups:",
+        f"  - name: {GROUP}",
+        "    rules:",
+    ]
+    for rule in alert_rules():
+        # A JSON text is a YAML text in quotation marks.
+        lines += [
+            f"      - alert: {rule.name}",
+            f"        expr: {json.dumps(rule.expression)}",
+            f"        for: {rule.for_s}s",
+            f"        keep_firing_for: {rule.off_s}s",
+            "        labels:",
+            f"          severity: {rule.severity}",
+            "        annotations:",
+            f"          summary: {json.dumps(rule.summary)}",
+            f"          do: {json.dumps(rule.do)}",
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,114 @@
+"""The Grafana dashboard, from the table of metrics: a panel for each name in its column `panel`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.operate.exports.table import ExportedMetric, of_panel
+
+# Of Grafana 10 and newer (grafana/kinds, dashboard schema; read 2026-11-23).
+SCHEMA_VERSION = 39
+UID, TITLE = "headrace-storage", "Headrace: storage of MySQL"
+# Columns of the grid, and of a panel: two panels in a row.
+GRID, WIDE, HIGH = 24, 12, 8
+UNITS = {"bytes": "binBps", "seconds": "s", "ratio": "percentunit", "": "short"}
+# Counters of time per time are shares.
+SHARE = "percentunit"
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+
+def dashboard() -> dict[str, Any]:
+    """The dashboard as Grafana imports it."""
+    panels = [_panel(number, title, metrics) for number, (title, metrics) in enumerate(of_panel().items())]
+    return {
+        "uid": UID,
+        "title": TITLE,
+        "description": "Limits, credits and waits. Written by `headrace export grafana`.",
+        "tags": ["headrace", "mysql", "ebs"],
+        "schemaVersion": SCHEMA_VERSION,
+        "version": 1,
+        "editable": True,
+        "refresh": "15s",
+        "time": {"from": "now-1h", "to": "now"},
+        "timezone": "browser",
+        "templating": {"list": [_datasource(), _variable("volume_id", "aws_ebs_csi_read_ops_total")]},
+        "annotations": {"list": []},
+        "panels": panels,
+    }
+
+
+def _datasource() -> dict[str, Any]:
+    return {"name": "datasource", "label": "Prometheus", "type": "datasource", "query": "prometheus", "hide": 0}
+
+
+def _variable(label: str, name: str) -> dict[str, Any]:
+    query = f"label_values({name}, {label})"
+    return {
+        "name": label,
+        "label": "Volume",
+        "type": "query",
+        "datasource": DATASOURCE,
+        "definition": query,
+        "query": {"query": query, "refId": "volumes"},
+        "multi": True,
+        "includeAll": True,
+        "allValue": ".*",
+        "current": {"text": "All", "value": "$__all"},
+        "refresh": 2,
+    }
+
+
+def _panel(number: int, title: str, metrics: list[ExportedMetric]) -> dict[str, Any]:
+    targets = [target for metric in metrics for target in _targets(metric)]
+    for nth, target in enumerate(targets):
+        target["refId"] = chr(ord("A") + nth)
+    return {
+        "id": number + 1,
+        "type": "timeseries",
+        "title": title,
+        "description": " ".join(dict.fromkeys(metric.help for metric in metrics)),
+        "datasource": DATASOURCE,
+        "gridPos": {
+            "h": HIGH,
+            "w": WIDE,
+            "x": WIDE * (number % (GRID // WIDE)),
+            "y": HIGH * (number // (GRID // WIDE)),
+        },
+        "targets": targets,
+        "fieldConfig": {
+            "defaults": {"unit": _unit(title, metrics[0]), "min": 0, "custom": {"lineWidth": 1, "fillOpacity": 5}},
+            "overrides": [],
+        },
+        "options": {"legend": {"displayMode": "list", "placement": "bottom"}, "tooltip": {"mode": "multi"}},
+    }
+
+
+def _unit(title: str, metric: ExportedMetric) -> str:
+    if metric.kind == "counter" and metric.unit == "seconds" and not title.startswith("Mean"):
+        return SHARE
+    return UNITS[metric.unit]
+
+
+def _targets(metric: ExportedMetric) -> list[dict[str, Any]]:
+    chosen = '{volume_id=~"$volume_id"}' if "volume_id" in metric.labels else ""
+    by = ", ".join(metric.labels)
+    legend = " ".join(f"{{{{{label}}}}}" for label in metric.labels)
+    if metric.kind == "histogram":
+        rate = f"sum by (le, {by}) (rate({metric.name}_bucket{chosen}[$__rate_interval]))"
+        return [_target(f"histogram_quantile({q}, {rate})", f"p{100 * q:g} {legend}") for q in (0.5, 0.99)]
+    if metric.kind == "counter":
+        rate = f"rate({metric.name}{chosen}[$__rate_interval])"
+        if metric.panel == "Mean latency":
+            ops = metric.name.replace("_seconds_total", "_ops_total")
+            rate = f"{rate} / rate({ops}{chosen}[$__rate_interval])"
+        return [_target(rate, f"{_short(metric)} {legend}")]
+    return [_target(f"{metric.name}{chosen}", f"{_short(metric)} {legend}")]
+
+
+def _short(metric: ExportedMetric) -> str:
+    name = metric.name.removeprefix("aws_ebs_csi_").removeprefix("headrace_").removesuffix("_total")
+    return name.removesuffix("_seconds").removesuffix("_ratio").replace("_", " ")
+
+
+def _target(expression: str, legend: str) -> dict[str, Any]:
+    return {"datasource": DATASOURCE, "expr": expression, "legendFormat": legend.strip(), "refId": "A"}

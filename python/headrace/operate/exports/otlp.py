@@ -1,0 +1,98 @@
+"""The same metrics for a collector of OpenTelemetry, over HTTP by its own exporter. Needs the extra
+`otlp`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace import __version__
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.exports.samples import BinSample, ValueSample, samples_of
+from headrace.operate.exports.table import ExportedMetric, exported
+from headrace.operate.watching.moment import Moment
+
+DOC = "docs/guide/exports.md"
+DEFAULT_ENDPOINT = "http://127.0.0.1:4318/v1/metrics"  # OTLP/HTTP, default port and path
+# Units as UCUM writes them (OpenTelemetry, "Instrument unit").
+UNITS = {"bytes": "By", "seconds": "s", "ratio": "1", "": "1"}
+# A collector that has not answered for this long is told again at the next time, s.
+TIMEOUT_S = 5.0
+NS_PER_S = 1_000_000_000
+
+
+class OtlpCollector:
+    """A collector at an endpoint."""
+
+    def __init__(self, endpoint: str) -> None:
+        """Raises InputError for an endpoint that is not http or https, CouldNotRun without the
+        extra."""
+        parts = urlsplit(endpoint)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            hint = f"For example {DEFAULT_ENDPOINT}."
+            raise InputError(f"--endpoint {endpoint[:200]}", "must be a URL of http or https", DOC, hint)
+        if parts.username or parts.password:
+            hint = "Use OTEL_EXPORTER_OTLP_HEADERS."
+            raise InputError("--endpoint", "has a password in it, which process lists show", DOC, hint)
+        try:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        except ImportError:
+            rule = "is not installed, and OTLP is written with it"
+            raise CouldNotRun("opentelemetry", rule, DOC, "pip install 'headrace[otlp]'") from None
+        self.endpoint = endpoint
+        self._exporter = OTLPMetricExporter(endpoint=endpoint, timeout=TIMEOUT_S)
+
+    def send(self, moments: Iterable[Moment]) -> bool:
+        """Sends what the moments say; False where the collector did not take it."""
+        from opentelemetry.sdk.metrics.export import MetricExportResult
+
+        return self._exporter.export(metrics_data(moments)) is MetricExportResult.SUCCESS
+
+
+def metrics_data(moments: Iterable[Moment], now_ns: int | None = None) -> Any:
+    """The moments as OpenTelemetry's own values."""
+    from opentelemetry.sdk.metrics import export
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    at = time.time_ns() if now_ns is None else now_ns
+    found = samples_of(moments)
+    metrics = [_metric(exported()[name], samples, at) for name, samples in found.items() if samples]
+    scope = InstrumentationScope("headrace", __version__)
+    resource = Resource({"service.name": "headrace", "service.version": __version__})
+    return export.MetricsData([export.ResourceMetrics(resource, [export.ScopeMetrics(scope, metrics, "")], "")])
+
+
+def _metric(metric: ExportedMetric, samples: list[ValueSample | BinSample], at: int) -> Any:
+    from opentelemetry.sdk.metrics import export
+
+    cumulative = export.AggregationTemporality.CUMULATIVE
+    if metric.kind == "histogram":
+        data: Any = export.Histogram(
+            [_bins(metric, one, at) for one in samples if isinstance(one, BinSample)], cumulative
+        )
+    else:
+        points = [
+            # 0: when the counter began is not known (OTLP, start_time_unix_nano).
+            export.NumberDataPoint(dict(zip(metric.labels, one.labels, strict=True)), 0, at, one.value)
+            for one in samples
+            if isinstance(one, ValueSample)
+        ]
+        data = export.Sum(points, cumulative, True) if metric.kind == "counter" else export.Gauge(points)
+    return export.Metric(metric.name, metric.help, UNITS[metric.unit], data)
+
+
+def _bins(metric: ExportedMetric, sample: BinSample, at: int) -> Any:
+    from opentelemetry.sdk.metrics import export
+
+    below, counts = 0, []
+    for _, up_to in sample.buckets:
+        counts.append(up_to - below)
+        below = up_to
+    bounds = [upper for upper, _ in sample.buckets[:-1]]
+    labels = dict(zip(metric.labels, sample.labels, strict=True))
+    # Smallest and largest are not kept: OTLP leaves them out where they are infinite the wrong way.
+    return export.HistogramDataPoint(labels, 0, at, below, sample.total, counts, bounds, float("inf"), float("-inf"))

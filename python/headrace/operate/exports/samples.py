@@ -1,0 +1,156 @@
+"""The samples of each metric of the table, from a moment: what is not known has no sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.base import caps
+from headrace.base.units import US_PER_S
+from headrace.operate.exports.table import exported
+from headrace.operate.watching.moment import InstanceNow, Moment, ServerNow, VolumeNow
+
+# Credits of a volume are I/Os on gp2 and bytes on st1 and sc1; the label says whose they are.
+OF_VOLUME = "volume"
+
+
+@dataclass(frozen=True)
+class ValueSample:
+    """A value with the values of its labels, in the table's order."""
+
+    labels: tuple[str, ...]
+    value: float
+
+
+@dataclass(frozen=True)
+class BinSample:
+    """A histogram: (upper bound, requests up to it) ascending, the last without a bound, and the
+    sum of all."""
+
+    labels: tuple[str, ...]
+    buckets: tuple[tuple[float, int], ...]
+    total: float
+
+
+Samples = dict[str, list[ValueSample | BinSample]]
+
+# The counter of the statistics page behind a metric, and what a second is in it.
+PAGE = {
+    "aws_ebs_csi_read_ops_total": ("total_read_ops", 1.0),
+    "aws_ebs_csi_write_ops_total": ("total_write_ops", 1.0),
+    "aws_ebs_csi_read_bytes_total": ("total_read_bytes", 1.0),
+    "aws_ebs_csi_write_bytes_total": ("total_write_bytes", 1.0),
+    "aws_ebs_csi_read_seconds_total": ("total_read_time", US_PER_S),
+    "aws_ebs_csi_write_seconds_total": ("total_write_time", US_PER_S),
+    "aws_ebs_csi_exceeded_iops_seconds_total": ("ebs_volume_performance_exceeded_iops", US_PER_S),
+    "aws_ebs_csi_exceeded_tp_seconds_total": ("ebs_volume_performance_exceeded_tp", US_PER_S),
+    "aws_ebs_csi_ec2_exceeded_iops_seconds_total": ("ec2_instance_ebs_performance_exceeded_iops", US_PER_S),
+    "aws_ebs_csi_ec2_exceeded_tp_seconds_total": ("ec2_instance_ebs_performance_exceeded_tp", US_PER_S),
+    "aws_ebs_csi_volume_queue_length": ("volume_queue_length", 1.0),
+}
+HISTOGRAMS = {
+    "aws_ebs_csi_read_io_latency_seconds": ("read_io_latency_histogram", "total_read_time"),
+    "aws_ebs_csi_write_io_latency_seconds": ("write_io_latency_histogram", "total_write_time"),
+}
+# Limits by what they are counted in.
+IOPS_LIMITS = ("volume-iops", "baseline-iops", "instance-iops")
+BYTES_LIMITS = ("volume-throughput", "baseline-throughput", "instance-throughput")
+# Limits a verdict may name; each has a sample, so that an alert sees it end.
+JUDGED = (*caps.COUNTED, "volume-credits", "instance-credits", "degraded")
+
+
+def samples_of(moments: Iterable[Moment]) -> Samples:
+    """The samples of all targets, by metric in the order of the table. A volume, server or instance
+    that two targets share is told once."""
+    found: Samples = {name: [] for name in exported()}
+    seen: set[tuple[str, tuple[str, ...]]] = set()
+    for moment in moments:
+        for name, sample in _of_moment(moment):
+            if (name, sample.labels) not in seen:
+                seen.add((name, sample.labels))
+                found[name].append(sample)
+    return found
+
+
+def _of_moment(moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
+    for volume in moment.volumes:
+        yield from _of_volume(volume, moment)
+    if moment.instance is not None:
+        yield from _of_instance(moment.instance)
+    if moment.server is not None:
+        yield from _of_server(moment.server)
+    for replica in moment.replicas:
+        if replica.lag_s is not None and moment.server is not None:
+            yield (
+                "headrace_replica_lag_seconds",
+                ValueSample((moment.server.label, replica.channel, "", "server"), replica.lag_s),
+            )
+
+
+def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSample | BinSample]]:
+    if volume.page is not None:
+        for name, (counter, per) in PAGE.items():
+            yield name, ValueSample((volume.id,), volume.page.counters[counter] / per)
+        for name, (histogram, spent) in HISTOGRAMS.items():
+            yield (
+                name,
+                BinSample(
+                    (volume.id,),
+                    _cumulative(volume.page.histograms[histogram]),
+                    volume.page.counters[spent] / US_PER_S,
+                ),
+            )
+    if volume.balance is not None:
+        yield "headrace_volume_balance_ratio", ValueSample((volume.id,), volume.balance)
+    for limit, value in volume.limits.items():
+        name = "headrace_limit_iops" if limit in IOPS_LIMITS else "headrace_limit_bytes"
+        yield name, ValueSample((volume.id, limit), value)
+    if volume.left is not None:
+        yield "headrace_time_to_empty_seconds", ValueSample((volume.id, OF_VOLUME), volume.left.seconds)
+    for limit, share in volume.used.items():
+        yield "headrace_used_ratio", ValueSample((volume.id, limit), share)
+    if volume.gone is None:
+        for limit in JUDGED:
+            binds = moment.verdict.word == "binds" and moment.verdict.limit == limit
+            yield (
+                "headrace_verdict",
+                ValueSample((volume.id, limit), float(binds and moment.verdict.where == volume.label)),
+            )
+
+
+def _cumulative(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int], ...]:
+    below, found = 0, []
+    for _, upper, count in sorted(bins):
+        below += count
+        if upper < 2**64 - 1:
+            found.append((upper / US_PER_S, below))
+    return (*found, (float("inf"), below))
+
+
+def _of_instance(instance: InstanceNow) -> Iterator[tuple[str, ValueSample]]:
+    for unit, share in instance.balances.items():
+        yield "headrace_instance_balance_ratio", ValueSample((unit,), share)
+    for limit, value in instance.limits.items():
+        name = "headrace_instance_limit_iops" if limit in IOPS_LIMITS else "headrace_instance_limit_bytes"
+        yield name, ValueSample((limit,), value)
+    for unit, left in instance.left.items():
+        yield "headrace_instance_time_to_empty_seconds", ValueSample((unit,), left.seconds)
+
+
+SERVER: Mapping[str, Callable[[ServerNow], float | None]] = {
+    "headrace_client_io_wait_ratio": lambda server: server.io_wait,
+    "headrace_checkpoint_age_ratio": lambda server: server.checkpoint_age,
+    "headrace_dirty_pages_ratio": lambda server: server.dirty,
+    "headrace_threads_running": lambda server: server.running,
+}
+
+
+def _of_server(server: ServerNow) -> Iterator[tuple[str, ValueSample]]:
+    yield "headrace_server_up", ValueSample((server.label,), float(server.up))
+    if not server.up:
+        return
+    for name, value in server.totals.items():
+        yield name, ValueSample((server.label,), value)
+    for name, of in SERVER.items():
+        if (value := of(server)) is not None:
+            yield name, ValueSample((server.label,), value)

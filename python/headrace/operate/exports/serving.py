@@ -1,0 +1,122 @@
+"""Targets followed in threads of their own, and what they say now as text that waits to be scraped.
+
+The text is written ahead of the scrapes: fifty volumes take 40 ms to write, and a scrape nothing.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab.exporter import MetricsServer
+from headrace.operate.evidence import SourceOptions, is_live
+from headrace.operate.watching.moment import Moment
+from headrace.operate.watching.opening import opened
+
+DOC = "docs/guide/exports.md"
+DEFAULT_LISTEN = "127.0.0.1:9481"
+# How often the text is written anew, s: Prometheus scrapes every 15 by default.
+WRITE_S = 5.0
+# A target that was lost is tried again after this, s.
+AGAIN_S = 5.0
+# What a target said this long ago is no more what it does, s: it is left out.
+STALE_S = 30.0
+# A target of CloudWatch speaks every minute.
+STALE_MINUTES_S = 300.0
+
+
+class Targets:
+    """Follows targets; `moments()` is what they said last."""
+
+    def __init__(self, targets: Sequence[str], options: SourceOptions) -> None:
+        """Opens nothing yet. Raises InputError for a target that is not live or named twice."""
+        for target in targets:
+            if not is_live(target) and not target.startswith("aws:"):
+                hint = "Export lab:VOLUME, mysql://USER@HOST or aws:vol-...."
+                raise InputError(target[:80], "is not followed: it does not go on", DOC, hint)
+            if targets.count(target) > 1:
+                raise InputError(target[:80], "is named twice", DOC, "Name each target once.")
+        self._targets, self._options = list(targets), options
+        self._newest: dict[str, tuple[float, Moment]] = {}
+        self._ready = {target: threading.Event() for target in targets}
+        self._wrong: dict[str, HeadraceError] = {}
+
+    def start(self) -> None:
+        """Begins. Raises what the first try of a target raised: a wrong name is said at once."""
+        for target in self._targets:
+            threading.Thread(target=self._follow, args=(target,), name=f"headrace-{target}", daemon=True).start()
+        for target in self._targets:
+            self._ready[target].wait()
+            if target in self._wrong:
+                raise self._wrong[target]
+
+    def _follow(self, target: str) -> None:
+        while True:
+            try:
+                began = time.time()
+                with opened(target, self._options, pages_every_s=WRITE_S) as watched:
+                    for moment in watched.moments:
+                        # What was before is for the time to empty; CloudWatch has nothing newer.
+                        if is_live(target) and moment.t_unix + moment.grain_s < began - 1.0:
+                            continue
+                        self._newest[target] = (time.monotonic(), moment)
+                        self._ready[target].set()
+            except HeadraceError as error:
+                if not self._ready[target].is_set():
+                    self._wrong[target] = error
+                    self._ready[target].set()
+                    return
+                print(f"export: {target}: {error.rule}", file=sys.stderr)
+            time.sleep(AGAIN_S)
+
+    def moments(self) -> list[Moment]:
+        """What each target said last, where that is not too long ago."""
+        now = time.monotonic()
+        newest = list(self._newest.values())
+        return [one for at, one in newest if now - at <= (STALE_S if one.grain_s < STALE_S else STALE_MINUTES_S)]
+
+
+class Written:
+    """The text of the exposition, written anew every few seconds by a thread."""
+
+    def __init__(self, write: Callable[[], str]) -> None:
+        self._write = write
+        self._text = write()
+        threading.Thread(target=self._run, name="headrace-export", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(WRITE_S)
+            self._text = self._write()
+
+    def text(self) -> str:
+        """What was written last."""
+        return self._text
+
+
+def listener(listen: str) -> socket.socket:
+    """A socket that listens on this machine. Raises InputError, CouldNotRun."""
+    host, colon, port = listen.rpartition(":")
+    if not colon or host not in ("127.0.0.1", "localhost"):
+        hint = f"For example --listen {DEFAULT_LISTEN}. Put a proxy with TLS in front of it for others."
+        raise InputError(f"--listen {listen}", "must be 127.0.0.1:PORT: metrics are told to this machine", DOC, hint)
+    if not (port.isascii() and port.isdigit() and int(port) <= 65_535):
+        raise InputError(f"--listen {listen}", "a port is 0 to 65,535", "RFC 9293", "0 takes a free one.")
+    try:
+        return socket.create_server(("127.0.0.1", int(port)))
+    except OSError as error:
+        rule = f"cannot be used: {error.strerror}"
+        raise CouldNotRun(f"port {port} of 127.0.0.1", rule, "bind(2)", "Choose another, or 0.") from None
+
+
+def serve(made: socket.socket, text: Callable[[], str], ready: Callable[[str], None]) -> None:
+    """Serves until it is interrupted, with the bounds of the lab's own metrics."""
+    with MetricsServer(made, text) as server:
+        ready(f"http://127.0.0.1:{made.getsockname()[1]}/metrics")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever(poll_interval=0.5)

@@ -1,0 +1,55 @@
+"""The table of metrics (metrics.csv): from it come the exposition for Prometheus, OTLP, the Grafana
+dashboard and the alert rules, so that no name stands twice.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+KINDS = ("counter", "gauge", "histogram")
+
+
+@dataclass(frozen=True)
+class ExportedMetric:
+    """A row of the table. `by`: who writes it: `lab` (the daemon), `export` (we), or `both`;
+    `panel`: the panel of the dashboard it is in, "" for none."""
+
+    name: str
+    kind: str
+    unit: str
+    labels: tuple[str, ...]
+    of: str
+    by: str
+    panel: str
+    help: str
+    source: str
+    date: str
+
+
+@cache
+def metrics() -> dict[str, ExportedMetric]:
+    """The table by name, in its order."""
+    text = files("headrace.operate.exports").joinpath("metrics.csv").read_text(encoding="utf-8")
+    found = {}
+    for row in csv.DictReader(text.splitlines()):
+        labels = tuple(row.pop("labels").split(",")) if row["labels"] else ()
+        row.pop("labels", None)
+        found[row["name"]] = ExportedMetric(labels=labels, **row)
+    return found
+
+
+def exported() -> dict[str, ExportedMetric]:
+    """What `headrace export` writes."""
+    return {name: metric for name, metric in metrics().items() if metric.by != "lab"}
+
+
+def of_panel() -> dict[str, list[ExportedMetric]]:
+    """The panels of the dashboard, in the order of the table."""
+    found: dict[str, list[ExportedMetric]] = {}
+    for metric in exported().values():
+        if metric.panel:
+            found.setdefault(metric.panel, []).append(metric)
+    return found

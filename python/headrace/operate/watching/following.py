@@ -1,0 +1,259 @@
+"""Follows a target tick by tick: each tick with what the seconds before it say becomes a moment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from headrace.base import core
+from headrace.base.credits import CreditsLeft, Emptying
+from headrace.base.units import MIB, US_PER_MS, US_PER_S
+from headrace.observe.live.nvme import NvmePage
+from headrace.operate.evidence.limits import HoldingLimits
+from headrace.operate.evidence.model import OVER, Row, SeenVolume, SourceFacts, Tick
+from headrace.operate.watching.judging import Judge
+from headrace.operate.watching.moment import InstanceNow, Moment, ReplicaNow, ServerNow, VolumeNow
+
+# Columns of a tick with the balances of an instance, by what they are counted in.
+INSTANCE = {"ios": "instance_io_balance_percent", "bytes": "instance_byte_balance_percent"}
+WAITS = {
+    "data files": "data_waiters",
+    "redo log": "log_waiters",
+    "binlog": "binlog_waiters",
+    "row locks": "lock_waiters",
+}
+IO_WAITS = ("data files", "redo log", "binlog")
+MS_PER_S = US_PER_S / US_PER_MS
+# What has given nothing for this long does not answer, s: it is asked every second. Ours.
+SILENT_S = 3.5
+# A replica says its channel only with several; the evidence has one.
+DEFAULT_CHANNEL = ""
+
+
+class TickFollower:
+    """Makes moments of the ticks of one source."""
+
+    def __init__(self) -> None:
+        self._emptying: dict[str, tuple[tuple[float, float], Emptying]] = {}
+        self._judge = Judge()
+        self._totals: dict[str, float] = {}
+        self._seen: dict[str, tuple[float, VolumeNow]] = {}
+        self._answered: tuple[float | None, Row] = (None, {})
+
+    def see(
+        self,
+        facts: SourceFacts,
+        tick: Tick,
+        notes: tuple[str, ...] = (),
+        pages: Mapping[str, NvmePage] | None = None,
+    ) -> Moment:
+        """The moment of a tick."""
+        volumes = tuple(self._volume(one, tick, facts, (pages or {}).get(one.name)) for one in facts.volumes)
+        server = self._server(facts, tick)
+        instance = self._instance(facts, tick)
+        replicas = _replicas(tick.replica)
+        bare = Moment(facts.target, tick.t_unix, tick.duration_s, Judge.UNKNOWN, volumes, instance, server, replicas)
+        verdict = self._judge.see(bare)
+        told = [*notes, *facts.notes, *(f"not known: {text}" for text in facts.missing)]
+        return Moment(
+            facts.target,
+            tick.t_unix,
+            tick.duration_s,
+            verdict,
+            volumes,
+            instance,
+            server,
+            replicas,
+            tuple(dict.fromkeys(told)),
+        )
+
+    def _volume(self, one: SeenVolume, tick: Tick, facts: SourceFacts, page: NvmePage | None) -> VolumeNow:
+        row = tick.volumes.get(one.name)
+        if row is None:
+            was = self._seen.get(one.name)
+            silent_s = math.inf if was is None else tick.t_unix - was[0]
+            if was is not None and 0 <= silent_s <= SILENT_S and one.device is not None:
+                return was[1]
+            self._emptying.pop(one.name, None)
+            words = "no figures yet" if was is None else f"no figures for {silent_s:.0f} s"
+            gone = "is detached" if one.device is None and facts.kind == "live" else words
+            return VolumeNow(one.id or one.name, one.name, spec=one.storage, device=one.device, gone=gone)
+        found = self._volume_of(one, row, tick, page)
+        self._seen[one.name] = (tick.t_unix, found)
+        return found
+
+    def _volume_of(self, one: SeenVolume, row: Row, tick: Tick, page: NvmePage | None) -> VolumeNow:
+        balance = _share(row.get("balance_percent"))
+        limits = one.limits
+        left = None
+        if limits is not None and limits.credits and balance is not None:
+            refill = limits.rate_of("volume-credits") or 0.0
+            left = self._left(one.name, (limits.credits, refill), tick, balance)
+        return VolumeNow(
+            one.id or one.name,
+            one.name,
+            spec=one.storage,
+            device=one.device,
+            read_iops=row.get("read_iops"),
+            write_iops=row.get("write_iops"),
+            read_mib_s=row.get("read_mib_s"),
+            write_mib_s=row.get("write_mib_s"),
+            queue=row.get("queue"),
+            read_p50_ms=_first(row, "read_p50_ms", "read_ms"),
+            read_p99_ms=row.get("read_p99_ms"),
+            write_p50_ms=_first(row, "write_p50_ms", "write_ms"),
+            write_p99_ms=row.get("write_p99_ms"),
+            exceeded={limit: share for limit, column in OVER.items() if (share := row.get(column)) is not None},
+            used=_used(row, limits, balance),
+            limits=_limits(limits),
+            balance=balance if limits is None or limits.credits else None,
+            left=left,
+            page=page,
+        )
+
+    def _left(self, name: str, bucket: tuple[float, float], tick: Tick, share: float) -> CreditsLeft | None:
+        known = self._emptying.get(name)
+        if known is None or known[0] != bucket:
+            known = self._emptying[name] = (bucket, Emptying(*bucket))
+        known[1].add(tick.t_unix + tick.duration_s, share * bucket[0])
+        return known[1].left()
+
+    def _instance(self, facts: SourceFacts, tick: Tick) -> InstanceNow | None:
+        limits = next((one.limits for one in facts.volumes if one.limits and one.limits.instance), None)
+        if limits is None:
+            return None
+        buckets = core.credit_buckets(limits.storage, facts.as_of, limits.instance)
+        balances, left = {}, {}
+        for unit, column in INSTANCE.items():
+            bucket = buckets["instance_ios" if unit == "ios" else "instance_bytes"]
+            known = (row.get(column) for row in tick.volumes.values())
+            share = _share(next((value for value in known if value is not None), None))
+            if bucket is None or share is None:
+                continue
+            balances[unit] = share
+            found = self._left(f"instance {unit}", (float(bucket["capacity"]), float(bucket["refill"])), tick, share)
+            if found is not None:
+                left[unit] = found
+        rates = {name: limits.rate_of(name) for name in ("instance-iops", "instance-throughput")}
+        return InstanceNow(
+            limits.instance, {name: rate for name, rate in rates.items() if rate is not None}, balances, left
+        )
+
+    def _server(self, facts: SourceFacts, tick: Tick) -> ServerNow | None:
+        if facts.server is None:
+            return None
+        row, label = tick.server, facts.server.label
+        # Without what Debian and others put behind it.
+        version = f"{facts.server.flavor} {facts.server.version.partition('-')[0]}".strip()
+        if not row:
+            # In the seconds in which the server is asked for its replica, what was before holds.
+            was, row = self._answered
+            if was is None:
+                return None
+            if tick.t_unix - was > SILENT_S:
+                return ServerNow(label, version, up=False, totals=dict(self._totals))
+        else:
+            self._answered = (tick.t_unix, row)
+        running = row.get("threads_running")
+        waits = {}
+        if running:
+            known = ((name, row.get(column)) for name, column in WAITS.items())
+            waits = {name: min(1.0, value / running) for name, value in known if value is not None}
+        io_wait = min(1.0, sum(waits[name] for name in IO_WAITS if name in waits)) if waits else None
+        if running == 0:
+            io_wait = 0.0
+        elif running and not any(name in waits for name in IO_WAITS):
+            io_wait = _from_disks(row, tick, running)
+        return ServerNow(
+            label,
+            version,
+            True,
+            row.get("tps"),
+            row.get("pool_reads_per_s"),
+            row.get("pages_flushed_per_s"),
+            row.get("checkpoint_share"),
+            row.get("log_waits_per_s"),
+            row.get("free_waits_per_s"),
+            row.get("dirty_share"),
+            running,
+            waits,
+            io_wait,
+            self._counted(row, tick.duration_s),
+        )
+
+    def _counted(self, row: Row, duration_s: float) -> dict[str, float]:
+        """Rates summed up again: counters that never go back, also when the server's own do."""
+        for name, column in TOTALS.items():
+            if (rate := row.get(column)) is not None:
+                self._totals[name] = self._totals.get(name, 0.0) + rate * duration_s
+        return dict(self._totals)
+
+
+TOTALS = {
+    "headrace_transactions_total": "tps",
+    "headrace_buffer_pool_reads_total": "pool_reads_per_s",
+    "headrace_pages_flushed_total": "pages_flushed_per_s",
+    "headrace_log_waits_total": "log_waits_per_s",
+    "headrace_free_page_waits_total": "free_waits_per_s",
+}
+
+
+def _from_disks(row: Row, tick: Tick, running: float) -> float | None:
+    """Where the server does not time its waits: reads and flushes a second, each as long as the
+    volumes' own take on average, over the clients at work (operate_page 1.3)."""
+    reads, syncs = row.get("data_reads_per_s"), row.get("log_fsyncs_per_s")
+    times = {
+        way: max((value for one in tick.volumes.values() if (value := one.get(f"{way}_ms")) is not None), default=None)
+        for way in ("read", "write")
+    }
+    parts = [
+        rate * ms / MS_PER_S
+        for rate, ms in ((reads, times["read"]), (syncs, times["write"]))
+        if rate is not None and ms is not None
+    ]
+    return min(1.0, sum(parts) / running) if parts else None
+
+
+def _replicas(row: Row) -> tuple[ReplicaNow, ...]:
+    if not row:
+        return ()
+    applies, receives = row.get("sql_running") == 1.0, row.get("io_running") == 1.0
+    return (
+        ReplicaNow(DEFAULT_CHANNEL, row.get("lag_s"), applies, receives, "" if applies and receives else "stopped"),
+    )
+
+
+def _limits(limits: HoldingLimits | None) -> dict[str, float]:
+    if limits is None:
+        return {}
+    found = {"volume-iops": limits.burst_iops, "volume-throughput": limits.burst_bytes_s}
+    if limits.credits:
+        found |= (
+            {"baseline-iops": limits.iops} if limits.credit_unit == "ios" else {"baseline-throughput": limits.bytes_s}
+        )
+    return found
+
+
+def _used(row: Row, limits: HoldingLimits | None, balance: float | None) -> dict[str, float]:
+    """Rates over what the volume gives now: without credits its baseline."""
+    if limits is None:
+        return {}
+    empty = balance is not None and balance <= 0
+    charged = row.get("charged_iops")
+    moved = [value * MIB for value in (row.get("read_mib_s"), row.get("write_mib_s")) if value is not None]
+    iops = limits.iops if empty and limits.credit_unit == "ios" else limits.burst_iops
+    bytes_s = limits.bytes_s if empty and limits.credit_unit == "bytes" else limits.burst_bytes_s
+    found = {}
+    if charged is not None and iops:
+        found["volume-iops"] = charged / iops
+    if moved and bytes_s:
+        found["volume-throughput"] = sum(moved) / bytes_s
+    return found
+
+
+def _first(row: Row, *names: str) -> float | None:
+    return next((value for name in names if (value := row.get(name)) is not None), None)
+
+
+def _share(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100.0

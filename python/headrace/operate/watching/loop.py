@@ -1,0 +1,164 @@
+"""The screen that lives: moments come from a thread of their own, keys from the terminal."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from headrace.base.files import write_whole
+from headrace.base.units import span_in_words
+from headrace.errors import HeadraceError
+from headrace.operate.watching.history import History
+from headrace.operate.watching.moment import Moment
+from headrace.operate.watching.screen import ScreenState, lines
+from headrace.operate.watching.terminal import Screen
+
+# What an arrow goes back or forth, s; up and down go further.
+STEPS = {"left": 10.0, "right": -10.0, "up": 300.0, "down": -300.0}
+HOUR_S = 3_600.0
+# What a key did is told for this long, s.
+MESSAGE_S = 10.0
+# How often the screen looks by itself whether it must say something, s.
+LOOK_S = 5.0
+
+
+class Feed:
+    """Reads moments in a thread, so that keys are answered while a server is slow."""
+
+    def __init__(self, moments: Iterator[Moment], woken: Callable[[], None] = lambda: None) -> None:
+        self._moments, self._woken = moments, woken
+        self._found: queue.SimpleQueue[Moment | BaseException | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="headrace-watch", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            for moment in self._moments:
+                self._found.put(moment)
+                self._woken()
+            self._found.put(None)
+        except BaseException as error:
+            self._found.put(error)
+        self._woken()
+
+    def fresh(self) -> tuple[list[Moment], bool]:
+        """What came since, and whether that was all. Raises what the reading raised."""
+        found: list[Moment] = []
+        while not self._found.empty():
+            one = self._found.get()
+            if one is None:
+                return found, True
+            if isinstance(one, BaseException):
+                raise one
+            found.append(one)
+        return found, False
+
+
+class Watching:
+    """What the keys and the moments make of the screen. Without a terminal: `press` and `lines`."""
+
+    def __init__(self, folder: Path, ascii: bool = False) -> None:
+        self.history, self.state, self.folder = History(), ScreenState(ascii=ascii), folder
+        self.newest: Moment | None = None
+        self._shown: Moment | None = None
+        self._difference = False
+        self._told_until = 0.0
+
+    def add(self, moment: Moment) -> None:
+        """A moment that has just come."""
+        self.history.add(moment)
+        self.newest = moment
+        if self.state.message and not self._told_until - MESSAGE_S <= moment.t_unix <= self._told_until:
+            self.state = replace(self.state, message="")
+        if not self.state.frozen and not self.state.back_s:
+            self._shown = moment
+        elif self.state.back_s and self._shown is not None:
+            self.state = replace(self.state, back_s=min(self.history.reaches_s, moment.t_unix - self._shown.t_unix))
+        if self._difference and self._shown is moment:
+            self._subtract()
+
+    def press(self, key: str) -> bool:
+        """What a key does; False ends the screen."""
+        self.state = replace(self.state, message="")
+        if key in ("q", "Q"):
+            return False
+        if self.newest is None:
+            return True
+        if key == " ":
+            self.state = replace(self.state, frozen=not self.state.frozen)
+            self._shown = self._shown if self.state.frozen else self._at(self.state.back_s)
+        elif key in STEPS:
+            self._go(STEPS[key])
+        elif key == "d":
+            self._difference = not self._difference
+        elif key == "j":
+            self.state = replace(self.state, message=self._write())
+        self._subtract()
+        self._told_until = self.newest.t_unix + MESSAGE_S
+        return True
+
+    def _go(self, step_s: float) -> None:
+        assert self.newest is not None
+        reaches = self.history.reaches_s
+        back = min(reaches, max(0.0, self.state.back_s + step_s))
+        message = "" if back or step_s < 0 else "there is nothing before this yet"
+        self.state = replace(self.state, back_s=back, frozen=False, message=message)
+        self._shown = self._at(back)
+
+    def _at(self, back_s: float) -> Moment | None:
+        assert self.newest is not None
+        return self.history.at(self.newest.t_unix - back_s) if back_s else self.newest
+
+    def _subtract(self) -> None:
+        before = None
+        if self._difference and self._shown is not None:
+            before = self.history.at(self._shown.t_unix - HOUR_S)
+            gap = 0.0 if before is None else self._shown.t_unix - before.t_unix
+            if abs(gap - HOUR_S) > LOOK_S and not self.state.message:
+                told = f"compared with {span_in_words(round(gap))} before: nothing is older"
+                self.state = replace(self.state, message=told)
+        self.state = replace(self.state, before=before)
+
+    def _write(self) -> str:
+        assert self._shown is not None
+        path = self.folder / f"headrace-watch-{datetime.fromtimestamp(self._shown.t_unix):%Y%m%d-%H%M%S}.json"
+        try:
+            write_whole(path, (json.dumps(self._shown.to_document(), indent=2) + "\n").encode())
+        except HeadraceError as error:
+            return f"not written: {error.rule}"
+        return f"written: {path}"
+
+    def lines(self, width: int, height: int) -> list:
+        """The screen now."""
+        if self._shown is None:
+            return [
+                [("Waiting for the first second ...", "dim")],
+                *([] for _ in range(height - 2)),
+                [("q quit", "reverse")],
+            ]
+        return lines(self._shown, width, height, self.state)
+
+
+def run(screen: Screen, moments: Iterator[Moment], seconds: float | None = None) -> None:
+    """Shows moments until `q`, the end of the moments, Ctrl-C or `seconds`."""
+    until = None if seconds is None else time.monotonic() + seconds
+    watching = Watching(Path.cwd(), screen.ascii)
+    with screen.taken():
+        feed = Feed(moments, screen.wake)
+        ended = False
+        while until is None or time.monotonic() < until:
+            found: list[Moment] = []
+            if not ended:
+                found, ended = feed.fresh()
+            for moment in found:
+                watching.add(moment)
+            screen.show(watching.lines(*screen.size))
+            left = LOOK_S if until is None else max(0.0, min(LOOK_S, until - time.monotonic()))
+            if not all(watching.press(key) for key in screen.keys(left)):
+                return

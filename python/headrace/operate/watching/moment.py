@@ -1,0 +1,193 @@
+"""What is known of a target at one moment: of its volumes, its instance, its server and replicas.
+
+Plain values, which the screen shows, `--output jsonl` prints, exports write and alarms judge. What
+could not be had is None, and a note says why; it is never 0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rich.cells import cell_len
+
+from headrace.base import caps
+from headrace.base.credits import CreditsLeft
+from headrace.observe.live.nvme import NvmePage
+
+SCHEMA = "headrace-watch/1"
+# Credits come with these names (CloudWatch: BurstBalance, EBSIOBalance%, EBSByteBalance%).
+CREDITS = ("volume", "ios", "bytes")
+
+
+@dataclass(frozen=True)
+class VolumeNow:
+    """A volume; rates and latencies are those of the last interval.
+
+    `exceeded`: share of the time, 0-1, in which requests waited for each of the four limits (names
+    of `caps.COUNTED`). `used`: rate over limit, of those that are known. `limits`: I/Os or bytes a
+    second by name. `balance`: 0-1. `page`: counters since the volume was attached.
+    """
+
+    id: str
+    name: str | None = None
+    spec: str | None = None
+    device: str | None = None
+    read_iops: float | None = None
+    write_iops: float | None = None
+    read_mib_s: float | None = None
+    write_mib_s: float | None = None
+    queue: float | None = None
+    read_p50_ms: float | None = None
+    read_p99_ms: float | None = None
+    write_p50_ms: float | None = None
+    write_p99_ms: float | None = None
+    exceeded: Mapping[str, float] = field(default_factory=dict)
+    used: Mapping[str, float] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    balance: float | None = None
+    left: CreditsLeft | None = None
+    page: NvmePage | None = None
+    gone: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Its name, its id without one."""
+        return self.name or self.id
+
+    @property
+    def iops(self) -> float | None:
+        """Both kinds."""
+        return _sum(self.read_iops, self.write_iops)
+
+    @property
+    def mib_s(self) -> float | None:
+        """Both kinds."""
+        return _sum(self.read_mib_s, self.write_mib_s)
+
+    @property
+    def io_kib(self) -> float | None:
+        """Mean size of a request; None without any."""
+        return 1024 * self.mib_s / self.iops if self.iops and self.mib_s is not None else None
+
+    @property
+    def headroom(self) -> float | None:
+        """Share of the tightest limit that is not used."""
+        return max(0.0, 1.0 - max(self.used.values())) if self.used else None
+
+
+@dataclass(frozen=True)
+class InstanceNow:
+    """The instance in front of the volumes: `balances` and `left` by `ios` and `bytes`, 0-1."""
+
+    type: str | None
+    limits: Mapping[str, float] = field(default_factory=dict)
+    balances: Mapping[str, float] = field(default_factory=dict)
+    left: Mapping[str, CreditsLeft] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ReplicaNow:
+    """A channel on which the server applies what a source wrote."""
+
+    channel: str
+    lag_s: float | None
+    applies: bool
+    receives: bool
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class ServerNow:
+    """The database: rates a second. `waits`: share of the clients' time by class of wait, 0-1;
+    `io_wait`: those for files of the database together. `totals`: counters since the server began,
+    by the names of the exports' table.
+    """
+
+    label: str
+    version: str | None = None
+    up: bool = True
+    tps: float | None = None
+    reads_s: float | None = None
+    flushed_s: float | None = None
+    checkpoint_age: float | None = None
+    log_waits_s: float | None = None
+    free_waits_s: float | None = None
+    dirty: float | None = None
+    running: float | None = None
+    waits: Mapping[str, float] = field(default_factory=dict)
+    io_wait: float | None = None
+    totals: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LiveVerdict:
+    """`word` as doctor's verdicts have them; `limit` by its name in `caps.WORDS`, None where it is
+    not a limit; `where`: the volume, server or instance; `text`: a sentence with its numbers;
+    `brief`: the same for a line that is too short."""
+
+    word: str
+    limit: str | None
+    where: str
+    text: str
+    brief: str = ""
+
+    def headline(self, width: int) -> str:
+        """One line, the brief one where the other is too long."""
+        whole = f"{self.word}: {self.text}"
+        return whole if cell_len(whole) <= width or not self.brief else f"{self.word}: {self.brief}"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A reading of a target at `t_unix`. `grain_s`: how long the interval of its rates is."""
+
+    target: str
+    t_unix: float
+    grain_s: float
+    verdict: LiveVerdict
+    volumes: tuple[VolumeNow, ...] = ()
+    instance: InstanceNow | None = None
+    server: ServerNow | None = None
+    replicas: tuple[ReplicaNow, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def empty_first(self) -> tuple[str, CreditsLeft] | None:
+        """The balance that is empty first, and whose it is."""
+        found = [(volume.label, volume.left) for volume in self.volumes if volume.left is not None]
+        if self.instance is not None:
+            found += [(f"instance {unit}", left) for unit, left in self.instance.left.items()]
+        return min(found, key=lambda one: one[1].seconds, default=None)
+
+    def to_document(self) -> dict[str, Any]:
+        """One line of `--output jsonl`: numbers that are infinite are null, with `never` true."""
+        document: dict[str, Any] = {"schema": SCHEMA} | asdict(self)
+        for volume, shown in zip(self.volumes, document["volumes"], strict=True):
+            shown["left"] = left_document(volume.left)
+            shown["headroom"] = volume.headroom
+            del shown["page"]
+        if self.instance is not None:
+            document["instance"]["left"] = {unit: left_document(one) for unit, one in self.instance.left.items()}
+        return document
+
+
+def left_document(left: CreditsLeft | None) -> dict[str, Any] | None:
+    """Time to empty as JSON has it."""
+    if left is None:
+        return None
+    found: dict[str, Any] = asdict(left)
+    finite = {name: None if value is None or math.isinf(value) else value for name, value in found.items()}
+    return {"never": math.isinf(left.seconds)} | finite
+
+
+def limit_words(name: str) -> str:
+    """A limit in a sentence."""
+    return caps.long(name)
+
+
+def _sum(*parts: float | None) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None

@@ -1,0 +1,288 @@
+"""A moment as lines for a terminal of 80 x 24 and up: pure, and the same for every terminal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.cells import cell_len, set_cell_size
+
+from headrace.base import caps
+from headrace.base.credits import CreditsLeft, empty_words, left_words
+from headrace.base.units import in_percent, span_in_words
+from headrace.operate.watching.moment import Moment, VolumeNow
+
+LEAST_COLUMNS, LEAST_LINES = 80, 24
+# A part of a line and its style, by rich's names.
+Part = tuple[str, str]
+Line = list[Part]
+
+STYLE_OF = {
+    "binds": "bold red",
+    "degraded": "bold red",
+    "will bind": "bold yellow",
+    "touched": "yellow",
+    "misconfigured": "yellow",
+    "not storage": "bold cyan",
+    "fine": "green",
+    "cannot tell": "dim",
+}
+KEYS = "q quit  space freeze  arrows: back in time  d against an hour ago  j write JSON"
+# Shares that are coloured: over a limit from the share on that counts as binding (operate_page
+# 1.4), and where nothing is left. Ours.
+OVER_SHARE, LOW_SHARE, FULL_SHARE = 0.05, 0.2, 0.75
+# Waits below this share are not worth a line. Ours.
+LEAST_SHARE = 0.005
+# Columns of a bar, with its brackets.
+BAR = 12
+
+
+@dataclass(frozen=True)
+class ScreenState:
+    """What the keys have set: `frozen`; `back_s`: how old the moment shown is; `before`: the moment
+    an hour ago that is subtracted; `message`: what a key did."""
+
+    frozen: bool = False
+    back_s: float = 0.0
+    before: Moment | None = None
+    message: str = ""
+    ascii: bool = False
+
+
+def lines(moment: Moment, width: int, height: int, state: ScreenState | None = None) -> list[Line]:
+    """The screen, at most `height` lines of `width` columns."""
+    state = state or ScreenState()
+    if width < LEAST_COLUMNS or height < LEAST_LINES:
+        told = f"{width} x {height} is too small: watch takes {LEAST_COLUMNS} x {LEAST_LINES} and up"
+        return [[(_fit(told, max(1, width)), "bold")]][:height]
+    found = [*_head(moment, width, state), *_server(moment, state)]
+    room = height - len(found) - 1
+    found[2:2] = _volumes(moment, room, state)
+    found += [[(note, "dim")] for note in moment.notes[: max(0, height - len(found) - 1)]]
+    found = found[: height - 1]
+    found += [[] for _ in range(height - 1 - len(found))]
+    found.append([(_fit(state.message or KEYS, width), "reverse")])
+    return [_cut(line, width) for line in found]
+
+
+def whole(moment: Moment) -> list[Line]:
+    """Everything there is to show, as many lines as it takes: for `--once`."""
+    needed = 2 + 2 + 2 * len(moment.volumes) + 8 + len(moment.notes)
+    return lines(moment, LEAST_COLUMNS, max(LEAST_LINES, needed))[:-1]
+
+
+def as_text(found: Sequence[Line]) -> str:
+    """The same without styles, for `--once` and tests."""
+    return "\n".join("".join(text for text, _ in line).rstrip() for line in found).rstrip() + "\n"
+
+
+def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
+    first = moment.empty_first
+    empty = "" if first is None else f"{first[0]} {empty_words(first[1], brief=True)}"
+    verdict = moment.verdict
+    room = width - cell_len(empty) - (2 if empty else 0)
+    text = _fit(verdict.headline(room), room)
+    top: Line = [
+        (text, STYLE_OF.get(verdict.word, "")),
+        ("  " if empty else "", ""),
+        (empty, _left_style(first and first[1])),
+    ]
+    at = datetime.fromtimestamp(moment.t_unix)
+    words = [f"{moment.target}  {at:%Y-%m-%d %H:%M:%S}  every {moment.grain_s:g} s"]
+    words += [f"{span_in_words(round(state.back_s))} back"] if state.back_s else []
+    words += ["frozen"] if state.frozen else []
+    words += ["less an hour ago"] if state.before is not None else []
+    return [top, [("  ".join(words), "bold" if state.frozen or state.back_s else "dim")]]
+
+
+# Width and title of the two lines of a volume.
+RATES = ((12, "volume"), (7, "IOPS"), (7, "read"), (7, "write"), (7, "MiB/s"), (6, "KiB"), (6, "queue"), (7, "rd p50"),
+         (7, "p99 ms"), (7, "wr p50"), (7, "p99 ms"))  # fmt: skip
+LIMITS = ((18, "  time over:"), (6, "IOPS"), (7, "MiB/s"), (8, "ec2IOPS"), (7, "MiB/s"), (13, "balance"), (6, ""),
+          (9, "empty in"), (6, "room"))  # fmt: skip
+
+
+def _volumes(moment: Moment, room: int, state: ScreenState) -> list[Line]:
+    if not moment.volumes:
+        return []
+    before = {volume.id: volume for volume in state.before.volumes} if state.before else {}
+    found: list[Line] = [[(_row(RATES, [title for _, title in RATES]), "bold")]]
+    # With both lines of each if they fit, else what does not fit has its rates only.
+    whole = 2 + 2 * len(moment.volumes) <= room
+    if whole:
+        found.append([(_row(LIMITS, [title for _, title in LIMITS]), "bold")])
+    for volume in moment.volumes[: max(1, room - 2)]:
+        found.append(_rates_line(volume, before.get(volume.id)))
+        if whole:
+            found.append(_limits_line(volume, state.ascii))
+    if not whole:
+        hidden = len(moment.volumes) - (len(found) - 1)
+        more = f"and {hidden} more; " if hidden > 0 else ""
+        found.append([(f"{more}a taller terminal shows limits and balances", "dim")])
+    return found
+
+
+def _row(columns: Sequence[tuple[int, str]], cells: Sequence[str]) -> str:
+    first, *rest = zip(columns, cells, strict=True)
+    return _fit(first[1], first[0][0]) + "".join(_right(cell, width) for (width, _), cell in rest)
+
+
+def _rates_line(volume: VolumeNow, before: VolumeNow | None) -> Line:
+    if volume.gone:
+        return [(_fit(volume.label, 12), ""), (f" {volume.gone}", "bold red")]
+    cells = [volume.label]
+    cells += [
+        _number(_less(of(volume), before and of(before)), digits, before is not None) for of, digits in RATE_CELLS
+    ]
+    return [(_row(RATES, cells), "")]
+
+
+RATE_CELLS: tuple[tuple[Callable[[VolumeNow], float | None], int], ...] = (
+    (lambda one: one.iops, 0),
+    (lambda one: one.read_iops, 0),
+    (lambda one: one.write_iops, 0),
+    (lambda one: one.mib_s, 1),
+    (lambda one: one.io_kib, 0),
+    (lambda one: one.queue, 1),
+    (lambda one: one.read_p50_ms, 2),
+    (lambda one: one.read_p99_ms, 2),
+    (lambda one: one.write_p50_ms, 2),
+    (lambda one: one.write_p99_ms, 2),
+)
+
+
+def _limits_line(volume: VolumeNow, ascii: bool) -> Line:
+    found: Line = [(_fit(f"  {volume.spec or volume.device or ''}", LIMITS[0][0]), "dim")]
+    for (width, _), limit in zip(LIMITS[1:5], caps.COUNTED, strict=True):
+        share = volume.exceeded.get(limit)
+        style = "" if share is None or share < OVER_SHARE else "bold red"
+        found.append((_right("-" if share is None else in_percent(share), width), style))
+    if volume.balance is None:
+        found += [(_right("no credits" if volume.spec else "-", LIMITS[5][0] + LIMITS[6][0]), "dim")]
+    else:
+        style = "red" if volume.balance < LOW_SHARE else "green"
+        found += [
+            (" ", ""),
+            (bar(volume.balance, BAR, ascii), style),
+            (_right(in_percent(volume.balance), LIMITS[6][0]), ""),
+        ]
+    found.append(
+        (_right("" if volume.left is None else left_words(volume.left), LIMITS[7][0]), _left_style(volume.left))
+    )
+    room = volume.headroom
+    found.append(
+        (
+            _right("" if room is None else in_percent(room), LIMITS[8][0]),
+            "bold yellow" if room is not None and room < LOW_SHARE else "",
+        )
+    )
+    return found
+
+
+def _server(moment: Moment, state: ScreenState) -> list[Line]:
+    found: list[Line] = []
+    if moment.instance is not None and moment.instance.balances:
+        parts = []
+        for unit, share in moment.instance.balances.items():
+            left = moment.instance.left.get(unit)
+            parts.append(
+                f"{unit} {bar(share, BAR, state.ascii)} {in_percent(share)}" + (f" {empty_words(left)}" if left else "")
+            )
+        found.append([(f"instance {moment.instance.type or ''}: " + ", ".join(parts), "")])
+    server, before = moment.server, state.before.server if state.before else None
+    if server is None:
+        return found
+    if not server.up:
+        found.append([(f"{server.label} does not answer", "bold red")])
+        return found
+    differs = before is not None
+    rates = [
+        (name, _number(_less(value, was), digits, differs))
+        for name, value, was, digits in (
+            ("tps", server.tps, before and before.tps, 0),
+            ("reads", server.reads_s, before and before.reads_s, 0),
+            ("flushed", server.flushed_s, before and before.flushed_s, 0),
+            ("log waits", server.log_waits_s, before and before.log_waits_s, 0),
+            ("free waits", server.free_waits_s, before and before.free_waits_s, 0),
+        )
+        if value is not None
+    ]
+    found.append(
+        [(server.version or server.label, "bold"), ("  " + " ".join(f"{name} {text}" for name, text in rates), "")]
+    )
+    levels: Line = []
+    for name, share in (("checkpoint age", server.checkpoint_age), ("dirty", server.dirty)):
+        if share is not None:
+            style = "yellow" if name == "checkpoint age" and share > FULL_SHARE else "green"
+            levels += [(f"{name} ", ""), (bar(share, BAR - 2, state.ascii), style), (f" {in_percent(share)}  ", "")]
+    if server.io_wait is not None:
+        levels.append((f"clients in I/O {in_percent(server.io_wait)}", "bold" if server.io_wait >= 0.1 else ""))
+    if server.running is not None:
+        levels.append((f"  run {_number(_less(server.running, before and before.running), 0, differs)}", ""))
+    found.append(levels)
+    if any(share >= LEAST_SHARE for share in server.waits.values()):
+        shown = sorted(server.waits.items(), key=lambda one: -one[1])
+        found.append([("waits: " + ", ".join(f"{name} {in_percent(share)}" for name, share in shown), "")])
+    for replica in moment.replicas:
+        lag = "lag not known" if replica.lag_s is None else f"lag {replica.lag_s:,.0f} s"
+        works = "applies" if replica.applies and replica.receives else replica.error or "stopped"
+        found.append(
+            [(f"replica {replica.channel or '(default)'}: {lag}, {works}", "" if replica.applies else "bold red")]
+        )
+    return found
+
+
+def bar(share: float, width: int, ascii: bool = False) -> str:
+    """A bar with brackets, `width` columns."""
+    inside = width - 2
+    full = min(inside, max(0, round(share * inside)))
+    return f"[{'#' * full}{'-' * (inside - full)}]" if ascii else f"[{'█' * full}{'░' * (inside - full)}]"
+
+
+def _left_style(left: CreditsLeft | None) -> str:
+    if left is None or math.isinf(left.seconds):
+        return ""
+    return "bold red" if left.seconds < 600 else "bold yellow" if left.seconds < 3_600 else ""
+
+
+def _less(value: float | None, before: float | None) -> float | None:
+    return value if value is None or before is None else value - before
+
+
+def _number(value: float | None, digits: int, signed: bool) -> str:
+    if value is None or not math.isfinite(value):
+        return "-"
+    if abs(value) >= 99_999.5:
+        return f"{value / 1000:{'+' if signed else ''},.0f}k"
+    if digits and abs(value) >= 1_000:
+        digits = 0
+    return f"{value:{'+' if signed else ''},.{digits}f}"
+
+
+def _printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def _fit(text: str, width: int) -> str:
+    text = _printable(text)
+    return set_cell_size(text, width) if cell_len(text) <= width else set_cell_size(text, max(0, width - 1)) + "~"
+
+
+def _right(text: str, width: int) -> str:
+    text = _printable(text)
+    return " " * (width - cell_len(text)) + text if cell_len(text) < width else " " + _fit(text, width - 1)
+
+
+def _cut(line: Line, width: int) -> Line:
+    found, left = [], width
+    for text, style in line:
+        if left <= 0:
+            break
+        text = _printable(text)
+        if cell_len(text) > left:
+            text = _fit(text, left)
+        found.append((text, style))
+        left -= cell_len(text)
+    return found

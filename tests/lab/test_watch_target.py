@@ -1,0 +1,322 @@
+"""`headrace watch lab:...` and `headrace export` on a real lab: time to empty, the screen on a
+terminal, a volume that is detached, what it costs, and the statistics page behind the exports.
+
+WATCH_SECONDS: how long the load and the watching take (18; 120 in the soak).
+"""
+
+from __future__ import annotations
+
+import codecs
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from lab_folders import Command, device_of
+
+from headrace.base import core
+from headrace.lab import Lab
+from headrace.observe.live.nvme import read_page
+
+SECONDS = int(os.environ.get("WATCH_SECONDS", "18"))
+# Rates below what this machine and the types do, above what they refill: gp2:10 gets 100 I/Os a
+# second back, st1:500 and m5.large 20 and 81 MB.
+IOPS, BYTES_S = 1_500, 100 << 20
+# O4: within 1 % or 5 s (operate_page 6.1).
+SHARE, LEAST_S = 0.01, 5.0
+
+
+def load(device: str, *options: str, seconds: int) -> subprocess.Popen:
+    words = ["fio", "--name=load", f"--filename={device}", "--ioengine=libaio", "--direct=1", "--time_based"]
+    return subprocess.Popen([*words, f"--runtime={seconds}", "--output=/dev/null", *options])
+
+
+def ended(rows: list[dict], left_of, level_of) -> list[tuple[float, float]]:
+    """Of each second before the balance was empty: what was said, and what was true."""
+    # A row that comes late has no balance.
+    known = [row for row in rows if level_of(row) is not None]
+    empty = next((row["t_unix"] for row in known if level_of(row) <= 1e-4), None)
+    assert empty is not None, "the balance was not used up"
+    return [(left_of(row)["seconds"], empty - row["t_unix"]) for row in rows if left_of(row) and row["t_unix"] < empty]
+
+
+def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
+    """A constant load on both: what is said in each second against when it came."""
+    with labs.up(instance_type="m5.large") as lab:
+        lab.create("gp2:10", name="ios")
+        lab.create("st1:500", name="bytes")
+        devices = {name: lab.attach(name, probe=False)["attachment"]["device"] for name in ("ios", "bytes")}
+        ios, octets = (core.credit_buckets(spec)["members"][0] for spec in ("gp2:10", "st1:500"))
+        ends_s = SECONDS - 4
+        lab.set_balance("ios", 100 * ends_s * (IOPS - ios["refill"]) / ios["capacity"])
+        lab.set_balance("bytes", 100 * ends_s * (BYTES_S - octets["refill"]) / octets["capacity"])
+        run = Command(lab.place.data_dir)
+        loads = [
+            load(devices["ios"], "--rw=randread", "--bs=4k", "--iodepth=8", f"--rate_iops={IOPS}", seconds=SECONDS + 5),
+            load(devices["bytes"], "--rw=read", "--bs=1M", "--iodepth=4", f"--rate={BYTES_S}", seconds=SECONDS + 5),
+        ]
+        try:
+            out = run("watch", "lab:ios,bytes", "--output", "jsonl", "--seconds", str(SECONDS)).stdout
+        finally:
+            for one in loads:
+                one.terminate()
+                one.wait()
+    rows = [json.loads(line) for line in out.splitlines()]
+    began = rows[0]["t_unix"]
+    first = next(row["t_unix"] for row in rows if row["volumes"][0]["left"])
+    assert first - began <= 3, "shown within three seconds"
+    for number in (0, 1):
+        told = ended(
+            rows, lambda row, n=number: row["volumes"][n]["left"], lambda row, n=number: row["volumes"][n]["balance"]
+        )
+        assert len(told) >= ends_s - 6
+        # The second in which fio began is of no constant load.
+        wrong = [
+            (said, true) for said, true in told[2:] if said is None or abs(said - true) > max(LEAST_S, SHARE * true)
+        ]
+        assert not wrong, wrong
+    # The instance's bytes: hours are left of 922 GB. The rate is that of both volumes, measured.
+    row = rows[ends_s - 3]
+    bucket = core.credit_buckets("gp3:10", None, "m5.large")["instance_bytes"]
+    said, share = row["instance"]["left"]["bytes"], row["instance"]["balances"]["bytes"]
+    recent = rows[ends_s - 3 - 8 : ends_s - 2]
+    moved = [
+        sum(((one["read_mib_s"] or 0) + (one["write_mib_s"] or 0)) * (1 << 20) for one in each["volumes"])
+        for each in recent
+    ]
+    rate = sum(moved) / len(moved)
+    assert said["seconds"] == pytest.approx(share * bucket["capacity"] / (rate - bucket["refill"]), rel=0.1)
+    assert any(row["verdict"]["word"] in ("binds", "will bind", "touched") for row in rows)
+
+
+class OnTerminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, run: Command, *words: str, lines: int = 24, columns: int = 80, **environment: str) -> None:
+        self.ours, theirs = pty.openpty()
+        self.size(lines, columns)
+        self.before = termios.tcgetattr(theirs)
+        self.theirs = theirs
+        self.process = subprocess.Popen(
+            run.words(*words),
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={name: value for name, value in run.environment.items() if name != "COLUMNS"}
+            | {"TERM": "xterm-256color"}
+            | environment,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        self.text = ""
+        self._unread = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def size(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self.ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def until(self, words: str, seconds: float = 30.0) -> str:
+        """What is written from now on until these words come."""
+        deadline = time.monotonic() + seconds
+        while words not in self._unread:
+            left = deadline - time.monotonic()
+            assert left > 0, f"{words!r} did not come: {self._unread[-2000:]!r}"
+            if select.select([self.ours], [], [], left)[0]:
+                self._unread += self._decoder.decode(os.read(self.ours, 65_536))
+        before, found, self._unread = self._unread.partition(words)
+        self.text += before + found
+        return before + found
+
+    def press(self, keys: str) -> None:
+        os.write(self.ours, keys.encode())
+
+    def rest(self) -> str:
+        """What it writes until it ends."""
+        seen, self._unread = self._unread, ""
+        while True:
+            ready = select.select([self.ours], [], [], 0.2)[0]
+            if ready:
+                seen += self._decoder.decode(os.read(self.ours, 65_536))
+            elif self.process.poll() is not None:
+                return seen
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.ours)
+        os.close(self.theirs)
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of processor of all its threads, to the nanosecond."""
+    tasks = os.listdir(f"/proc/{pid}/task")
+    return sum(int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def test_the_screen_its_keys_and_its_end(lab, record_property, tmp_path, monkeypatch):
+    names = [f"v{number}" for number in range(8)]
+    for name in names:
+        lab.create("gp2:10", name=name)
+        lab.attach(name, probe=False)
+    monkeypatch.chdir(tmp_path)
+    run = Command(lab.place.data_dir)
+    screen = OnTerminal(run, "watch", f"lab:{','.join(names)}")
+    try:
+        screen.until("\x1b[?1049h")
+        screen.until("credits do not fall")
+        deadline = time.monotonic() + 30
+        while not all(f"{name} " in screen.text for name in (*names, "q quit")) and time.monotonic() < deadline:
+            screen.until("every 1 s")
+        assert all(f"{name} " in screen.text for name in (*names, "q quit"))
+        began, at = cpu_s(screen.process.pid), time.monotonic()
+        time.sleep(SECONDS / 3)
+        share = (cpu_s(screen.process.pid) - began) / (time.monotonic() - at)
+        status = Path(f"/proc/{screen.process.pid}/status").read_text()
+        peak_mib = int(re.search(r"VmHWM:\s*(\d+)", status)[1]) / 1024
+        record_property("cpu_percent", round(100 * share, 2))
+        record_property("peak_mib", round(peak_mib, 1))
+        # The bars are 1 % of a core and 60 MiB (O8); processor time on a machine whose other work
+        # empties the caches varies, so that twice as much fails here, and the figure is recorded.
+        assert share < 0.02 and peak_mib <= 60
+        screen.press(" ")
+        screen.until("frozen")
+        screen.press(" \x1b[D")
+        screen.until(" s back")
+        screen.press("\x1b[C\x1b[Bd")
+        screen.until("nothing is older")
+        screen.press("dj")
+        screen.until("written: ")
+        screen.size(30, 100)
+        os.killpg(screen.process.pid, signal.SIGWINCH)
+        screen.until("\x1b[2J")
+        screen.until("v7 ")
+        screen.size(10, 40)
+        os.killpg(screen.process.pid, signal.SIGWINCH)
+        screen.until("too small")
+        screen.size(24, 80)
+        os.killpg(screen.process.pid, signal.SIGWINCH)
+        screen.until("v7 ")
+        lab.detach("v3")
+        screen.until("is detached")
+        screen.press("\x03")
+        rest = screen.rest()
+        assert screen.process.returncode == 130 and "\x1b[?1049l" in rest and "Traceback" not in screen.text + rest
+        assert termios.tcgetattr(screen.theirs) == screen.before, "the terminal is as it was"
+    finally:
+        screen.close()
+    (written,) = tmp_path.glob("headrace-watch-*.json")
+    assert len(json.loads(written.read_text())["volumes"]) == 8
+
+
+@pytest.mark.parametrize("end", ["q", "SIGTERM", "Ctrl-Z"])
+def test_every_end_puts_the_terminal_back(lab, end):
+    lab.create("gp3:10", name="db")
+    lab.attach("db", probe=False)
+    screen = OnTerminal(Command(lab.place.data_dir), "watch", "lab:db", NO_COLOR="1")
+    try:
+        screen.until("no limit binds")
+        if end == "q":
+            screen.press("q")
+        elif end == "SIGTERM":
+            screen.process.terminate()
+        else:
+            # A process without a shell above it is not stopped by the kernel: it leaves the screen
+            # and is back at once.
+            screen.press("\x1a")
+            screen.until("\x1b[?1049l\x1b[?1049h")
+            screen.until("no limit binds")
+            screen.press("q")
+        rest = screen.rest()
+        assert screen.process.returncode == (143 if end == "SIGTERM" else 0)
+        assert "\x1b[?1049l" in rest and termios.tcgetattr(screen.theirs) == screen.before
+        colors = re.findall(r"\x1b\[(?:3|4|9|10)[0-7](?:;|m)|\x1b\[38;", screen.text)
+        assert not colors, "NO_COLOR was set"
+    finally:
+        screen.close()
+
+
+def test_without_a_terminal_it_is_refused_with_advice(lab):
+    lab.create("gp3:10", name="db")
+    lab.attach("db", probe=False)
+    run = Command(lab.place.data_dir)
+    refused = run("watch", "lab:db", code=2).stderr
+    assert "is not a terminal" in refused and "--once" in refused and "jsonl" in refused
+    assert "no limit binds" in run("watch", "lab:db", "--once").stdout
+    line = run("watch", "lab:db", "--once", "--output", "nagios").stdout
+    assert line.startswith("STORAGE OK - fine: ") and "'db iops'=" in line
+    assert "is neither the id nor the name" in run("watch", "lab:none", "--once", code=2).stderr
+
+
+def test_the_exposition_is_that_of_the_statistics_page(lab, tmp_path):
+    for name in ("a", "b"):
+        lab.create("gp3:10", name=name)
+    device = device_of(lab, "a")
+    lab.attach("b", probe=False)
+    load(device, "--rw=randrw", "--bs=16k", "--iodepth=4", seconds=2).wait()
+    run = Command(lab.place.data_dir)
+    words = run.words("export", "prometheus", "lab:a,b", "--listen", "127.0.0.1:0")
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=run.environment)
+    try:
+        url = re.search(r"http\S+", process.stderr.readline())[0]
+        volume = lab.describe("a")["id"]
+        page = quiet_page(lab, "a")
+        deadline = time.monotonic() + 30
+        while True:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                text = answer.read().decode()
+            found = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+            reads = float(found[f'aws_ebs_csi_read_ops_total{{volume_id="{volume}"}}'])
+            if reads == page.counters["total_read_ops"] or time.monotonic() > deadline:
+                break
+            time.sleep(0.5)
+        assert reads == page.counters["total_read_ops"] >= 1_000
+        assert found[f'headrace_limit_iops{{limit="volume-iops",volume_id="{volume}"}}'] == "3000.0"
+        for way in ("read", "write"):
+            spent = float(found[f'aws_ebs_csi_{way}_seconds_total{{volume_id="{volume}"}}'])
+            assert spent == page.counters[f"total_{way}_time"] / 1e6
+            many = f'aws_ebs_csi_{way}_io_latency_seconds_bucket{{le="+Inf",volume_id="{volume}"}}'
+            assert float(found[many]) == page.counters[f"total_{way}_ops"], "every request is in a bin"
+        if shutil.which("promtool"):
+            done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True)
+            assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    finally:
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) in (0, 130)
+        process.stderr.close()
+
+
+def quiet_page(lab: Lab, volume: str):
+    """The page once nothing is counted any more: udev and the loop device read for a while."""
+    before = None
+    while True:
+        page = read_page(bytes.fromhex(lab.nvme_statistics(volume)["page_hex"]))
+        if page == before:
+            return page
+        before = page
+        time.sleep(1.5)
+
+
+def test_an_alarm_tells_a_command(lab, tmp_path):
+    """Not a minute of waiting: the episode's hysteresis is a unit test, here is the way to the command."""
+    lab.create("gp3:10", name="db")
+    lab.attach("db", probe=False)
+    run = Command(lab.place.data_dir)
+    refused = run("watch", "lab:db", "--alarm", "--webhook", "http://example.com/x", code=2).stderr
+    assert "must be https" in refused
+    refused = run("watch", "lab:db", "--command", sys.executable, code=2).stderr
+    assert "belongs to --alarm" in refused
+    done = run("watch", "lab:db", "--alarm", "--command", sys.executable, "--seconds", "2")
+    assert done.stdout == "", "nothing lasts"

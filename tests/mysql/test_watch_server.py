@@ -1,0 +1,139 @@
+"""`headrace watch` and its moments with a real server: a restart while it is watched, servers that
+tell little, and what it asks of them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from lab_folders import Command
+from lab_servers import SPEC, sql
+
+from headrace import servers
+from headrace.connect import parse_address
+from headrace.operate.evidence import SourceOptions
+from headrace.operate.watching.opening import opened
+
+
+@pytest.fixture(scope="module")
+def watched(lab):
+    """A MariaDB whose performance_schema is on, and which these tests may restart."""
+    server = servers.up(lab, name="watched", storage=SPEC, settings={"performance_schema": "ON"})
+    sql(server, "CREATE DATABASE IF NOT EXISTS w", "CREATE TABLE IF NOT EXISTS w.t (a INT PRIMARY KEY AUTO_INCREMENT)")
+    return server
+
+
+def options(lab) -> SourceOptions:
+    return SourceOptions(lab=lambda: lab)
+
+
+def busy(moment) -> bool:
+    return moment.server is not None and (moment.server.tps or 0) > 0
+
+
+@pytest.fixture(scope="module")
+def watched_mysql(lab, mysql_program):
+    """A MySQL, whose performance_schema is on by default."""
+    server = servers.up(lab, name="wmysql", flavor="mysql", storage=SPEC)
+    sql(server, "CREATE DATABASE IF NOT EXISTS w", "CREATE TABLE IF NOT EXISTS w.t (a INT PRIMARY KEY AUTO_INCREMENT)")
+    return server
+
+
+@pytest.mark.parametrize("which", ["watched", "watched_mysql"])
+def test_tps_and_one_statement_a_second(lab, which, request):
+    """What is asked is counted by the server itself. Both have performance_schema, whose tables of
+    status lack the counters of statements."""
+    watched = request.getfixturevalue(which)
+
+    def asked() -> int:
+        return int(dict(sql(watched, "SHOW GLOBAL STATUS LIKE 'Questions'"))["Questions"])
+
+    with opened(f"lab:{watched.name}-data", options(lab), past=False) as target:
+        moments = target.moments
+        next(moments)
+        before, began = asked(), time.monotonic()
+        for _ in range(60):
+            sql(watched, "INSERT INTO w.t () VALUES ()")
+        # Seconds that went by meanwhile come first, and have volumes only.
+        found = [
+            *itertools.islice(moments, 1),
+            *itertools.takewhile(lambda moment: not busy(moment), itertools.islice(moments, 20)),
+        ]
+        found += itertools.islice(moments, 3)
+        took, after = time.monotonic() - began, asked()
+    # Ours: 60 inserts, each with the session's own statements, and this question.
+    one = asked()
+    sql(watched, "INSERT INTO w.t () VALUES ()")
+    each = asked() - one - 1
+    assert after - before - 60 * each <= took + 3
+    assert len(found) < 20, "the inserts were not seen"
+    last = found[-1].server
+    assert last.up and last.checkpoint_age is not None and last.dirty is not None
+    assert found[-1].volumes[0].name == f"{watched.name}-data"
+
+
+def test_a_restart_in_the_middle_is_a_gap_and_no_rate(lab, watched):
+    with opened("lab:watched-data", options(lab), past=False) as target:
+        moments = target.moments
+        before = [moment for moment in itertools.islice(moments, 3) if moment.server]
+        assert before[-1].server.up
+        servers.stop(watched)
+        servers.up(lab, name="watched")
+        after = list(itertools.islice(moments, 12))
+    assert after[-1].server.up, "it is watched again"
+    rates = [
+        moment.server.tps for moment in after if moment.server and moment.server.up and moment.server.tps is not None
+    ]
+    assert all(0 <= rate < 10_000 for rate in rates), "no counter that began over is a rate"
+    totals = [moment.server.totals.get("headrace_transactions_total", 0.0) for moment in after if moment.server]
+    assert totals == sorted(totals)
+
+
+@pytest.mark.parametrize("grants", ["", "GRANT PROCESS ON *.* TO poor@localhost"])
+def test_an_account_that_may_see_little(lab, watched, grants):
+    sql(watched, "CREATE OR REPLACE USER poor@localhost IDENTIFIED BY 'pw1'", *([grants] if grants else []))
+    address = parse_address(watched.address().label.replace("headrace@", "poor@"))
+    from headrace.connect import Secret
+
+    poor = SourceOptions(lab=lambda: lab, read_address=lambda _: address.with_password(Secret("pw1")))
+    with opened(address.label, poor, past=False) as target:
+        found = list(itertools.islice(target.moments, 4))
+    assert found[-1].server.up and found[-1].server.tps is not None
+    assert any("GRANT SELECT ON performance_schema" in note for note in found[-1].notes)
+
+
+def test_the_password_is_not_in_the_process_list_nor_in_what_is_said(lab, watched, tmp_path):
+    sql(
+        watched,
+        "CREATE OR REPLACE USER quiet@localhost IDENTIFIED BY 'very-hidden'",
+        "GRANT PROCESS ON *.* TO quiet@localhost",
+    )
+    file = tmp_path / "client.cnf"
+    file.write_text('[client]\npassword="very-hidden"\n')
+    file.chmod(0o600)
+    run = Command(lab.place.data_dir)
+    label = watched.address().label.replace("headrace@", "quiet@")
+    words = run.words("watch", label, "--defaults-file", str(file), "--output", "jsonl", "--seconds", "20")
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=run.environment)
+    lines = [process.stdout.readline() for _ in range(3)]
+    command_line = Path(f"/proc/{process.pid}/cmdline").read_text()
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "very-hidden" not in command_line + "".join(lines) + rest + errors
+    assert json.loads(lines[2])["server"]["up"]
+    told = run("watch", label.replace("quiet@", "quiet:very-hidden@"), "--once", code=2).stderr
+    assert "very-hidden" not in told and "--defaults-file" in told or "password" in told
+
+
+def test_performance_schema_off_is_said_and_waits_follow_from_the_disks(lab, server):
+    """The shared server has MariaDB's default: off."""
+    with opened("lab:shared-data", options(lab), past=False) as target:
+        found = list(itertools.islice(target.moments, 4))
+    assert any("performance_schema is off" in note for note in found[-1].notes)
+    assert found[-1].server.up and "data files" not in found[-1].server.waits

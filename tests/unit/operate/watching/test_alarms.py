@@ -1,0 +1,225 @@
+"""Alarms: one episode of a finding, against a naive reference; who is told, and how it can fail."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import random
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.operate.alarms import actions
+from headrace.operate.alarms.episodes import OFF_S, ON_S, EpisodeEvent, Episodes
+from headrace.operate.alarms.nagios import CODES, STATE_OF, plugin_line, state_of
+from headrace.operate.watching.moment import LiveVerdict, Moment, ServerNow
+
+BINDS = LiveVerdict("binds", "volume-iops", "db", "db, volume IOPS: 63 % of the last minute")
+FINE = LiveVerdict("fine", None, "", "no limit binds")
+
+
+def moment(t_unix: float, finding: LiveVerdict, waiting: float | None = None) -> Moment:
+    server = None if waiting is None else ServerNow("m", io_wait=waiting / 8, running=8.0)
+    return Moment("lab:db", t_unix, 1.0, finding, server=server)
+
+
+def naive(present: list[bool]) -> list[tuple[str, int, int | None]]:
+    """What is told for a finding that is there in these seconds: by looking back from each."""
+    told, raised, began = [], False, 0
+    for now in range(len(present)):
+        if not raised:
+            run = 0
+            while run <= now and present[now - run]:
+                run += 1
+            if run - 1 >= ON_S:
+                raised, began = True, now - run + 1
+                told.append(("raised", began, None))
+        else:
+            last = max(at for at in range(now + 1) if present[at])
+            if now - last >= OFF_S:
+                raised = False
+                told.append(("over", began, last))
+    return told
+
+
+def test_random_courses_are_those_of_the_reference():
+    draw = random.Random(11)
+    for _ in range(25):
+        present: list[bool] = []
+        while len(present) < 1_200:
+            present += [draw.random() < 0.5] * draw.choice([1, 5, 30, 59, 61, 90, 179, 181, 300])
+        episodes, told = Episodes("lab:db"), []
+        for second, there in enumerate(present):
+            told += episodes.see(moment(float(second), BINDS if there else FINE))
+        found = [(one.event, int(one.start_unix), None if one.end_unix is None else int(one.end_unix)) for one in told]
+        assert found == naive(present)
+
+
+def test_a_quarter_of_an_hour_is_told_twice_with_its_cost():
+    episodes, told = Episodes("lab:db"), []
+    for second in range(1_200):
+        told += episodes.see(moment(float(second), BINDS if 100 <= second < 1_000 else FINE, waiting=2.0))
+    raised, over = told
+    assert (raised.event, raised.start_unix, raised.end_unix) == ("raised", 100.0, None)
+    assert (over.event, over.id, over.start_unix, over.end_unix) == ("over", raised.id, 100.0, 999.0)
+    # Two clients wait in each of 900 seconds.
+    assert over.client_seconds == pytest.approx(1_800)
+    document = over.to_document()
+    assert document["start"] == "1970-01-01T00:01:40+00:00" and document["seconds"] == 899.0
+
+
+def test_two_findings_are_two_episodes_and_words_for_who_looks_are_none():
+    episodes = Episodes("t")
+    other = LiveVerdict("degraded", None, "log", "x")
+    quiet = LiveVerdict("touched", "volume-iops", "db", "x")
+    told = []
+    for second in range(70):
+        told += episodes.see(moment(float(second), BINDS), [BINDS, other, quiet])
+    assert sorted(one.finding.word for one in told) == ["binds", "degraded"]
+    assert {one.word for one in episodes.lasting} == {"binds", "degraded"}
+    assert sorted(one.event for one in episodes.end()) == ["over", "over"] and not episodes.lasting
+
+
+def test_a_gap_is_neither_the_finding_nor_its_end():
+    episodes = Episodes("t")
+    told = [event for second in range(61) for event in episodes.see(moment(float(second), BINDS))]
+    assert len(told) == 1
+    # Nothing was known for an hour; then it is still there.
+    assert episodes.see(moment(3_660.0, BINDS)) == [] and episodes.see(moment(3_661.0, FINE)) == []
+    told = [event for second in range(3_662, 3_662 + 200) for event in episodes.see(moment(float(second), FINE))]
+    assert [one.event for one in told] == ["over"]
+    # The clock goes back an hour: what lasts, lasts.
+    episodes = Episodes("t")
+    for second in range(5_000, 5_050):
+        episodes.see(moment(float(second), BINDS))
+    told = [event for second in range(1_400, 1_420) for event in episodes.see(moment(float(second), BINDS))]
+    assert [one.event for one in told] == ["raised"]
+
+
+# --- who is told --------------------------------------------------------------------------------------------------
+
+EVENT = EpisodeEvent("raised", "binds:volume-iops:db:100", "lab:db; rm -rf /", BINDS, 100.0, None, 12.34)
+
+
+def test_a_command_gets_values_in_its_environment_and_no_shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADRACE_MYSQL_PASSWORD", "hidden")
+    out = tmp_path / "out.json"
+    script = (
+        "import json, os, sys; json.dump([dict(os.environ), sys.argv, json.load(sys.stdin)], open(sys.argv[1], 'w'))"
+    )
+    made = actions.command(f"{sys.executable} -c \"{script}\" {out} '$(touch {tmp_path}/shell)' a;b")
+    assert made.tell(EVENT) is None
+    environment, argv, document = json.loads(out.read_text())
+    assert environment["HEADRACE_TARGET"] == "lab:db; rm -rf /" and environment["HEADRACE_CLIENT_SECONDS"] == "12.3"
+    assert environment["HEADRACE_END"] == "" and "HEADRACE_MYSQL_PASSWORD" not in environment
+    assert argv[2:] == [f"$(touch {tmp_path}/shell)", "a;b"] and not (tmp_path / "shell").exists()
+    assert document == EVENT.to_document()
+
+
+def test_a_command_that_fails_hangs_or_is_gone_is_said(tmp_path):
+    failing = actions.command(f"{sys.executable} -c \"import sys; sys.exit('pager is down')\"")
+    assert "exit code 1: pager is down" in failing.tell(EVENT)
+    hanging = actions.AlarmCommand((sys.executable, "-c", "import time; time.sleep(60)"), timeout_s=0.3)
+    assert "longer than 0.3 s" in hanging.tell(EVENT)
+    assert "could not be started" in actions.AlarmCommand((str(tmp_path / "none"),)).tell(EVENT)
+    for text in ("", "'open", "/no/such/program"):
+        with pytest.raises(InputError):
+            actions.command(text)
+
+
+class Receiver(BaseHTTPRequestHandler):
+    """Keeps what it is sent, and answers as it was told."""
+
+    got: list
+    answers: list[int]
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.got.append((self.headers, body))
+        self.send_response(self.answers.pop(0))
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+
+    do_GET = do_POST
+
+    def log_message(self, *_):
+        """Quiet."""
+
+
+@pytest.fixture
+def receiver():
+    kind = type("Kind", (Receiver,), {"got": [], "answers": []})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), kind)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield kind, f"http://127.0.0.1:{server.server_address[1]}/hook"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_webhook_is_signed_tried_twice_and_not_redirected(receiver, tmp_path):
+    kind, url = receiver
+    secret = tmp_path / "secret"
+    secret.write_text("key\n")
+    secret.chmod(0o600)
+    kind.answers += [500, 204]
+    assert actions.webhook(url, secret).tell(EVENT) is None
+    (_, first), (headers, body) = kind.got
+    assert first == body and json.loads(body) == EVENT.to_document()
+    assert headers["X-Headrace-Signature-256"] == "sha256=" + hmac.new(b"key", body, hashlib.sha256).hexdigest()
+    kind.answers += [302, 302]
+    assert "answers 302" in actions.webhook(url).tell(EVENT)
+    assert len(kind.got) == 4, "nobody followed the redirect"
+
+
+def test_a_webhook_that_is_not_there_is_said():
+    assert "does not answer" in actions.AlarmWebhook("http://127.0.0.1:9/x?token=abc", timeout_s=1).tell(EVENT)
+    assert "abc" not in actions.AlarmWebhook("http://127.0.0.1:9/x?token=abc", timeout_s=1).tell(EVENT)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/x",
+        "http://10.0.0.1/x",
+        "ftp://127.0.0.1/x",
+        "https:///x",
+        "hook",
+        "https://user:pw@example.com/x",
+        "http://127.0.0.1.example.com/x",
+        "http://localhost.example.com/",
+        "file:///etc/passwd",
+        "http://[bad/",
+    ],
+)
+def test_other_places_are_refused(url):
+    with pytest.raises(InputError) as refused:
+        actions.webhook(url)
+    assert "pw" not in str(refused.value)
+    assert actions.webhook("https://example.com/x").url and actions.webhook("http://[::1]:8080/x").url
+
+
+def test_a_secret_that_others_may_read_is_refused(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("key")
+    secret.chmod(0o644)
+    with pytest.raises(InputError, match="others may read"):
+        actions.webhook("https://example.com", secret)
+    secret.write_text("")
+    secret.chmod(0o600)
+    with pytest.raises(InputError, match="1 to 4,096 bytes"):
+        actions.webhook("https://example.com", secret)
+    with pytest.raises(CouldNotRun):
+        actions.webhook("https://example.com", tmp_path / "none")
+    assert "key" not in repr(actions.AlarmWebhook("https://example.com", actions.Secret("key")))
+
+
+def test_the_plugins_line_and_codes():
+    line = plugin_line(
+        "binds", "db | evil\nsecond line", {"db iops": 3000.0, "it's=x": 0.5, "none": None, "empty_s": float("inf")}
+    )
+    assert line == "STORAGE CRITICAL - binds: db evil second line | 'db iops'=3000 'it_s_x'=0.5 'empty_s'=U"
+    assert {STATE_OF[word] for word in STATE_OF} == set(CODES) and state_of("new word") == "UNKNOWN"

@@ -1,0 +1,303 @@
+"""Watching without a terminal: ticks become moments, moments lines, keys move in time."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+
+import pytest
+from rich.cells import cell_len
+
+from headrace.base import caps
+from headrace.base.credits import CreditsLeft
+from headrace.operate.evidence import holding
+from headrace.operate.evidence.model import SeenServer, SeenVolume, SourceFacts, Tick
+from headrace.operate.watching.following import TickFollower
+from headrace.operate.watching.history import History
+from headrace.operate.watching.judging import Judge
+from headrace.operate.watching.loop import Feed, Watching
+from headrace.operate.watching.moment import (
+    InstanceNow,
+    LiveVerdict,
+    Moment,
+    ReplicaNow,
+    ServerNow,
+    VolumeNow,
+)
+from headrace.operate.watching.screen import ScreenState, as_text, lines, whole
+
+NAMES = ("db", "log", "архив", "日本語の名前", "x" * 60, "tab\there\x1b[31m", "")
+
+
+def some(draw: random.Random, value: float) -> float | None:
+    return draw.choice([None, 0.0, value, value * 1e6])
+
+
+def random_moment(draw: random.Random, t_unix: float = 1_000_000.0) -> Moment:
+    """Anything a target may say, missing and absurd figures too."""
+    volumes = []
+    for number in range(draw.randrange(0, 12)):
+        left = draw.choice([None, CreditsLeft(draw.choice([0.0, 59.0, 1e9, math.inf]), None, None, 1.0, 1.0)])
+        rates = {
+            name: some(draw, draw.random() * 100)
+            for name in ("read_iops", "write_iops", "read_mib_s", "write_mib_s", "queue", "read_p50_ms", "read_p99_ms")
+        }
+        volumes.append(
+            VolumeNow(
+                f"vol-{number}",
+                draw.choice(NAMES),
+                draw.choice([None, "gp2:100", "raid10:4xgp3:16384:16000:1000"]),
+                exceeded={limit: draw.random() for limit in caps.COUNTED if draw.random() < 0.5},
+                used={"volume-iops": draw.random() * 2} if draw.random() < 0.5 else {},
+                balance=draw.choice([None, 0.0, 0.5, 1.0]),
+                left=left,
+                gone=draw.choice([None, None, None, "is detached"]),
+                **rates,
+            )
+        )
+    server = draw.choice(
+        [
+            None,
+            ServerNow("mysql://x@y", up=False),
+            ServerNow("mysql://x@y", "mysql 9.7", tps=some(draw, 5.0), waits={"redo log": draw.random()}, io_wait=0.4),
+        ]
+    )
+    return Moment(
+        draw.choice(["lab:db", "mysql://" + "h" * 90]),
+        t_unix,
+        1.0,
+        LiveVerdict(draw.choice(["fine", "binds", "cannot tell"]), None, "db", draw.choice(["short", "long " * 40])),
+        tuple(volumes),
+        draw.choice([None, InstanceNow("m5.large", balances={"ios": 0.4})]),
+        server,
+        draw.choice([(), (ReplicaNow("", 12.0, True, True), ReplicaNow("二", None, False, False, "stopped"))]),
+        tuple("note " * draw.randrange(1, 40) for _ in range(draw.randrange(3))),
+    )
+
+
+def test_random_moments_fit_every_terminal():
+    draw = random.Random(3)
+    for _ in range(150):
+        width, height = draw.randrange(80, 200), draw.randrange(24, 60)
+        state = ScreenState(before=draw.choice([None, random_moment(draw)]), ascii=draw.random() < 0.5)
+        moment = random_moment(draw)
+        found = lines(moment, width, height, state)
+        assert len(found) == height
+        for line in found:
+            text = "".join(part for part, _ in line)
+            assert cell_len(text) <= width and text.isprintable()
+        # Strict JSON, whatever is infinite or missing.
+        json.dumps(moment.to_document(), allow_nan=False)
+
+
+@pytest.mark.parametrize(("width", "height"), [(79, 24), (80, 23), (20, 5), (1, 1)])
+def test_a_small_terminal_is_told_so(width, height):
+    found = lines(random_moment(random.Random(1)), width, height)
+    assert len(found) == 1 and cell_len("".join(text for text, _ in found[0])) <= width
+
+
+def test_eight_volumes_and_a_server_fit_80_by_24():
+    volumes = tuple(
+        VolumeNow(f"v{n}", f"v{n}", "gp3:10", read_iops=float(n), exceeded=dict.fromkeys(caps.COUNTED, 0.0))
+        for n in range(8)
+    )
+    server = ServerNow("m", "mariadb 10.11.19", tps=321.0, checkpoint_age=0.2, dirty=0.1, io_wait=0.5)
+    text = as_text(
+        lines(Moment("t", 0, 1, LiveVerdict("fine", None, "", "no limit binds"), volumes, server=server), 80, 24)
+    )
+    assert all(f"\nv{n} " in text for n in range(8)) and text.count("gp3:10") == 8
+    assert "tps 321" in text and "checkpoint age" in text and "q quit" in text
+
+
+def test_once_shows_everything_however_much_it_is():
+    volumes = tuple(VolumeNow(f"v{n}", f"v{n}") for n in range(40))
+    text = as_text(whole(Moment("t", 0, 1, LiveVerdict("fine", None, "", "x"), volumes)))
+    assert all(f"\nv{n} " in text for n in range(40)) and "q quit" not in text
+
+
+# --- time ---------------------------------------------------------------------------------------------------------
+
+
+def test_history_keeps_an_hour_and_gives_back_what_it_got():
+    history, draw, made = History(), random.Random(5), {}
+    assert history.at(0.0) is None
+    for second in range(4_000):
+        made[second] = (
+            random_moment(draw, float(second)) if second % 400 == 0 else Moment("t", float(second), 1.0, Judge.UNKNOWN)
+        )
+        history.add(made[second])
+    assert history.reaches_s == 3_600
+    assert history.at(800.2) == made[800] and history.at(-5.0) == made[399] and history.at(1e9) == made[3_999]
+    history.add(Moment("t", 100.0, 1.0, Judge.UNKNOWN))
+    assert len(history) == 1, "the clock was set back"
+
+
+def test_keys_go_back_freeze_and_subtract(tmp_path):
+    watching = Watching(tmp_path)
+    assert watching.press("d") and "Waiting" in as_text(watching.lines(80, 24))
+    for second in range(1_000):
+        volume = VolumeNow("db", "db", read_iops=float(second))
+        watching.add(Moment("t", float(second), 1.0, Judge.UNKNOWN, (volume,)))
+
+    def iops() -> str:
+        row = next(line for line in as_text(watching.lines(100, 30)).splitlines() if line.startswith("db"))
+        return row.split()[1]
+
+    assert iops() == "999"
+    watching.press("left")
+    assert iops() == "989" and "10 s back" in as_text(watching.lines(100, 30))
+    watching.press("up")
+    assert iops() == "689"
+    for _ in range(10):
+        watching.press("up")
+    assert iops() == "0", "not before the first moment"
+    for _ in range(4):
+        watching.press("down")
+    assert iops() == "999"
+    watching.press(" ")
+    watching.add(Moment("t", 1_000.0, 1.0, Judge.UNKNOWN, (VolumeNow("db", "db", read_iops=7.0),)))
+    assert iops() == "999" and "frozen" in as_text(watching.lines(100, 30))
+    watching.press(" ")
+    assert iops() == "7"
+    watching.press("d")
+    assert iops() == "+7", "less the oldest, which had 0"
+    assert "nothing is older" in as_text(watching.lines(100, 30))
+    watching.press("d")
+    assert iops() == "7"
+    watching.press("j")
+    (written,) = tmp_path.glob("headrace-watch-*.json")
+    assert json.loads(written.read_text())["volumes"][0]["read_iops"] == 7.0
+    assert not watching.press("q")
+
+
+def test_a_feed_tells_what_went_wrong_and_where_it_ends():
+    def moments():
+        yield Moment("t", 1.0, 1.0, Judge.UNKNOWN)
+        raise ValueError("lost")
+
+    feed = Feed(moments())
+    feed._thread.join(10)
+    with pytest.raises(ValueError, match="lost"):
+        feed.fresh()
+    feed = Feed(iter([Moment("t", 1.0, 1.0, Judge.UNKNOWN)]))
+    feed._thread.join(10)
+    found, ended = feed.fresh()
+    assert len(found) == 1 and ended
+
+
+# --- ticks --------------------------------------------------------------------------------------------------------
+
+
+def facts(storage: str = "gp2:100", instance: str | None = None, server: bool = False) -> SourceFacts:
+    volume = SeenVolume("db", storage, "/dev/loop1", holding(storage, instance), id="vol-1")
+    return SourceFacts(
+        "lab:db", "live", 1.0, "UTC", (volume,), SeenServer("mysql://x@y", "9.7.0-log", "mysql") if server else None
+    )
+
+
+@pytest.mark.parametrize("storage", ["gp2:100", "st1:500", "sc1:1000", "2xgp2:100"])
+def test_time_to_empty_of_ticks_is_the_cores(storage):
+    known = facts(storage)
+    limits = known.volumes[0].limits
+    assert limits is not None and limits.credits
+    refill = limits.iops if limits.credit_unit == "ios" else limits.bytes_s
+    follower, level = TickFollower(), 0.7 * limits.credits
+    for second in range(30):
+        moment = follower.see(
+            known, Tick(float(second), 1.0, {"db": {"balance_percent": 100 * level / limits.credits}})
+        )
+        level -= 1.5 * refill
+    left = moment.volumes[0].left
+    assert left.seconds == pytest.approx((level + 1.5 * refill) / (1.5 * refill), rel=1e-6)
+    assert moment.empty_first[0] == "db" and moment.volumes[0].id == "vol-1"
+
+
+def test_time_to_empty_of_an_instance():
+    known, follower = facts("gp3:100", "m5.large"), TickFollower()
+    for second in range(10):
+        row = {"instance_io_balance_percent": 80.0 - second, "instance_byte_balance_percent": 100.0}
+        moment = follower.see(known, Tick(float(second), 1.0, {"db": row}))
+    # 1 % a second: 71 s are left of 71 %.
+    assert moment.instance.left["ios"].seconds == pytest.approx(71.0)
+    assert math.isinf(moment.instance.left["bytes"].seconds) and moment.volumes[0].left is None
+
+
+def test_a_volume_that_is_silent_is_gone_and_begins_anew():
+    known, follower = facts(), TickFollower()
+    for second in range(10):
+        moment = follower.see(known, Tick(float(second), 1.0, {"db": {"balance_percent": 90.0 - second}}))
+    assert follower.see(known, Tick(11.0, 1.0)).volumes[0] == moment.volumes[0], "a late row is not a loss"
+    moment = follower.see(known, Tick(30.0, 1.0))
+    assert moment.volumes[0].gone == "no figures for 21 s" and moment.volumes[0].left is None
+    moment = follower.see(known, Tick(31.0, 1.0, {"db": {"balance_percent": 10.0}}))
+    assert moment.volumes[0].gone is None and moment.volumes[0].left is None, "one reading has no slope"
+
+
+def test_a_server_that_is_silent_does_not_answer_and_its_counters_never_go_back():
+    known, follower = facts(server=True), TickFollower()
+    moment = follower.see(known, Tick(0.0, 1.0, {"db": {}}))
+    assert moment.server is None, "the first second begins the counters"
+    row = {"tps": 10.0, "threads_running": 4.0, "data_waiters": 1.0, "log_waiters": 1.0, "lock_waiters": 3.0}
+    moment = follower.see(known, Tick(1.0, 1.0, {"db": {}}, row))
+    assert moment.server.io_wait == pytest.approx(0.5) and moment.server.waits["row locks"] == pytest.approx(0.75)
+    assert moment.server.version == "mysql 9.7.0"
+    assert follower.see(known, Tick(2.0, 1.0, {"db": {}})).server.up, "the second in which its replica was asked"
+    moment = follower.see(known, Tick(9.0, 1.0, {"db": {}}))
+    assert not moment.server.up and "does not answer" in as_text(lines(moment, 80, 24))
+    moment = follower.see(known, Tick(10.0, 1.0, {"db": {}}, row))
+    assert moment.server.totals["headrace_transactions_total"] == pytest.approx(30.0)
+    idle = follower.see(known, Tick(11.0, 1.0, {"db": {}}, {"tps": 0.0, "threads_running": 0.0}))
+    assert idle.server.io_wait == 0.0
+
+
+def test_waits_that_are_not_timed_follow_from_the_disks():
+    known, follower = facts(server=True), TickFollower()
+    server = {"threads_running": 8.0, "data_reads_per_s": 1_000.0, "log_fsyncs_per_s": 100.0}
+    # 1,000 reads of 2 ms and 100 flushes of 4 ms: 2.4 clients of 8 wait.
+    moment = follower.see(known, Tick(1.0, 1.0, {"db": {"read_ms": 2.0, "write_ms": 4.0}}, server))
+    assert moment.server.io_wait == pytest.approx(0.3)
+    moment = follower.see(known, Tick(2.0, 1.0, {"db": {}}, {"threads_running": 8.0}))
+    assert moment.server.io_wait is None
+
+
+# --- verdicts -----------------------------------------------------------------------------------------------------
+
+
+def judged(seconds: int, share: float, io_wait: float | None, left: CreditsLeft | None = None) -> LiveVerdict:
+    judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
+    for second in range(seconds):
+        volume = VolumeNow("db", "db", exceeded={"volume-iops": share, "instance-iops": share / 2}, left=left)
+        found = judge.see(Moment("t", float(second), 1.0, Judge.UNKNOWN, (volume,), server=server))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("share", "io_wait", "left", "word", "limit"),
+    [
+        (0.06, 0.5, None, "binds", "volume-iops"),
+        (0.04, 0.5, None, "fine", None),
+        (0.9, 0.05, None, "touched", "volume-iops"),
+        (0.9, None, None, "binds", "volume-iops"),
+        (0.9, 0.5, CreditsLeft(0.0, None, None, 1.0, 1.0), "binds", "volume-credits"),
+        (0.0, 0.5, CreditsLeft(1_000.0, None, None, 1.0, 1.0), "will bind", "volume-credits"),
+        (0.0, 0.5, CreditsLeft(4_000.0, None, None, 1.0, 1.0), "fine", None),
+    ],
+)
+def test_verdicts_of_the_last_minute(share, io_wait, left, word, limit):
+    found = judged(60, share, io_wait, left)
+    assert (found.word, found.limit) == (word, limit)
+    assert judged(1, 1.0, 0.9).word != "binds", "a single second is no verdict"
+
+
+def test_row_locks_acquit_storage():
+    judge, server = Judge(), ServerNow("m", io_wait=0.2, running=4.0, waits={"row locks": 0.7})
+    for second in range(10):
+        volume = VolumeNow("db", "db", exceeded={"volume-iops": 0.5})
+        found = judge.see(Moment("t", float(second), 1.0, Judge.UNKNOWN, (volume,), server=server))
+    assert found.word == "not storage" and "70 %" in found.text
+
+
+def test_without_exceeded_times_it_cannot_tell():
+    moment = Moment("t", 0.0, 1.0, Judge.UNKNOWN, (VolumeNow("db", read_iops=5.0),))
+    assert Judge().see(moment).word == "cannot tell"

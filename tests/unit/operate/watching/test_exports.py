@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import shutil
 import statistics
 import subprocess
+import sys
 import threading
 import time
 import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 from places import ROOT
@@ -111,10 +114,14 @@ def test_a_server_that_is_down_says_only_that():
     assert samples(exposition([down])) == {'headrace_server_up{server="db"}': "0.0"}
 
 
+# `make test` puts it next to the Python of its environment.
+PROMTOOL = shutil.which("promtool", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+
+
 def promtool(*arguments: str, text: str | None = None) -> subprocess.CompletedProcess:
-    if shutil.which("promtool") is None:
+    if PROMTOOL is None:
         pytest.skip("promtool is not installed (Debian's package prometheus)")
-    return subprocess.run(["promtool", *arguments], input=text, capture_output=True, text=True)
+    return subprocess.run([PROMTOOL, *arguments], input=text, capture_output=True, text=True)
 
 
 def test_promtool_accepts_the_metrics():

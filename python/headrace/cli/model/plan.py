@@ -95,7 +95,7 @@ class PlanOptions:
         float, option("PERCENT", "With --on: how much of the month the load runs, for what is billed by use.")
     ] = 100.0
     gib_per_day: Annotated[
-        float, option("GIB", "With --on: data that come in a day; says what RDS's autoscaling makes of it.")
+        float, option("GIB_PER_DAY", "With --on: data that come in a day; says what RDS's autoscaling makes of it.")
     ] = 0.0
     region: RegionOption = "us-east-1"
     as_of: AsOfOption = None

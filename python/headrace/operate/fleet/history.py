@@ -81,7 +81,15 @@ class DeviceHistory:
             return None
         shaped = {name: column[: days * per_day].reshape(days, per_day) for name, column in self.columns.items()}
         totals = (shaped["reads_per_s"] + shaped["writes_per_s"]).mean(axis=1)
-        spread = float(np.std(np.log(totals[totals > 0]))) if (totals > 0).sum() > 1 else 0.0
+        # Weekends differ from working days by more than days do: each is compared with its like.
+        # Day 0 of 1970 was a Thursday, the fourth day of a week that begins on Monday.
+        weekend = (int(self.begin_unix // DAY_S) + 3 + np.arange(days)) % 7 >= 5
+        apart = [
+            np.log(like / np.median(like))
+            for like in (totals[weekend], totals[~weekend])
+            if like.size and like.min() > 0
+        ]
+        spread = float(np.std(np.concatenate(apart))) if apart else 0.0
         draw = np.random.default_rng(seed)
         drawn = draw.integers(0, days, count * FORTNIGHT_DAYS)
         # Half of the spread comes with the day that is drawn; the other half with its level.

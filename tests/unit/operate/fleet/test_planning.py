@@ -19,6 +19,7 @@ import headrace
 from headrace.errors import InputError
 from headrace.operate.fleet.answer import FleetSettings, answers_frame, answers_of, ranked
 from headrace.operate.fleet.batch import answer_batch, weaker
+from headrace.operate.fleet.history import DeviceHistory
 from headrace.operate.fleet.importing import import_points
 from headrace.operate.fleet.inventory import inventory_json
 from headrace.operate.fleet.planning import plan_fleet
@@ -185,6 +186,17 @@ def test_short_and_missing_points_get_no_advice():
     for points, said in ((short, "at least 7"), (none, "no points"), (holes, "33%")):
         (answer,) = answer_batch([device], points, QUICK)
         assert answer.verdict == "withheld" and said in answer.why
+
+
+def test_weekends_are_no_spread_of_the_days():
+    """Working days alike and weekends alike: drawn fortnights have the two levels and no other."""
+    count = 14 * 288
+    level = np.where(np.arange(count) // 288 % 7 >= 5, 50.0, 100.0)  # BEGIN is a Monday
+    columns = {name: np.zeros(count) for name in DeviceHistory.COLUMNS} | {"reads_per_s": level}
+    nothing = np.full(count, np.nan)
+    history = DeviceHistory(BEGIN, 300.0, columns, nothing, nothing, nothing, level, level, missing_share=0.0)
+    drawn = history.fortnights(5, 1)
+    assert drawn is not None and set(drawn[1]) == {50.0, 100.0}
 
 
 # --- the whole fleet, stopped and continued -------------------------------------------------------

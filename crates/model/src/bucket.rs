@@ -383,8 +383,10 @@ mod tests {
             now = next;
         }
         assert_eq!(now.0 / NANOS_PER_SECOND, 1_862);
-        // The closed form says the same; the loop ends at the first I/O that is not there.
-        assert!((seconds_to_empty(5_400_000.0, 3_000.0, 100.0) - now.as_secs_f64()).abs() < 1.0 / 3_000.0 + 1e-9);
+        // The closed form says the same. The loop ends where less than one token is left, which is
+        // 1/2,900 s before none is, and `now` is the I/O before that: 1/3,000 s earlier.
+        let apart = seconds_to_empty(5_400_000.0, 3_000.0, 100.0) - now.as_secs_f64();
+        assert!((0.0..1.0 / 2_900.0 + 1.0 / 3_000.0 + 1e-9).contains(&apart), "{apart}");
         assert_eq!(seconds_to_empty(5_400_000.0, 100.0, 100.0), f64::INFINITY);
         assert_eq!(credits.available(now), 0);
     }

@@ -66,6 +66,15 @@ def test_storage_that_is_innocent(server, host, volume, expected):
     assert found[0].verdict not in OF_STORAGE
 
 
+def test_pages_that_the_cleaner_keeps_free_are_not_a_cold_cache():
+    """A pool of 25 MiB has 1,600 pages of 16 KiB, and MariaDB frees up to 1,536 of them under load."""
+    seen = {"free_share": lambda index: 0.95 - 0.09 * index, "uptime_s": 28.0}
+    depth = {"innodb_lru_scan_depth": "1536"}
+    found = headline(evidence(over("volume_iops"), WAITING | seen, variables=depth))
+    assert found == ("binds", "volume-iops")
+    assert headline(evidence(over("volume_iops"), WAITING | seen))[1] == "cold-cache"
+
+
 def test_a_cold_cache_comes_before_the_limit_that_it_meets():
     cold = {"free_share": lambda index: 0.95 - 0.09 * index, "uptime_s": 120.0}
     found = findings(evidence(over("volume_iops"), WAITING | cold))

@@ -103,12 +103,13 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
     server = signals.server
     if server is None:
         return None
-    free, uptime = server.get("free_share"), server.get("uptime_s")
+    free, unused, uptime = server.get("free_share"), server.unused_share, server.get("uptime_s")
     reads = server.get("pool_reads_per_s") or 0.0
     if (
         free is None
+        or unused is None
         or uptime is None
-        or free < t.cold_free_share
+        or unused < t.cold_free_share
         or uptime > t.cold_uptime_s
         or server.kept_share < t.cold_kept_share
     ):

@@ -106,6 +106,19 @@ class ServerSignals:
             return 0.0
         return self.filled * int(size) / int(page) / read
 
+    @property
+    def unused_share(self) -> float | None:
+        """Of the buffer pool, what is free and not kept free: the page cleaner frees up to
+        innodb_lru_scan_depth pages of each instance (MariaDB and MySQL, system variables)."""
+        variables, free = self.facts.variables, self.get("free_share")
+        names = ("innodb_buffer_pool_size", "innodb_page_size", "innodb_lru_scan_depth")
+        size, page, depth = (variables.get(name, "") for name in names)
+        if free is None or not (size.isdigit() and page.isdigit() and depth.isdigit()):
+            return free
+        instances = variables.get("innodb_buffer_pool_instances", "1")
+        kept = int(depth) * (int(instances) if instances.isdigit() else 1) * int(page) / int(size)
+        return max(0.0, free - kept)
+
     def get(self, name: str) -> float | None:
         """The mean of a column; None where nobody had it."""
         return self.values.get(name)

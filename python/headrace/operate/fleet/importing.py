@@ -1,7 +1,7 @@
 """CloudWatch's points of many volumes, from what AWS writes, into one Parquet file.
 
 get-metric-data pages (JSON) and CSV exports are read by the readers of `workload import`; metric
-streams (JSON, a line a point, plain or gzip) line by line; Parquet of streams or of an earlier
+streams (JSON, a line a point, or OpenTelemetry, plain or gzip) point by point; Parquet of streams or of an earlier
 import by its columns. What is read is spilled into parts by volume, so that memory holds one part,
 not the fleet. Points that come twice count once; the last one read counts."""
 
@@ -12,12 +12,14 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import IO
 
 import msgspec
 import polars as pl
 
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch
+from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
 from headrace.observe.recording import clip, open_recording
 from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SCHEMA, write_points
 
@@ -27,6 +29,8 @@ PARTS = 64  # of volumes, by their ids: a part of 10,000 volumes over 14 days of
 POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
 MOST_VALUE = 1e15  # no sum of a period comes near it; keeps sums finite
 MS_PER_S = 1_000.0
+# Of bytes, in words of CloudWatch and of OpenTelemetry (UCUM). A unit that is left out is CloudWatch's own.
+BYTES = {"Bytes", "By", "None", ""}
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
 SPILLED = {
     "volume": pl.String(),
@@ -35,25 +39,6 @@ SPILLED = {
     "value": pl.Float64(),
     "account": pl.String(),
 }
-
-
-class _Value(msgspec.Struct):
-    count: float
-    sum: float
-    max: float
-    min: float
-
-
-class _StreamPoint(msgspec.Struct):
-    """A line of a metric stream; other keys are skipped."""
-
-    namespace: str
-    metric_name: str
-    dimensions: dict[str, str]
-    timestamp: int
-    value: _Value
-    account_id: str = ""
-    unit: str = ""
 
 
 def import_points(
@@ -144,13 +129,13 @@ def _read(file: Path, spill: _Spill, notes: list[str]) -> None:
         return _read_parquet(file, spill)
     if head.startswith(GZIP):
         with gzip.open(file) as opened:
-            return _read_stream(file, opened, spill, notes)
+            return _read_member(file, opened, spill, notes)
     if b'"metric_stream_name"' in head or b'"metric_name"' in head:
         with file.open("rb") as opened:
             return _read_stream(file, opened, spill, notes)
     if b"\0" in head:
-        rule = "is binary: metric streams in OpenTelemetry format are not read"
-        raise InputError(str(file), rule, DOC, "Set the stream's output format to JSON.")
+        with file.open("rb") as opened:
+            return _read_open_telemetry(file, opened, spill, notes)
     _read_export(file, spill, notes)
 
 
@@ -168,8 +153,30 @@ def _read_export(file: Path, spill: _Spill, notes: list[str]) -> None:
     notes += recording.notes
 
 
+def _read_member(file: Path, opened: gzip.GzipFile, spill: _Spill, notes: list[str]) -> None:
+    """What gzip holds: JSON begins with a brace, or a line's end; anything else is OpenTelemetry."""
+    try:
+        json_lines = opened.peek(1)[:1] in (b"{", b"\n", b"\r", b" ", b"")
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(f"{file.name}, start", error) from None
+    (_read_stream if json_lines else _read_open_telemetry)(file, opened, spill, notes)
+
+
+def _damaged(place: str, error: Exception) -> InputError:
+    return InputError(place, f"is cut off or damaged: {error}", "RFC 1952", "Fetch the object again.")
+
+
+def _read_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+    number = 0
+    try:
+        for number, point in open_telemetry_points(file.name, opened, notes):
+            _take(file, "record", number, point, spill)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(f"{file.name}, record {number + 1}", error) from None
+
+
 def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[str]) -> None:
-    decode = msgspec.json.Decoder(_StreamPoint).decode
+    decode = msgspec.json.Decoder(StreamPoint).decode
     number, bad = 0, None
     try:
         for number, line in enumerate(lines, 1):
@@ -183,26 +190,28 @@ def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[
                 rule = f"is not a point of a metric stream: {error}"
                 bad = InputError(f"{file.name}, line {number}: {clip(line.decode(errors='replace'))}", rule, STREAMS)
                 continue  # a last line may be cut off; refused when another follows
-            _take(file, number, point, spill)
+            _take(file, "line", number, point, spill)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        rule = f"is cut off or damaged: {error}"
-        raise InputError(f"{file.name}, line {number}", rule, "RFC 1952", "Fetch the object again.") from None
+        raise _damaged(f"{file.name}, line {number}", error) from None
     if bad is not None:
         notes.append(f"{file.name}: the last line is cut off and was left out.")
 
 
-def _take(file: Path, number: int, point: _StreamPoint, spill: _Spill) -> None:
+def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill) -> None:
     volume = point.dimensions.get("VolumeId")
     if point.namespace != NAMESPACE or point.metric_name not in METRICS or volume is None:
         return
-    name, statistic = METRICS[point.metric_name]
+    statistic = METRICS[point.metric_name][1]
+    if point.metric_name.endswith("Bytes") and point.unit not in BYTES:
+        value = f"{file.name}, {unit} {number}: {point.metric_name} in {clip(point.unit)}"
+        raise InputError(value, "EBS publishes it in bytes", STREAMS, "Import what CloudWatch wrote.")
     value = point.value
     if value.count <= 0:
-        raise InputError(f"{file.name}, line {number}: count {value.count:g}", "must be above 0", STREAMS)
+        raise InputError(f"{file.name}, {unit} {number}: count {value.count:g}", "must be above 0", STREAMS)
     found = {"Sum": value.sum, "Average": value.sum / value.count, "Maximum": value.max}[statistic]
     if not 0 <= found <= MOST_VALUE:
         rule = "must be 0 or more, and finite"
-        raise InputError(f"{file.name}, line {number}: {point.metric_name} = {found:g}", rule, STREAMS)
+        raise InputError(f"{file.name}, {unit} {number}: {point.metric_name} = {found:g}", rule, STREAMS)
     spill.add(volume, point.metric_name, point.timestamp / MS_PER_S, found, point.account_id)
 
 

@@ -245,7 +245,8 @@ def stream_line(volume: str, metric: str, at_s: float, figure: float, **more) ->
     return json.dumps(
         {
             "metric_stream_name": "s", "account_id": "1", "region": "us-east-1", "namespace": "AWS/EBS", "metric_name": metric,
-            "dimensions": {"VolumeId": volume}, "timestamp": int(at_s * 1000), "value": one, "unit": "Count",
+            "dimensions": {"VolumeId": volume}, "timestamp": int(at_s * 1000), "value": one,
+            "unit": "Bytes" if metric.endswith("Bytes") else "Count",
         }
         | more
     )  # fmt: skip
@@ -324,12 +325,12 @@ def test_cut_gzip_binary_and_two_accounts_are_refused(tmp_path):
     lines = "\n".join(stream(fleet().points[fleet().devices[0].key].head(40)))
     cut = gzip.compress(lines.encode())
     (tmp_path / "cut.json.gz").write_bytes(cut[: len(cut) // 2])
-    (tmp_path / "otlp.bin").write_bytes(b"\x0a\x00\x12\x04" * 20)
+    (tmp_path / "other.bin").write_bytes(b"\x0a\x00\x12\x04" * 20)
     both = [stream_line(VOL, metric, BEGIN, 1.0, account_id=account) for metric in METRICS for account in "12"]
     (tmp_path / "two.json").write_text("\n".join(both) + "\n")
     for name, said in (
         ("cut.json.gz", "cut off or damaged"),
-        ("otlp.bin", "OpenTelemetry"),
+        ("other.bin", "no record of a metric stream in OpenTelemetry"),
         ("two.json", "one account"),
     ):
         with pytest.raises(InputError, match=said):

@@ -1,0 +1,119 @@
+"""A point of a CloudWatch metric stream, and the streams in OpenTelemetry format.
+
+Such a file is a row of records, each behind its length (UnsignedVarInt32), each one an
+ExportMetricsServiceRequest with summaries: count, sum, and the smallest and largest as quantiles 0
+and 1. OpenTelemetry 0.7 differs from 1.0 in one thing that matters here: its data points have
+labels (field 1) and no attributes (field 7). Which of the two a record is, it says itself. Needs
+the extra `otlp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any
+
+import msgspec
+
+from headrace.errors import CouldNotRun, InputError
+
+OPEN_TELEMETRY = "CloudWatch guide, Metric streams, OpenTelemetry 0.7.0 and 1.0.0 formats"
+NAMED = "amazonaws.com/"  # before namespace and metric in the name of a metric
+LABELS = 1  # StringKeyValue in a data point of OpenTelemetry 0.7 (opentelemetry-proto v0.7.0, metrics.proto)
+NS_PER_MS = 1_000_000
+
+
+class StreamValue(msgspec.Struct):
+    """What CloudWatch keeps of a period."""
+
+    count: float
+    sum: float
+    max: float
+    min: float
+
+
+class StreamPoint(msgspec.Struct):
+    """A line of a metric stream in JSON; other keys are skipped."""
+
+    namespace: str
+    metric_name: str
+    dimensions: dict[str, str]
+    timestamp: int
+    value: StreamValue
+    account_id: str = ""
+    unit: str = ""
+
+
+def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Iterator[tuple[int, StreamPoint]]:
+    """The points of a file in OpenTelemetry format, each with the number of its record. A last
+    record that is cut off is left out, and noted. Raises InputError for what is no such file."""
+    try:
+        from google.protobuf import proto
+        from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+    except ImportError:
+        rule = "is not installed, and metric streams in OpenTelemetry format are read with it"
+        raise CouldNotRun("opentelemetry", rule, "docs/guide/fleet.md", "pip install 'headrace[otlp]'") from None
+    number = 0
+    while True:
+        start = file.tell()
+        try:
+            record: Any = proto.parse_length_prefixed(ExportMetricsServiceRequest, file)
+        except (ValueError, DecodeError) as error:
+            # Nothing follows: the object was cut. A file whose first record is so may be anything.
+            if number and not file.read(1):
+                notes.append(f"{name}: the last record is cut off; {file.tell() - start} bytes were left out.")
+                return
+            rule = f"is no record of a metric stream in OpenTelemetry format: {error}"
+            hint = "Fetch the object again, or set the stream's output format to JSON."
+            raise InputError(f"{name}, record {number + 1}", rule, OPEN_TELEMETRY, hint) from None
+        if record is None:
+            return
+        number += 1
+        for point in _points_of(record):
+            yield number, point
+
+
+def _points_of(record: Any) -> Iterator[StreamPoint]:
+    for resource in record.resource_metrics:
+        account = {one.key: one.value.string_value for one in resource.resource.attributes}.get("cloud.account.id", "")
+        for scope in resource.scope_metrics:
+            for metric in scope.metrics:
+                for point in metric.summary.data_points:
+                    yield _point_of(metric, point, account)
+
+
+def _point_of(metric: Any, point: Any, account: str) -> StreamPoint:
+    names = _names(point)
+    namespace, _, plain = metric.name.removeprefix(NAMED).rpartition("/")
+    extremes = {one.quantile: one.value for one in point.quantile_values}
+    unknown = float("nan")
+    return StreamPoint(
+        namespace=names.pop("Namespace", namespace),
+        metric_name=names.pop("MetricName", plain),
+        dimensions=names,
+        timestamp=point.start_time_unix_nano // NS_PER_MS,
+        value=StreamValue(point.count, point.sum, extremes.get(1.0, unknown), extremes.get(0.0, unknown)),
+        account_id=account,
+        unit=metric.unit,
+    )
+
+
+def _names(point: Any) -> dict[str, str]:
+    """Namespace, metric and dimensions, of 1.0 (attributes) or 0.7 (labels)."""
+    found: dict[str, str] = {}
+    for one in point.attributes:
+        if one.key == "Dimensions":
+            found |= {inner.key: inner.value.string_value for inner in one.value.kvlist_value.values}
+        else:
+            found[one.key] = one.value.string_value
+    if found:
+        return found
+    from google.protobuf.unknown_fields import UnknownFieldSet
+    from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+
+    for field in UnknownFieldSet(point):
+        if field.field_number == LABELS:
+            # StringKeyValue is gone from later versions; this message has its two fields.
+            label = InstrumentationScope.FromString(field.data)
+            found[label.name] = label.version
+    return found

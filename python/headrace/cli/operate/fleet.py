@@ -28,7 +28,7 @@ Examples:
   headrace fleet import metrics-*.json.gz --to points.parquet
   headrace fleet plan points.parquet --inventory volumes.json --inventory instances.json --to answers.parquet
 
-Points are what CloudWatch kept: get-metric-data pages, CSV, or a metric stream (JSON or Parquet), best two weeks of
+Points are what CloudWatch kept: get-metric-data pages, CSV, or a metric stream (JSON, OpenTelemetry or Parquet), best two weeks of
 them. Each volume is first simulated as it is; where that disagrees with what was recorded, no advice is given.
 docs/guide/fleet.md."""
 

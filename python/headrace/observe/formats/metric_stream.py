@@ -10,7 +10,8 @@ the extra `otlp`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import IO, Any
+from io import BytesIO
+from typing import IO, Any, cast
 
 import msgspec
 
@@ -47,23 +48,25 @@ def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Itera
     """The points of a file in OpenTelemetry format, each with the number of its record. A last
     record that is cut off is left out, and noted. Raises InputError for what is no such file."""
     try:
-        from google.protobuf import proto
         from google.protobuf.message import DecodeError
+        from google.protobuf.proto import parse_length_prefixed
         from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
     except ImportError:
-        rule = "is not installed, and metric streams in OpenTelemetry format are read with it"
-        raise CouldNotRun("opentelemetry", rule, "docs/guide/fleet.md", "pip install 'headrace[otlp]'") from None
+        rule = "is not installed, or too old, and metric streams in OpenTelemetry format are read with it"
+        raise CouldNotRun(
+            "opentelemetry", rule, "docs/guide/fleet.md", "pip install --upgrade 'headrace[otlp]'"
+        ) from None
     number = 0
     while True:
         start = file.tell()
         try:
-            record: Any = proto.parse_length_prefixed(ExportMetricsServiceRequest, file)
+            record: Any = parse_length_prefixed(ExportMetricsServiceRequest, cast("BytesIO", file))
         except (ValueError, DecodeError) as error:
             # Nothing follows: the object was cut. A file whose first record is so may be anything.
             if number and not file.read(1):
                 notes.append(f"{name}: the last record is cut off; {file.tell() - start} bytes were left out.")
                 return
-            rule = f"is no record of a metric stream in OpenTelemetry format: {error}"
+            rule = f"is not a record of a metric stream in OpenTelemetry format: {error}"
             hint = "Fetch the object again, or set the stream's output format to JSON."
             raise InputError(f"{name}, record {number + 1}", rule, OPEN_TELEMETRY, hint) from None
         if record is None:

@@ -1,9 +1,9 @@
 """CloudWatch's points of many volumes, from what AWS writes, into one Parquet file.
 
 get-metric-data pages (JSON) and CSV exports are read by the readers of `workload import`; metric
-streams (JSON, a line a point, or OpenTelemetry, plain or gzip) point by point; Parquet of streams or of an earlier
-import by its columns. What is read is spilled into parts by volume, so that memory holds one part,
-not the fleet. Points that come twice count once; the last one read counts."""
+streams (JSON, a line a point, or OpenTelemetry; plain or gzip) point by point; Parquet of streams
+or of an earlier import by its columns. What is read is spilled into parts by volume, so that memory
+holds one part, not the fleet. Points that come twice count once; the last one read counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 import msgspec
 import polars as pl
@@ -29,7 +29,7 @@ PARTS = 64  # of volumes, by their ids: a part of 10,000 volumes over 14 days of
 POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
 MOST_VALUE = 1e15  # no sum of a period comes near it; keeps sums finite
 MS_PER_S = 1_000.0
-# Of bytes, in words of CloudWatch and of OpenTelemetry (UCUM). A unit that is left out is CloudWatch's own.
+# As CloudWatch and OpenTelemetry (UCUM) name bytes; without a unit it is CloudWatch's own.
 BYTES = {"Bytes", "By", "None", ""}
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
 SPILLED = {
@@ -154,12 +154,15 @@ def _read_export(file: Path, spill: _Spill, notes: list[str]) -> None:
 
 
 def _read_member(file: Path, opened: gzip.GzipFile, spill: _Spill, notes: list[str]) -> None:
-    """What gzip holds: JSON begins with a brace, or a line's end; anything else is OpenTelemetry."""
+    """JSON begins with a brace or an empty line; anything else is OpenTelemetry."""
     try:
         json_lines = opened.peek(1)[:1] in (b"{", b"\n", b"\r", b" ", b"")
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise _damaged(f"{file.name}, start", error) from None
-    (_read_stream if json_lines else _read_open_telemetry)(file, opened, spill, notes)
+    if json_lines:
+        _read_stream(file, opened, spill, notes)
+    else:
+        _read_open_telemetry(file, cast("IO[bytes]", opened), spill, notes)
 
 
 def _damaged(place: str, error: Exception) -> InputError:

@@ -22,7 +22,7 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import SummaryDataPoint
 
 BEGIN = 1_772_409_600  # 2026-03-02T00:00:00Z
 UNITS = {"VolumeReadOps": "Count", "VolumeWriteOps": "Count", "VolumeReadBytes": "Bytes", "VolumeWriteBytes": "Bytes"}
-UCUM = {"Count": "{Count}", "Bytes": "By", "Percent": "%", "None": ""}
+UCUM = {"Count": "{Count}", "Bytes": "By", "Percent": "%"}
 
 
 def drawn(seed: int, periods: int = 12) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def encoded(lines: list[dict[str, Any]], version: str) -> bytes:
         resource.resource.attributes.add(key="cloud.account.id").value.string_value = line["account_id"]
         metric = resource.scope_metrics.add().metrics.add()
         metric.name = f"amazonaws.com/{line['namespace']}/{line['metric_name']}"
-        metric.unit = UCUM.get(line["unit"], line["unit"])
+        metric.unit = UCUM.get(line["unit"]) or ("" if line["unit"] == "None" else str(line["unit"]))
         point = SummaryDataPoint(
             start_time_unix_nano=line["timestamp"] * 1_000_000,
             time_unix_nano=(line["timestamp"] + 60_000) * 1_000_000,

@@ -330,7 +330,7 @@ def test_cut_gzip_binary_and_two_accounts_are_refused(tmp_path):
     (tmp_path / "two.json").write_text("\n".join(both) + "\n")
     for name, said in (
         ("cut.json.gz", "cut off or damaged"),
-        ("other.bin", "no record of a metric stream in OpenTelemetry"),
+        ("other.bin", "not a record of a metric stream in OpenTelemetry"),
         ("two.json", "one account"),
     ):
         with pytest.raises(InputError, match=said):

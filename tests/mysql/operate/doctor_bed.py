@@ -175,24 +175,32 @@ class Scenario:
 # --- the troubles ---------------------------------------------------------------------------------
 
 
-@contextmanager
-def volume_iops(bed: Bed, chance: random.Random):
-    bed.reset(f"io1:10:{chance.choice((200, 300, 400, 500))}")
-    with loaded(bed.server, "oltp_point_select", chance.choice((8, 12, 16))):
-        yield
+def steady(script: str, clients: tuple[int, ...], *more: str, storage: tuple[str | None, ...] = (None,)):
+    """A trouble that is sysbench's load on one of these storages (None: the bed's own)."""
+
+    @contextmanager
+    def made(bed: Bed, chance: random.Random):
+        bed.reset(storage[0] if len(storage) == 1 else chance.choice(storage))
+        with loaded(bed.server, script, clients[0] if len(clients) == 1 else chance.choice(clients), *more):
+            yield
+
+    return made
+
+
+volume_iops = steady("oltp_point_select", (8, 12, 16), storage=("io1:10:200", "io1:10:300", "io1:10:400", "io1:10:500"))
+volume_iops_writes = steady(
+    "oltp_read_write", (8, 12, 16), "--skip-trx=off", storage=("io1:10:150", "io1:10:200", "io1:10:300")
+)
+volume_bytes = steady("oltp_point_select", (16, 24))
+instance_iops = steady("oltp_point_select", (24, 32), storage=("io1:100:5000",))
+instance_bytes = steady("oltp_point_select", (8, 16))
 
 
 @contextmanager
-def volume_iops_writes(bed: Bed, chance: random.Random):
-    bed.reset(f"io1:10:{chance.choice((150, 200, 300))}")
-    with loaded(bed.server, "oltp_read_write", chance.choice((8, 12, 16)), "--skip-trx=off"):
-        yield
-
-
-@contextmanager
-def volume_bytes(bed: Bed, chance: random.Random):
-    bed.reset()
-    with loaded(bed.server, "oltp_point_select", chance.choice((16, 24))):
+def light(bed: Bed, chance: random.Random):
+    """A healthy server: work well below every limit."""
+    bed.reset("gp3:10")
+    with loaded(bed.server, "oltp_read_write", 2, f"--rate={chance.choice((5, 10, 20))}"):
         yield
 
 
@@ -337,28 +345,6 @@ def idle(bed: Bed, chance: random.Random):
     bed.reset(f"io1:10:{chance.choice((100, 500))}")
     time.sleep(1)
     yield
-
-
-@contextmanager
-def light(bed: Bed, chance: random.Random):
-    """A healthy server: work well below every limit."""
-    bed.reset("gp3:10")
-    with loaded(bed.server, "oltp_read_write", 2, f"--rate={chance.choice((5, 10, 20))}"):
-        yield
-
-
-@contextmanager
-def instance_iops(bed: Bed, chance: random.Random):
-    bed.reset("io1:100:5000")
-    with loaded(bed.server, "oltp_point_select", chance.choice((24, 32))):
-        yield
-
-
-@contextmanager
-def instance_bytes(bed: Bed, chance: random.Random):
-    bed.reset()
-    with loaded(bed.server, "oltp_point_select", chance.choice((8, 16))):
-        yield
 
 
 @contextmanager

@@ -332,6 +332,11 @@ def test_bad_settings_are_refused(settings, said):
         forecast(recording(business(1, 4)), "gp2:400", **settings)
 
 
+def test_an_instance_that_is_not_known_is_refused():
+    with pytest.raises(InputError, match="nonsense.large"):
+        forecast(recording(business(1, 4)), "gp2:400", instance="nonsense.large")
+
+
 def test_a_short_recording_is_refused_where_nothing_can_be_said():
     with pytest.raises(InputError, match="3 whole"):
         forecast(recording(business(1, 2)), "gp2:400")

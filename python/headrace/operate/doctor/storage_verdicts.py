@@ -6,7 +6,7 @@ from __future__ import annotations
 from headrace.base import caps
 from headrace.base.units import MIB, in_percent, span_in_words
 from headrace.operate.doctor.innocence import figure, is_busy
-from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy
+from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
 from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
 
@@ -189,6 +189,23 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
     return [_degraded(volume, signals, slow)]
 
 
+def _below_limits(
+    verdict: Verdict, subject: str, words: str, volume: VolumeSignals, felt: float | None, remedy: Remedy
+) -> Finding:
+    """A volume that is slow below its limits: its latency is the evidence."""
+    return Finding(
+        verdict,
+        subject,
+        words.strip(),
+        volume.facts.name,
+        "felt" if felt else "seen",
+        felt,
+        1.0 if felt is None else felt,
+        tuple(_latency_figures(volume)),
+        remedies=(remedy,),
+    )
+
+
 def _first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
     felt = _felt_of(volume, signals)
     words = (
@@ -199,17 +216,7 @@ def _first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
         "Wait, or read it through once at a quiet hour; next time create it with fast snapshot restore or a provisioned initialization rate",
         ("sudo fio --name=init --filename=DEVICE --rw=read --bs=1M --iodepth=32 --direct=1 --readonly",),
     )
-    return Finding(
-        "binds",
-        "first-touch",
-        words.strip(),
-        volume.facts.name,
-        "felt" if felt else "seen",
-        felt,
-        1.0 if felt is None else felt,
-        tuple(_latency_figures(volume)),
-        remedies=(remedy,),
-    )
+    return _below_limits("binds", "first-touch", words, volume, felt, remedy)
 
 
 def _degraded(volume: VolumeSignals, signals: Signals, way: str | None) -> Finding:
@@ -221,17 +228,7 @@ def _degraded(volume: VolumeSignals, signals: Signals, way: str | None) -> Findi
         told = f"{volume.facts.name} is degraded: half of its {way}s take {seen:,.1f} ms and more (the type's p99 is {p99:,.1f} ms), and it is below every limit"
     words = f"{told}. It is EBS's fault, and minutes long as a rule: open a case, do not resize. {_felt(felt)}"
     remedy = Remedy("Wait some minutes; open a case with AWS if it lasts; do not resize", source="operate_page 1.4")
-    return Finding(
-        "degraded",
-        "degraded",
-        words.strip(),
-        volume.facts.name,
-        "felt" if felt else "seen",
-        felt,
-        1.0 if felt is None else felt,
-        tuple(_latency_figures(volume)),
-        remedies=(remedy,),
-    )
+    return _below_limits("degraded", "degraded", words, volume, felt, remedy)
 
 
 def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:

@@ -23,6 +23,7 @@ from headrace.base.storage import Storage
 from headrace.base.units import DAY_S, MIB
 from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
+from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
 from headrace.operate.fleet.history import DeviceHistory, history_of
 from headrace.operate.fleet.inventory import FleetDevice
@@ -62,13 +63,14 @@ def answer_batch(
     found: dict[str, VolumeAnswer] = {}
     open_devices: list[_Open] = []
     for device in devices:
-        why = _withheld(device)
+        today, history, why = None, None, _withheld(device)
         try:
             today = device.storage()
-            history = history_of(device, points, settings.least_days) if not why else None
+            holding(today.text, device.members[0].instance_type or None, settings.as_of)  # refuses what is not known
+            history = None if why else history_of(device, points, settings.least_days)
         except HeadraceError as error:
-            why, today, history = why or f"{error.value}: {error.rule}", None, None
-        if why or history is None or today is None:
+            why = why or f"{error.value}: {error.rule}"
+        if history is None or today is None:
             found[device.key] = _answer(device, "withheld", why, "" if today is None else today.text)
         else:
             open_devices.append(_Open(device, today, history))
@@ -131,17 +133,8 @@ class _Batch:
     def _evaluate(
         self, indexes: Sequence[int], storages: Sequence[str], factor: float, no_waiting: bool = False
     ) -> dict[str, list]:
-        with core_errors():
-            return self.demands.evaluate(
-                list(indexes),
-                list(storages),
-                [self.instances[index] for index in indexes],
-                [factor] * len(indexes),
-                as_of=self.settings.as_of,
-                prune_above=1.0 if no_waiting else math.inf,
-                no_waiting=no_waiting,
-                cycle="settled",
-            )
+        instances = [self.instances[index] for index in indexes]
+        return _settled(self.demands, indexes, storages, instances, self.settings.as_of, factor, no_waiting)
 
     def _today(self, trusted: Sequence[int]) -> None:
         """What today's storage gives, and what nothing may be worse than."""
@@ -169,10 +162,12 @@ class _Batch:
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month at the list prices of each device's region."""
-        return np.array([usd_of(self._region(place), self.settings.as_of, data) for data, _, place in candidates])
+        return np.array(
+            [usd_of(self._region(self.devices[place]), self.settings.as_of, data) for data, _, place in candidates]
+        )
 
-    def _region(self, place: int) -> str:
-        return self.devices[place].device.members[0].region or self.settings.region
+    def _region(self, one: _Open) -> str:
+        return one.device.members[0].region or self.settings.region
 
     def _search(self, trusted: Sequence[int]) -> None:
         best: dict[int, float] = {}
@@ -192,7 +187,7 @@ class _Batch:
         if len(sizes) > 1 or today.members[0].type in (LOCAL, "standard"):
             return []
         found = []
-        for family in families(self._region(index), self.settings.as_of, self.settings.exclude):
+        for family in families(self._region(self.devices[index]), self.settings.as_of, self.settings.exclude):
             own = Family(family.volume_type, today.layout, family.era, (len(today.members),))
             shaped = spaces_of(own, [NO_HOST], [None], max(sizes) * len(today.members) // own.data_share, 0)
             found += [Space(space.shape, None, index) for space in shaped]
@@ -222,16 +217,8 @@ class _Batch:
             columns_of: dict[str, Any] = dict(zip(DeviceHistory.COLUMNS, drawn, strict=True))
             lengths = [len(drawn[0]) // count] * count
             demands = core.FleetDemands(**columns_of, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
-            with core_errors():
-                columns = demands.evaluate(
-                    list(range(count)),
-                    [self._wanted(one)] * count,
-                    [self.instances[index]] * count,
-                    [1.0] * count,
-                    as_of=self.settings.as_of,
-                    prune_above=math.inf,
-                    cycle="settled",
-                )
+            instances = [self.instances[index]] * count
+            columns = _settled(demands, range(count), [self._wanted(one)] * count, instances, self.settings.as_of)
             failed = [
                 (throttled or 0.0) > THROTTLED_S or (p99 or 0.0) > one.bound_ms * (1 + SLACK)
                 for throttled, p99 in zip(columns["throttled_s"], columns["worst_p99_ms"], strict=True)
@@ -258,7 +245,7 @@ class _Batch:
         return one.figures["today_throttled_min"] > 0 or one.history.censored_share > 0
 
     def _usd(self, one: _Open) -> float:
-        return usd_of(one.device.members[0].region or self.settings.region, self.settings.as_of, one.today.text)
+        return usd_of(self._region(one), self.settings.as_of, one.today.text)
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -321,10 +308,32 @@ class _Batch:
         return "nothing that meets the goals costs noticeably less"
 
 
-# --- prices and families, once
-# ----------------------------------------------------------------------
+# --- the core, prices and families ----------------------------------------------------------------
 
 NO_HOST = Host(None)
+
+
+def _settled(
+    demands: core.FleetDemands,
+    indexes: Sequence[int],
+    storages: Sequence[str],
+    instances: Sequence[str | None],
+    as_of: str | None,
+    factor: float = 1.0,
+    no_waiting: bool = False,
+) -> dict[str, list]:
+    """Storages under `factor` times the demands of these indexes, in the settled cycle."""
+    with core_errors():
+        return demands.evaluate(
+            list(indexes),
+            list(storages),
+            list(instances),
+            [factor] * len(indexes),
+            as_of=as_of,
+            prune_above=1.0 if no_waiting else math.inf,
+            no_waiting=no_waiting,
+            cycle="settled",
+        )
 
 
 @cache
@@ -342,12 +351,8 @@ def usd_of(region: str, as_of: str | None, storage: str) -> float:
 def weaker(wanted: str, today: str, as_of: str | None) -> bool:
     """Whether a storage gives fewer IOPS or MiB/s than another, both with credits."""
 
-    def most(storage: str) -> tuple[int, int]:
-        limits = core.storage_limits(storage, as_of)
-        iops = sum(max(one["iops"], (one["io_burst"] or {"iops": 0})["iops"]) for one in limits)
-        return iops, sum(one["throughput_bytes_s"] for one in limits)
-
-    return any(after < before for after, before in zip(most(wanted), most(today), strict=True))
+    after, before = holding(wanted, as_of=as_of), holding(today, as_of=as_of)
+    return after.burst_iops < before.burst_iops or after.burst_bytes_s < before.burst_bytes_s
 
 
 @cache

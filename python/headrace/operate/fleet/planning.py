@@ -8,15 +8,15 @@ there.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from io import BytesIO
 from pathlib import Path
 
 import msgspec
 import polars as pl
 
-from headrace.base.files import reason_of
+from headrace.base.files import reason_of, write_whole
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, answers_frame, answers_of
 from headrace.operate.fleet.batch import answer_batch
@@ -52,16 +52,11 @@ def plan_fleet(
     done = len(batches) - len(open_batches)
     progress(done / len(batches))
     for place, content in run([batches[number] for number in open_batches], points, places, settings):
-        _keep(_part(parts, open_batches[place]), content)
+        write_whole(_part(parts, open_batches[place]), content)
         done += 1
         progress(done / len(batches))
     frame = pl.concat([pl.read_parquet(_part(parts, number)) for number in range(len(batches))]).sort("key")
-    try:
-        temporary = to.with_name(f".{to.name}.new")
-        frame.write_parquet(temporary)
-        os.replace(temporary, to)
-    except OSError as error:
-        raise CouldNotRun(str(to), f"cannot be written: {reason_of(error)}", "operating system") from None
+    write_whole(to, _parquet(frame))
     shutil.rmtree(parts, ignore_errors=True)
     return answers_of(frame)
 
@@ -102,12 +97,15 @@ def batch_bytes(
     devices: list[FleetDevice], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> bytes:
     """The answers of one batch as the bytes of a Parquet file: the same wherever it is computed."""
-    import io
-
     volumes = [member.id for device in devices for member in device.members]
     answers = answer_batch(devices, read_points(points, places, volumes), settings)
-    content = io.BytesIO()
-    answers_frame(answers).write_parquet(content)
+    return _parquet(answers_frame(answers))
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    """The frame as the content of a Parquet file."""
+    content = BytesIO()
+    frame.write_parquet(content)
     return content.getvalue()
 
 
@@ -126,20 +124,10 @@ def _prepare(parts: Path, rests_on: str) -> None:
         if parts.is_dir() and (not mark.exists() or mark.read_text() != rests_on):
             shutil.rmtree(parts)
         parts.mkdir(exist_ok=True)
-        _keep(mark, rests_on.encode())
+        write_whole(mark, rests_on.encode())
     except OSError as error:
         raise CouldNotRun(str(parts), f"cannot be written: {reason_of(error)}", "operating system") from None
 
 
 def _part(parts: Path, number: int) -> Path:
     return parts / f"{number:06d}.parquet"
-
-
-def _keep(path: Path, content: bytes) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f".{path.name}.new")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

@@ -13,7 +13,7 @@ import numpy as np
 
 from headrace.base import core
 from headrace.base.storage import Storage
-from headrace.base.units import MIB
+from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.history import GONE_PERCENT, DeviceHistory
 
 MOST_BALANCE_ERROR = 5.0  # points of a percent, median
@@ -67,18 +67,15 @@ def check(history: DeviceHistory, today: Storage, rows: core.Followed | str) -> 
 
 def _over_limits(history: DeviceHistory, today: Storage) -> float:
     """The highest delivered rate over what the storage can give at its best."""
-    limits = core.storage_limits(today.text)
+    limits = holding(today.text)
     iops, bytes_s = history.given_iops, history.given_bytes_s
-    most_iops = sum(max(one["iops"], (one["io_burst"] or {"iops": 0})["iops"]) for one in limits)
-    most_bytes = sum(one["throughput_bytes_s"] for one in limits)
-    over = [float(np.max(iops / most_iops)), float(np.max(bytes_s / max(most_bytes, MIB)))]
+    over = [float(np.max(iops / limits.burst_iops)), float(np.max(bytes_s / limits.burst_bytes_s))]
     with np.errstate(invalid="ignore"):
         gone = history.balance_percent <= GONE_PERCENT
     if gone.sum() >= LEAST_FLAGGED:
         # Without credits there is the baseline and no more; the median, because a period may begin
         # with the last of the credits.
-        baseline = sum(one["iops"] for one in limits)
-        over.append(float(np.median(iops[gone])) / baseline)
+        over.append(float(np.median(iops[gone])) / limits.iops)
     return max(over)
 
 

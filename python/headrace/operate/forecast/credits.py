@@ -18,16 +18,19 @@ import numpy as np
 import polars as pl
 
 from headrace.errors import InputError
+from headrace.operate.evidence.limits import holding
 from headrace.operate.forecast.history import (
     DOC,
     SLOT_S,
     SLOTS_PER_DAY,
     SLOTS_PER_HOUR,
     DemandHistory,
+    iops_of,
+    means_between,
     workload_of,
 )
 from headrace.operate.forecast.trend import SHOWN, trend_of
-from headrace.simulation.demand import simulate
+from headrace.simulation.demand import Simulation, simulate
 from headrace.workload import OpenWorkload
 
 RUNS = 200  # futures: a share of 10 % is then known to 2 %
@@ -94,15 +97,10 @@ class CreditForecast:
 
 
 def has_credits(storage: str, instance: str | None, as_of: str | None) -> bool:
-    """Whether anything on this storage and instance can run out."""
-    from headrace.base import core
-
-    if any(limits["io_burst"] or limits["byte_burst"] for limits in core.storage_limits(storage, as_of)):
-        return True
-    if instance is None:
-        return False
-    found = core.instance(instance, as_of)
-    return (found["baseline_iops"], found["baseline_bytes_s"]) != (found["max_iops"], found["max_bytes_s"])
+    """Whether anything on this storage and instance can run out. Raises InputError for an instance
+    that is not known."""
+    limits = holding(storage, instance, as_of)
+    return limits.credits is not None or limits.instance_burst_s > 0
 
 
 def credits_ahead(
@@ -138,8 +136,7 @@ def credits_ahead(
     for index, rates in enumerate(made):
         future = workload_of(history, rates, "future")
         run = simulate(future, storage, interval_s=float(SLOT_S), start_balance=balance, form="interval", **where)
-        gone = [run.summary["credits_empty_at_s"], run.summary["instance_empty_at_s"]]
-        empty_h.append(min((at / 3_600 for at in gone if at is not None), default=math.inf))
+        empty_h.append(_empty_at_s(run) / 3_600)
         outage_h.append((run.summary["credits_empty_s"] + run.summary["instance_empty_s"]) / 3_600)
         levels.append(lowest_balances(run.rows)[SLOTS_PER_HOUR - 1 :: SLOTS_PER_HOUR])
         waits += _by_hour(run.rows, history.end)
@@ -163,27 +160,18 @@ def soon_empty(
 ) -> CreditsSoon:
     """When the credits are gone if the demand stays at that of the last minute (or last point)."""
     points = workload.points
+    rates = (points["reads_per_s"] + points["writes_per_s"]).to_numpy()
+    last = float(rates[-1])
+
+    def until(rate: float) -> float:
+        return _steady(points[-1], rate / last if last else 0.0, storage, balance, instance, as_of)
+
+    if points["duration_s"][-1] > 60 or workload.span_s < SOON_MINUTES * 60:
+        return CreditsSoon(until(last), None, None)
     edges = np.append(points["t_s"].to_numpy(), workload.span_s)
-    shown = points.with_columns(pl.col("reads_per_s") + pl.col("writes_per_s"))
-    finest = float(points["duration_s"][-1])
-    last = shown[-1]
-    if finest <= 60 and workload.span_s >= SOON_MINUTES * 60:
-        at = workload.span_s - 60.0 * np.arange(SOON_MINUTES, -1, -1)
-        sums = np.concatenate(([0.0], np.cumsum(shown["reads_per_s"].to_numpy() * np.diff(edges))))
-        means = np.diff(np.interp(at, edges, sums)) / 60.0
-        now = float(means[-1])
-        low, _, high = (float(value) for value in np.percentile(means, SHOWN))
-    else:
-        now, low, high = float(last["reads_per_s"][0]), None, None
-    own = float(points["reads_per_s"][-1] + points["writes_per_s"][-1])
-
-    def until(rate: float | None) -> float | None:
-        if rate is None:
-            return None
-        return _steady(points[-1], rate / own if own else 0.0, storage, balance, instance, as_of)
-
-    seconds = until(now)
-    return CreditsSoon(math.inf if seconds is None else seconds, until(high), until(low))
+    means = means_between(workload.span_s - 60.0 * np.arange(SOON_MINUTES, -1, -1), edges, rates)
+    low, _, high = _three(np.percentile(means, SHOWN))
+    return CreditsSoon(until(float(means[-1])), until(high), until(low))
 
 
 def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndarray:
@@ -208,7 +196,7 @@ def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndar
         for ahead, drawer in enumerate(drawers):
             day, rates = drawer(int(draw.integers(len(days))))
             parts.append(rates * growth ** ((midnight - first_midnight).days + ahead - day))
-        usual = math.log(float(parts[0][last_hour, :2].sum(axis=1).mean()) + quiet)
+        usual = math.log(float(iops_of(parts[0][last_hour]).mean()) + quiet)
         factor = np.exp(np.clip(level - usual, -most, most) * fading)
         found[run] = np.concatenate(parts)[offset : offset + slots] * factor[:, None]
     return found
@@ -226,8 +214,8 @@ def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Ca
     if len(alike) >= ENOUGH_DAYS or len(alike) == len(days):
         return lambda number: (int(alike[number % len(alike)]), days[alike[number % len(alike)]])
     usual = np.median(days[alike], axis=0)
-    iops = days[:, :, 0] + days[:, :, 1]
-    quiet = QUIET_SHARE * max(float(iops.mean()), 1.0)
+    iops = iops_of(days)
+    quiet = _quiet(iops)
     apart = np.empty_like(iops)
     for one in every:
         # Against the others of its like: with itself among three it would be too near.
@@ -235,6 +223,11 @@ def _drawer(first: datetime, days: np.ndarray, day: datetime, dated: bool) -> Ca
         apart[one] = (iops[one] + quiet) / (np.median(iops[others], axis=0) + quiet)
     middle = int(np.median(alike))
     return lambda number: (middle, usual * np.minimum(apart[number], MOST_FACTOR)[:, None])
+
+
+def _quiet(iops: np.ndarray) -> float:
+    """What is added to demand before ratios are taken, IOPS: idle hours would make them endless."""
+    return QUIET_SHARE * max(float(iops.mean()), 1.0)
 
 
 def _alike(weekday: np.ndarray, day: int) -> np.ndarray:
@@ -249,7 +242,7 @@ def _alike(weekday: np.ndarray, day: int) -> np.ndarray:
 
 def _growth(days: np.ndarray, seed: int) -> float:
     """The factor by which demand changes a day; 1 where there is no trend."""
-    totals = (days[:, :, 0] + days[:, :, 1]).mean(axis=1)
+    totals = iops_of(days).mean(axis=1)
     if len(totals) < TREND_DAYS or not (totals > 0).all():
         return 1.0
     trend = trend_of(np.log(totals), seed)
@@ -259,8 +252,8 @@ def _growth(days: np.ndarray, seed: int) -> float:
 def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, float]:
     """How much an hour resembles the next (0..1), the logarithm of the last hour's demand, and
     what was added to keep it finite."""
-    iops = days[:, :, 0] + days[:, :, 1]
-    quiet = QUIET_SHARE * max(float(iops.mean()), 1.0)
+    iops = iops_of(days)
+    quiet = _quiet(iops)
     hourly = np.log(iops.reshape(len(days), 24, SLOTS_PER_HOUR).mean(axis=2) + quiet)
     apart = (hourly - np.median(hourly, axis=0)).ravel()
     spread = float(apart @ apart)
@@ -308,8 +301,13 @@ def _steady(
     points = make_points([3_600.0 * hour for hour in range(count)], [3_600.0] * count, *rates, *sizes)
     load = OpenWorkload(name="steady", kind="recorded", points=points)
     run = simulate(load, storage, form="interval", start_balance=balance, instance=instance, as_of=as_of)
-    gone = [at for at in (run.summary["credits_empty_at_s"], run.summary["instance_empty_at_s"]) if at is not None]
-    return min(gone, default=math.inf)
+    return _empty_at_s(run)
+
+
+def _empty_at_s(run: Simulation) -> float:
+    """When the first balance, of volume or instance, was gone, s; infinite where none was."""
+    gone = (run.summary["credits_empty_at_s"], run.summary["instance_empty_at_s"])
+    return min((at for at in gone if at is not None), default=math.inf)
 
 
 def _counted(

@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from headrace.base import core
+from headrace.base.storage import Storage
 from headrace.base.units import MIB
 from headrace.errors import InputError
+from headrace.operate.evidence.limits import holding
 from headrace.operate.forecast.history import DOC, SLOTS_PER_DAY, DemandHistory, workload_of
 from headrace.operate.forecast.trend import Trend, trend_of
 
@@ -52,7 +54,7 @@ def growth_ahead(
 ) -> tuple[GrowthForecast, ...]:
     """When each limit of the storage (and of the instance) is met, the earliest first.
 
-    Raises InputError for fewer than 14 whole days.
+    Raises InputError for fewer than 14 whole days, or an instance that is not known.
     """
     _, days = history.whole_days()
     if len(days) < LEAST_DAYS:
@@ -60,19 +62,18 @@ def growth_ahead(
         raise InputError(f"{len(days)} whole days of demand", rule, DOC, "Record longer.")
     load = replace(workload_of(history, days.reshape(-1, 4), "history"), size_gib=None)
     charged = core.demand_on_volumes(load.to_core(), storage)  # on all volumes together
-    members = core.storage_limits(storage, as_of, instance)
-    weakest = min(members, key=lambda one: (_highest_iops(one), one["throughput_bytes_s"]))
-    mib_s = charged["hdd_mib_s" if weakest["random_charges_full_unit"] else "mib_s"]
+    full_units = any(one["random_charges_full_unit"] for one in core.storage_limits(storage, as_of, instance))
+    mib_s = charged["hdd_mib_s" if full_units else "mib_s"]
+    # Of the volumes what they give while they have credits: what runs out is `credits`' question.
+    # Members carry like shares, so a stripe is met where its weakest member is.
+    members = [holding(str(member), instance, as_of) for member in Storage.parse(storage).members]
+    count, whole = len(members), members[0]
     limits = [
-        ("volume-iops", "IOPS", _highest_iops(weakest) * len(members), charged["iops"]),
-        ("volume-throughput", "MiB/s", weakest["throughput_bytes_s"] / MIB * len(members), mib_s),
+        ("volume-iops", "IOPS", min(one.burst_iops for one in members) * count, charged["iops"]),
+        ("volume-throughput", "MiB/s", min(one.burst_bytes_s for one in members) * count / MIB, mib_s),
+        ("instance-iops", "IOPS", whole.instance_iops or 0.0, charged["iops"]),
+        ("instance-throughput", "MiB/s", (whole.instance_bytes_s or 0.0) / MIB, mib_s),
     ]
-    if instance is not None:
-        found = core.instance(instance, as_of)
-        limits += [
-            ("instance-iops", "IOPS", float(found["baseline_iops"] or 0), charged["iops"]),
-            ("instance-throughput", "MiB/s", (found["baseline_bytes_s"] or 0) / MIB, mib_s),
-        ]
     made = [_one(cap, unit, limit, rates, seed) for cap, unit, limit, rates in limits if limit > 0]
     return tuple(sorted((one for one in made if one is not None), key=lambda one: (one.days[1], -one.share_now)))
 
@@ -86,9 +87,3 @@ def _one(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -
     growing = trend.claimed and trend.per_day > 0
     days = trend.days_until(math.log(MET_AT * limit)) if growing else never
     return GrowthForecast(cap, unit, limit, math.exp(trend.now) / limit, trend, days, busy)
-
-
-def _highest_iops(volume: core.VolumeLimits) -> float:
-    """What the volume gives while it has credits: what runs out later is `credits`' question."""
-    burst = volume["io_burst"]
-    return float(volume["iops"] if burst is None else max(volume["iops"], burst["iops"]))

@@ -49,7 +49,7 @@ class DemandHistory:
     @property
     def iops(self) -> np.ndarray:
         """Reads and writes a second of each slot."""
-        return self.rates[:, READS] + self.rates[:, WRITES]
+        return iops_of(self.rates)
 
     def slot_of_day(self, index: int = 0) -> int:
         """Which slot of its day the slot `index` is, 0 at midnight."""
@@ -87,12 +87,24 @@ def history_of(workload: OpenWorkload) -> DemandHistory:
     at = (first + np.arange(slots + 1)) * SLOT_S - offset_s
     reads, writes = points["reads_per_s"].to_numpy(), points["writes_per_s"].to_numpy()
     columns = (reads, writes, reads * points["read_kib"].to_numpy(), writes * points["write_kib"].to_numpy())
-    # The sum up to a moment is a broken line: its differences are the means of any slots.
-    sums = [np.concatenate(([0.0], np.cumsum(column * np.diff(edges)))) for column in columns]
-    rates = np.column_stack([np.diff(np.interp(at, edges, total)) / SLOT_S for total in sums])
+    rates = np.column_stack([means_between(at, edges, column) for column in columns])
     # A difference of sums of billions leaves rounding below zero where nothing was asked.
     begin = midnight + timedelta(seconds=SLOT_S * first)
     return DemandHistory(begin, began, np.maximum(rates, 0.0), dated, start is not None)
+
+
+def means_between(at: np.ndarray, edges: np.ndarray, rates: np.ndarray) -> np.ndarray:
+    """The mean rate between each two moments of `at`; `rates[i]` holds from `edges[i]` to the next.
+
+    The sum up to a moment is a broken line: its differences are exact for any moments.
+    """
+    sums = np.concatenate(([0.0], np.cumsum(rates * np.diff(edges))))
+    return np.diff(np.interp(at, edges, sums)) / np.diff(at)
+
+
+def iops_of(rates: np.ndarray) -> np.ndarray:
+    """Reads and writes a second of slots (the last axis has the four columns)."""
+    return rates[..., READS] + rates[..., WRITES]
 
 
 def workload_of(history: DemandHistory, rates: np.ndarray, name: str) -> OpenWorkload:

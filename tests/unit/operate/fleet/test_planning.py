@@ -178,6 +178,22 @@ def test_strange_volumes_get_no_advice(changed, said):
     assert answer.verdict == "withheld" and said in answer.why
 
 
+def test_an_instance_that_is_not_known_stops_its_own_volume_only():
+    """New types appear before a catalog knows them: the others are answered as ever."""
+    at = [{"Attachments": [{"InstanceId": f"i-{n:017x}", "Device": "/dev/sdf", "State": "attached"}]} for n in range(2)]
+    described_at = [described(fleet().inventory.volumes[n], 100) | at[n] for n in range(2)]
+    instances = [
+        {"InstanceId": f"i-{n:017x}", "InstanceType": kind, "State": {"Name": "running"}, "Tags": []}
+        for n, kind in enumerate(("m5.large", "zz9.large"))
+    ]
+    devices = inventory_json(described_at, [{"OwnerId": "1", "Instances": instances}]).devices()
+    idle = pl.lit(0.0).alias("read_ops"), pl.lit(0.0).alias("write_ops"), pl.lit(100.0).alias("balance_percent")
+    points = {one.key: fleet().points[one.key].with_columns(*idle) for one in devices}
+    known, unknown = answer_batch(devices, points, QUICK)
+    assert unknown.verdict == "withheld" and "zz9.large" in unknown.why
+    assert known == answer_batch(devices[:1], points, QUICK)[0] and known.verdict != "withheld"
+
+
 def test_short_and_missing_points_get_no_advice():
     device = fleet().devices[0]
     rows = fleet().points[device.key]

@@ -40,6 +40,7 @@ CANDIDATES = 100_000  # the project's bar is stated for this number
 # Real servers, in programs that print their own tables and say what a machine lacks.
 SERVERS = (
     ("fleet_bench.py",),
+    ("fleet_rules.py",),
     ("prove_accuracy.py", "--quick"),
     ("capture_overhead.py", "--pairs", "4"),
     ("durability_loss.py", "--servers", "mariadb", "--crashes", "1"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 import fcntl
 import json
+import math
 import os
 import pty
 import re
@@ -97,7 +98,13 @@ def test_time_to_empty_of_gp2_st1_and_the_instance(labs):
         for each in recent
     ]
     rate = sum(moved) / len(moved)
-    assert said["seconds"] == pytest.approx(share * bucket["capacity"] / (rate - bucket["refill"]), rel=0.1)
+    # The two windows lie up to a second apart, which is a tenth of nine seconds: the rate may differ by as much between them. A
+    # busy machine may not reach the rate that fio was told to make; then the balance fills and there is no end to tell.
+    soonest, latest = (
+        share * bucket["capacity"] / net if (net := rate * factor - bucket["refill"]) > 0 else math.inf
+        for factor in (1.1, 0.9)
+    )
+    assert soonest <= (said["seconds"] or math.inf) <= latest
     assert any(row["verdict"]["word"] in ("binds", "will bind", "touched") for row in rows)
 
 

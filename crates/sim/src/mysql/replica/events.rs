@@ -13,7 +13,8 @@
 //! and waiting are the volume model's.
 
 use super::devices::purge_reads;
-use super::interval::{held_back, ReplicaScenario};
+use super::interval::ReplicaScenario;
+use super::settled::Settled;
 use super::settings::ReplicaSettings;
 use crate::error::SimError;
 use crate::mysql::database::{StorageEngine, RUN_BYTES};
@@ -98,6 +99,8 @@ struct Applying<'a, 'b> {
     in_run: f64,
     tx: f64,
     hint: usize,
+    /// [`Settled::page_share`].
+    page_share: f64,
     rows: (f64, f64, f64),
     found: ReplicaEvents,
 }
@@ -118,9 +121,10 @@ pub fn run_events(scenario: &ReplicaScenario<'_>, source_tps: &[f64], seconds: u
             arrivals.push(Nanos::from_secs_f64((step as f64 + part) * step_s));
         }
     }
-    let held = held_back(scenario, source_tps);
-    let scenario = &ReplicaScenario { warm_up: held.as_ref().unwrap_or(scenario.warm_up), ..scenario.clone() };
+    let settled = Settled::of(scenario, source_tps);
+    let scenario = &settled.scenario(scenario);
     let mut applying = Applying::new(scenario, arrivals, seed);
+    applying.page_share = settled.page_share;
     applying.run(Nanos::from_secs(u64::from(seconds)));
     Ok(applying.finish())
 }
@@ -137,7 +141,9 @@ impl<'a, 'b> Applying<'a, 'b> {
         devices.extend(storage.relay.into_iter().flat_map(|relay| device(relay, 2 << 40)));
         let relay = devices.len() - 1;
         let instance = storage.instance.map(|limits| Instance::new(limits, storage.data.options.saved_second));
-        let vcpus = storage.instance.map_or(0, |limits| limits.vcpus);
+        // The coordinator's are not the workers'; of a single one it gets a part, which is left out here.
+        let taken = scenario.settings.coordinator_cores as u32;
+        let vcpus = storage.instance.map_or(0, |limits| limits.vcpus.saturating_sub(taken).max(limits.vcpus.min(1)));
         let tx = match scenario.start {
             Start::Cold => 0.0,
             Start::Warm => scenario.warm_up.settled_tx(),
@@ -169,6 +175,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             in_run: 0.0,
             tx,
             hint: 0,
+            page_share: 0.0,
             rows: (0.0, 0.0, 0.0),
             found: ReplicaEvents::default(),
         }
@@ -305,7 +312,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             self.next += 1;
             // Purge comes behind: nobody waits for its reads.
             let full = at.full > 0.0 && self.scenario.database.engine == StorageEngine::Innodb;
-            let purged = if full { purge_reads(self.scenario.database, settings, at.reads, self.scenario.cache_bytes) } else { 0.0 };
+            let purged = if full { purge_reads(self.scenario.database, settings, at.reads, self.scenario.cache_bytes, self.page_share) } else { 0.0 };
             for _ in 0..poisson(&mut self.chance, purged * at.shape) {
                 let place = self.page_place();
                 self.submit(0, now, Op::Read, place, self.scenario.database.read_bytes);

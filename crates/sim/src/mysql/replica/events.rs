@@ -14,8 +14,8 @@
 
 use super::devices::purge_reads;
 use super::interval::ReplicaScenario;
-use super::settled::Settled;
 use super::settings::ReplicaSettings;
+use super::settled::Settled;
 use crate::error::SimError;
 use crate::mysql::database::{StorageEngine, RUN_BYTES};
 use crate::mysql::interval::Start;
@@ -99,8 +99,8 @@ struct Applying<'a, 'b> {
     in_run: f64,
     tx: f64,
     hint: usize,
-    /// [`Settled::page_share`].
-    page_share: f64,
+    /// [`Settled::reading`].
+    reading: f64,
     rows: (f64, f64, f64),
     found: ReplicaEvents,
 }
@@ -124,7 +124,7 @@ pub fn run_events(scenario: &ReplicaScenario<'_>, source_tps: &[f64], seconds: u
     let settled = Settled::of(scenario, source_tps);
     let scenario = &settled.scenario(scenario);
     let mut applying = Applying::new(scenario, arrivals, seed);
-    applying.page_share = settled.page_share;
+    applying.reading = settled.reading;
     applying.run(Nanos::from_secs(u64::from(seconds)));
     Ok(applying.finish())
 }
@@ -175,7 +175,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             in_run: 0.0,
             tx,
             hint: 0,
-            page_share: 0.0,
+            reading: 0.0,
             rows: (0.0, 0.0, 0.0),
             found: ReplicaEvents::default(),
         }
@@ -312,7 +312,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             self.next += 1;
             // Purge comes behind: nobody waits for its reads.
             let full = at.full > 0.0 && self.scenario.database.engine == StorageEngine::Innodb;
-            let purged = if full { purge_reads(self.scenario.database, settings, at.reads, self.scenario.cache_bytes, self.page_share) } else { 0.0 };
+            let purged = if full { purge_reads(self.scenario.database, settings, at.reads, self.scenario.cache_bytes, self.reading) } else { 0.0 };
             for _ in 0..poisson(&mut self.chance, purged * at.shape) {
                 let place = self.page_place();
                 self.submit(0, now, Op::Read, place, self.scenario.database.read_bytes);

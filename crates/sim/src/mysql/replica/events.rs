@@ -33,6 +33,10 @@ const LOG_AREA: u64 = 64 << 20;
 /// Page writes that may be under way before reads wait for one: as the clients' form
 /// (innodb_lru_scan_depth).
 const PAGES_BEHIND: usize = 1_024;
+/// Pages that the cleaner writes at a time, behind which a flush or a read has to wait: write latencies
+/// of 11.6 ms on a volume of 3,000 IOPS that was not at its cap are half of some 70 requests (MariaDB
+/// 10.11 with one thread, lab, 2026-11-23).
+const BATCH: u32 = 64;
 /// Most transactions of a run: some minutes of computing.
 const MOST_TX: f64 = 2e7;
 
@@ -96,6 +100,8 @@ struct Applying<'a, 'b> {
     group: Vec<usize>,
     writes_left: u32,
     page_writes: BinaryHeap<Reverse<Nanos>>,
+    /// Pages that the cleaner is to write with its next batch.
+    owed: u32,
     in_run: f64,
     tx: f64,
     hint: usize,
@@ -172,6 +178,7 @@ impl<'a, 'b> Applying<'a, 'b> {
             group: Vec::new(),
             writes_left: 0,
             page_writes: BinaryHeap::new(),
+            owed: 0,
             in_run: 0.0,
             tx,
             hint: 0,
@@ -320,7 +327,10 @@ impl<'a, 'b> Applying<'a, 'b> {
             }
             let dirtied = dirty * purged / at.reads.max(1e-9);
             let others = poisson(&mut self.chance, (dirty * (1.0 - applier.forced_writes)).max(0.0) + dirtied + at.flushed * at.shape);
-            (0..others).for_each(|_| self.write_page(now));
+            self.owed += others;
+            if self.owed >= BATCH {
+                (0..std::mem::take(&mut self.owed)).for_each(|_| self.write_page(now));
+            }
             let redone = if unit(&mut self.chance) < settings.redone(applier) { 2.0 } else { 1.0 };
             let done = self.process(now, applier.cpu_ms / 1e3 * (1.0 - applier.commit_cpu_share) * redone);
             self.push(done, id);

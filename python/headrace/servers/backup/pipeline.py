@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.machine import required, which
+from headrace.base.machine import ends_with_us, required, which
 from headrace.base.processes import PRIVATE_ENVIRONMENT, User, telling_lines
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
@@ -169,7 +169,7 @@ class Flow:
         environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), "LC_ALL": "C"}
         try:
             return subprocess.Popen[bytes](
-                words,
+                ends_with_us(*words),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,

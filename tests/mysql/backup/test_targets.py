@@ -47,26 +47,65 @@ def source(lab, machine):
     return source_of(server.address(), server.name, server)
 
 
-def test_a_killed_run_leaves_nothing_that_looks_whole(lab, source, tmp_path):
-    """`kill -9` at a random moment: there is a whole backup or none, and the next run succeeds."""
+WAYS = {
+    "physical": ("--method", "physical", "--mib-s", "40"),
+    "logical": ("--method", "logical", "--mib-s", "4"),
+    "snapshot": ("--method", "snapshot"),
+    "spooled": ("--method", "physical", "--spool", "SPOOL"),
+}
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"] if KILLS > 2 else ["mariadb"])
+def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flavor, tmp_path, monkeypatch):
+    """`kill -9` at a random moment: there is a whole backup or none, the next run of each way ends
+    with a backup that verifies, and nothing is left: no file, snapshot, folder or process."""
+    if flavor == "mysql":
+        request.getfixturevalue("mysql_program")
+        server = servers.up(lab, name="kept-mysql", flavor="mysql", storage="gp3:4", settings=SETTINGS["mysql"])
+        request.addfinalizer(lambda: servers.destroy(server))
+        with Load(server):
+            time.sleep(0.3)
+    name = "kept" if flavor == "mariadb" else "kept-mysql"
     target, seed = open_target(tmp_path / "t"), random.randrange(1 << 32)
     print("seed", seed)
-    chance = random.Random(seed)
-    words = [sys.executable, "-m", "headrace", "backup", "run", "kept", "--to", str(tmp_path / "t"), "--mib-s", "40"]
+    chance, said, temporary = random.Random(seed), [], tmp_path / "temporary"
+    temporary.mkdir(mode=0o755)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+
+    def begun(way: str) -> subprocess.Popen[str]:
+        words = [one.replace("SPOOL", str(tmp_path / "spool")) for one in WAYS[way]]
+        words = ["run", name, "--to", str(tmp_path / "t"), *words, "--data-dir", str(lab.place.data_dir)]
+        command = [sys.executable, "-m", "headrace", "backup", *words]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
     for _ in range(KILLS):
-        child = subprocess.Popen(
-            [*words, "--data-dir", str(lab.place.data_dir)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        child = begun(chance.choice(list(WAYS)))
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(chance.uniform(0.5, 2.5))
+            child.wait(chance.uniform(0.5, 3.0))
         child.kill()
-        child.wait()
+        said += child.communicate()[1].splitlines()
         for one in manifest.backups(target)[0]:
             assert not checking.check_backup(target, one.id).problems
-    made = copying.run(source, target, copying.Wanted())
+    for way in WAYS:
+        child = begun(way)
+        said += child.communicate(timeout=120)[1].splitlines()
+        assert child.returncode == 0, said
     found, problems = manifest.backups(target)
-    assert made.id in [one.id for one in found] and not problems, "what a killed run left was removed"
-    assert not list((tmp_path / "t").rglob("*.begun"))
+    assert not problems and [one.manifest.method for one in found[-4:]] == [*list(WAYS)[:3], "physical"]
+    assert not [problem for one in found for problem in checking.check_backup(target, one.id).problems]
+    there = [path.name for path in (tmp_path / "t").rglob("*") if path.is_file()]
+    assert all(one == "manifest.json" or one.startswith("data.") for one in there), there
+    assert not [path for path in (tmp_path / "spool").rglob("*") if path.is_file()] and not list(temporary.iterdir())
+    tagged = {one["tags"].get("headrace:backup"): one["id"] for one in lab.snapshots()["snapshots"]}
+    mine = {one.id for one in found if one.manifest.method == "snapshot"}
+    assert {one for one in tagged if one and f"-{name}-" in one} == mine
+    assert not list((servers.find(lab, name).datadir.parent / "tmp").glob("headrace-*"))
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [one for one in running if str(tmp_path).encode() in one]
+    for one in found:
+        for snapshot in one.manifest.snapshots.values():
+            lab.delete_snapshot(snapshot)
+    print("\n".join(sorted({one for one in said if one.startswith("note: ")})))
 
 
 def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):

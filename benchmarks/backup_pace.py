@@ -93,11 +93,12 @@ def made(lab: Lab, name: str, storage: str, rows: int) -> Server:
     server = servers.up(lab, name=name, storage=storage, settings=SETTINGS, unpaced=True)
     with connect(server.address(), 600) as connection, connection.cursor() as cursor:
         cursor.execute("CREATE DATABASE p")
+        cursor.execute("USE p")
         for table in range(TABLES):
             cursor.execute(f"CREATE TABLE p.t{table} (n INT PRIMARY KEY, c INT, v VARCHAR({ROW_BYTES}))")
             text = "REPEAT(MD5(seq), 31)"  # packs to about a third
             cursor.execute(f"INSERT INTO p.t{table} SELECT seq, 0, {text} FROM seq_1_to_{rows}")
-    servers.down(server)
+    servers.stop(server)
     return servers.up(lab, name=name)
 
 

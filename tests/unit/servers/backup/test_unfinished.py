@@ -164,3 +164,14 @@ def test_a_living_run_is_left_alone(tmp_path):
     assert target.exists(f"{folder_of(backup)}/data.00001")
     with pytest.raises(InputError, match="is the target itself"):
         copying.run(SOURCE, target, wanted(target.folder, []))
+
+
+@pytest.mark.parametrize("size", [0, 1, (100 << 10) - 1])
+def test_a_truncated_file_of_a_copy_is_found(tmp_path, size):
+    target = FolderTarget(tmp_path / "t")
+    made = copying.run(SOURCE, target, wanted(None, []))
+    os.truncate(tmp_path / "t" / folder_of(made.id) / "data.00004", size)
+    (problem,) = checking.check_backup(target, made.id).problems
+    assert f"has {size:,} bytes and should have 102,400" in problem
+    with pytest.raises(InputError, match="is damaged"):
+        list(parts_of(target, made))

@@ -28,7 +28,7 @@ from backup_chains import SETTINGS, Load
 from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import volumes
-from headrace.servers.backup import checking, copying, manifest
+from headrace.servers.backup import checking, copying, manifest, unfinished
 from headrace.servers.backup.forecast import target_volume
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.pacing import PaceLimits, lab_pacer
@@ -149,7 +149,7 @@ def connect_to(server):
         yield cursor
 
 
-def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path):
+def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypatch):
     """A volume of the lab as the target: clear errors, and no backup that looks whole."""
     made = lab.create("st1:125", name="archive")
     place = tmp_path / "mounted"
@@ -173,6 +173,21 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path):
         filler.unlink()
         found, problems = manifest.backups(target)
         assert [one.id for one in found] == [kept.id] and not problems
+
+        def vanish(share: float, text: str) -> None:
+            if place.is_mount():
+                volumes.unmount(place, lazily=True)
+
+        with pytest.raises(CouldNotRun, match="another filesystem"):
+            copying.run(source, target, copying.Wanted(pack="none", progress=vanish))
+        volumes.mount(device, place)
+        found, problems = manifest.backups(target)
+        assert [one.id for one in found] == [kept.id] and len(problems) == 1, "its mark and half a file"
+        with monkeypatch.context() as patch:
+            patch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
+            assert copying.run(source, target, copying.Wanted(method="logical")).parts
+        assert len(manifest.backups(target)[0]) == 2 and not manifest.backups(target)[1]
+        assert not list(place.rglob("*.begun"))
         volumes.unmount(place)
         with pytest.raises(CouldNotRun, match="another filesystem"):
             copying.run(source, target, copying.Wanted(pack="none"))
@@ -295,7 +310,7 @@ def bucket(tmp_path, monkeypatch):
         inner.wait(30)
 
 
-def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket):
+def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_path, monkeypatch):
     text, plan = bucket
     target = open_target(text)
     made = copying.run(source, target, copying.Wanted(key=bytes(32)))
@@ -324,3 +339,17 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket):
     plan.clear()
     found, _ = manifest.backups(target, bytes(32))
     assert [one.id for one in found] == [made.id]
+    # It goes away in the middle of sending; the copy is kept, and only what is missing is sent.
+    said: list[str] = []
+    wanted = copying.Wanted(method="logical", spool=tmp_path / "spool", note=said.append)
+    plan += ["", "", *["503"] * 50]  # the mark, and one file
+    monkeypatch.setattr(copying, "PART_BYTES", 10 << 10)
+    with pytest.raises(CouldNotRun, match="does not take requests"):
+        copying.run(source, target, wanted)
+    plan.clear()
+    late = copying.run(source, target, wanted)
+    assert any("is whole in" in one for one in said) and any("1 of its" in one for one in said), said
+    assert not checking.check_backup(target, late.id).problems
+    gone = open_target(f"s3://lab/x?endpoint=http://127.0.0.1:{free_port()}")
+    with pytest.raises(CouldNotRun, match="cannot be reached"):
+        copying.run(source, gone, copying.Wanted(method="logical"))

@@ -33,7 +33,7 @@ from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import source as sources
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.manifest import BinlogPosition, Manifest, Part, folder_of, new_id, write_manifest
-from headrace.servers.backup.pipeline import Flow, Pumped, Stage, best_pack, cipher, packer
+from headrace.servers.backup.pipeline import Flow, Pumped, Stage, ahead, best_pack, cipher, packer
 from headrace.servers.backup.restore import DAMAGED, parts_of
 from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.folder import FolderTarget
@@ -278,8 +278,8 @@ def _stream(target: BackupTarget, backup: str, flow: Flow, expected: int, wanted
     """Writes what the programs make."""
     parts, written = PartsWriter(target, backup, expected), 0
     try:
-        with flow:
-            for piece in flow.pieces():
+        with flow, contextlib.closing(ahead(flow.pieces())) as pieces:
+            for piece in pieces:
                 parts.write(piece)
                 written += len(piece)
                 wanted.progress(min(0.95, written / max(1, expected)), "copying")

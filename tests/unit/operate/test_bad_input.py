@@ -244,6 +244,21 @@ def test_no_more_is_asked_than_cloudwatch_keeps():
     assert end - begin > timedelta(days=14, hours=23)
 
 
+def test_the_minute_of_an_attachment_has_no_idle_time():
+    """Seconds in which it was not there are not idle: 6 s of load after 40 s would be 46 s busy."""
+
+    class Idle(Cloud):
+        def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
+            found = super().get_metric_data(MetricDataQueries, StartTime, EndTime)
+            key = next(q["Id"] for q in MetricDataQueries if q["MetricStat"]["Metric"]["MetricName"] == "VolumeIdleTime")
+            moments = found["MetricDataResults"][0]["Timestamps"]
+            idle = {"Id": key, "Timestamps": moments, "Values": [14.0, 54.0, 54.0]}
+            return {"MetricDataResults": [*found["MetricDataResults"], idle]}
+
+    rows = aws.evidence_of_aws(["vol-1"], 60, Idle()).volumes[0].rows
+    assert rows["idle_share"].to_list() == [None, 0.9, 0.9]
+
+
 def test_several_instances_and_options_that_aws_answers_itself(monkeypatch):
     monkeypatch.setattr(aws, "client", Cloud(instances=("i-1", "i-2")))
     found, _ = evidence_of("aws:vol-1", SourceOptions(storage="gp3:500", instance="m4.large"))

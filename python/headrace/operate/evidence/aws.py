@@ -57,13 +57,17 @@ def evidence_of_aws(
         owner, metric = meaning[key]
         for at, value in points.items():
             by_time.setdefault(at, {}).setdefault(owner, {})[metric] = value
-    ticks = []
+    ticks, seen = [], set()
     for at, owners in sorted(by_time.items()):
         rows = {}
         for one in facts:
             values = owners.get(one.name, {}) | owners.get(described[one.name]["instance"] or "", {})
             if owners.get(one.name):
                 rows[one.name] = row_of_minute(values, one.limits)
+                if one.name not in seen:
+                    # It may have been attached within this minute: then not idle for a part of it.
+                    rows[one.name]["idle_share"] = None
+                seen.add(one.name)
         if rows:
             ticks.append(Tick(at, float(MINUTE_S), rows))
     missing = ["the server: CloudWatch knows nothing of MySQL", "latency percentiles: CloudWatch has means of a minute"]

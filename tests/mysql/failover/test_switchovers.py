@@ -20,7 +20,6 @@ from under_load import FLAVORS, NEVER_MS, REWINDS, SCHEMA, Trio, event, states_o
 from headrace.connect import connect
 from headrace.errors import CouldNotRun
 from headrace.servers.failover import changes
-from headrace.servers.failover import executor as executor_module
 from headrace.servers.failover.hosts import state_of
 from headrace.servers.failover.planning.members import FailoverWish
 
@@ -178,14 +177,14 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
             target=lambda: sql(trio.server(source), f"INSERT INTO {SCHEMA}.entries VALUES (99, {number}, '')")
         )
 
-        def say_and_write(host, state, real=changes.stop_writes):
+        def say_and_write(self, say, ours, real=changes.Closing.stop):
             cursor.execute("FLUSH TABLES WITH READ LOCK")
             late.start()
             late.join()
-            real(host, state)
+            return real(self, say, ours)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(executor_module, "stop_writes", say_and_write)
+            patch.setattr(changes.Closing, "stop", say_and_write)
             attempt("has not applied what it received after 1 s: [0-9,]+ transactions are left", 60.0)
         assert any(text == f"{source} takes writes again" for text in steps)
     assert sql(trio.server(source), "SELECT @@global.read_only, @@global.event_scheduler") == ((0, "ON"),)

@@ -267,6 +267,10 @@ class Hands:
                 cut(connection)
         return None
 
+    def numbers(self, name: str) -> set[int]:
+        """Those connections to a server that nobody uses now, as the server numbers them."""
+        return {one.thread_id() for one in self._idle.get(name, ())}
+
     def warm(self, hosts: list[AddressHost]) -> None:
         """One connection to each that there is none to yet, as far as they answer."""
 

@@ -195,9 +195,7 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         if not str(row.get("channel_name") or "").startswith("group_replication_")
     )
     # Read last: whatever was received or applied before is in it.
-    cursor.execute(dialect.executed())
-    sets = [GtidSet.parse(str(text or ""), dialect.flavor) for text in cursor.fetchone()]
-    executed = sets[0].union(sets[1]) if mariadb else sets[0]
+    executed, binlog = executed_of(cursor, dialect)
     return ServerState(
         name=name,
         flavor=dialect.flavor,
@@ -218,7 +216,7 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         sync_relay_log=int(variables.get("sync_relay_log", 0)),
         semi_sync=_semi_sync(variables, status),
         channels=channels,
-        binlog=sets[1] if mariadb else executed,
+        binlog=binlog,
         binlog_format=variables.get("binlog_format", "ROW"),
         relay_log_recovery=_on(variables.get("relay_log_recovery")),
         # MariaDB keeps master.info in a file, and its GTID position in a table of InnoDB.
@@ -230,6 +228,13 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         group=variables.get("group_replication_group_name", ""),
         event_scheduler=variables.get("event_scheduler", ""),
     )
+
+
+def executed_of(cursor: Any, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
+    """What is in a server's data, applied or written there; and what its binary log ends with."""
+    cursor.execute(dialect.executed())
+    first, *more = [GtidSet.parse(str(text or ""), dialect.flavor) for text in cursor.fetchone()]
+    return (first.union(more[0]), more[0]) if more else (first, first)
 
 
 def _enforced(variables: dict[str, str]) -> bool:

@@ -285,11 +285,39 @@ def test_a_write_that_hangs_counts_from_its_beginning():
     assert alone.after(hung, "s0", 10.0) == "", "two writes have to fail"
 
 
-def test_a_switchover_comes_near_before_it_stops_the_writes():
+def steps_of(made, **choices):
+    found = plan(made.look(), FailoverWish("s0", kind="switchover", **choices)).steps
+    return [(step.stage, step.action, step.server) for step in found]
+
+
+def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     made = cluster()
     made.write()
-    steps = plan(made.look(), FailoverWish("s0", kind="switchover")).stage
-    assert [(step.action, step.server) for step in steps] == [("wait-near", "s1"), ("read-only", "s0")]
+    first = [(1, "wait-near", "s1"), (1, "repoint-early", "s2")]
+    closing = [(2, "wait-near", "s1"), (2, "read-only", "s0"), (2, "wait-applied", "s1")]
+    opening = [(2, "semi-sync-source-on", "s1"), (2, "writable", "s1"), (2, "clients", "s1")]
+    after = [(2, "leave-source", "s1"), (2, "semi-sync-replica-off", "s1")]
+    late = [(2, "repoint", "s2")]
+    # As long as s2 follows the old source it is to follow the new one before that is opened.
+    assert steps_of(made) == [*first, *closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(made, stay=("s2",)) == [*closing, opening[0], *late, *opening[1:], *after]
+    made.servers[2].follows = 1
+    assert steps_of(made, moved=("s2",), target="s1") == [*closing, *opening, *after]
+
+
+def test_only_replicas_that_the_old_source_can_spare_move_beforehand():
+    made = cluster()
+    made.count = 2
+    assert "repoint-early" not in [action for _, action, _ in steps_of(made)]
+    # Without semi-sync no commit waits for them: they follow when the new source is open.
+    made = cluster(timeout_s=0.0)
+    for one in made.servers:
+        one.acks = False
+    actions = [action for _, action, _ in steps_of(made)]
+    assert "repoint-early" not in actions and "repoint" not in actions
+    made = cluster()
+    made.servers[2].delayed = True
+    assert "repoint-early" not in [action for _, action, _ in steps_of(made)]
 
 
 def test_the_others_follow_before_a_switchover_opens_the_new_source():
@@ -317,9 +345,11 @@ def test_what_is_lost_is_listed_where_something_may_be():
     seen["s0"] = replace(seen["s0"], volume=True)
     had = made.gtids(set(made.servers[1].binlog))
     event = ScheduledEvent("shop", "nightly", "ops@%")
-    wanted = wish(made, elected="s1", had=had, events=(event,))
+    wanted = wish(made, elected="s1", had=had, events=(event,), told=True)
     steps = [(step.action, step.server, step.to) for step in plan(seen, wanted).steps]
     assert steps == [("events", "s1", ""), ("list-lost", "s1", "s0")]
+    # Killed before the clients were told: they are told first.
+    assert [step.action for step in plan(seen, replace(wanted, told=False)).steps][0] == "clients"
     done = replace(wanted, listed=True, scheduled=True)
     assert not plan(seen, done).steps and not plan(seen, replace(done, listed=False, had=None)).steps
     assert in_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
@@ -345,11 +375,13 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal.begin(asked, "user")
     left = journal.unfinished()
     assert left is not None and not left.closed
-    journal.step(FailoverStep(1, "read-only", "s0"), "doing")
+    journal.step(FailoverStep(1, "repoint-early", "s2", to="s1"), "doing")
+    journal.write("closing", server="s0")
     journal.write("hurried", server="s1", settings={"sync_binlog": 1})
     journal.begin(asked, "user")  # the one who goes on
     left = journal.unfinished()
     assert left is not None and left.closed and left.wish.events == asked.events
+    assert left.wish.moved == ("s2",) and left.wish.target == "s1" and not left.wish.told
     assert journal.hurried() == {"s1": {"sync_binlog": 1}}
     journal.write("unhurried", server="s1")
     journal.write("given up")

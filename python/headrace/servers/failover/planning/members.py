@@ -143,7 +143,8 @@ class FailoverWish:
     `elected`: the journal's decision; `had`: all that it had then, where acknowledged commits may
     be missing; `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
     known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to
-    acknowledge.
+    acknowledge. `told`: the clients' file names the new source. `moved`: replicas that a switchover
+    lets follow the chosen one beforehand; `stay`: those that could not.
     """
 
     source: str
@@ -164,6 +165,9 @@ class FailoverWish:
     events: tuple[ScheduledEvent, ...] | None = None
     scheduled: bool = False
     alone: Literal["serve", "refuse"] = "serve"
+    told: bool = False
+    moved: tuple[str, ...] = ()
+    stay: tuple[str, ...] = ()
 
 
 Action = Literal[
@@ -185,6 +189,7 @@ Action = Literal[
     "events",
     "list-lost",
     "repoint",
+    "repoint-early",
 ]
 
 

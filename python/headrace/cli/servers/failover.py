@@ -60,6 +60,10 @@ class ClusterOptions:
         list[str] | None,
         option("NAME=INSTANCE[,VOLUME...]", "Fence this server by the EC2 API. Repeatable.", "--ec2"),
     ] = None
+    rescue_on: Annotated[
+        str,
+        option("INSTANCE", "The instance this runs on, for --rescue of an EC2 volume. Default: as its firmware says."),
+    ] = ""
     journal: Annotated[
         Path | None, option("DIR", "Where journals are kept. Default: in the lab's directory.", "--journal")
     ] = None
@@ -227,10 +231,10 @@ def _opened(place: LabPlace, options: ClusterOptions, servers: list[str] | None)
     from headrace.servers.failover.cluster import cluster_of
 
     if servers and all("://" in one for one in servers):
-        yield cluster_of(servers, None, options.journal, options.ec2 or ())
+        yield cluster_of(servers, None, options.journal, options.ec2 or (), options.rescue_on)
         return
     with place.open() as lab:
-        yield cluster_of(servers or (), lab, options.journal, options.ec2 or ())
+        yield cluster_of(servers or (), lab, options.journal, options.ec2 or (), options.rescue_on)
 
 
 def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:

@@ -65,9 +65,12 @@ class Draining:
         self.hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
         self.journal.write("unhurried", server=host.name)
 
-    def come_near(self, host: AddressHost, source: AddressHost, state: ServerState) -> None:
+    def come_near(
+        self, host: AddressHost, source: AddressHost, state: ServerState, stands_s: float = STANDS_S
+    ) -> None:
         """Until the replica would need a moment alone for what it has not applied. Writes go on
-        meanwhile. One that comes no nearer is given up, unless what is left is little enough."""
+        meanwhile. One that comes no nearer for `stands_s` is given up, unless what is left is
+        little enough."""
         began = best_at = told_at = time.monotonic()
         best = math.inf
         with self.hands.on(source) as above, self.hands.on(host) as below:
@@ -85,14 +88,15 @@ class Draining:
                     elif left:
                         self._can_apply(host)
                     if need_s <= (NEAR_S if now - began < WISHED_FOR_S else NEAR_ENOUGH_S):
+                        self.journal.write("near", sync=False, server=host.name, left=left, needs_s=round(need_s, 3))
                         return
                     if need_s < best * NEARER:
                         best, best_at = need_s, now
-                    if now - best_at > STANDS_S and need_s <= self.max_wait_s / 2:
+                    if now - best_at > stands_s and need_s <= self.max_wait_s / 2:
                         self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
                         return
-                    if now - best_at > STANDS_S or now - began > self.drain_s:
-                        rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped"
+                    if now - best_at > stands_s or now - began > self.drain_s:
+                        rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped for it"
                         hint = "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
                         raise CouldNotRun(host.name, rule, GUIDE, hint)
                     if now - told_at > TOLD_S:
@@ -116,6 +120,11 @@ class Draining:
                     option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
                     raise CouldNotRun(host.name, rule, GUIDE, f"Begin again with a longer {option}.")
                 self.say(f"{host.name} has {left:,} transactions to apply")
+
+    def left(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> int:
+        """How many transactions of a set are still to be applied."""
+        with self.hands.on(host) as connection:
+            return gtids.minus(_executed(connection, state)).count()
 
     def nothing_of_its_own(self, host: AddressHost, seen: Seen, target: GtidSet) -> None:
         """Raises CouldNotRun where somebody wrote on a replica since it was looked at: it has more

@@ -47,6 +47,8 @@ EVENTS_S = 10.0  # of a question for events, or a change of them, a guess
 MOST_STAGES = 24
 AT_ONCE = ("stop-receive", "repoint")  # of which several servers' are done at once
 LONG_LOOK_S = 0.5  # between two looks at statements that are in the way of the end of the writes, a guess
+# A replica that comes no nearer for so long, s, moves when the writes have stopped (a guess).
+EARLY_STANDS_S = 1.0
 EARLY_S = 5.0  # how long a replica may take to have applied all it received before it moves, a guess
 MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_sync_source_timeout)
 # Steps whose failure does not end a failover: without a fence the replicas decide.
@@ -470,6 +472,7 @@ class Executor:
             case "wait-near":
                 self._draining.come_near(host, self.hosts[step.to], state)
             case "repoint-early":
+                self._draining.come_near(host, self.hosts[wish.source], state, EARLY_STANDS_S)
                 self._moved.append(host.name)
                 with self._hands.on(host) as connection, self._hands.on(self.hosts[step.to]) as above:
                     known = self._following.get((step.to, host.name))
@@ -521,6 +524,8 @@ class Executor:
         host, state, target = self.hosts[step.server], seen.state, step.gtid or self._target
         assert target is not None and state is not None
         switching = wish.kind == "switchover"
+        if switching:
+            self.journal.write("closed", sync=False, left=self._draining.left(host, state, target))
         # One that came near before needs no help, and the flush afterwards takes time too.
         with self._draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
             self._draining.wait(host, state, target, self.max_wait_s if switching else self.drain_s)

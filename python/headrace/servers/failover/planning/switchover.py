@@ -169,11 +169,10 @@ def rest(
     if wish.elected == elected.name:
         if not wish.told:
             steps.append(FailoverStep(stage, "clients", elected.name, why="applications read the address from there"))
-        state = required(elected)
-        if state.channels:
-            steps.append(FailoverStep(stage, "leave-source", elected.name, why="it follows nobody any more"))
-        if state.semi_sync.replica_enabled:
-            why = "it follows nobody any more"
+        state, why = required(elected), "it follows nobody any more"
+        if wish.kind == "switchover" and state.channels:
+            steps.append(FailoverStep(stage, "leave-source", elected.name, why=why))
+        if wish.kind == "switchover" and state.semi_sync.replica_enabled:
             steps.append(FailoverStep(stage, "semi-sync-replica-off", elected.name, why=why))
     for name in sorted(members):
         one = members[name]

@@ -48,7 +48,9 @@ def test_a_switchover_loses_nothing_and_is_short(trio):
         assert first is not None
         gaps.append(first - max(one.at for one in trio.load.notes if one.port != new.port and one.at < first))
         parts = {name: took for name, took in outcome["outage"].items() if took >= 0.001}
-        print(f"round {number} switchover {flavor}: {gaps[-1]:.3f} s; by the servers {outcome['outage_s']:.3f}: {parts}")
+        print(
+            f"round {number} switchover {flavor}: {gaps[-1]:.3f} s; by the servers {outcome['outage_s']:.3f}: {parts}"
+        )
         closed.append(outcome["outage_s"])
         assert not trio.load.missing(new) and not outcome["left_out"]
         # What a client was told after the new source's first commit was not told by the old one.

@@ -65,9 +65,7 @@ class Draining:
         self.hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
         self.journal.write("unhurried", server=host.name)
 
-    def come_near(
-        self, host: AddressHost, source: AddressHost, state: ServerState, stands_s: float = STANDS_S
-    ) -> None:
+    def come_near(self, host: AddressHost, source: AddressHost, state: ServerState, stands_s: float = STANDS_S) -> None:
         """Until the replica would need a moment alone for what it has not applied. Writes go on
         meanwhile. One that comes no nearer for `stands_s` is given up, unless what is left is
         little enough."""

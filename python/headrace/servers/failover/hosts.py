@@ -224,7 +224,6 @@ class Ec2Host(AddressHost):
             raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
         return ", ".join(done)
 
-
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:
         """Takes its volumes from its instance, attaches them here, and mounts them read-only (which
@@ -282,7 +281,9 @@ def own_instance() -> str:
         found = ""
     if not found.startswith("i-"):
         rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
-        raise InputError("--rescue-on INSTANCE", rule, GUIDE, "Run this on an instance of the volume's zone, and name it.")
+        raise InputError(
+            "--rescue-on INSTANCE", rule, GUIDE, "Run this on an instance of the volume's zone, and name it."
+        )
     return found
 
 

@@ -14,7 +14,7 @@ from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.members import GUIDE, Seen
 from headrace.servers.topology import accounts
 from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, executed_of
+from headrace.servers.topology.state import ServerState, executed_now
 
 # How long a replica may need for what it has not applied when the writes of a switchover are
 # stopped, s: wished for, and enough after some time (guesses; half of the second that the writes
@@ -72,13 +72,13 @@ class Draining:
         began = best_at = told_at = time.monotonic()
         best = math.inf
         with self.hands.on(source) as above, self.hands.on(host) as below:
-            target = _executed(above, state)
+            target = executed_now(above, state)
             with self.hurried(host, state, target, MOMENT_S):
-                before, at = _executed(below, state), began
+                before, at = executed_now(below, state), began
                 while True:
                     time.sleep(LOOK_S)
-                    target = _executed(above, state)
-                    executed, now = _executed(below, state), time.monotonic()
+                    target = executed_now(above, state)
+                    executed, now = executed_now(below, state), time.monotonic()
                     left, done = target.minus(executed).count(), executed.minus(before).count()
                     need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
                     if done:
@@ -122,7 +122,7 @@ class Draining:
     def left(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> int:
         """How many transactions of a set are still to be applied."""
         with self.hands.on(host) as connection:
-            return gtids.minus(_executed(connection, state)).count()
+            return gtids.minus(executed_now(connection, state)).count()
 
     def nothing_of_its_own(self, host: AddressHost, seen: Seen, target: GtidSet) -> None:
         """Raises CouldNotRun where somebody wrote on a replica since it was looked at: it has more
@@ -130,7 +130,7 @@ class Draining:
         state = seen.state
         assert state is not None
         with self.hands.on(host) as connection:
-            extra = _executed(connection, state).minus(target)
+            extra = executed_now(connection, state).minus(target)
         if not extra.is_empty:
             rule = f"has transactions of its own: {str(extra)[:200]}"
             raise CouldNotRun(host.name, rule, GUIDE, "Find out who writes there; nothing was changed.")
@@ -143,8 +143,3 @@ class Draining:
             hint = "Correct it there and begin again; or elect another."
             raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
         return now.executed
-
-
-def _executed(connection, state: ServerState) -> GtidSet:
-    with connection.cursor() as cursor:
-        return executed_of(cursor, state.dialect)[0]

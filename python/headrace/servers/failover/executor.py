@@ -249,8 +249,11 @@ class Executor:
             # Its replicas are stopped, so whether it comes back decides nothing any more; and a
             # dead host takes a second to be asked.
             seen = self.observer.look([name for name in self.hosts if name != wish.source])
-            fenced = wish.source in self.observer.fenced
-            return seen | {wish.source: replace(self._gone, fence="done" if fenced else self._gone.fence)}
+            if wish.source in self.observer.fenced:
+                return seen | {wish.source: replace(self._gone, fence="done")}
+            # A fence that failed is not tried again.
+            fence = self._gone.fence if self.hosts[wish.source].can_fence else "none"
+            return seen | {wish.source: replace(self._gone, fence=fence)}
         if wish.kind == "failover" and wish.elected is None and wish.fenced_s is None and not wish.by_hand:
             seen, _ = self.observer.tick(wish.source)  # a source that is back is not failed over
             return seen

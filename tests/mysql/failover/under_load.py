@@ -17,9 +17,8 @@ from headrace import servers
 from headrace.connect import Address, Secret, connect
 from headrace.lab import Lab
 from headrace.servers.failover.cluster import FailoverCluster, cluster_of
-from headrace.servers.failover.executor import Outcome
 from headrace.servers.failover.hosts import state_of
-from headrace.servers.failover.planning.members import FailoverWish
+from headrace.servers.failover.planning.members import FailoverWish, Outcome
 from headrace.servers.failover.rejoin import Diverged, rejoin
 from headrace.servers.failover.watcher import Watcher
 from headrace.servers.topology.topology import Following, replica_up

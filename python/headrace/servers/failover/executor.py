@@ -30,6 +30,7 @@ from headrace.servers.failover.planning.members import (
     FailoverStep,
     FailoverWish,
     Members,
+    Outcome,
     Seen,
 )
 from headrace.servers.failover.planning.planner import plan
@@ -63,52 +64,6 @@ Say = Callable[[str], None]
 
 def silent(text: str) -> None:
     """For callers who want no words."""
-
-
-@dataclass
-class Outcome:
-    """How it ended. `outage_s`: from the first step that keeps clients out to the address file;
-    `outage`: its parts, each in s, by step; "between": journal, lease, and what is left.
-
-    `lost`: how many transactions of the dead source's binary log the new source has not; None,
-    where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
-    the ranges. `events`: how many the new source runs; `events_left`: those that are disabled
-    there, as nobody knows whether the old source ran them.
-    """
-
-    elected: str | None
-    kept: bool
-    uncertain: tuple[str, ...]
-    missing: str
-    left_out: Mapping[str, str]
-    seconds: float
-    outage_s: float | None
-    rescued: int | None = None
-    lost: int | None = None
-    lost_gtids: str = ""
-    lost_file: str = ""
-    events: int | None = None
-    events_left: tuple[str, ...] = ()
-    outage: Mapping[str, float] = field(default_factory=dict)
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {
-            "elected": self.elected,
-            "kept": self.kept,
-            "uncertain": list(self.uncertain),
-            "missing": self.missing,
-            "left_out": dict(self.left_out),
-            "seconds": round(self.seconds, 3),
-            "outage_s": None if self.outage_s is None else round(self.outage_s, 3),
-            "outage": {name: round(took, 4) for name, took in self.outage.items()},
-            "rescued": self.rescued,
-            "lost": self.lost,
-            "lost_gtids": self.lost_gtids,
-            "lost_file": self.lost_file,
-            "events": self.events,
-            "events_left": list(self.events_left),
-        }
 
 
 @dataclass
@@ -229,6 +184,9 @@ class Executor:
                 return self._finished(decided if decided.elected else made, made, wish)
             if any(step.action == "writable" for step in made.stage):
                 decided = made
+                if made.gives_up:
+                    self.journal.write("gives up", what=made.gives_up)
+                    self.say(f"given up: {made.gives_up}")
             try:
                 wish = self._stage(made, wish, seen)
             except (Exception, KeyboardInterrupt):
@@ -446,6 +404,7 @@ class Executor:
             events=self._enabled,
             events_left=left,
             outage=self._outage,
+            gives_up=decided.gives_up,
         )
         self.journal.write("finished", outcome=outcome.as_dict())
         return outcome

@@ -320,6 +320,30 @@ def test_only_replicas_that_the_old_source_can_spare_move_beforehand():
     assert "repoint-early" not in [action for _, action, _ in steps_of(made)]
 
 
+def test_a_source_that_will_acknowledge_alone_says_what_is_given_up():
+    made = cluster(replicas=1)
+    made.kill_source()
+    found = plan(made.look(), wish(made))
+    assert not found.refusal
+    assert "s1 will acknowledge commits alone (--alone serve)" in found.gives_up, "before anything is done"
+    assert "--alone refuse" in found.gives_up and found.as_dict()["gives_up"] == found.gives_up
+    refused = plan(made.look(), wish(made, alone="refuse"))
+    assert "no replica would be left to acknowledge what s1 commits" in refused.refusal
+    two = cluster(replicas=2)
+    two.kill_source()
+    assert plan(two.look(), wish(two)).gives_up == ""
+    # Two were asked for, and one is left.
+    three = Cluster(2, "mysql", 2, 1e9, True)
+    three.look()
+    three.kill_source()
+    assert "will wait for 1 of the 2 acknowledgements" in plan(three.look(), wish(three)).gives_up
+    asynchronous = cluster(replicas=1, timeout_s=0.0)
+    for one in asynchronous.servers:
+        one.acks = False
+    asynchronous.kill_source()
+    assert plan(asynchronous.look(), wish(asynchronous, accept_loss=True)).gives_up == "", "nothing was promised"
+
+
 def test_the_others_follow_before_a_switchover_opens_the_new_source():
     made = cluster()
     made.source.read_only = True

@@ -210,6 +210,7 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
         errant=found,
         left_out=left_out,
         missing=missing,
+        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, wish, found), wish),
     )
     return replace(made, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else made
 
@@ -297,11 +298,16 @@ def _missing(pool: list[Seen], chosen: Seen) -> str:
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
+def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]) -> list[Seen]:
+    """Who will follow the chosen one."""
+    return [one for one in switchover.siblings(pool, chosen) if one.name not in found or wish.errant == "inject"]
+
+
 def _steps(
     members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
     """Drain, rescue, promote and repoint, as far as they are still to be done; or a refusal."""
-    siblings = [one for one in switchover.siblings(pool, chosen) if one.name not in found or wish.errant == "inject"]
+    siblings = _siblings(chosen, pool, wish, found)
     steps = []
     channel, will = chosen.channel, usable(chosen)
     if channel is not None and not required(chosen).executed.contains(will):

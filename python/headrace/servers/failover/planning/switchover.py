@@ -57,7 +57,9 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
         if not required(chosen).executed.contains(target):
             why = "all that the old source has"
             steps.append(FailoverStep(2, "wait-applied", chosen.name, gtid=target, to=source.name, why=why))
-    return FailoverPlan(steps=(*steps, *promote), elected=chosen.name, kept=True, errant=found, left_out=left_out)
+    gives_up = given_up(chosen, [*others, source], wish)
+    steps = (*steps, *promote)
+    return FailoverPlan(steps, chosen.name, kept=True, errant=found, left_out=left_out, gives_up=gives_up)
 
 
 def _early(
@@ -118,6 +120,40 @@ def siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
     return [one for one in pool if one.name != chosen.name and not extra(one, chosen)]
 
 
+def _acknowledging(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> tuple[bool, list[Seen], int, int]:
+    """Whether the new source's commits are to wait for replicas, which could acknowledge, for how
+    many its commits are to wait, and for how many they can."""
+    semi = required(chosen).semi_sync
+    # At a switchover the old source is among the followers: whether its commits waited for replicas
+    # is seen in it, and a successor that was no acknowledging replica itself has to wait like it.
+    old = next((required(one).semi_sync for one in followers if one.name == wish.source), None)
+    waited = old is not None and old.source_enabled
+    wanted = wish.proof is not None or semi.replica_enabled or waited
+    ackers = [one for one in followers if required(one).semi_sync.replica_enabled or one.name == wish.source]
+    waits_for = old.wait_count if old is not None and waited else semi.wait_count
+    asked = wish.proof.wait_count if wish.proof else max(waits_for, 1)
+    return wanted, ackers, asked, min(asked, len(ackers))
+
+
+def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
+    """Which guarantee this promotion gives up, in words; "" for none."""
+    wanted, _, asked, count = _acknowledging(chosen, followers, wish)
+    if not wanted or count == asked:
+        return ""
+    if count:
+        return (
+            f"{chosen.name} will wait for {count} of the {asked} acknowledgements that commits waited for: what it"
+            f" acknowledges outlives the loss of {count} server{'s' if count > 1 else ''} beside it, not of {asked}."
+            " Bring replicas back, and ask for as many as before."
+        )
+    return (
+        f"{chosen.name} will acknowledge commits alone (--alone serve), as no replica is left to wait for: from then on"
+        " the loss of its volume loses commits that it acknowledged. What was acknowledged before is not affected."
+        " To end this: bring a replica back that acknowledges (headrace replica up NAME --of"
+        f" {chosen.name} --semi-sync), and see headrace failover status. To stay down instead: --alone refuse."
+    )
+
+
 def promotion(
     chosen: Seen, followers: list[Seen], wish: FailoverWish, stage: int
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
@@ -131,14 +167,7 @@ def promotion(
         leaving.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
     if wish.kind == "failover":
         steps += leaving
-    # At a switchover the old source is among the followers: whether its commits waited for replicas
-    # is seen in it, and a successor that was no acknowledging replica itself has to wait like it.
-    old = next((required(one).semi_sync for one in followers if one.name == wish.source), None)
-    waited = old is not None and old.source_enabled
-    wanted = wish.proof is not None or semi.replica_enabled or waited
-    ackers = [one for one in followers if required(one).semi_sync.replica_enabled or one.name == wish.source]
-    waits_for = old.wait_count if old is not None and waited else semi.wait_count
-    count = min(wish.proof.wait_count if wish.proof else max(waits_for, 1), len(ackers))
+    wanted, ackers, _, count = _acknowledging(chosen, followers, wish)
     if wanted and count == 0 and wish.alone == "refuse":
         rule = f"no replica would be left to acknowledge what {chosen.name} commits"
         return (), (rule, "Bring one back, or accept it for now: --alone serve.")

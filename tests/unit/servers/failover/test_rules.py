@@ -393,6 +393,22 @@ def test_mysqls_own_writes_are_errant_though_its_channel_counts_them():
     assert "transactions of their own" in plan(made.look(), wish(made)).refusal
 
 
+def test_errant_transactions_are_made_up_for_by_empty_ones():
+    """The one that has them is not the one that has the most."""
+    made = cluster(flavor="mysql")
+    made.servers[1].binlog.append((1, 1))
+    made.kill_source()
+    made.fenced_s = made.now
+    for one in made.servers[1:]:
+        made.stop_threads(one, apply=False)
+    found = plan(made.look(), wish(made, errant="inject"))
+    assert not found.refusal and found.elected == "s2" and found.kept and not found.missing, found
+    [inject] = [step for step in found.steps if step.action == "inject"]
+    assert (inject.server, inject.to, str(inject.gtid)) == ("s2", "s1", found.errant["s1"])
+    left = plan(made.look(), wish(made, errant="leave"))
+    assert left.elected == "s2" and "s1" in left.left_out and "inject" not in [step.action for step in left.steps]
+
+
 def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal = Journal(tmp_path / "journal")
     asked = FailoverWish("s0", kind="switchover", events=(ScheduledEvent("shop", "nightly", "ops@%"),))

@@ -270,7 +270,7 @@ def _choice(
     if wish.errant == "leave":
         left_out |= {name: f"has transactions of its own: {text}" for name, text in found.items()}
     made_up = _made_up(wish, found)
-    if made_up is not None:
+    if wish.errant == "inject":
         # Its own would come to the others as they are, instead of empty ones.
         able = [one for one in able if one.name not in found] or able
     if not able:
@@ -295,12 +295,12 @@ def _choice(
 
 
 def _made_up(wish: FailoverWish, found: dict[str, str]) -> GtidSet | None:
-    """MySQL's errant transactions, where empty ones are to take their places."""
-    if wish.errant != "inject" or not found:
+    """MySQL's errant transactions, where empty ones are to take their places, or they are left."""
+    if wish.errant == "refuse" or not found:
         return None
     try:
         return GtidSet.parse(",".join(found.values()), "mysql")
-    except InputError:  # MariaDB's, which is refused later
+    except InputError:  # MariaDB's: its domains are one line of numbers
         return None
 
 

@@ -65,41 +65,50 @@ class Draining:
         self.hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
         self.journal.write("unhurried", server=host.name)
 
-    def come_near(self, host: AddressHost, source: AddressHost, state: ServerState, stands_s: float = STANDS_S) -> None:
+    def come_near(
+        self,
+        host: AddressHost,
+        source: AddressHost,
+        state: ServerState,
+        hurry: contextlib.ExitStack,
+        stands_s: float = STANDS_S,
+    ) -> None:
         """Until the replica would need a moment alone for what it has not applied. Writes go on
         meanwhile. One that comes no nearer for `stands_s` is given up, unless what is left is
-        little enough."""
+        little enough. `hurry`: it is hurried until that is closed, if it is not near at once."""
         began = best_at = told_at = time.monotonic()
         best = math.inf
         with self.hands.on(source) as above, self.hands.on(host) as below:
             target = executed_now(above, state)
-            with self.hurried(host, state, target, MOMENT_S):
-                before, at = executed_now(below, state), began
-                while True:
-                    time.sleep(LOOK_S)
-                    target = executed_now(above, state)
-                    executed, now = executed_now(below, state), time.monotonic()
-                    left, done = target.minus(executed).count(), executed.minus(before).count()
-                    need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
-                    if done:
-                        before, at = executed, now
-                    elif left:
-                        self._can_apply(host)
-                    if need_s <= (NEAR_S if now - began < WISHED_FOR_S else NEAR_ENOUGH_S):
-                        self.journal.write("near", sync=False, server=host.name, left=left, needs_s=round(need_s, 3))
-                        return
-                    if need_s < best * NEARER:
-                        best, best_at = need_s, now
-                    if now - best_at > stands_s and need_s <= self.max_wait_s / 2:
-                        self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
-                        return
-                    if now - best_at > stands_s or now - began > self.drain_s:
-                        rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped for it"
-                        hint = "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
-                        raise CouldNotRun(host.name, rule, GUIDE, hint)
-                    if now - told_at > TOLD_S:
-                        told_at = now
-                        self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
+            hurry.enter_context(self.hurried(host, state, target, MOMENT_S))
+            before, at = executed_now(below, state), began
+            while True:
+                time.sleep(LOOK_S)
+                target = executed_now(above, state)
+                executed, now = executed_now(below, state), time.monotonic()
+                left, done = target.minus(executed).count(), executed.minus(before).count()
+                need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
+                if done:
+                    before, at = executed, now
+                elif left:
+                    self._can_apply(host)
+                if need_s <= (NEAR_S if now - began < WISHED_FOR_S else NEAR_ENOUGH_S):
+                    self.journal.write("near", sync=False, server=host.name, left=left, needs_s=round(need_s, 3))
+                    return
+                if need_s < best * NEARER:
+                    best, best_at = need_s, now
+                if now - best_at > stands_s and need_s <= self.max_wait_s / 2:
+                    self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
+                    return
+                if now - best_at > stands_s or now - began > self.drain_s:
+                    rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped for it"
+                    hint = (
+                        "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
+                    )
+                    raise CouldNotRun(host.name, rule, GUIDE, hint)
+                if now - told_at > TOLD_S:
+                    told_at = now
+                    self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
 
     def wait(self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float) -> None:
         """Until all of a set is executed."""

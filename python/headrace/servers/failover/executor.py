@@ -91,6 +91,7 @@ class Executor:
     _closing: Closing | None = None
     _target: GtidSet | None = None  # what the source of a switchover had when its writes ended
     _outage: dict[str, float] = field(default_factory=dict)
+    _hurry: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _moved: list[str] = field(default_factory=list)  # replicas that follow the chosen one already
     _later: list[tuple[AddressHost, dict[str, str]]] = field(default_factory=list)
     _gone: Seen | None = None  # the old source, as it was when the failover began
@@ -255,6 +256,7 @@ class Executor:
 
     def _closed_up(self) -> None:
         """What a stage left for the time after it: settings for later starts, connections."""
+        self._hurry.close()
         later, self._later = self._later, []
         for host, settings in later:
             host.remember(**settings)
@@ -432,9 +434,15 @@ class Executor:
                     stop_receiving(connection, state, channel)
                 self._stopped.add(step.server)
             case "wait-near":
-                self._draining.come_near(host, self.hosts[step.to], state)
+                closing = wish.kind == "switchover" and step.stage > 1
+                with contextlib.ExitStack() as hurry:
+                    self._draining.come_near(host, self.hosts[step.to], state, hurry)
+                    if closing:
+                        # It is hurried until it has all: the flush is shorter than what it saves.
+                        self._hurry = hurry.pop_all()
             case "repoint-early":
-                self._draining.come_near(host, self.hosts[wish.source], state, EARLY_STANDS_S)
+                with contextlib.ExitStack() as hurry:
+                    self._draining.come_near(host, self.hosts[wish.source], state, hurry, EARLY_STANDS_S)
                 self._moved.append(host.name)
                 with self._hands.on(host) as connection, self._hands.on(self.hosts[step.to]) as above:
                     known = self._following.get((step.to, host.name))
@@ -488,9 +496,10 @@ class Executor:
         switching = wish.kind == "switchover"
         if switching:
             self.journal.write("closed", sync=False, left=self._draining.left(host, state, target))
-        # One that came near before needs no help, and the flush afterwards takes time too.
+        # One that came near before needs no more help than it has.
         with self._draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
             self._draining.wait(host, state, target, self.max_wait_s if switching else self.drain_s)
+        self._hurry.close()
         if switching:
             self._draining.nothing_of_its_own(host, seen, target)
 

@@ -23,7 +23,8 @@ from under_load import FLAVORS, NEVER_MS, REWINDS, SCHEMA, Trio, event, states_o
 from headrace.connect import connect
 from headrace.errors import CouldNotRun
 from headrace.servers.failover import changes
-from headrace.servers.failover.hosts import state_of
+from headrace.servers.failover.cluster import FailoverCluster
+from headrace.servers.failover.hosts import AddressHost, state_of
 from headrace.servers.failover.planning.members import FailoverWish
 
 SWITCHOVERS = int(os.environ.get("SWITCHOVERS", "1"))
@@ -81,6 +82,24 @@ def switched(trio: Trio) -> dict:
     print(done.stderr)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def test_servers_that_are_known_by_their_addresses_alone(trio):
+    """Accounts for replication are made on them, also on one that is read-only."""
+    hosts = {name: AddressHost(name, trio.server(name).address(tcp=True)) for name in trio.names}
+    cluster = FailoverCluster(hosts, trio.folder / "by-address")
+    trio.load.start()
+    time.sleep(0.5)
+    with contextlib.closing(cluster.executor(trio.clients, trio.say)) as executor:
+        outcome = executor.run(FailoverWish(trio.source, kind="switchover"))
+    assert outcome.elected and not outcome.left_out
+    old, trio.source = trio.source, outcome.elected
+    new = trio.server(trio.source)
+    trio.load.wait_for(new.port, 0.0)
+    trio.load.stop()
+    assert not trio.load.missing(new) and trio.equal()
+    kept = "SELECT @@global.read_only" + ("" if trio.flavor == "mariadb" else ", @@global.super_read_only")
+    assert set(sql(trio.server(old), kept)[0]) == {1} and set(sql(new, kept)[0]) == {0}
 
 
 @pytest.mark.parametrize("flavor", FLAVORS)

@@ -89,7 +89,15 @@ class AddressHost:
     def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
         """How `follower` follows this server: by an account of its own, made here now."""
         user, password = f"headrace_{follower.port}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
-        accounts.run(connection, dialect.replication_account(user, "%", password))
+        closed = not dialect.is_mariadb and accounts.one_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
+        if closed:
+            # Nobody may make an account there; read_only stays.
+            accounts.run(connection, ("SET GLOBAL super_read_only = 0",))
+        try:
+            accounts.run(connection, dialect.replication_account(user, "%", password))
+        finally:
+            if closed:
+                accounts.run(connection, ("SET GLOBAL super_read_only = 1",))
         return SourceOf(self.host, self.port, user, password)
 
     def remember(self, **settings: str | None) -> None:

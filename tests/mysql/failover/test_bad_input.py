@@ -184,11 +184,13 @@ def test_one_server_uuid_twice(trio, schema, replica):
     theirs = sql(trio.server(other), "SELECT @@server_uuid")[0][0]
 
     def restarted(old: str, new: str) -> None:
-        servers.stop(trio.server(replica))
+        # It is read at the start alone; its volume is mounted while it runs.
         with open(path) as file:
             text = file.read()
+        assert old in text
         with open(path, "w") as file:
             file.write(text.replace(old, new))
+        servers.stop(trio.server(replica))
         host.started({}, {})
 
     restarted(mine, theirs)

@@ -39,7 +39,7 @@ from headrace.servers.topology import accounts
 from headrace.servers.topology.checks import check_pair, check_reachable
 from headrace.servers.topology.dialect import GUIDE, Dialect
 from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, dialect_of, observe
+from headrace.servers.topology.state import ServerState, dialect_of, executed_of, observe
 
 if TYPE_CHECKING:
     import pymysql

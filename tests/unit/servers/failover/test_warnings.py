@@ -71,6 +71,7 @@ SAID = [
         "1197: Multi-statement transaction required more than 'max_binlog_cache_size' bytes of storage",
         "max_binlog_cache_size",
     ),
+    ("1197: Coordinator stopped because there were error(s) in the worker(s).", "max_binlog_cache_size"),
     ("1153: Got a packet bigger than 'slave_max_allowed_packet' bytes", "slave_max_allowed_packet"),
     ("1236: Cannot replicate because the source purged required binary logs", "seed it anew"),
 ]

@@ -210,7 +210,7 @@ class Ec2Host(AddressHost):
         except ImportError:
             raise CouldNotRun("boto3", "is not installed", "", "pip install boto3") from None
         limits = Config(connect_timeout=EC2_S, read_timeout=EC2_S, retries={"max_attempts": 2})
-        return boto3.session.Session().client("ec2", region_name=self.region, config=limits)
+        return boto3.Session().client("ec2", region_name=self.region, config=limits)
 
     def fence(self) -> str:
         """Stops the instance by force and detaches the volumes by force. One of the two is enough:

@@ -242,7 +242,8 @@ class Ec2Host(AddressHost):
             for volume in self.volumes:
                 self._moved_here(client, volume, here)
                 undo.callback(self._left, client, volume, here)
-                place = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="headrace-rescue-")))
+                place = Path(tempfile.mkdtemp(prefix="headrace-rescue-"))
+                undo.callback(_removed, place)
                 volumes.mount_to_read(self._device(volume), place)
                 undo.callback(volumes.unmount, place, lazily=True)
                 places.append(place)
@@ -279,6 +280,12 @@ class Ec2Host(AddressHost):
     def _left(self, client: Any, volume: str, here: str) -> None:
         with contextlib.suppress(Exception):
             client.detach_volume(VolumeId=volume, InstanceId=here)
+
+
+def _removed(place: Path) -> None:
+    """The folder alone: whatever is mounted there still is nobody's to delete."""
+    with contextlib.suppress(OSError):
+        place.rmdir()
 
 
 def own_instance() -> str:

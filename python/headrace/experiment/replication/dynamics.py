@@ -170,9 +170,10 @@ class _Watch(threading.Thread):
         return bool(self.looks) and self.looks[-1][2] >= self.looks[-1][1]
 
 
-def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
+def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int, patience: float = PATIENCE) -> Course:
     """A source of its own gets `rate` transactions a second for `load_s`, while the replica
-    applies; until it has caught up. Before that, a part of it until the cache is warm.
+    applies; until it has caught up, at most `patience` times as long. Before that, a part of it
+    until the cache is warm.
 
     Raises CouldNotRun if it does not catch up."""
     source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
@@ -191,10 +192,10 @@ def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Co
                 began = time.monotonic()
                 _paced(source, rate, load_s)
                 ended = time.monotonic()
-                patience = PATIENCE * load_s
+                longest = patience * load_s
                 while not watch.caught_up():
-                    if time.monotonic() - ended > patience:
-                        raise CouldNotRun(cell.words, f"has not caught up {patience:g} s after the load", "")
+                    if time.monotonic() - ended > longest:
+                        raise CouldNotRun(cell.words, f"has not caught up {longest:g} s after the load", "")
                     time.sleep(LOOK_S)
             finally:
                 watch.end()

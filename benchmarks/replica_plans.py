@@ -30,7 +30,15 @@ from pathlib import Path
 from headrace.catalog.price_list import PriceList
 from headrace.errors import CouldNotRun
 from headrace.experiment import ExperimentLab, machine
-from headrace.experiment.replication import Course, Drained, ReplicaCell, ReplicationLab, calibrated, course, score
+from headrace.experiment.replication import (
+    Course,
+    Drained,
+    ReplicaCell,
+    ReplicationLab,
+    calibrated,
+    live,
+    score,
+)
 from headrace.planner import candidates
 from headrace.planner.replicas import ReplicaChoice, ReplicaPlan, plan_replica
 from headrace.simulation.replica import Replica, predict_replica
@@ -165,34 +173,65 @@ def judged(found: Course, lag_s: float) -> dict:
     }
 
 
-def tried(
-    lab: ReplicationLab, workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice, load_s: int
-) -> dict:
-    """A candidate on the lab."""
-    cell = cell_of(workload, goal, choice)
-    try:
-        told = judged(course(lab, cell, goal.tps, load_s, PATIENCE), goal.lag_s)
-    except CouldNotRun as error:
-        if "has not caught up" not in str(error):
-            raise
-        told = {"rate": goal.tps, "lag_s": math.inf, "applied_share": 0.0, "held": False, "load_average": None}
-    lab.say(
-        f"{goal.tps} tps, {goal.lag_s:g} s, {cell.words}: {'held' if told['held'] else 'failed'}, "
-        f"lag {told['lag_s']:.1f} s, applied {100 * told['applied_share']:.0f} %"
-    )
-    return {"choice": choice.to_dict(), "balance_percent": cell.balance_percent} | told
+@dataclass(frozen=True)
+class Try:
+    """A goal on one of its two candidates: `chosen` or `cheaper`."""
+
+    number: int
+    role: str
+    goal: LagGoal
+    choice: ReplicaChoice
+    cell: ReplicaCell
+
+
+def tries(workload: TransactionWorkload, plans: list[tuple[LagGoal, ReplicaPlan]]) -> list[list[Try]]:
+    """By replica: goals on the same one follow each other, the lightest first."""
+    by_cell: dict[str, list[Try]] = {}
+    for number, (goal, made) in enumerate(plans):
+        assert made.chosen is not None
+        for role, choice in (("chosen", made.chosen), ("cheaper", made.looked_at[-2])):
+            cell = cell_of(workload, goal, choice)
+            by_cell.setdefault(cell.words, []).append(Try(number, role, goal, choice, cell))
+    return [sorted(group, key=lambda one: one.goal.tps) for group in by_cell.values()]
+
+
+def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]:
+    """The goals of one replica, the lightest first. Where half of a load was not applied in time,
+    heavier ones are not run: they fail too."""
+    rows: list[dict] = []
+    lost = False
+    with live(lab, group[0].cell, group[0].goal.tps) as replica:
+        for one in group:
+            told = {"rate": one.goal.tps, "lag_s": math.inf, "applied_share": 0.0, "held": False, "ran": not lost}
+            if not lost:
+                try:
+                    ran = replace(replica, cell=one.cell).course(one.goal.tps, load_s, PATIENCE)
+                    told |= judged(ran, one.goal.lag_s)
+                except CouldNotRun as error:
+                    if "has not caught up" not in str(error):
+                        raise
+                    lost = True
+            lab.say(
+                f"{one.goal.tps} tps, {one.goal.lag_s:g} s, {one.role} {one.cell.words}: "
+                f"{'held' if told['held'] else 'failed'}, lag {told['lag_s']:.1f} s, "
+                f"applied {100 * told['applied_share']:.1f} %"
+            )
+            kept = {"number": one.number, "role": one.role, "choice": one.choice.to_dict()}
+            rows.append(kept | {"balance_percent": one.cell.balance_percent} | told)
+    return rows
 
 
 def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
     """Both candidates of each goal on the lab."""
+    plans = planned(workload, asked.goals)
+    found: list[dict] = []
+    for group in tries(workload, plans):
+        with quiet.gate():
+            found += on_replica(lab, group, asked.seconds)
     rows = []
-    for goal, made in planned(workload, asked.goals):
-        assert made.chosen is not None
-        with quiet.gate():
-            chosen = tried(lab, workload, goal, made.chosen, asked.seconds)
-        with quiet.gate():
-            cheaper = tried(lab, workload, goal, made.looked_at[-2], asked.seconds)
-        rows.append({"goal": asdict(goal), "chosen": chosen, "cheaper": cheaper})
+    for number, (goal, _) in enumerate(plans):
+        both = {one["role"]: one for one in found if one["number"] == number}
+        rows.append({"goal": asdict(goal)} | both)
     return rows
 
 

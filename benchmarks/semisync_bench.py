@@ -92,6 +92,7 @@ CELLS = (
     SemiSyncCell(16, None, 1, FAST),
     SemiSyncCell(4, 2.0, 10_000, FAST, "AFTER_COMMIT"),
     SemiSyncCell(16, 20.0, 10_000, FAST),
+    SemiSyncCell(16, 20.0, 10_000, FAST, "AFTER_COMMIT"),
     SemiSyncCell(16, None, 10_000, FAST),
     SemiSyncCell(4, 5.0, 10_000, FAST),
 )
@@ -171,7 +172,7 @@ def calibrated_on(pair: Pair, folder: Path) -> TransactionWorkload:
 def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: ReplicaCell, trip_ms: float) -> dict:
     """Transactions a second of the source, and what a commit waits, ms."""
     instance, _ = machine.like_this(core.newest_date())
-    semi_sync = SemiSyncOptions((trip_ms,), timeout_ms=TIMEOUT_MS)
+    semi_sync = SemiSyncOptions((trip_ms,), timeout_ms=TIMEOUT_MS, wait_point=cell.wait_point.lower().replace("_", "-"))
     found = {}
     for name, asked in (("alone", None), ("semi_sync", semi_sync)):
         told = predict_replica(

@@ -14,8 +14,8 @@
 
 use super::devices::purge_reads;
 use super::interval::ReplicaScenario;
-use super::settled::Settled;
 use super::settings::ReplicaSettings;
+use super::settled::Settled;
 use crate::error::SimError;
 use crate::mysql::database::{StorageEngine, RUN_BYTES};
 use crate::mysql::interval::Start;

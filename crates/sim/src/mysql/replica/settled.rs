@@ -44,8 +44,7 @@ impl Settled {
         for round in 0..=ROUNDS {
             let (tps, pages_s, page_share) = found.pace(scenario, most);
             found.page_share = page_share;
-            let (now_held, now_dirty) =
-                (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
+            let (now_held, now_dirty) = (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
             if round == ROUNDS || close(now_held, held) && close(now_dirty, dirty) {
                 break;
             }
@@ -67,11 +66,7 @@ impl Settled {
 
     /// The scenario with them.
     pub fn scenario<'a>(&'a self, given: &ReplicaScenario<'a>) -> ReplicaScenario<'a> {
-        ReplicaScenario {
-            database: self.database.as_ref().unwrap_or(given.database),
-            warm_up: self.warm_up.as_ref().unwrap_or(given.warm_up),
-            ..given.clone()
-        }
+        ReplicaScenario { database: self.database.as_ref().unwrap_or(given.database), warm_up: self.warm_up.as_ref().unwrap_or(given.warm_up), ..given.clone() }
     }
 
     /// Transactions and pages written a second of the applier with a warm cache and at most `most`

@@ -99,8 +99,8 @@ class Wanted:
 
 
 def run(source: BackupSource, target: BackupTarget, wanted: Wanted) -> Manifest:
-    """Takes a backup, or goes on with that of a run that was killed. Raises InputError, CouldNotRun;
-    then there is none, and nothing is left but a whole copy in `spool`."""
+    """Takes a backup, or goes on with that of a run that was killed. Raises InputError,
+    CouldNotRun; then there is none, and nothing is left but a whole copy in `spool`."""
     _refuse(source, target, wanted)
     spool = FolderTarget(wanted.spool) if wanted.spool is not None else None
     lab = source.server.lab if source.server is not None else None
@@ -455,8 +455,8 @@ def _need_clone(connection) -> None:
 
 
 def _end_clones(connection, folder: Path) -> None:
-    """Ends the CLONE statements of runs that were killed: the server goes on with them, and takes no
-    other one meanwhile."""
+    """Ends the CLONE statements of runs that were killed: the server goes on with them, and takes
+    no other one meanwhile."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
     until = time.monotonic() + CLONE_END_S
     while time.monotonic() < until:

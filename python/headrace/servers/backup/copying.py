@@ -120,7 +120,6 @@ def run(source: BackupSource, target: BackupTarget, wanted: Wanted) -> Manifest:
         if made.snapshots and lab is not None:
             _completed(lab, list(made.snapshots.values()))
         write_manifest(target, made, wanted.key)
-        unfinished.unmark(target, backup)
     except BaseException as error:
         damaged = isinstance(error, InputError) and error.kind == DAMAGED
         if spool is not None and not damaged and spool.exists(f"{folder_of(backup)}/{documents.MANIFEST}"):
@@ -132,8 +131,11 @@ def run(source: BackupSource, target: BackupTarget, wanted: Wanted) -> Manifest:
             for place in reversed(places):
                 unfinished.forget_quietly(place, backup, tagged)
         raise
-    if spool is not None:
-        unfinished.forget(spool, backup)
+    # From here on there is a backup, whatever happens: what is left over the next run removes.
+    with contextlib.suppress(HeadraceError, OSError):
+        unfinished.unmark(target, backup)
+        if spool is not None:
+            unfinished.forget(spool, backup)
     return made
 
 
@@ -201,7 +203,7 @@ def _clear(
         for one in unfinished.spooled(spool, source, wanted.key):
             if one.id != keep:
                 unfinished.forget(spool, one.id)
-                left.append(Leftover(source.name, f"{one.id} in {spool.label} is not sent: removed it"))
+                left.append(Leftover(source.name, f"{one.id} in {spool.label} is not gone on with: removed it"))
     for one in left:
         wanted.note(one.words)
     if held is None and not wanted.anew and any(one.source == source.name for one in left):

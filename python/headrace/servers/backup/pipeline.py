@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -270,7 +270,7 @@ class Pumped(Flow):
                 yield piece
 
 
-def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Iterator[bytes]:
+def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes, None, None]:
     """The same pieces, taken by a thread of its own that may be so many ahead: the source is read
     while the target flushes, and the other way round."""
     waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(most)

@@ -62,7 +62,7 @@ MOST_PACKET = 1 << 30
 
 
 class Pace(Protocol):
-    """How fast a copy may go; `pacing.Pacer` is one. `gentle`: the load counts more than the copy."""
+    """How fast a copy may go; `pacing.Pacer` is one. `gentle`: the load counts more than it."""
 
     gentle: bool
 
@@ -105,8 +105,8 @@ class Wanted:
 
 
 def run(source: BackupSource, target: BackupTarget, wanted: Wanted) -> Manifest:
-    """Takes a backup, or goes on with that of a run that was killed. Raises InputError, CouldNotRun;
-    then there is none, and nothing is left but a whole copy in `spool`."""
+    """Takes a backup, or goes on with that of a run that was killed. Raises InputError,
+    CouldNotRun; then there is none, and nothing is left but a whole copy in `spool`."""
     _refuse(source, target, wanted)
     spool = FolderTarget(wanted.spool) if wanted.spool is not None else None
     lab = source.server.lab if source.server is not None else None
@@ -418,8 +418,8 @@ def _mariabackup(source: BackupSource, target: BackupTarget, wanted: Wanted, bac
     # Of two option files mariabackup reads one, so this one has both: where the server's files are,
     # and as whom to log in.
     more = f"[mariabackup]\nsocket={quoted(str(server.socket))}\n"
-    # It reads 10 MiB at once (10.11.19, seen by strace): 80 ms of a gp3 of 125 MiB/s, in which the load
-    # waits. Through the page cache it reads in steps of the kernel's read-ahead.
+    # It reads 10 MiB at once (10.11.19, seen by strace): 80 ms of a gp3 of 125 MiB/s, in which the
+    # load waits. Through the page cache it reads in steps of the kernel's read-ahead.
     if wanted.pace.gentle:
         more += "innodb_flush_method=fsync\n"
     with (
@@ -492,8 +492,8 @@ def _need_clone(connection) -> None:
 
 
 def _end_clones(connection, folder: Path) -> None:
-    """Ends the CLONE statements of runs that were killed: the server goes on with them, and takes no
-    other one meanwhile."""
+    """Ends the CLONE statements of runs that were killed: the server goes on with them, and takes
+    no other one meanwhile."""
     text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
     until = time.monotonic() + CLONE_END_S
     while time.monotonic() < until:

@@ -26,7 +26,7 @@ from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 
 READ_BYTES = MIB
-# How many pieces a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
+# Pieces that a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
 AHEAD_PIECES = 64
 # What is kept of a program's words, lines: enough for its reason.
 KEPT_LINES = 400
@@ -271,7 +271,7 @@ class Pumped(Flow):
 
 
 def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes, None, None]:
-    """The same pieces, taken by a thread of its own that may be so many ahead: the source is read
+    """The same pieces, taken by a thread of its own that may be `most` ahead: the source is read
     while the target flushes, and the other way round."""
     waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(most)
     left = threading.Event()

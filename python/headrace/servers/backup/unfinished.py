@@ -189,7 +189,7 @@ def spooled(spool: BackupTarget, source: BackupSource, key: bytes | None) -> lis
 
 
 def stored_snapshots(target: BackupTarget, source: BackupSource, lab: Lab, key: bytes | None) -> list[Manifest]:
-    """Copies whose snapshots a killed run has made: all of them are in the lab. The newest first."""
+    """Copies whose snapshots a killed run has made, and the lab has. The newest first."""
     found = []
     for name in reversed([one.name for one in target.list("backups/")]):
         _, backup, file = name.split("/", 2)

@@ -34,9 +34,10 @@ from headrace.servers.failover.planning.members import (
     Seen,
 )
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import SourceOf
 from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, observe
+from headrace.servers.topology.state import ServerState, dialect_of, observe
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
@@ -93,6 +94,7 @@ class Executor:
     _outage: dict[str, float] = field(default_factory=dict)
     _hurry: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _moved: list[str] = field(default_factory=list)  # replicas that follow the chosen one already
+    _roles: list[str] = field(default_factory=list)  # those that got the source's role of semi-sync
     _later: list[tuple[AddressHost, dict[str, str]]] = field(default_factory=list)
     _gone: Seen | None = None  # the old source, as it was when the failover began
     _hands: Hands = field(default_factory=Hands)
@@ -238,6 +240,11 @@ class Executor:
         if wish.kind != "switchover":
             return
         self._later = []
+        for name in self._roles:
+            # On a replica it would wait for acknowledgements of what it applies.
+            with contextlib.suppress(Exception), self._hands.on(self.hosts[name]) as connection:
+                accounts.run(connection, dialect_of(connection).semi_sync("source", False))
+        self._roles = []
         source = self.hosts[wish.source]
         if self._closed:
             with self._hands.on(source) as connection:
@@ -275,7 +282,7 @@ class Executor:
         if any(step.action in ("writable", "repoint-early") for step in made.stage):
             self._prepare(made)
         if any(step.action == "read-only" for step in made.stage):
-            self._close_soon(wish, seen)
+            self._close_soon(made, wish, seen)
         for steps in _abreast(made.stage):
             if steps[0].action not in UNLEASED:
                 self.lease.check(_leased(wish))
@@ -329,10 +336,13 @@ class Executor:
                 wish = replace(wish, rescued=True)
         return wish
 
-    def _close_soon(self, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
+    def _close_soon(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
         """What takes time before the writes can be stopped, done while they go on."""
-        host, state = self.hosts[wish.source], seen[wish.source].state
-        assert state is not None
+        host, state, chosen = self.hosts[wish.source], seen[wish.source].state, seen[made.elected or ""]
+        assert state is not None and chosen.state is not None
+        with contextlib.ExitStack() as hurry:
+            # It may take long, and the source's events run as long.
+            self._draining.come_near(self.hosts[chosen.name], host, chosen.state, hurry)
         self._closed, self._silenced = True, self._silenced or state.event_scheduler == "ON"
         self.journal.write("closing", server=host.name)
         self._closing = Closing.prepared(host, state)
@@ -467,6 +477,7 @@ class Executor:
                 self._hands.change(host, *dialect.semi_sync("source", False))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "OFF"})
             case "semi-sync-source-on":
+                self._roles.append(host.name)
                 self._hands.change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state, seen), step.count))
                 self._remember(host, **{dialect.semi_sync_variable("source", "enabled"): "ON"})
             case "writable":

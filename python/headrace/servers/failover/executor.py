@@ -344,7 +344,7 @@ class Executor:
             # It may take long, and the source's events run as long.
             self._draining.come_near(self.hosts[chosen.name], host, chosen.state, hurry)
         self._closed, self._silenced = True, self._silenced or state.event_scheduler == "ON"
-        self.journal.write("closing", server=host.name)
+        self.journal.write("closing", server=host.name, target=chosen.name)
         self._closing = Closing.prepared(host, state)
         until, long = time.monotonic() + self.max_wait_s, self._closing.long_writers()
         while long and time.monotonic() < until:
@@ -492,6 +492,8 @@ class Executor:
                 assert step.gtid is not None
                 self._list_lost(self.hosts[step.to], step.gtid, state.flavor)
             case "repoint":
+                if wish.kind == "switchover" and not self._elected:
+                    self._moved.append(host.name)
                 with self._hands.on(host) as connection:
                     follow(host, connection, self.hosts[step.to], self._following.get((step.to, host.name)))
 

@@ -73,6 +73,8 @@ def run(seed: int) -> tuple[Cluster, str]:
             goes_on(cluster, chance)
             if step.action == "writable":
                 wish["elected"] = found.elected
+            if step.action == "read-only":
+                wish["target"] = found.elected
             done = cluster.do(step) if step.action != "semi-sync-replica-on" else True
             holds(cluster, seed)
             if step.action == "repoint-early":

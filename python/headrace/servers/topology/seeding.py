@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.base import processes
-from headrace.base.machine import required
+from headrace.base.machine import ends_with_us
 from headrace.base.processes import Command, run_checked, undisturbed
 from headrace.connect.option_files import quoted, read_client
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -511,9 +511,7 @@ class BackupSeed(Follower):
 
 
 def _to_end(tool: Path, words: list[str], what: str) -> None:
-    # setpriv: killed with us, so that a seeding that was killed leaves no process that goes on.
-    guard = (required("setpriv", "util-linux"), "--pdeathsig", "KILL", "--")
-    run_checked(Command((*guard, str(tool), *words), what=f"mariabackup, {what}"), COPY_S, "Is there room?")
+    run_checked(Command(ends_with_us(str(tool), *words), what=f"mariabackup, {what}"), COPY_S, "Is there room?")
 
 
 def _backup_position(target: Path) -> Position:

@@ -255,6 +255,9 @@ class Executor:
         for name in self._moved:
             try:
                 with self._hands.on(self.hosts[name]) as connection:
+                    channels = observe(connection, name, position=False).channels
+                    if any((one.source_host, one.source_port) == (source.host, source.port) for one in channels):
+                        continue  # its relay log stays
                     follow(self.hosts[name], connection, source)
             except Exception as error:
                 self.say(f"{name} does not follow {wish.source} as before: {error}")

@@ -249,3 +249,8 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
             attempt("has not applied what it received after 1 s: [0-9,]+ transactions are left", 60.0)
         assert any(text == f"{source} takes writes again" for text in steps)
     assert sql(trio.server(source), "SELECT @@global.read_only, @@global.event_scheduler") == ((0, "ON"),)
+    for name in trio.names:
+        if name != source:
+            [channel] = state_of(trio.cluster().hosts[name]).channels
+            assert channel.source_port == trio.server(source).port, f"{name} follows the chosen one still"
+    assert trio.equal()

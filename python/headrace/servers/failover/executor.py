@@ -497,8 +497,7 @@ class Executor:
             case "repoint":
                 if wish.kind == "switchover" and not self._elected:
                     self._moved.append(host.name)
-                with self._hands.on(host) as connection:
-                    follow(host, connection, self.hosts[step.to], self._following.get((step.to, host.name)))
+                self._repoint(host, self.hosts[step.to])
 
     def _move(self, host: AddressHost, state: ServerState, wish: FailoverWish, to: AddressHost) -> None:
         with contextlib.ExitStack() as hurry:
@@ -506,6 +505,10 @@ class Executor:
         self._moved.append(host.name)
         with self._hands.on(host) as connection, self._hands.on(to) as above:
             move_below(host, connection, to, above, self._following.get((to.name, host.name)), EARLY_S)
+
+    def _repoint(self, host: AddressHost, to: AddressHost) -> None:
+        with self._hands.on(host) as connection:
+            follow(host, connection, to, self._following.get((to.name, host.name)))
 
     def _wait_applied(self, step: FailoverStep, wish: FailoverWish, seen: Seen) -> None:
         host, state, target = self.hosts[step.server], seen.state, step.gtid or self._target

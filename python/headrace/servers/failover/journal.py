@@ -135,7 +135,7 @@ class Journal:
                         closed, changes = False, {}
                     begun = entry
                 case "closing":
-                    # Others may follow the chosen one by now: whoever goes on chooses it again.
+                    # Others may follow the chosen one by now: it is chosen again.
                     closed, changes["target"] = True, entry["target"]
                 case "doing" if entry["step"]["action"] == "repoint-early":
                     changes["moved"] = (*changes.get("moved", ()), entry["step"]["server"])

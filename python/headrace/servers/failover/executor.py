@@ -485,9 +485,8 @@ class Executor:
                 self._remember(host, **{dialect.semi_sync_variable("source", "enabled"): "ON"})
             case "writable":
                 self._hands.change(host, *dialect.read_only(False))
-                self._remember(
-                    host, **{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"})
-                )
+                off = ("read_only",) if dialect.is_mariadb else ("read_only", "super_read_only")
+                self._remember(host, **dict.fromkeys(off, "OFF"))
             case "events":
                 scheduler.enable(host, state, wish.events or (), EVENTS_S)
                 self._enabled = len(wish.events or ())

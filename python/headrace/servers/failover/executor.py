@@ -22,6 +22,7 @@ from headrace.servers.failover.draining import MOMENT_S, NEAR_ENOUGH_S, Draining
 from headrace.servers.failover.hosts import AddressHost, Hands
 from headrace.servers.failover.journal import Journal, Lease, events_out
 from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.planning.election import follows
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
     GUIDE,
@@ -283,7 +284,7 @@ class Executor:
 
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
         if any(step.action in ("writable", "repoint-early") for step in made.stage):
-            self._prepare(made)
+            self._prepare(made, seen)
         if any(step.action == "read-only" for step in made.stage):
             self._close_soon(made, wish, seen)
         for steps in _abreast(made.stage):
@@ -384,12 +385,15 @@ class Executor:
         for error in filter(None, errors):
             raise error
 
-    def _prepare(self, made: FailoverPlan) -> None:
+    def _prepare(self, made: FailoverPlan, seen: Mapping[str, Seen]) -> None:
         """The accounts by which the others will follow, while nothing waits on the new source yet:
-        once it is open, commits wait there until a replica acknowledges."""
+        once it is open, commits wait there until a replica acknowledges. Those that follow it
+        already have theirs, and a new password would keep them from connecting again."""
         new = self.hosts[made.elected or ""]
         for name, host in self.hosts.items():
-            if name != new.name:
+            if name == new.name or (new.name, name) in self._following:
+                continue
+            if follows(seen[name], seen[new.name]) is None:
                 with self._hands.on(new) as connection:
                     self._following[new.name, name] = source_of(new, host, connection)
 

@@ -95,7 +95,7 @@ def test_a_long_statement_does_not_hold_the_others_up(trio):
     def begun_before(self, say, ours, real=changes.Closing.stop):
         statement.start()
         until = time.monotonic() + 5
-        while not sql(source, "SELECT 1 FROM information_schema.innodb_trx WHERE trx_rows_modified > 0 LIMIT 1"):
+        while not sql(source, "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'"):
             assert time.monotonic() < until
         return real(self, lambda text: (said.append(text), say(text)), ours)
 
@@ -249,3 +249,8 @@ def test_a_switchover_that_cannot_be_finished_leaves_the_source_open(trio):
             attempt("has not applied what it received after 1 s: [0-9,]+ transactions are left", 60.0)
         assert any(text == f"{source} takes writes again" for text in steps)
     assert sql(trio.server(source), "SELECT @@global.read_only, @@global.event_scheduler") == ((0, "ON"),)
+    for name in trio.names:
+        if name != source:
+            [channel] = state_of(trio.cluster().hosts[name]).channels
+            assert channel.source_port == trio.server(source).port, f"{name} follows the chosen one still"
+    assert trio.equal()

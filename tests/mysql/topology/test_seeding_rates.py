@@ -1,4 +1,5 @@
 """How fast each way of seeding is, where the volumes' MiB/s bind: SEEDING_MIB=2048 for the whole; it is skipped without.
+SEEDING_KINDS=copy,clone measures those alone.
 
 The same is done with an empty server before, so that what starts, stops and connects is not counted as copying.
 """
@@ -18,7 +19,8 @@ from headrace.servers.topology.topology import Following, replica_up
 
 SIZE_MIB = int(os.environ.get("SEEDING_MIB", "0"))
 FLAVORS = os.environ.get("FLAVORS", "mariadb").split(",")
-SEEDS = {"mariadb": ("mariabackup", "copy", "snapshot"), "mysql": ("clone",)}
+KINDS = os.environ.get("SEEDING_KINDS", "mariabackup,copy,snapshot,clone").split(",")
+SEEDS = {"mariadb": [one for one in KINDS if one != "clone"], "mysql": [one for one in KINDS if one == "clone"]}
 # gp3 without more is 125 MiB/s and 3,000 IOPS, so copies of 1 MiB are bound by bytes.
 STORAGE, CAP_MIB_S = "gp3:10", 125
 TABLES, ROW = 4, 8_000  # bytes of a row: two of them fill a page of 16 KiB

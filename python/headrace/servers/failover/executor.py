@@ -22,6 +22,7 @@ from headrace.servers.failover.draining import MOMENT_S, NEAR_ENOUGH_S, Draining
 from headrace.servers.failover.hosts import AddressHost, Hands
 from headrace.servers.failover.journal import Journal, Lease, events_out
 from headrace.servers.failover.observer import Observer
+from headrace.servers.failover.planning.election import follows
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
     GUIDE,
@@ -34,9 +35,10 @@ from headrace.servers.failover.planning.members import (
     Seen,
 )
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import SourceOf
 from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, observe
+from headrace.servers.topology.state import ServerState, dialect_of, observe
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
@@ -93,6 +95,7 @@ class Executor:
     _outage: dict[str, float] = field(default_factory=dict)
     _hurry: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _moved: list[str] = field(default_factory=list)  # replicas that follow the chosen one already
+    _roles: list[str] = field(default_factory=list)  # those that got the source's role of semi-sync
     _later: list[tuple[AddressHost, dict[str, str]]] = field(default_factory=list)
     _gone: Seen | None = None  # the old source, as it was when the failover began
     _hands: Hands = field(default_factory=Hands)
@@ -238,6 +241,11 @@ class Executor:
         if wish.kind != "switchover":
             return
         self._later = []
+        for name in self._roles:
+            # On a replica it would wait for acknowledgements of what it applies.
+            with contextlib.suppress(Exception), self._hands.on(self.hosts[name]) as connection:
+                accounts.run(connection, dialect_of(connection).semi_sync("source", False))
+        self._roles = []
         source = self.hosts[wish.source]
         if self._closed:
             with self._hands.on(source) as connection:
@@ -248,6 +256,9 @@ class Executor:
         for name in self._moved:
             try:
                 with self._hands.on(self.hosts[name]) as connection:
+                    channels = observe(connection, name, position=False).channels
+                    if any((one.source_host, one.source_port) == (source.host, source.port) for one in channels):
+                        continue  # its relay log stays
                     follow(self.hosts[name], connection, source)
             except Exception as error:
                 self.say(f"{name} does not follow {wish.source} as before: {error}")
@@ -273,9 +284,9 @@ class Executor:
 
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
         if any(step.action in ("writable", "repoint-early") for step in made.stage):
-            self._prepare(made)
+            self._prepare(made, seen)
         if any(step.action == "read-only" for step in made.stage):
-            self._close_soon(wish, seen)
+            self._close_soon(made, wish, seen)
         for steps in _abreast(made.stage):
             if steps[0].action not in UNLEASED:
                 self.lease.check(_leased(wish))
@@ -329,12 +340,15 @@ class Executor:
                 wish = replace(wish, rescued=True)
         return wish
 
-    def _close_soon(self, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
+    def _close_soon(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
         """What takes time before the writes can be stopped, done while they go on."""
-        host, state = self.hosts[wish.source], seen[wish.source].state
-        assert state is not None
+        host, state, chosen = self.hosts[wish.source], seen[wish.source].state, seen[made.elected or ""]
+        assert state is not None and chosen.state is not None
+        with contextlib.ExitStack() as hurry:
+            # It may take long, and the source's events run as long.
+            self._draining.come_near(self.hosts[chosen.name], host, chosen.state, hurry)
         self._closed, self._silenced = True, self._silenced or state.event_scheduler == "ON"
-        self.journal.write("closing", server=host.name)
+        self.journal.write("closing", server=host.name, target=chosen.name)
         self._closing = Closing.prepared(host, state)
         until, long = time.monotonic() + self.max_wait_s, self._closing.long_writers()
         while long and time.monotonic() < until:
@@ -371,12 +385,15 @@ class Executor:
         for error in filter(None, errors):
             raise error
 
-    def _prepare(self, made: FailoverPlan) -> None:
+    def _prepare(self, made: FailoverPlan, seen: Mapping[str, Seen]) -> None:
         """The accounts by which the others will follow, while nothing waits on the new source yet:
-        once it is open, commits wait there until a replica acknowledges."""
+        once it is open, commits wait there until a replica acknowledges. Those that follow it
+        already have theirs, and a new password would keep them from connecting again."""
         new = self.hosts[made.elected or ""]
         for name, host in self.hosts.items():
-            if name != new.name:
+            if name == new.name or (new.name, name) in self._following:
+                continue
+            if follows(seen[name], seen[new.name]) is None:
                 with self._hands.on(new) as connection:
                     self._following[new.name, name] = source_of(new, host, connection)
 
@@ -467,13 +484,13 @@ class Executor:
                 self._hands.change(host, *dialect.semi_sync("source", False))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "OFF"})
             case "semi-sync-source-on":
+                self._roles.append(host.name)
                 self._hands.change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state, seen), step.count))
                 self._remember(host, **{dialect.semi_sync_variable("source", "enabled"): "ON"})
             case "writable":
                 self._hands.change(host, *dialect.read_only(False))
-                self._remember(
-                    host, **{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"})
-                )
+                off = ("read_only",) if dialect.is_mariadb else ("read_only", "super_read_only")
+                self._remember(host, **dict.fromkeys(off, "OFF"))
             case "events":
                 scheduler.enable(host, state, wish.events or (), EVENTS_S)
                 self._enabled = len(wish.events or ())
@@ -481,8 +498,9 @@ class Executor:
                 assert step.gtid is not None
                 self._list_lost(self.hosts[step.to], step.gtid, state.flavor)
             case "repoint":
-                with self._hands.on(host) as connection:
-                    follow(host, connection, self.hosts[step.to], self._following.get((step.to, host.name)))
+                if wish.kind == "switchover" and not self._elected:
+                    self._moved.append(host.name)
+                self._repoint(host, self.hosts[step.to])
 
     def _move(self, host: AddressHost, state: ServerState, wish: FailoverWish, to: AddressHost) -> None:
         with contextlib.ExitStack() as hurry:
@@ -490,6 +508,10 @@ class Executor:
         self._moved.append(host.name)
         with self._hands.on(host) as connection, self._hands.on(to) as above:
             move_below(host, connection, to, above, self._following.get((to.name, host.name)), EARLY_S)
+
+    def _repoint(self, host: AddressHost, to: AddressHost) -> None:
+        with self._hands.on(host) as connection:
+            follow(host, connection, to, self._following.get((to.name, host.name)))
 
     def _wait_applied(self, step: FailoverStep, wish: FailoverWish, seen: Seen) -> None:
         host, state, target = self.hosts[step.server], seen.state, step.gtid or self._target

@@ -135,7 +135,8 @@ class Journal:
                         closed, changes = False, {}
                     begun = entry
                 case "closing":
-                    closed = True
+                    # Others may follow the chosen one by now: it is chosen again.
+                    closed, changes["target"] = True, entry["target"]
                 case "doing" if entry["step"]["action"] == "repoint-early":
                     changes["moved"] = (*changes.get("moved", ()), entry["step"]["server"])
                     changes["target"] = entry["step"]["to"]

@@ -321,10 +321,14 @@ class Cluster:
                 self.stop_threads(one, apply=False)
             case "read-only":
                 one.read_only = True
+            case "wait-near":
+                pass
             case "wait-applied":
+                if step.gtid is None:  # all that the source of a switchover has, which is read-only
+                    assert self.source.read_only
+                    return self.fetched(one, set(self.source.binlog))
                 for _ in range(len(one.relay)):
                     self.apply(index)
-                assert step.gtid is not None
                 return self.gtids(set(one.binlog)).contains(step.gtid)
             case "leave-source":
                 one.follows, one.relay, one.safe = None, [], 0
@@ -340,11 +344,35 @@ class Cluster:
                 one.relay, one.safe = [], 0
                 one.follows = int(step.to[1:])
                 self.start_threads(one)
+            case "repoint-early":
+                above = self.servers[int(step.to[1:])]
+                self.stop_threads(one, apply=False)
+                while one.relay and self.applied(one):
+                    pass
+                if one.relay or not above.up or not self.fetched(above, set(one.binlog)):
+                    self.start_threads(one, apply=False)
+                    return False
+                self.stop_threads(one)
+                one.follows = above.index
+                self.start_threads(one)
             case "clients":
                 pass
             case _:
                 raise AssertionError(step.action)
         return True
+
+    def applied(self, one: Model) -> bool:
+        """Whether it applied one more."""
+        before = len(one.relay)
+        self.apply(one.index)
+        return len(one.relay) < before
+
+    def fetched(self, one: Model, wanted: set[Transaction]) -> bool:
+        """Whether a replica has applied all of these, when it was waited for."""
+        for _ in range(2 * len(wanted)):
+            self.receive(one.index)
+            self.applied(one)
+        return wanted <= set(one.binlog)
 
 
 def uuid(index: int) -> str:

@@ -416,7 +416,7 @@ def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     left = journal.unfinished()
     assert left is not None and not left.closed
     journal.step(FailoverStep(1, "repoint-early", "s2", to="s1"), "doing")
-    journal.write("closing", server="s0")
+    journal.write("closing", server="s0", target="s1")
     journal.write("hurried", server="s1", settings={"sync_binlog": 1})
     journal.begin(asked, "user")  # the one who goes on
     left = journal.unfinished()

@@ -1,0 +1,105 @@
+"""Switchovers of random topologies while clients write, with a kill of the one who switches between any two steps, on
+the naive model of relay logs: at every moment one server takes writes at most; while the old source does, every commit
+that was acknowledged is known to as many replicas as it waited for, and to one at least until the new one does (those that
+follow in between fetch it again, and the old source has it too); in the end the new source has all of them.
+
+The same seed gives the same run. SWITCHOVER_SEEDS=100000 for the soak.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+
+import pytest
+from relay_logs import Cluster
+
+from headrace.servers.failover.planning.members import FailoverWish
+from headrace.servers.failover.planning.planner import plan
+
+SEEDS = int(os.environ.get("SWITCHOVER_SEEDS", "400"))
+MOST_ROUNDS = 60  # more stages than a plan has, so that one that never ends shows
+
+
+def made(chance: random.Random) -> Cluster:
+    replicas = chance.choice([1, 2, 2, 3])
+    flavor = chance.choice(["mariadb", "mysql"])
+    count = 1 if flavor == "mariadb" else chance.randint(1, replicas)
+    cluster = Cluster(replicas, flavor, count, chance.choice([0.0, 1e9, 1e9]), fence=True)
+    for one in cluster.servers[1:]:
+        one.acks = cluster.timeout_s > 0 and chance.random() > 0.15
+        one.delayed = chance.random() < 0.1
+    return cluster
+
+
+def goes_on(cluster: Cluster, chance: random.Random) -> None:
+    for _ in range(chance.randint(0, 6)):
+        index = chance.randrange(1, len(cluster.servers))
+        what = chance.randrange(3)
+        if what == 0:
+            cluster.write()
+        elif what == 1:
+            cluster.receive(index)
+        else:
+            cluster.apply(index)
+
+
+def holds(cluster: Cluster, seed: int) -> None:
+    open_now = [one.index for one in cluster.servers if not one.read_only]
+    assert len(open_now) <= 1, f"seed {seed}: {open_now} take writes"
+    if cluster.timeout_s:
+        for entry, _ in cluster.acknowledged:
+            known = sum(entry in one.knows() for one in cluster.servers[1:])
+            assert known >= (1 if cluster.source.read_only else cluster.count), (
+                f"seed {seed}: {entry} was acknowledged, and {known} replicas have it"
+            )
+
+
+def run(seed: int) -> tuple[Cluster, str]:
+    """One history; and who took over, or why nobody did."""
+    chance = random.Random(seed)
+    cluster = made(chance)
+    goes_on(cluster, chance)
+    wish = {"elected": None, "target": None, "moved": (), "stay": (), "told": False}
+    for _ in range(MOST_ROUNDS):
+        goes_on(cluster, chance)
+        found = plan(cluster.seen(), FailoverWish("s0", kind="switchover", now_s=cluster.now, **wish))
+        if found.refusal:
+            return cluster, f"refused: {found.refusal}"
+        if not found.steps:
+            return cluster, found.elected or ""
+        for step in found.stage:
+            goes_on(cluster, chance)
+            if step.action == "writable":
+                wish["elected"] = found.elected
+            if step.action == "read-only":
+                wish["target"] = found.elected
+            done = cluster.do(step) if step.action != "semi-sync-replica-on" else True
+            holds(cluster, seed)
+            if step.action == "repoint-early":
+                key = "moved" if done else "stay"
+                wish |= {key: (*wish[key], step.server)} | ({"target": step.to} if done else {})
+            elif not done or chance.random() < 0.05:
+                break  # it is killed, or cannot: the same command goes on
+            wish["told"] = wish["told"] or step.action == "clients"
+    return cluster, "never ended"
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_nothing_is_lost_and_one_takes_writes(block):
+    ends = Counter()
+    for seed in range(block, SEEDS, 10):
+        cluster, end = run(seed)
+        assert end != "never ended", f"seed {seed}"
+        if end.startswith("refused"):
+            ends["refused"] += 1
+            continue
+        new = cluster.servers[int(end[1:])]
+        missing = [entry for entry, _ in cluster.acknowledged if entry not in new.binlog]
+        assert not missing, f"seed {seed}: {missing} were acknowledged and are not on {end}"
+        assert not new.read_only and new.follows is None and cluster.source.read_only, f"seed {seed}"
+        # Everybody follows it, except those that cannot.
+        assert {one.follows for one in cluster.servers if one is not new} <= {new.index}, f"seed {seed}"
+        ends["switched"] += 1
+    assert ends["switched"] > SEEDS / 20, ends

@@ -29,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from pathlib import Path
@@ -39,6 +40,7 @@ WINDOW_S = 3  # of one window: seconds as sysbench reports them (ours)
 ORDER = (True, False, False, True)  # on, off, off, on
 WARM_S = 10  # of the run, before anything counts (a guess)
 RESAMPLES = 10_000
+SCREEN = 500  # bytes that a screen has at least (ours)
 SHARE = 95.0  # of the interval, %
 BAR_PERCENT = 0.5  # O8
 REPORT = re.compile(r"^\[ (\d+)s \] .*?tps: ([\d.]+)")
@@ -49,7 +51,8 @@ class Watch:
 
     def __init__(self, label: str) -> None:
         self.ours, theirs = pty.openpty()
-        environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+        termios.tcsetwinsize(theirs, (24, 80))
+        environment = os.environ | {"TERM": "xterm-256color"}
         words = [sys.executable, "-m", "headrace", "watch", label]
         self.process = subprocess.Popen(
             words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
@@ -143,7 +146,7 @@ def measure(seconds: int, watches: int) -> dict:
         try:
             server.sysbench("prepare")
             made += [Watch(server.address.label) for _ in range(watches)]
-            while any(one.seen < 2_000 for one in made):  # a screen
+            while any(one.seen < SCREEN for one in made):
                 if any(one.process.poll() is not None for one in made):
                     raise SystemExit("a watch did not start")
                 time.sleep(0.2)

@@ -23,7 +23,14 @@ from headrace.bench.drivers.benchmark import RunLoad
 from headrace.errors import CouldNotRun
 from headrace.experiment.data import scan
 from headrace.experiment.replication.cell import ReplicaCell
-from headrace.experiment.replication.run import ReplicationLab, WrittenSource, target_of
+from headrace.experiment.replication.run import (
+    MOST_WARM_S,
+    ReplicationLab,
+    WrittenSource,
+    holds_all,
+    target_of,
+    turned,
+)
 from headrace.experiment.replication.statements import Statements
 
 # Both positions are read this often: the lag is known to a fifth of a second and less, because
@@ -33,8 +40,9 @@ LOOK_S = 0.2
 ONSET_S = 1.0
 # Longest wait for the replica to catch up, as a multiple of the load; a guess.
 PATIENCE = 20.0
-# A little of the load first, so that both caches hold what they hold in use.
-WARM_RATE_SHARE, WARM_S = 0.3, 6
+# A part of the load first, some seconds at a time until the replica's cache was turned over, so that
+# both caches hold what they hold in use.
+WARM_RATE_SHARE, WARM_S = 0.4, 6
 
 
 @dataclass(frozen=True)
@@ -162,9 +170,9 @@ class _Watch(threading.Thread):
         return bool(self.looks) and self.looks[-1][2] >= self.looks[-1][1]
 
 
-def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int, warm_s: int = WARM_S) -> Course:
+def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
     """A source of its own gets `rate` transactions a second for `load_s`, while the replica
-    applies; until it has caught up. Before that, `warm_s` of a third of it.
+    applies; until it has caught up. Before that, a part of it until the cache is warm.
 
     Raises CouldNotRun if it does not catch up."""
     source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
@@ -174,7 +182,7 @@ def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int, warm_
             sql.run(sql.dialect.start_apply())
             scan(target_of(server))
             watch = _Watch(at_source, sql)
-            _paced(source, round(WARM_RATE_SHARE * rate) or 1, warm_s)
+            _warm(source, cell, sql, round(WARM_RATE_SHARE * rate) or 1)
             if cell.balance_percent is not None and server.data_volume is not None:
                 lab.lab.lab.set_balance(server.data_volume, cell.balance_percent)
             before = os.getloadavg()[0]
@@ -194,6 +202,14 @@ def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int, warm_
     finally:
         with undisturbed():
             servers.destroy(source.server)
+
+
+def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) -> None:
+    """Some of the load, until what leaves the replica's cache is what the load put there."""
+    began, before = time.monotonic(), sql.status()
+    _paced(source, rate, WARM_S)
+    while not holds_all(cell) and time.monotonic() - began < MOST_WARM_S and not turned(before, sql.status()):
+        _paced(source, rate, WARM_S)
 
 
 def _paced(source: WrittenSource, rate: int, seconds: int) -> None:

@@ -115,8 +115,9 @@ def plan(
 
         runner = ray_runner(ray)
     with progress("planning") as tick:
-        answers = plan_fleet(found, points, settings, to, runner=runner, progress=tick)
-    _show(answers, to, found.notes, output)
+        notes = list(found.notes)
+        answers = plan_fleet(found, points, settings, to, runner=runner, progress=tick, note=notes.append)
+    _show(answers, to, tuple(notes), output)
 
 
 def _not_there(to: Path, force: bool) -> None:

@@ -37,14 +37,23 @@ def plan_fleet(
     *,
     runner: Runner | None = None,
     progress: Callable[[float], None] = lambda share: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> list[VolumeAnswer]:
     """Answers every device of the inventory and writes `to` (Parquet). A run that was stopped goes
-    on where it was, if nothing it rests on has changed. Raises InputError or CouldNotRun."""
+    on where it was, if nothing it rests on has changed. `note` is told of volumes that have points
+    and no place in the inventory. Raises InputError or CouldNotRun."""
     settings = settings.checked()
     places = volumes_of(points)
     batches = list(batches_of(inventory, places))
     if not batches:
         raise InputError("the inventory", "names no volume", DOC, "Give what aws ec2 describe-volumes wrote.")
+    strange = _strangers(places, inventory)
+    if strange and len(strange) == len(places):
+        rule = f"none of its {len(places):,} volumes is in the inventory ({strange[0]} is not)"
+        raise InputError(str(points), rule, DOC, "Give points and inventory of the same accounts and regions.")
+    if strange:
+        more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
+        note(f"Points of volumes that are not in the inventory were left out: {', '.join(strange[:3])}{more}.")
     parts = to.with_name(f"{to.name}.parts")
     _prepare(parts, _rests_on(inventory, points, settings))
     open_batches = [number for number in range(len(batches)) if not _part(parts, number).exists()]
@@ -59,6 +68,11 @@ def plan_fleet(
     write_whole(to, _parquet(frame))
     shutil.rmtree(parts, ignore_errors=True)
     return answers_of(frame)
+
+
+def _strangers(places: dict[str, tuple[int, int]], inventory: FleetInventory) -> list[str]:
+    """Volumes with points that the inventory does not name."""
+    return sorted(set(places) - {one.id for one in inventory.volumes})
 
 
 def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) -> Iterator[list[FleetDevice]]:

@@ -204,6 +204,23 @@ def test_short_and_missing_points_get_no_advice():
         assert answer.verdict == "withheld" and said in answer.why
 
 
+def test_points_of_volumes_that_the_inventory_does_not_name(tmp_path):
+    """Some are told, and the others answered; where all are strangers it is the wrong inventory."""
+    points, told = tmp_path / "points.parquet", []
+    ids = [device.key for device in fleet().devices[:3]]
+    write_points(points, [fleet().points[key] for key in sorted(ids)])
+    known = inventory_json([described(one, 100) for one in fleet().inventory.volumes if one.id in ids[:2]])
+    answers = plan_fleet(known, points, QUICK, tmp_path / "a.parquet", note=told.append)
+    assert [one.key for one in answers] == sorted(ids[:2]) and told == [
+        f"Points of volumes that are not in the inventory were left out: {ids[2]}."
+    ]
+    other = inventory_json([described(fleet().inventory.volumes[9], 100)])
+    assert other.volumes[0].id not in ids
+    with pytest.raises(InputError, match="none of its 3 volumes is in the inventory"):
+        plan_fleet(other, points, QUICK, tmp_path / "b.parquet", note=told.append)
+    assert not (tmp_path / "b.parquet").exists()
+
+
 def test_weekends_are_no_spread_of_the_days():
     """Working days alike and weekends alike: drawn fortnights have the two levels and no other."""
     count = 14 * 288

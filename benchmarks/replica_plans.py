@@ -68,6 +68,9 @@ HELD_BAR, FAILED_BAR = 0.9, 0.7
 # A change that matters moves the rate as predicted, another does not (ratios).
 MOVES_BAR, STAYS_BAR = 0.25, 0.05
 
+# Longest time that others are kept out, s (--quiet-lock).
+HOLD_S = 150.0
+
 
 @dataclass(frozen=True)
 class LagGoal:
@@ -303,7 +306,7 @@ def main() -> int:
         print("replica plans: skipped, this machine lacks: " + " ".join(lacks))
         return 0
     known, _ = cells(FLAVOR)
-    quiet = Quiet(asked.quiet_lock)
+    quiet = Quiet(asked.quiet_lock, HOLD_S)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=2.0) as place:
         lab = ReplicationLab(place, say=say)

@@ -6,8 +6,10 @@ TRAPS=all makes every trap that can be made; without it, five. REFUSALS=all adds
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from lab_servers import sql
+from test_faults import kill, mended
 from under_load import NEVER_MS, Trio
 
 from headrace import servers
@@ -276,6 +279,44 @@ def test_transactions_of_a_replicas_own(trio, observer):
         outcome = executor.run(FailoverWish("a", kind="switchover", target="c"))
         assert own in outcome.left_out["b"]
     trio.source = "c"
+
+
+def test_errant_transactions_are_made_up_for(trio, observer):
+    """`headrace failover run --errant inject`: MySQL's histories agree afterwards; MariaDB's cannot be made to."""
+    made, b = dialect(trio), trio.server("b")
+    if made.is_mariadb:
+        seen = observer.look()
+        own = state_of(trio.cluster().hosts["b"]).server_id
+        last = max(number for _, number in seen["b"].wrote.items())
+        seen["b"] = replace(seen["b"], wrote={**seen["b"].wrote, (0, own): last + 1})
+        seen["a"] = replace(seen["a"], state=None, error="it is dead")
+        refused = plan(seen, FailoverWish("a", by_hand=True, accept_loss=True, errant="inject"))
+        assert "MariaDB cannot be given empty transactions" in refused.refusal and "--errant leave" in refused.hint
+        return
+    sql(b, *made.read_only(False), "CREATE DATABASE errant_two", *made.read_only(True))
+    uuid = sql(b, "SELECT @@server_uuid")[0][0]
+    trio.load.start()
+    time.sleep(0.5)
+    kill(trio)
+    trio.load.stop()
+    words = ["failover", "run", *trio.names, "--from", "a", "--clients", trio.clients, "--yes", "--output", "json"]
+    words += ["--data-dir", trio.lab.place.data_dir, "--journal", trio.folder / "journal", "--accept-loss"]
+    command = [sys.executable, "-m", "headrace", *map(str, words)]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 3 and "transactions of their own" in refused.stderr and uuid in refused.stderr
+    done = subprocess.run([*command, "--errant", "inject"], capture_output=True, text=True)
+    print(done.stderr)
+    outcome = json.loads(done.stdout)
+    assert outcome["elected"] == "c" and not outcome["left_out"], outcome
+    trio.source = "c"
+    mended(trio, "a")
+    trio.forget_failover()
+    assert trio.rejoin("a", "seed")["state"] in ("rejoined", "seeded") and trio.equal()
+    for name in trio.names:
+        assert f"{uuid}:" in sql(trio.server(name), "SELECT @@gtid_executed")[0][0], name
+        there = sql(trio.server(name), "SHOW DATABASES LIKE 'errant\\_two'")
+        assert len(there) == (name == "b"), "an empty transaction stands for it elsewhere"
+    sql(b, *made.read_only(False), "SET sql_log_bin = 0", "DROP DATABASE errant_two", *made.read_only(True))
 
 
 def test_a_wrong_password_and_an_expired_certificate(trio, tmp_path):

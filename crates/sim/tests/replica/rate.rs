@@ -131,7 +131,9 @@ fn overlapping_commits_help_in_cache_and_hardly_with_misses() {
     let gain = |mode, cache| rate(mode, 16, cache) / rate(ReplicaMode::Single, 0, cache);
     let (in_cache, with_misses) = (gain(ReplicaMode::Minimal, 700.0), gain(ReplicaMode::Minimal, 48.0));
     assert!(in_cache > 3.5 && with_misses < 2.2 && in_cache > 2.0 * with_misses, "{in_cache} {with_misses}");
-    assert!(gain(ReplicaMode::Optimistic, 48.0) > 1.3 * with_misses);
+    let optimistic = gain(ReplicaMode::Optimistic, 48.0);
+    // 2.4 within a quarter; purge falls behind, which takes a part of the volume.
+    assert!(optimistic > with_misses && (1.8..3.0).contains(&optimistic), "{optimistic} {with_misses}");
 }
 
 #[test]

@@ -58,14 +58,13 @@ const PURGE_THREADS: f64 = 4.0;
 /// gone after an exponential time of `PURGE_BEHIND` batches. A page that no hit moves stays while
 /// the old part is read once over.
 ///
-/// `page_s`: time of one read while the workers apply one transaction, over that time, as if no
-/// limit of the volume held either: what limits both, they share read by read. The nearer purge's
-/// threads are to having all their time taken, the further they are behind (as a queue is longer by
-/// 1 / (1 - load)), and they read no more than they have time for. MariaDB 10.11 read 9.5 pages a
-/// transaction with 16 workers in 44 MiB, where the workers miss 5.8 (lab, 2026-11-23).
-pub(super) fn purge_reads(database: &Database, settings: &ReplicaSettings, reads: f64, cache_bytes: f64, page_s: f64) -> f64 {
+/// `reading`: workers that read at once. Purge's threads share with them, read by read, what the
+/// volume can do. The nearer they are to having all their time taken, the further they are behind (as a
+/// queue is longer by 1 / (1 - load)), and they read no more than they have time for. MariaDB 10.11 read
+/// 9.5 pages a transaction with 16 workers in 44 MiB, where the workers miss 5.8 (lab, 2026-11-23).
+pub(super) fn purge_reads(database: &Database, settings: &ReplicaSettings, reads: f64, cache_bytes: f64, reading: f64) -> f64 {
     let old = database.old_share * database.cache_pages(cache_bytes);
-    let most = PURGE_THREADS / page_s.max(1e-12);
+    let most = PURGE_THREADS * reads / reading.max(1e-12);
     // Its reads shorten the stay in their turn; each round is nearer, and eight are within 2 %.
     (0..8).fold(0.0, |purged: f64, _| {
         let idle = (1.0 - purged / most).max(1e-9);

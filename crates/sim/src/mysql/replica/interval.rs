@@ -353,35 +353,32 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
     pub(super) fn costs(&self, at: &At, source_tps: f64, always: &Always) -> (ApplierCosts, f64, Asked, f64) {
         let scenario = self.scenario;
         let (database, applier, seconds) = (scenario.database, scenario.applier, scenario.source.step_s);
-        let alone = self.alone(at, source_tps);
+        let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
+        let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
+        let alone = self.devices.costs(database, applier, scenario.settings, at, committing, vcpus);
         let (mut costs, mut rate) = (alone, alone.rate());
         // Purge's reads and what they push out are the volumes', not the workers'.
-        let purged = self.purged(at, &alone);
-        let all = &At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
-        let mut asked = self.devices.asked(database, applier, all, costs.grouped(rate));
+        let all = |costs: &ApplierCosts, rate: f64| {
+            let purged = self.purged(at, costs.reading(rate));
+            let more = At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
+            (self.devices.asked(database, applier, &more, costs.grouped(rate)), purged)
+        };
+        let (mut asked, mut purged) = all(&costs, rate);
         for _ in 0..ROUNDS {
             costs = alone;
             self.devices.limit(&mut costs, &asked, always, seconds);
             rate = costs.rate();
-            asked = self.devices.asked(database, applier, all, costs.grouped(rate));
+            (asked, purged) = all(&costs, rate);
         }
         (costs, rate, asked, purged)
     }
 
-    /// What a transaction costs before the volumes' limits.
-    pub(super) fn alone(&self, at: &At, source_tps: f64) -> ApplierCosts {
-        let scenario = self.scenario;
-        let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
-        let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
-        self.devices.costs(scenario.database, scenario.applier, scenario.settings, at, committing, vcpus)
-    }
-
-    /// Pages that purge reads a transaction, whose costs are `alone` without the volumes' limits.
-    fn purged(&self, at: &At, alone: &ApplierCosts) -> f64 {
+    /// Pages that purge reads a transaction, with so many workers `reading` at once.
+    fn purged(&self, at: &At, reading: f64) -> f64 {
         let scenario = self.scenario;
         let full = scenario.database.engine == StorageEngine::Innodb && at.full > 0.0;
         if full {
-            purge_reads(scenario.database, scenario.settings, at.reads, scenario.cache_bytes, alone.page_share(at.reads))
+            purge_reads(scenario.database, scenario.settings, at.reads, scenario.cache_bytes, reading)
         } else {
             0.0
         }

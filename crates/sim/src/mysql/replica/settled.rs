@@ -23,8 +23,8 @@ const CLOSE: f64 = 0.15;
 pub(super) struct Settled {
     database: Option<Database>,
     warm_up: Option<WarmUp>,
-    /// Time of a page read over that of a transaction of all workers, where no volume limits them.
-    pub page_share: f64,
+    /// Workers that wait for a read at once.
+    pub reading: f64,
 }
 
 impl Settled {
@@ -42,8 +42,8 @@ impl Settled {
         let (mut held, mut dirty) = (0.0, if early { scenario.settings.dirty_low_water } else { 0.0 });
         let mut found = if early { Settled::at(scenario, held, dirty) } else { Settled::default() };
         for round in 0..=ROUNDS {
-            let (tps, pages_s, page_share) = found.pace(scenario, most);
-            found.page_share = page_share;
+            let (tps, pages_s, reading) = found.pace(scenario, most);
+            found.reading = reading;
             let (now_held, now_dirty) = (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
             if round == ROUNDS || close(now_held, held) && close(now_dirty, dirty) {
                 break;
@@ -61,7 +61,7 @@ impl Settled {
         let back = || written_back(scenario.database, scenario.applier, scenario.settings, scenario.cache_bytes, (dirty, evicted));
         let database = (dirty > 0.0).then(back);
         let warm_up = WarmUp::held_back(database.as_ref().unwrap_or(scenario.database), scenario.cache_bytes, held);
-        Settled { database, warm_up: Some(warm_up), page_share: 0.0 }
+        Settled { database, warm_up: Some(warm_up), reading: 0.0 }
     }
 
     /// The scenario with them.
@@ -70,7 +70,7 @@ impl Settled {
     }
 
     /// Transactions and pages written a second of the applier with a warm cache and at most `most`
-    /// to do, and [`Settled::page_share`].
+    /// to do, and [`Settled::reading`].
     fn pace(&self, given: &ReplicaScenario<'_>, most: f64) -> (f64, f64, f64) {
         let scenario = ReplicaScenario { start: Start::Warm, ..self.scenario(given) };
         let devices = ReplicaDevices::new(&scenario.storage, scenario.database, scenario.source.step_s);
@@ -78,7 +78,7 @@ impl Settled {
         let at = scenario.warm_up.at(state.tx, &mut 0);
         let (costs, ..) = state.costs(&at, most, &Always::default());
         let tps = costs.rate().min(most);
-        (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, state.alone(&at, most).page_share(at.reads))
+        (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, costs.reading(tps))
     }
 }
 

@@ -163,7 +163,8 @@ def cell_of(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice)
 def judged(found: Course, lag_s: float) -> dict:
     """Whether it held: by its lag, and by what it applied in the second half."""
     middle = next(look for look in found.looks if look.at_s >= found.load_s / 2)
-    end = next(look for look in found.looks if look.at_s >= found.load_s)
+    # The last look during the load: after it only the replica goes on.
+    end = [look for look in found.looks if look.written < found.looks[-1].written][-1]
     written = end.written - middle.written
     share = (end.applied - middle.applied) / written if written else 1.0
     within = [seconds for at, seconds in found.lag if at <= found.load_s]

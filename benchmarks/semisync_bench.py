@@ -30,7 +30,7 @@ from headrace import servers
 from headrace.base import core
 from headrace.base.processes import undisturbed
 from headrace.bench import SysbenchOltp, run
-from headrace.calibration import calibrate
+from headrace.calibration.from_runs import calibrate
 from headrace.connect import connect
 from headrace.errors import CouldNotRun
 from headrace.experiment import DataSet, ExperimentLab, lab_counted, machine

@@ -273,5 +273,11 @@ def wait_received(sql: Statements, transactions: int) -> float:
 def target_of(server: servers.Server) -> Target:
     """A server of a replication experiment as the target of a benchmark."""
     return server_target(
-        server.address(DATABASE), storage=server.storage, devices=server.devices, lab=server.lab.place, engine="innodb"
+        server.address(DATABASE),
+        storage=server.storage,
+        log_storage=server.log_storage,
+        devices=server.devices,
+        lab=server.lab.place,
+        volumes=tuple(volume for volume in (server.data_volume, server.log_volume) if volume),
+        engine="innodb",
     )

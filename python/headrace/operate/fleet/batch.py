@@ -25,7 +25,7 @@ from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
 from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
-from headrace.operate.fleet.history import DeviceHistory, history_of
+from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, history_of
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.selfcheck import SelfCheck, check
 from headrace.planner.candidates import LOCAL, Candidate, Directory, Family, Host, Space, families_on, spaces_of
@@ -130,15 +130,17 @@ class _Batch:
         for one, rows in zip(self.devices, followed, strict=True):
             one.checked = check(one.history, one.today, rows)
 
-    def _evaluate(
-        self, indexes: Sequence[int], storages: Sequence[str], factor: float, no_waiting: bool = False
-    ) -> dict[str, list]:
+    def _evaluate(self, indexes: Sequence[int], storages: Sequence[str]) -> dict[str, list]:
+        """Storages under the demands of these indexes, in the settled cycle."""
         instances = [self.instances[index] for index in indexes]
-        return _settled(self.demands, indexes, storages, instances, self.settings.as_of, factor, no_waiting)
+        with core_errors():
+            return self.demands.evaluate(
+                indexes, storages, instances, [1.0] * len(indexes), as_of=self.settings.as_of, prune_above=math.inf
+            )
 
     def _today(self, trusted: Sequence[int]) -> None:
         """What today's storage gives, and what nothing may be worse than."""
-        columns = self._evaluate(trusted, [self.devices[index].today.text for index in trusted], 1.0)
+        columns = self._evaluate(trusted, [self.devices[index].today.text for index in trusted])
         for place, index in enumerate(trusted):
             one = self.devices[index]
             one.figures["today_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
@@ -151,13 +153,18 @@ class _Batch:
         """Which candidates meet the goals: no throttling and the p99, with the head-room."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
-            factor = 1.0 + self.settings.headroom_percent / 100.0
-            columns = self._evaluate([place for *_, place in new], [data for data, *_ in new], factor, True)
-            for place, candidate in enumerate(new):
-                fine = columns["status"][place] == "simulated" and columns["throttled_s"][place] <= THROTTLED_S
-                p99 = columns["worst_p99_ms"][place]
-                bound = self.devices[candidate[2]].bound_ms
-                self._known[candidate] = bool(fine and (p99 is None or p99 <= bound * (1 + SLACK)))
+            places = [place for *_, place in new]
+            with core_errors():
+                found = self.demands.meets(
+                    places,
+                    [data for data, *_ in new],
+                    [self.instances[place] for place in places],
+                    [1.0 + self.settings.headroom_percent / 100.0] * len(new),
+                    [self.devices[place].bound_ms * (1 + SLACK) for place in places],
+                    THROTTLED_S,
+                    as_of=self.settings.as_of,
+                )
+            self._known.update(zip(new, found, strict=True))
         return [self._known[candidate] for candidate in candidates]
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
@@ -201,29 +208,33 @@ class _Batch:
         wanted = [index for index in trusted if self._wanted(self.devices[index])]
         if not wanted:
             return
-        columns = self._evaluate(wanted, [self._wanted(self.devices[index]) for index in wanted], 1.0)
+        storages = [self._wanted(self.devices[index]) for index in wanted]
+        columns = self._evaluate(wanted, storages)
         for place, index in enumerate(wanted):
             figures = self.devices[index].figures
             figures["wanted_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             figures["wanted_p99_ms"] = columns["worst_p99_ms"][place]
-        if not self.settings.fortnights:
+        if not (count := self.settings.fortnights):
             return
-        for index in wanted:
-            one = self.devices[index]
-            drawn = one.history.fortnights(self.settings.fortnights, self.settings.seed)
-            if drawn is None:
-                continue
-            count = self.settings.fortnights
-            columns_of: dict[str, Any] = dict(zip(DeviceHistory.COLUMNS, drawn, strict=True))
-            lengths = [len(drawn[0]) // count] * count
-            demands = core.FleetDemands(**columns_of, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
-            instances = [self.instances[index]] * count
-            columns = _settled(demands, range(count), [self._wanted(one)] * count, instances, self.settings.as_of)
-            failed = [
-                (throttled or 0.0) > THROTTLED_S or (p99 or 0.0) > one.bound_ms * (1 + SLACK)
-                for throttled, p99 in zip(columns["throttled_s"], columns["worst_p99_ms"], strict=True)
-            ]
-            one.risk = sum(failed) / count
+        drawn = [self.devices[index].history.fortnights(count, self.settings.seed) for index in wanted]
+        asked = [(index, storage, one) for index, storage, one in zip(wanted, storages, drawn, strict=True) if one]
+        if not asked:
+            return
+        with core_errors():
+            missing = self.demands.missing_draws(
+                [index for index, *_ in asked],
+                [storage for _, storage, _ in asked],
+                [self.instances[index] for index, *_ in asked],
+                [self.devices[index].bound_ms * (1 + SLACK) for index, *_ in asked],
+                THROTTLED_S,
+                [days for *_, (days, _) in asked],
+                [levels for *_, (_, levels) in asked],
+                [self.devices[index].history.per_day for index, *_ in asked],
+                FORTNIGHT_DAYS,
+                as_of=self.settings.as_of,
+            )
+        for (index, *_), failed in zip(asked, missing, strict=True):
+            self.devices[index].risk = failed / count
 
     def _wanted(self, one: _Open) -> str:
         """The storage advised instead of today's, "" where today's stays."""
@@ -311,29 +322,6 @@ class _Batch:
 # --- the core, prices and families ----------------------------------------------------------------
 
 NO_HOST = Host(None)
-
-
-def _settled(
-    demands: core.FleetDemands,
-    indexes: Sequence[int],
-    storages: Sequence[str],
-    instances: Sequence[str | None],
-    as_of: str | None,
-    factor: float = 1.0,
-    no_waiting: bool = False,
-) -> dict[str, list]:
-    """Storages under `factor` times the demands of these indexes, in the settled cycle."""
-    with core_errors():
-        return demands.evaluate(
-            list(indexes),
-            list(storages),
-            list(instances),
-            [factor] * len(indexes),
-            as_of=as_of,
-            prune_above=1.0 if no_waiting else math.inf,
-            no_waiting=no_waiting,
-            cycle="settled",
-        )
 
 
 @cache

@@ -71,16 +71,20 @@ class DeviceHistory:
         known = self.balance_percent[:1]
         return None if np.isnan(known).any() else float(known[0])
 
-    def fortnights(self, count: int, seed: int) -> list[np.ndarray] | None:
-        """Columns of `count` fortnights, one after the other: whole days drawn from the recorded
-        ones, each with its level moved as the levels of days differ. None for less than two
+    @property
+    def per_day(self) -> int:
+        """Points of a day."""
+        return round(DAY_S / self.grain_s)
+
+    def fortnights(self, count: int, seed: int) -> tuple[list[int], list[float]] | None:
+        """The days of `count` fortnights, one after the other: each drawn from the recorded ones,
+        and the factor of its level, moved as the levels of days differ. None for less than two
         days."""
-        per_day = round(DAY_S / self.grain_s)
-        days = len(self.columns["duration_s"]) // per_day
+        days = len(self.columns["duration_s"]) // self.per_day
         if days < 2:
             return None
-        shaped = {name: column[: days * per_day].reshape(days, per_day) for name, column in self.columns.items()}
-        totals = (shaped["reads_per_s"] + shaped["writes_per_s"]).mean(axis=1)
+        rates = self.columns["reads_per_s"] + self.columns["writes_per_s"]
+        totals = rates[: days * self.per_day].reshape(days, self.per_day).mean(axis=1)
         # Weekends differ from working days by more than days do: each is compared with its like.
         # Day 0 of 1970 was a Thursday, the fourth day of a week that begins on Monday.
         weekend = (int(self.begin_unix // DAY_S) + 3 + np.arange(days)) % 7 >= 5
@@ -93,11 +97,7 @@ class DeviceHistory:
         draw = np.random.default_rng(seed)
         drawn = draw.integers(0, days, count * FORTNIGHT_DAYS)
         # Half of the spread comes with the day that is drawn; the other half with its level.
-        level = np.exp(draw.normal(0.0, spread / 2, len(drawn)))[:, None]
-        moved = {name: column[drawn] for name, column in shaped.items()}
-        for name in ("reads_per_s", "writes_per_s"):
-            moved[name] = moved[name] * level
-        return [np.ascontiguousarray(moved[name].ravel()) for name in self.COLUMNS]
+        return drawn.tolist(), np.exp(draw.normal(0.0, spread / 2, len(drawn))).tolist()
 
 
 def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float) -> DeviceHistory:

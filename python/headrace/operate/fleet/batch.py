@@ -54,6 +54,7 @@ class _Open:
     bound_ms: float = math.inf
     best: SpaceResult | None = None
     risk: float | None = None
+    short_of: tuple[bool, bool] | None = None
 
 
 def answer_batch(
@@ -164,8 +165,19 @@ class _Batch:
                     THROTTLED_S,
                     as_of=self.settings.as_of,
                 )
-            self._known.update(zip(new, found, strict=True))
+            for candidate, met in zip(new, found, strict=True):
+                self._known[candidate] = met and not self._is_less(candidate)
         return [self._known[candidate] for candidate in candidates]
+
+    def _is_less(self, candidate: Candidate) -> bool:
+        """Whether it gives less of what a volume at its limit was short of: more was asked than is
+        known."""
+        one = self.devices[candidate[2]]
+        if not self._fails(one):
+            return False
+        if one.short_of is None:
+            one.short_of = one.history.short_of(one.today.text, self.settings.as_of)
+        return weaker(candidate[0], one.today.text, self.settings.as_of, one.short_of)
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month at the list prices of each device's region."""
@@ -244,9 +256,6 @@ class _Batch:
         before, after = self._usd(one), one.best.usd
         if text == one.today.text:
             return ""
-        if self._fails(one) and after <= before:
-            # More was asked than is known: never less than today's volume can give.
-            return "" if weaker(text, one.today.text, self.settings.as_of) else text
         if self._fails(one):
             return text
         return text if before - after >= max(LEAST_SAVING * before, LEAST_SAVING_USD) else ""
@@ -315,7 +324,7 @@ class _Batch:
         if one.best is None:
             return "no storage that it can be modified into meets the goals"
         if self._fails(one):
-            return "it is at a limit at times, and nothing larger is needed for what was recorded: its demand is not known, so it is not made smaller"
+            return "it is at a limit at times, and nothing that gives as much of what it is short of costs less"
         return "nothing that meets the goals costs noticeably less"
 
 
@@ -336,11 +345,13 @@ def usd_of(region: str, as_of: str | None, storage: str) -> float:
     return float(prices_of(region, as_of).volume_totals([storage], 0.0)[0])
 
 
-def weaker(wanted: str, today: str, as_of: str | None) -> bool:
-    """Whether a storage gives fewer IOPS or MiB/s than another, both with credits."""
-
+@cache
+def weaker(wanted: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
+    """Whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the two only
+    those that are asked about count."""
     after, before = holding(wanted, as_of=as_of), holding(today, as_of=as_of)
-    return after.burst_iops < before.burst_iops or after.burst_bytes_s < before.burst_bytes_s
+    fewer = after.burst_iops < before.burst_iops, after.burst_bytes_s < before.burst_bytes_s
+    return any(short and less for short, less in zip(short_of, fewer, strict=True))
 
 
 @cache

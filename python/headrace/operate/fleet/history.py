@@ -11,6 +11,7 @@ import polars as pl
 
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
+from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.inventory import FleetDevice
 
 DOC = "docs/guide/fleet.md"
@@ -33,7 +34,8 @@ class DeviceHistory:
 
     `columns`: arrays of f64 by COLUMNS, as the core takes them. `balance_percent`: the lowest of
     the members, NaN where not published; `exceeded`: 1 where a member's IOPS or throughput check
-    was 1, 0 where none was, NaN where the check was not published; `queue`: sum of the members',
+    was 1, 0 where none was, NaN where the check was not published; `exceeded_of`: whether the check
+    of IOPS, and that of throughput, was ever 1; `queue`: sum of the members',
     NaN where not published. `given_iops`, `given_bytes_s`: what was delivered. `censored_share`: of
     the points, those at a limit. `missing_share`: of the periods, those without a point."""
 
@@ -44,6 +46,7 @@ class DeviceHistory:
     columns: dict[str, np.ndarray]
     balance_percent: np.ndarray
     exceeded: np.ndarray
+    exceeded_of: tuple[bool, bool]
     queue: np.ndarray
     given_iops: np.ndarray
     given_bytes_s: np.ndarray
@@ -64,6 +67,18 @@ class DeviceHistory:
     def censored_share(self) -> float:
         """Share of the points at a limit."""
         return float(self.censored.mean())
+
+    def short_of(self, storage: str, as_of: str | None) -> tuple[bool, bool]:
+        """Whether it was at a limit in IOPS, and in MiB/s; both where it was at one and nothing
+        says in which."""
+        limits = holding(storage, as_of=as_of)
+        with np.errstate(invalid="ignore"):
+            gone = bool((self.balance_percent <= GONE_PERCENT).any())
+        iops, throughput = self.exceeded_of
+        iops |= (gone and limits.credit_unit == "ios") or self.given_iops.max() >= AT_LIMIT * limits.burst_iops
+        throughput |= gone and limits.credit_unit == "bytes"
+        throughput |= self.given_bytes_s.max() >= AT_LIMIT * limits.burst_bytes_s
+        return (bool(iops), bool(throughput)) if iops or throughput else (True, True)
 
     @property
     def first_balance(self) -> float | None:
@@ -124,6 +139,7 @@ def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_da
     }
     balance, exceeded, queue = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count)
     missing = 0
+    exceeded_of = (False, False)
     for rows in series:
         index = np.round((rows["t_unix"].to_numpy() - begin) / grain).astype(int)
         inside = (index >= 0) & (index < count)
@@ -133,15 +149,16 @@ def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_da
             total[index] += rows[name].to_numpy()[inside]
         here = rows["balance_percent"].to_numpy()[inside]
         balance[index] = np.fmin(balance[index], here)
-        flags = np.fmax(rows["iops_exceeded"].to_numpy()[inside], rows["throughput_exceeded"].to_numpy()[inside])
-        exceeded[index] = np.fmax(exceeded[index], flags)
+        iops, throughput = (rows[f"{name}_exceeded"].to_numpy()[inside] for name in ("iops", "throughput"))
+        exceeded[index] = np.fmax(exceeded[index], np.fmax(iops, throughput))
+        exceeded_of = (exceeded_of[0] or bool((iops > 0).any()), exceeded_of[1] or bool((throughput > 0).any()))
         queue[index] += rows["queue"].to_numpy()[inside]
     if missing > MOST_MISSING * count:
         rule = f"has no points for {missing / count:.0%} of its periods"
         raise InputError(device.key, rule, DOC, "Volumes that are seldom attached get no advice.")
     given = ((sums["read_ops"] + sums["write_ops"]) / grain, (sums["read_bytes"] + sums["write_bytes"]) / grain)
     found = DeviceHistory(
-        begin, grain, _demand(sums, grain), balance, exceeded, queue, *given, missing_share=missing / count
+        begin, grain, _demand(sums, grain), balance, exceeded, exceeded_of, queue, *given, missing / count
     )
     return _uncensored(found)
 

@@ -223,7 +223,8 @@ impl Fleet {
         let measured = if question.factor == 1.0 {
             interval::measure(setup, load)
         } else {
-            let raised = |point: &Point| Point { reads_per_s: point.reads_per_s * question.factor, writes_per_s: point.writes_per_s * question.factor, ..*point };
+            let raised =
+                |point: &Point| Point { reads_per_s: point.reads_per_s * question.factor, writes_per_s: point.writes_per_s * question.factor, ..*point };
             interval::measure(setup, &OpenLoad { points: load.points.iter().map(raised).collect(), ..blank(load) })
         };
         let made = Arc::new(NeededLoad::new(Arc::new(measured)));

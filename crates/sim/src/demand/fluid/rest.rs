@@ -94,7 +94,8 @@ impl Fluid {
 
     fn peak_overload(&self, load: &MeasuredLoad) -> f64 {
         let caps: Vec<_> = self.buckets.iter().filter(|bucket| !bucket.is_credits()).collect();
-        let asked = |point: &Measured| caps.iter().map(|cap| cap.demand(point) * point.duration_s / (cap.rate * point.duration_s + cap.depth)).fold(0.0, f64::max);
+        let asked =
+            |point: &Measured| caps.iter().map(|cap| cap.demand(point) * point.duration_s / (cap.rate * point.duration_s + cap.depth)).fold(0.0, f64::max);
         load.points.iter().map(asked).fold(0.0, f64::max)
     }
 

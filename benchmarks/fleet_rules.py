@@ -63,7 +63,16 @@ def main() -> None:
     given = parser.parse_args()
     scores, bill = compare(seeded_fleet(given.volumes, given.seed, days=2 * DAYS))
     table = Table(title=f"{given.volumes:,} volumes of {bill:,.0f} USD a month, seed {given.seed}")
-    for column in ("rule", "changed", "saves USD/month", "share", "of it holds", "costs USD/month", "violations", "of changed"):
+    for column in (
+        "rule",
+        "changed",
+        "saves USD/month",
+        "share",
+        "of it holds",
+        "costs USD/month",
+        "violations",
+        "of changed",
+    ):
         table.add_column(column, justify="left" if column == "rule" else "right")
     for one in scores:
         share = f"{one.violations / one.changed:.1%}" if one.changed else "-"

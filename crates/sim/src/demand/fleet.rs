@@ -138,8 +138,8 @@ impl Fleet {
         questions.par_iter().map(answer).collect()
     }
 
-    /// Of the recordings drawn for each question, how many miss its goal. Refuses days that were not
-    /// recorded.
+    /// Of the recordings drawn for each question, how many miss its goal. Refuses days that were
+    /// not recorded.
     pub fn missing_draws(&self, terms: &FleetTerms<'_>, questions: &[(FleetQuestion, FleetGoal, DayDraws)]) -> Result<Vec<usize>, SimError> {
         for (question, _, draws) in questions {
             let recorded = self.loads[question.volume].points.len() / draws.per_day.max(1);
@@ -169,8 +169,8 @@ impl Fleet {
     }
 
     /// The storages of the questions point by point, from these balances (percent; none: as AWS
-    /// gives them): of each point the balance (percent, NaN without credits), the seconds
-    /// throttled and the queue at its end.
+    /// gives them): of each point the balance (percent, NaN without credits), the seconds throttled
+    /// and the queue at its end.
     pub fn follow(&self, terms: &FleetTerms<'_>, questions: &[(FleetQuestion, Option<f64>)]) -> Vec<Result<Vec<[f64; 3]>, SimError>> {
         let answer = |(question, start): &(FleetQuestion, Option<f64>)| {
             let setup = setup_of(&self.search(terms, question, *start), &question.candidate)?;

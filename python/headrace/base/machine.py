@@ -67,6 +67,12 @@ def required(name: str, package: str) -> str:
     return found
 
 
+def ends_with_us(*words: str) -> tuple[str, ...]:
+    """A command that is killed with the thread that starts it, so that a kill of this process leaves
+    nothing of it that goes on. Raises NotInstalled."""
+    return (required("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *words)
+
+
 def find_tool(name: str) -> Tool:
     """The tool `name` of TOOLS. Raises CouldNotRun when it is missing, silent, or too old."""
     kind = TOOLS[name]

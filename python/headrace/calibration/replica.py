@@ -144,7 +144,7 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     # A run of one thread whose processor time was counted begins there.
     pages_cpu = base["page_cpu_ms"]
     alone = [
-        max(run.cpu_ms - pages_cpu * (run.reads or 0.0), 0.1 * run.cpu_ms) for run in runs if run.cpu_ms is not None
+        max(run.cpu_ms - _cpu_of_others(run, pages_cpu), 0.05 * run.cpu_ms) for run in runs if run.cpu_ms is not None
     ]
     begin = {name: 0.0 for name in names}
     if alone:
@@ -178,6 +178,13 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
     return measured_replica(best, values, spread=sure, origin=", ".join(run.name for run in runs))
 
 
+def _cpu_of_others(run: ReplicaRun, page_cpu_ms: float) -> float:
+    """Processor time of a transaction that is not the applier's: of its pages, and of the thread that
+    hands out transactions, which is busy whatever is applied. ms."""
+    coordinator = 1e3 * run.replica.settings()["coordinator_cores"] / run.tps
+    return page_cpu_ms * (run.reads or 0.0) + coordinator
+
+
 def _syncs(run: ReplicaRun) -> bool:
     settings = run.replica.settings()
     return settings["flush_log_at_trx_commit"] == 1 or (settings["log_bin"] and settings["sync_binlog"] > 0)
@@ -204,6 +211,6 @@ def _compare(workload: TransactionWorkload, run: ReplicaRun) -> list[float]:
         parts.append(math.log(max(found.summary["grouped"], 1e-6) / run.group) / GROUP_SPREAD)
     if run.cpu_ms is not None:
         applier = applier_of(workload)
-        taken = applier["cpu_ms"] + applier["page_cpu_ms"] * (run.reads or 0.0)
+        taken = applier["cpu_ms"] + _cpu_of_others(run, applier["page_cpu_ms"])
         parts.append(math.log(taken / run.cpu_ms) / CPU_SPREAD)
     return parts

@@ -9,7 +9,7 @@ option_files  option files as the servers read them
 'mysql://watcher@db.example:3307/shop'
 """
 
-from headrace.connect.address import Address, Secret, parse_address, write_client_file
+from headrace.connect.address import Address, Secret, client_text, parse_address, write_client_file
 from headrace.connect.connection import connect
 
-__all__ = ["Address", "Secret", "connect", "parse_address", "write_client_file"]
+__all__ = ["Address", "Secret", "client_text", "connect", "parse_address", "write_client_file"]

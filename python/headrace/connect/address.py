@@ -243,12 +243,8 @@ def _ssl(text: str, mode: str | None, authority: str | None) -> tuple[str, str |
     return mode, os.path.abspath(authority)
 
 
-def write_client_file(address: Address, path: str | os.PathLike) -> Path:
-    """An option file (mode 0600) for tools that take --defaults-extra-file.
-
-    Raises CouldNotRun when it cannot be written.
-    """
-    path = Path(path)
+def client_text(address: Address) -> str:
+    """The text of an option file for tools that take --defaults-extra-file."""
     lines = ["[client]", f"user={quoted(address.user)}"]
     if address.password is not None:
         lines.append(f"password={quoted(address.password.reveal())}")
@@ -260,11 +256,20 @@ def write_client_file(address: Address, path: str | os.PathLike) -> Path:
     # Only the interactive client knows `database`; the others stop at a word of [client] they do
     # not know.
     lines += [] if address.database is None else ["[mysql]", f"database={quoted(address.database)}"]
+    return "\n".join(lines) + "\n"
+
+
+def write_client_file(address: Address, path: str | os.PathLike) -> Path:
+    """Writes it as a file (mode 0600).
+
+    Raises CouldNotRun when it cannot be written.
+    """
+    path, text = Path(path), client_text(address)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+            file.write(text)
         os.replace(temporary, path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

@@ -220,6 +220,20 @@ def mount(device: str, place: Path) -> None:
     _run([required("mount", "mount"), *options, device, str(place)], f"mounting {device} on {place}")
 
 
+def mount_to_read(device: str, place: Path) -> None:
+    """Mounts a volume of somebody else's, whatever filesystem it has. A filesystem's log is
+    replayed (a crash left its last writes there), and no file is changed. Raises CouldNotRun."""
+    words = [required("blkid", "util-linux"), "-o", "value", "-s", "TYPE", device]
+    kind = run_checked(Command(tuple(words), what=f"looking at {device}"), TIMEOUT_S).strip()
+    if kind not in (KIND, "ext4"):
+        rule = f"holds {kind or 'no filesystem'}, and only xfs and ext4 are read"
+        raise CouldNotRun(
+            device, rule, "", "Assemble an array or a volume group, mount it, and read its binary log by hand."
+        )
+    options = "ro,noatime,nodev,nosuid,noexec" + (",nouuid" if kind == KIND else "")
+    _run([required("mount", "mount"), "-o", options, device, str(place)], f"mounting {device} on {place}")
+
+
 def unmount(place: Path, lazily: bool = False) -> None:
     """Unmounts everything that is mounted there. `lazily`: also what stays busy.
 

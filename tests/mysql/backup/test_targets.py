@@ -28,7 +28,7 @@ from backup_chains import SETTINGS, Load
 from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import volumes
-from headrace.servers.backup import checking, copying, manifest
+from headrace.servers.backup import checking, copying, manifest, unfinished
 from headrace.servers.backup.forecast import target_volume
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.pacing import PaceLimits, lab_pacer
@@ -47,26 +47,68 @@ def source(lab, machine):
     return source_of(server.address(), server.name, server)
 
 
-def test_a_killed_run_leaves_nothing_that_looks_whole(lab, source, tmp_path):
-    """`kill -9` at a random moment: there is a whole backup or none, and the next run succeeds."""
+WAYS = {
+    "physical": ("--method", "physical", "--mib-s", "40"),
+    "logical": ("--method", "logical", "--mib-s", "4"),
+    "snapshot": ("--method", "snapshot"),
+    "spooled": ("--method", "physical", "--spool", "SPOOL"),
+}
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"] if KILLS > 2 else ["mariadb"])
+def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flavor, tmp_path, monkeypatch):
+    """`kill -9` at a random moment: there is a whole backup or none, the next run of each way ends
+    with a backup that verifies, and nothing is left: no file, snapshot, folder or process."""
+    if flavor == "mysql":
+        request.getfixturevalue("mysql_program")
+        server = servers.up(lab, name="kept-mysql", flavor="mysql", storage="gp3:4", settings=SETTINGS["mysql"])
+        request.addfinalizer(lambda: servers.destroy(server))
+        with Load(server):
+            time.sleep(0.3)
+    name = "kept" if flavor == "mariadb" else "kept-mysql"
     target, seed = open_target(tmp_path / "t"), random.randrange(1 << 32)
     print("seed", seed)
-    chance = random.Random(seed)
-    words = [sys.executable, "-m", "headrace", "backup", "run", "kept", "--to", str(tmp_path / "t"), "--mib-s", "40"]
+    chance, said, temporary = random.Random(seed), [], tmp_path / "temporary"
+    temporary.mkdir(mode=0o755)
+    monkeypatch.setenv("TMPDIR", str(temporary))
+
+    def begun(way: str) -> subprocess.Popen[str]:
+        words = [one.replace("SPOOL", str(tmp_path / "spool")) for one in WAYS[way]]
+        words = ["run", name, "--to", str(tmp_path / "t"), *words, "--data-dir", str(lab.place.data_dir)]
+        command = [sys.executable, "-m", "headrace", "backup", *words]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
     for _ in range(KILLS):
-        child = subprocess.Popen(
-            [*words, "--data-dir", str(lab.place.data_dir)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
+        child = begun(chance.choice(list(WAYS)))
+        # From its first file on: before it there is nothing to leave.
+        while child.poll() is None and not list(tmp_path.rglob("running")):
+            time.sleep(0.01)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(chance.uniform(0.5, 2.5))
+            child.wait(chance.uniform(0.0, 2.0))
         child.kill()
-        child.wait()
+        said += child.communicate()[1].splitlines()
         for one in manifest.backups(target)[0]:
             assert not checking.check_backup(target, one.id).problems
-    made = copying.run(source, target, copying.Wanted())
+    for way in WAYS:
+        child = begun(way)
+        said += child.communicate(timeout=120)[1].splitlines()
+        assert child.returncode == 0, said
     found, problems = manifest.backups(target)
-    assert made.id in [one.id for one in found] and not problems, "what a killed run left was removed"
-    assert not list((tmp_path / "t").rglob("*.begun"))
+    assert not problems and [one.manifest.method for one in found[-4:]] == [*list(WAYS)[:3], "physical"]
+    assert not [problem for one in found for problem in checking.check_backup(target, one.id).problems]
+    there = [path.name for path in (tmp_path / "t").rglob("*") if path.is_file()]
+    assert all(one == "manifest.json" or one.startswith("data.") for one in there), there
+    assert not [path for path in (tmp_path / "spool").rglob("*") if path.is_file()] and not list(temporary.iterdir())
+    tagged = {one["tags"].get("headrace:backup"): one["id"] for one in lab.snapshots()["snapshots"]}
+    mine = {one.id for one in found if one.manifest.method == "snapshot"}
+    assert {one for one in tagged if one and f"-{name}-" in one} == mine
+    assert not list((servers.find(lab, name).datadir.parent / "tmp").glob("headrace-*"))
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [one for one in running if str(tmp_path).encode() in one]
+    for one in found:
+        for snapshot in one.manifest.snapshots.values():
+            lab.delete_snapshot(snapshot)
+    print("\n".join(sorted({one for one in said if one.startswith("note: ")})))
 
 
 def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):
@@ -107,7 +149,7 @@ def connect_to(server):
         yield cursor
 
 
-def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path):
+def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path, monkeypatch):
     """A volume of the lab as the target: clear errors, and no backup that looks whole."""
     made = lab.create("st1:125", name="archive")
     place = tmp_path / "mounted"
@@ -131,6 +173,21 @@ def test_a_target_that_is_full_read_only_or_gone(lab, source, tmp_path):
         filler.unlink()
         found, problems = manifest.backups(target)
         assert [one.id for one in found] == [kept.id] and not problems
+
+        def vanish(share: float, text: str) -> None:
+            if place.is_mount():
+                volumes.unmount(place, lazily=True)
+
+        with pytest.raises(CouldNotRun, match="another filesystem"):
+            copying.run(source, target, copying.Wanted(pack="none", progress=vanish))
+        volumes.mount(device, place)
+        found, problems = manifest.backups(target)
+        assert [one.id for one in found] == [kept.id] and len(problems) == 1, "its mark and half a file"
+        with monkeypatch.context() as patch:
+            patch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
+            assert copying.run(source, target, copying.Wanted(method="logical")).parts
+        assert len(manifest.backups(target)[0]) == 2 and not manifest.backups(target)[1]
+        assert not list(place.rglob("*.begun"))
         volumes.unmount(place)
         with pytest.raises(CouldNotRun, match="another filesystem"):
             copying.run(source, target, copying.Wanted(pack="none"))
@@ -253,7 +310,7 @@ def bucket(tmp_path, monkeypatch):
         inner.wait(30)
 
 
-def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket):
+def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket, tmp_path, monkeypatch):
     text, plan = bucket
     target = open_target(text)
     made = copying.run(source, target, copying.Wanted(key=bytes(32)))
@@ -282,3 +339,17 @@ def test_a_bucket_that_refuses_cuts_or_lies_elsewhere(lab, source, bucket):
     plan.clear()
     found, _ = manifest.backups(target, bytes(32))
     assert [one.id for one in found] == [made.id]
+    # It goes away in the middle of sending; the copy is kept, and only what is missing is sent.
+    said: list[str] = []
+    wanted = copying.Wanted(method="logical", spool=tmp_path / "spool", note=said.append)
+    plan += ["", "", *["503"] * 50]  # the mark, and one file
+    monkeypatch.setattr(copying, "PART_BYTES", 10 << 10)
+    with pytest.raises(CouldNotRun, match="does not take requests"):
+        copying.run(source, target, wanted)
+    plan.clear()
+    late = copying.run(source, target, wanted)
+    assert any("is whole in" in one for one in said) and any("1 of its" in one for one in said), said
+    assert not checking.check_backup(target, late.id).problems
+    gone = open_target(f"s3://lab/x?endpoint=http://127.0.0.1:{free_port()}")
+    with pytest.raises(CouldNotRun, match="cannot be reached"):
+        copying.run(source, gone, copying.Wanted(method="logical"))

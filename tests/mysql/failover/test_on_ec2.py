@@ -1,5 +1,5 @@
 """The old source on an instance of EC2, which the lab's endpoint serves: it is fenced by EC2's calls, and its
-process, which nobody ends, answers no client any more.
+process, which nobody ends, answers no client any more; the rest of its binary log is read from its volume.
 
 The lab's instance is this machine, which the lab does not stop: so it is the volume that is taken away. EC2_FENCING=1.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from under_load import SCHEMA, Trio, app
+from lab_servers import sql
+from test_switchovers import behind_and_dead
+from under_load import FLAVORS, SCHEMA, Trio, app
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "api"))
 
@@ -77,3 +80,30 @@ def test_fenced_by_the_api(aws, tmp_path):
     assert not [one for one in trio.load.notes if one.port == old.port and one.at > first]
     attachments = aws.client("ec2").describe_volumes(VolumeIds=[old.data_volume])["Volumes"][0]["Attachments"]
     assert not attachments or attachments[0]["State"] in ("detaching", "busy"), attachments
+
+
+@pytest.mark.skipif(os.environ.get("EC2_FENCING") != "1", reason="EC2_FENCING=1")
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_the_tail_is_read_from_a_volume_of_ec2(aws, tmp_path, flavor):
+    """Without semi-sync, and what the replicas had not received is on the volume alone."""
+    trio = Trio(aws.lab, tmp_path, flavor, semi_sync=False)
+    old = trio.server("a")
+    mine = [f"a={aws.instance},{old.data_volume}"]
+    trio.cluster = lambda: cluster_of(trio.names, aws.lab, tmp_path / "journal", mine, aws.instance)
+    behind_and_dead(trio, random.Random(1))
+    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+        with pytest.raises(CouldNotRun, match="acknowledged commits may be missing"):
+            executor.run(FailoverWish("a"))
+        outcome = executor.run(FailoverWish("a", rescue=True))
+    assert outcome.rescued and outcome.kept and outcome.elected
+    new = trio.server(outcome.elected)
+    assert not trio.load.missing(new), "an acknowledged commit was on the volume and is missing"
+    assert not [one for one in mounted() if "headrace-rescue-" in one]
+    volume = aws.client("ec2").describe_volumes(VolumeIds=[old.data_volume])["Volumes"][0]
+    assert volume["State"] == "available", "it is left for whoever repairs the old source"
+    print(f"{flavor}: {outcome.rescued} transactions from {old.data_volume} in {outcome.seconds:.1f} s, 0 lost")
+    assert sql(new, "SELECT @@global.read_only") == ((0,),)
+
+
+def mounted() -> list[str]:
+    return Path("/proc/mounts").read_text().splitlines()

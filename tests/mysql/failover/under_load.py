@@ -17,9 +17,8 @@ from headrace import servers
 from headrace.connect import Address, Secret, connect
 from headrace.lab import Lab
 from headrace.servers.failover.cluster import FailoverCluster, cluster_of
-from headrace.servers.failover.executor import Outcome
 from headrace.servers.failover.hosts import state_of
-from headrace.servers.failover.planning.members import FailoverWish
+from headrace.servers.failover.planning.members import FailoverWish, Outcome
 from headrace.servers.failover.rejoin import Diverged, rejoin
 from headrace.servers.failover.watcher import Watcher
 from headrace.servers.topology.topology import Following, replica_up
@@ -151,8 +150,14 @@ class Trio:
     ) -> None:
         self.lab, self.folder, self.flavor, self.semi_sync = lab, folder, flavor, semi_sync
         self.names = ("a", "b", "c")
-        servers.up(lab, name="a", own_address=links, storage="gp3:4", flavor=flavor, settings={"innodb_buffer_pool_size": "32M",
-                   "innodb_flush_log_at_trx_commit": "1", "sync_binlog": "1"})  # fmt: skip
+        settings = {
+            "innodb_buffer_pool_size": "32M",
+            "innodb_flush_log_at_trx_commit": "1",
+            "sync_binlog": "1",
+            # For the time when it is a replica itself.
+            "slave_parallel_threads" if flavor == "mariadb" else "replica_parallel_workers": str(WORKERS),
+        }
+        servers.up(lab, name="a", own_address=links, storage="gp3:4", flavor=flavor, settings=settings)
         for name in "bc":
             replica_up(lab, name, "a", Following(semi_sync=semi_sync, prepare_source=True, workers=WORKERS))
         self.source = "a"

@@ -29,22 +29,26 @@ from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.evidence import SourceOptions, evidence_of
 from headrace.operate.evidence.model import Evidence
 from headrace.servers.server import Server
+from headrace.servers.topology.state import observe
+from headrace.servers.topology.topology import Following, replica_up
 
 TABLES, ROWS = 4, 45_000  # 48 MiB of data, twice the buffer pool
 POOL = "24M"
 ONSET_S, WATCH_S = 3.0, 8.0  # s: for the load to show, and for the doctor to look
 STOP_S = 20.0
+BEHIND_S = 14.0  # s of load that a replica waits before it applies: more than the doctor's 10
 USER = "sbload"
 
 
 @dataclass
 class Bed:
-    """A server of a lab with data in it."""
+    """A server of a lab with data in it; a replica has its source."""
 
     lab: Lab
     server: Server
     volume: str
     storage: str
+    source: Server | None = None
 
     def reset(self, storage: str | None = None) -> None:
         """The volume as it was made, or another; full credits, no faults."""
@@ -74,14 +78,14 @@ class Bed:
         return diagnose(evidence, Counsel() if counsel else None), evidence
 
 
-def bed_on(lab: Lab, name: str, storage: str, rows: int = ROWS, **settings: str) -> Bed:
-    """A MariaDB with sysbench's tables, loaded without limits."""
+def bed_on(lab: Lab, name: str, storage: str, flavor: str, rows: int = ROWS, **settings: str) -> Bed:
+    """A server with sysbench's tables, loaded without limits."""
     wanted = {
         "innodb_buffer_pool_size": POOL,
         "innodb_buffer_pool_load_at_startup": "OFF",
         "innodb_log_buffer_size": "2M",
     } | settings
-    server = servers.up(lab, name=name, storage=storage, settings=wanted, unpaced=True)
+    server = servers.up(lab, name=name, flavor=flavor, storage=storage, settings=wanted, unpaced=True)
     sql(server, f"CREATE USER IF NOT EXISTS {USER}@localhost", f"GRANT ALL ON *.* TO {USER}@localhost")
     sql(server, "CREATE DATABASE IF NOT EXISTS sbtest")
     words = [*sysbench(server, "oltp_read_write", 2, rows=rows), "prepare"]
@@ -91,6 +95,15 @@ def bed_on(lab: Lab, name: str, storage: str, rows: int = ROWS, **settings: str)
     sql(server, *(f"SELECT COUNT(*) FROM sbtest.sbtest{table} FORCE INDEX (PRIMARY)" for table in range(1, TABLES + 1)))
     volume = lab.describe(server.data_volume)["name"]
     return Bed(lab, server, volume, storage)
+
+
+def replica_bed(lab: Lab, flavor: str) -> Bed:
+    """A replica with one applier, and its source on a volume that is quick enough for every load."""
+    source = bed_on(lab, "src", "io2:20:20000", flavor).server
+    following = Following(prepare_source=True)
+    replica = replica_up(lab, "rep", source.name, following, storage="gp3:10", unpaced=True).server
+    volume = lab.describe(replica.data_volume)["name"]
+    return Bed(lab, replica, volume, "gp3:10", servers.find(lab, source.name))
 
 
 def sysbench(
@@ -237,13 +250,19 @@ def member(bed: Bed, chance: random.Random):
 @contextmanager
 def small_redo(bed: Bed, chance: random.Random):
     bed.reset("gp3:10")
-    sql(bed.server, "SET GLOBAL innodb_log_file_size = 4194304")
+    # The least of each flavor, and its default.
+    name, least, usual = (
+        ("innodb_log_file_size", 4 << 20, 96 << 20)
+        if bed.server.flavor == "mariadb"
+        else ("innodb_redo_log_capacity", 8 << 20, 100 << 20)
+    )
+    sql(bed.server, f"SET GLOBAL {name} = {least}")
     try:
         with loaded(bed.server, "oltp_update_non_index", chance.choice((4, 8))):
             time.sleep(4)
             yield
     finally:
-        sql(bed.server, "SET GLOBAL innodb_log_file_size = 100663296")
+        sql(bed.server, f"SET GLOBAL {name} = {usual}")
 
 
 @contextmanager
@@ -347,6 +366,23 @@ def idle(bed: Bed, chance: random.Random):
     yield
 
 
+two_limits = steady("oltp_point_select", (24, 32), storage=("io1:100:3000",))
+
+
+@contextmanager
+def one_applier(bed: Bed, chance: random.Random):
+    """A replica with one thread, behind a source that commits with many."""
+    assert bed.source is not None
+    with connect(bed.server.address(), 30) as connection:
+        dialect = observe(connection, bed.server.name).dialect
+    sql(bed.server, *dialect.stop_apply())
+    with loaded(bed.source, "oltp_update_non_index", chance.choice((8, 16))):
+        time.sleep(BEHIND_S)
+        sql(bed.server, *dialect.start_apply())
+        time.sleep(1)
+        yield
+
+
 @contextmanager
 def optimizing(bed: Bed, chance: random.Random):
     with loaded(bed.server, "oltp_point_select", chance.choice((8, 12))):
@@ -415,14 +451,17 @@ SCENARIOS = (
     Scenario("instance IOPS", (("binds", "instance-iops"),), True, "small", instance_iops),
     Scenario("instance MiB/s", (("binds", "instance-throughput"),), True, "small64", instance_bytes),
     Scenario("degraded member", (("degraded", "member"), ("degraded", "degraded")), True, "array", member),
+    Scenario("two limits at once", (("binds", "volume-iops"), ("binds", "instance-iops")), True, "small", two_limits),
+    Scenario("one-thread replica", (("misconfigured", "applier"),), False, "replica", one_applier),
     Scenario("optimizing", (("binds", "optimizing"),), True, "slow", optimizing),
 )
 
 
 class Beds:
-    """Beds by name, made when they are first used."""
+    """Beds of a flavor by name, made when they are first used."""
 
-    def __init__(self) -> None:
+    def __init__(self, flavor: str) -> None:
+        self.flavor = flavor
         self._labs = ServerLabs()
         self._lab: dict[str, Lab] = {}
         self._beds: dict[str, Bed] = {}
@@ -443,18 +482,18 @@ class Beds:
         return self._lab[name]
 
     def _make(self, name: str) -> Bed:
+        if name == "replica":
+            return replica_bed(self._lab_of("large"), self.flavor)
         pages64 = {"innodb_page_size": "64k", "innodb_buffer_pool_size": "48M"}
-        if name == "pages16":
-            return bed_on(self._lab_of("large"), "p16", "gp3:10")
-        if name == "pages64":
-            return bed_on(self._lab_of("large"), "p64", "gp3:10", rows=90_000, **pages64)
-        if name == "array":
-            return bed_on(self._lab_of("large"), "arr", "2xgp3:10")
-        if name == "small":
-            return bed_on(self._lab_of("small"), "s16", "io1:100:5000")
-        if name == "small64":
-            return bed_on(self._lab_of("small"), "s64", "gp3:10", rows=90_000, **pages64)
-        return bed_on(self._lab_of("slow"), "opt", "io1:40:300")
+        lab, short, storage, rows, settings = {
+            "pages16": ("large", "p16", "gp3:10", ROWS, {}),
+            "pages64": ("large", "p64", "gp3:10", 2 * ROWS, pages64),
+            "array": ("large", "arr", "2xgp3:10", ROWS, {}),
+            "small": ("small", "s16", "io1:100:5000", ROWS, {}),
+            "small64": ("small", "s64", "gp3:10", 2 * ROWS, pages64),
+            "slow": ("slow", "opt", "io1:40:300", ROWS, {}),
+        }[name]
+        return bed_on(self._lab_of(lab), short, storage, self.flavor, rows, **settings)
 
     def close(self) -> None:
         self._labs.close()

@@ -34,9 +34,9 @@ SLICE_S = 5.0  # s of a look in the slice
 SETTLE_S, COUNT_S = 3.0, 8.0  # s: after a change, and of a measurement
 
 
-@pytest.fixture(scope="module")
-def beds(machine):
-    made = Beds()
+@pytest.fixture(scope="module", params=os.environ.get("FLAVORS", "mariadb").split(","))
+def beds(request, machine):
+    made = Beds(request.param)
     try:
         yield made
     finally:

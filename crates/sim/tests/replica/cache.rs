@@ -178,10 +178,18 @@ fn pages_are_written_back_early() {
     let writes = |version: &str| {
         let mut bench = Bench { cache: 128.0 * MIB, ..Bench::new() };
         bench.settings = ReplicaSettings::of_version("mysql", version).unwrap();
-        replica_database(&bench.database, &bench.applier, &bench.settings, 0.0, (bench.source_cache, bench.cache)).unwrap().writes
+        let database = replica_database(&bench.database, &bench.applier, &bench.settings, 0.0, (bench.source_cache, bench.cache)).unwrap();
+        match bench.settings.dirty_low_water {
+            0.0 => database.writes,
+            low_water => written_back(&database, &bench.applier, &bench.settings, bench.cache, (low_water, 0.0)).writes,
+        }
     };
     let (early, late) = (writes("9.7.4"), writes("8.0.36"));
     assert!((7.0..9.8).contains(&early.flush_per_tx) && late.flush_per_tx < 4.0, "{early:?} {late:?}");
     assert!(early.later_dirty < 0.5 * late.later_dirty, "{early:?} {late:?}");
     assert_eq!((early.flush_limit_per_s, early.background_per_s), (10_000.0, 0.0));
+    // 10,000 x 30 / 91 = 3,297 pages a second are written at 30 % dirty; never fewer than a tenth are.
+    let settings = ReplicaSettings::of_version("mysql", "9.7.4").unwrap();
+    assert!((settings.dirty_share(3_297.0) - 0.3).abs() < 1e-3);
+    assert_eq!((settings.dirty_share(100.0), settings.dirty_share(1e6)), (0.1, 0.9));
 }

@@ -144,11 +144,19 @@ class _Tarball(HostTree):
         self.files: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
         self.folders: dict[str, set[str]] = {}
+        if not path.stat().st_size:
+            raise InputError(f"--root {path}", "is empty", SOURCE, "Capture the host again.")
         try:
             with tarfile.open(path, "r:*") as archive:
                 self._load(archive)
         except (tarfile.TarError, OSError, EOFError) as error:
-            raise InputError(f"--root {path}", f"is not a tarball that can be read ({error})", SOURCE, "") from None
+            why = (
+                str(error).splitlines()[0][:80]
+                if not isinstance(error, tarfile.ReadError)
+                else "gzip, bzip2, xz or none"
+            )
+            hint = "docs/guide/host-advice.md says how to capture a host as one."
+            raise InputError(f"--root {path}", f"is not a tarball that can be read ({why})", SOURCE, hint) from None
         for name in self.links:
             self._place(name)  # refuses what leads out
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 TARGET = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT], aws:vol-..., a captured folder or a file of one"
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=f"{TARGET}.")]
-TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=f"{TARGET}.")]
+LIVE = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT] or aws:vol-..., several of them together if you like"
+TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=f"{LIVE}.")]
 
 
 @dataclass(frozen=True, kw_only=True)

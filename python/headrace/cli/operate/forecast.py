@@ -43,7 +43,8 @@ def forecast(
         str,
         typer.Argument(
             metavar="RECORDING",
-            help="A workload file, demo:day, or what `headrace workload import` reads: iostat, sar, CloudWatch.",
+            help="A workload file, demo:day, what `headrace workload import` reads (iostat, sar, CloudWatch), a captured "
+            "folder, or aws:vol-....",
         ),
     ],
     storage: Annotated[

@@ -98,7 +98,8 @@ def watch(
         from headrace.operate.watching import terminal
 
         screen = terminal.Screen(terminal.check())
-    with opening.opened(target, today.source(place, password), past=once or screen is not None) as watched:
+    options, past = today.source(place, password), once or screen is not None
+    with opening.opened(target, options, past=past, seconds=0.0 if once else seconds) as watched:
         if screen is not None:
             from headrace.operate.watching import loop
 

@@ -165,6 +165,10 @@ def run(
     staging: Annotated[
         Path | None, option("FOLDER", "Where MySQL's CLONE puts its copy first. Default: the server's own volume.")
     ] = None,
+    spool: Annotated[
+        Path | None, option("FOLDER", "Finish the copy here, then send it: a run that is cut off can go on.")
+    ] = None,
+    anew: Annotated[bool, flag("--anew", "Go on with no run that was killed: remove what it left.")] = False,
     dry_run: Annotated[bool, flag("--dry-run", "Say how long it will take and what binds, and copy nothing.")] = False,
     output: OutputOption = "table",
 ) -> None:
@@ -180,7 +184,15 @@ def run(
         return
     with progress("copying") as tick, _pacer(server, target, pace, method) as pacer:
         wanted = copying.Wanted(
-            method=method, pack=pack, key=key, staging=staging, progress=tick, **({"pace": pacer} if pacer else {})
+            method=method,
+            pack=pack,
+            key=key,
+            staging=staging,
+            spool=spool.absolute() if spool is not None else None,
+            anew=anew,
+            progress=tick,
+            note=lambda text: tick.say(f"note: {text}"),
+            **({"pace": pacer} if pacer else {}),
         )
         made = copying.run(server, target, wanted)
     if pacer is not None:
@@ -543,7 +555,7 @@ def prune(
     output: OutputOption = "table",
 ) -> None:
     """Delete old backups and the binary logs before them; never the last provable chain."""
-    from headrace.servers.backup import copying, retention
+    from headrace.servers.backup import retention, unfinished
     from headrace.servers.backup.history import archive
     from headrace.servers.backup.manifest import backups
     from headrace.servers.backup.targets.opening import open_target
@@ -558,7 +570,11 @@ def prune(
     names = ("what", "fate", "why")
     rows: list[dict[str, object]] = [dict(zip(names, one, strict=True)) for one in told]
     print_answer(rows, output, rows, names, lambda: (table(names, [list(one.values()) for one in rows]),))
-    if dry_run or not (wanted.remove or wanted.files):
+    if dry_run:
+        return
+    for left in unfinished.clear(target, place.open):
+        say(f"note: {left.words}")
+    if not (wanted.remove or wanted.files):
         return
     if not yes and not sys.stdin.isatty():
         raise InputError(to, "deletes backups, and nobody can be asked", "headrace backup prune --help", "Add --yes.")
@@ -573,5 +589,3 @@ def prune(
         retention.remove(target, one, drop)
     for name in wanted.files:
         target.remove(name)
-    for name in copying.clear_unfinished(target):
-        say(f"removed what a run that was killed had left: {name}")

@@ -60,6 +60,10 @@ class ClusterOptions:
         list[str] | None,
         option("NAME=INSTANCE[,VOLUME...]", "Fence this server by the EC2 API. Repeatable.", "--ec2"),
     ] = None
+    rescue_on: Annotated[
+        str,
+        option("INSTANCE", "The instance this runs on, for --rescue of an EC2 volume. Default: as its firmware says."),
+    ] = ""
     journal: Annotated[
         Path | None, option("DIR", "Where journals are kept. Default: in the lab's directory.", "--journal")
     ] = None
@@ -78,10 +82,20 @@ class ChoiceOptions:
     fenced: Annotated[bool, flag("--fenced", "You made sure that the old source is dead and stays so.")] = False
     allow_delayed: Annotated[bool, flag("--allow-delayed", "A replica that is late on purpose may take over.")] = False
     errant: Annotated[Errant, choice("Transactions that one replica alone wrote.")] = "refuse"
-    alone: Annotated[Alone, choice("When no replica is left to acknowledge.")] = "serve"
+    alone: Annotated[
+        Alone,
+        choice(
+            "When no replica is left to acknowledge what the new source commits: take writes all the same, so that"
+            " its own loss loses commits (it is said before and after), or stay down."
+        ),
+    ] = "serve"
     drain_s: Annotated[float, option("S", "Longest wait for a replica to apply what it received.", min=1)] = 3_600.0
 
 
+ALONE = (
+    "if no replica is left to acknowledge after a failover, the new source takes writes all the same, and its own loss"
+    " would lose commits (--alone serve); --alone refuse stays down instead"
+)
 MaxWaitOption = Annotated[
     float,
     option("S", "Longest time without writes; then the source takes them again, and nothing is changed.", min=0.1),
@@ -182,6 +196,8 @@ def watch(
         executor = found.executor(clients, say, choices.drain_s)
         wish = _wish("failover", executor.observer.look(), choices, source, None)
         say(f"watching {wish.source}")
+        if choices.alone == "serve":
+            say(ALONE)
         watcher = Watcher(executor, wish, say=say, acts=failovers > 0)
         try:
             outcomes = watcher.watch(threading.Event(), max(failovers, 1))
@@ -191,6 +207,8 @@ def watch(
         say(
             f"{one.elected} is the source now; {'no acknowledged commit is missing' if one.kept else 'see the journal for what may be missing'}"
         )
+        if one.gives_up:
+            say(f"given up: {one.gives_up}")
 
 
 @app.command()
@@ -227,10 +245,10 @@ def _opened(place: LabPlace, options: ClusterOptions, servers: list[str] | None)
     from headrace.servers.failover.cluster import cluster_of
 
     if servers and all("://" in one for one in servers):
-        yield cluster_of(servers, None, options.journal, options.ec2 or ())
+        yield cluster_of(servers, None, options.journal, options.ec2 or (), options.rescue_on)
         return
     with place.open() as lab:
-        yield cluster_of(servers or (), lab, options.journal, options.ec2 or ())
+        yield cluster_of(servers or (), lab, options.journal, options.ec2 or (), options.rescue_on)
 
 
 def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:
@@ -275,13 +293,17 @@ def _change(
                 if plan.refusal:
                     raise CouldNotRun(wish.source, plan.refusal, "docs/guide/failover.md", plan.hint)
                 return
+            if plan.gives_up:
+                say(f"gives up: {plan.gives_up}")
             _confirm(yes, f"{kind.capitalize()} from {wish.source} to {plan.elected or 'the best replica'}?")
             outcome = executor.run(wish)
         finally:
             executor.close()
     answer = outcome.as_dict()
     print_answer(answer, output, [answer], tuple(answer), lambda: (_pairs(answer),))
-    if not outcome.kept or outcome.left_out:
+    if outcome.gives_up:
+        say(f"given up: {outcome.gives_up}")
+    if not outcome.kept or outcome.left_out or outcome.gives_up:
         raise typer.Exit(1)
 
 
@@ -311,6 +333,8 @@ def _show_plan(plan: FailoverPlan, output: Any) -> None:
         say(f"{plan.elected} would take over{'' if plan.kept else '; acknowledged commits may be missing:'}")
     for text in plan.uncertain:
         say(f"  - {text}")
+    if plan.gives_up and not plan.refusal:
+        say(f"gives up: {plan.gives_up}")
 
 
 COLUMNS = ("name", "role", "follows", "receive", "apply", "executed", "read_only", "semi_sync", "error")
@@ -339,5 +363,12 @@ def _pairs(answer: dict[str, Any]) -> str:
     from headrace.cli.output import pairs
 
     return pairs(
-        [(key.replace("_", " "), str(value)) for key, value in answer.items() if value not in (None, "", [], {})]
+        [(key.replace("_", " "), _words(value)) for key, value in answer.items() if value not in (None, "", [], {})]
     )
+
+
+def _words(value: Any) -> str:
+    """Times by their names in words; anything else as it is."""
+    if isinstance(value, dict) and all(isinstance(one, float) for one in value.values()):
+        return ", ".join(f"{name} {seconds:.3f} s" for name, seconds in value.items())
+    return str(value)

@@ -410,3 +410,5 @@ def _notes(members: list[TopologyMember]) -> None:
     for one in members:
         for problem in one.problems:
             say(f"problem: {one.server.name}: {problem}")
+        for warning in one.warnings:
+            say(f"warning: {one.server.name}: {warning}")

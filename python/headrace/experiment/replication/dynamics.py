@@ -12,7 +12,8 @@ import tempfile
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +24,14 @@ from headrace.bench.drivers.benchmark import RunLoad
 from headrace.errors import CouldNotRun
 from headrace.experiment.data import scan
 from headrace.experiment.replication.cell import ReplicaCell
-from headrace.experiment.replication.run import ReplicationLab, WrittenSource, target_of
+from headrace.experiment.replication.run import (
+    MOST_WARM_S,
+    ReplicationLab,
+    WrittenSource,
+    holds_all,
+    target_of,
+    turned,
+)
 from headrace.experiment.replication.statements import Statements
 
 # Both positions are read this often: the lag is known to a fifth of a second and less, because
@@ -33,8 +41,9 @@ LOOK_S = 0.2
 ONSET_S = 1.0
 # Longest wait for the replica to catch up, as a multiple of the load; a guess.
 PATIENCE = 20.0
-# A little of the load first, so that both caches hold what they hold in use.
-WARM_RATE_SHARE, WARM_S = 0.3, 6
+# A part of the load first, some seconds at a time until the replica's cache was turned over, so that
+# both caches hold what they hold in use.
+WARM_RATE_SHARE, WARM_S = 0.4, 6
 
 
 @dataclass(frozen=True)
@@ -162,38 +171,72 @@ class _Watch(threading.Thread):
         return bool(self.looks) and self.looks[-1][2] >= self.looks[-1][1]
 
 
-def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int, warm_s: int = WARM_S) -> Course:
-    """A source of its own gets `rate` transactions a second for `load_s`, while the replica
-    applies; until it has caught up. Before that, `warm_s` of a third of it.
+@dataclass(frozen=True)
+class LiveReplica:
+    """A replica that applies while its source is written to, and loads on it."""
 
-    Raises CouldNotRun if it does not catch up."""
+    lab: ReplicationLab
+    cell: ReplicaCell
+    source: WrittenSource
+    server: servers.Server
+    at_source: Statements
+    sql: Statements
+
+    def course(self, rate: int, load_s: int, patience: float = PATIENCE) -> Course:
+        """`rate` transactions a second for `load_s`, until all are applied; CouldNotRun where that
+        takes longer than `patience` times the load."""
+        if self.cell.balance_percent is not None and self.server.data_volume is not None:
+            self.lab.lab.lab.set_balance(self.server.data_volume, self.cell.balance_percent)
+        watch = _Watch(self.at_source, self.sql)
+        before = os.getloadavg()[0]
+        watch.start()
+        try:
+            began = time.monotonic()
+            _paced(self.source, rate, load_s)
+            self._wait(watch, patience * load_s)
+        finally:
+            watch.end()
+        return _course(self.cell, watch.looks, began, (before, os.getloadavg()[0]))
+
+    def _wait(self, watch: _Watch, longest_s: float) -> None:
+        ended = time.monotonic()
+        while not watch.caught_up():
+            if time.monotonic() - ended > longest_s:
+                raise CouldNotRun(self.cell.words, f"has not caught up {longest_s:g} s after the load", "")
+            time.sleep(LOOK_S)
+
+
+@contextmanager
+def live(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveReplica]:
+    """A replica behind a source of its own, whose cache a part of `rate` has warmed."""
     source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
     try:
         with Statements(source.server) as at_source, lab.replica(cell, source) as (server, sql):
             sql.run(sql.dialect.start_receive())
             sql.run(sql.dialect.start_apply())
             scan(target_of(server))
-            watch = _Watch(at_source, sql)
-            _paced(source, round(WARM_RATE_SHARE * rate) or 1, warm_s)
-            if cell.balance_percent is not None and server.data_volume is not None:
-                lab.lab.lab.set_balance(server.data_volume, cell.balance_percent)
-            before = os.getloadavg()[0]
-            watch.start()
-            try:
-                began = time.monotonic()
-                _paced(source, rate, load_s)
-                ended = time.monotonic()
-                patience = PATIENCE * load_s
-                while not watch.caught_up():
-                    if time.monotonic() - ended > patience:
-                        raise CouldNotRun(cell.words, f"has not caught up {patience:g} s after the load", "")
-                    time.sleep(LOOK_S)
-            finally:
-                watch.end()
-            return _course(cell, watch.looks, began, (before, os.getloadavg()[0]))
+            _warm(source, cell, sql, round(WARM_RATE_SHARE * rate) or 1)
+            yield LiveReplica(lab, cell, source, server, at_source, sql)
     finally:
         with undisturbed():
             servers.destroy(source.server)
+
+
+def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
+    """A source of its own gets `rate` transactions a second for `load_s`, while the replica
+    applies; until it has caught up. Before that, a part of it until the cache is warm.
+
+    Raises CouldNotRun if it does not catch up."""
+    with live(lab, cell, rate) as replica:
+        return replica.course(rate, load_s)
+
+
+def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) -> None:
+    """Some of the load, until what leaves the replica's cache is what the load put there."""
+    began, before = time.monotonic(), sql.status()
+    _paced(source, rate, WARM_S)
+    while not holds_all(cell) and time.monotonic() - began < MOST_WARM_S and not turned(before, sql.status()):
+        _paced(source, rate, WARM_S)
 
 
 def _paced(source: WrittenSource, rate: int, seconds: int) -> None:

@@ -39,6 +39,11 @@ PRIME_CLIENTS, PRIME_S = 16, 4
 # A warm-up ends when the cache was turned over once, so that what leaves it is what the load put
 # there; at the latest after this (s; chosen, to bound the time of a cell).
 MOST_WARM_S = 30.0
+# After credits were taken away, what the page cleaner began at the rate before is written first (s; chosen:
+# 1,500 free pages at 600 I/Os a second are 3 s, and the redo log's age takes some seconds more).
+CREDITS_S = 10.0
+# MySQL's page cleaner goes by averages over innodb_flushing_avg_loops (30) rounds of a second (its manual).
+AVERAGES_S = 30.0
 READS, PAGES, FREE = "innodb_buffer_pool_reads", "innodb_buffer_pool_pages_total", "innodb_buffer_pool_pages_free"
 # Fewer transactions say nothing about a rate: 100 of them are known to 10 % by chance alone.
 LEAST_TRANSACTIONS = 200
@@ -105,8 +110,9 @@ class ReplicationLab:
             self._sources[key] = self.written(load)
         return self._sources[key]
 
-    def written(self, load: ReplicaLoad) -> WrittenSource:
-        """A new source that wrote the load; its server is the caller's to destroy."""
+    def written(self, load: ReplicaLoad, storage: str | None = None) -> WrittenSource:
+        """A new source that wrote the load; its server is the caller's to destroy. `storage`: its
+        volume, with its limits; None: one without."""
         self.lab.load(load.data)
         port = free_port()
         size = max(SOURCE_GIB, round(4 * load.data.gib))
@@ -114,10 +120,10 @@ class ReplicationLab:
             self.lab.lab,
             name=f"source-{next(self._numbers)}",
             flavor=load.flavor,
-            storage=SOURCE_STORAGE.format(size_gib=size),
+            storage=storage or SOURCE_STORAGE.format(size_gib=size),
             settings=source_settings(load),
             port=port,
-            unpaced=True,
+            unpaced=storage is None,
             seed_from=self.lab.saved(load.data),
         )
         try:
@@ -211,37 +217,43 @@ def holds_all(cell: ReplicaCell) -> bool:
     return cell.cache_mib > FITS * 1024 * cell.load.data.gib
 
 
-def _turned(before: dict[str, float], now: dict[str, float]) -> bool:
+def turned(before: dict[str, float], now: dict[str, float]) -> bool:
     """Whether the cache was read once over."""
     return now[READS] - before[READS] >= now[PAGES] - now[FREE]
 
 
 def applied(
-    sql: Statements, cell: ReplicaCell, transactions: int, counted: Callable[[], None] = lambda: None
+    sql: Statements, cell: ReplicaCell, transactions: int, set_balance: Callable[[], None] = lambda: None
 ) -> tuple[PerTransaction, tuple[tuple[float, int], ...]]:
-    """Applies until the cell's time is over or the backlog nearly gone. `counted` is called when
-    the part that counts begins."""
+    """Applies until the cell's time is over or the backlog nearly gone. `set_balance` is called
+    when the cache is warm."""
     began = time.monotonic()
     start, at_start = sql.done(), sql.status()
     end_at = transactions - LEFT_SHARE * (transactions - start)
     sql.run(sql.dialect.start_apply())
     samples: list[tuple[float, int]] = [(0.0, start)]
-    first = None
+    first, warm_at = None, None
+    warmup_s = cell.warmup_s if sql.mariadb else max(cell.warmup_s, AVERAGES_S)
     while True:
         time.sleep(LOOK_S)
         now = sql.done()
         gone = time.monotonic() - began
         samples.append((gone, now))
-        warm = holds_all(cell) or gone >= MOST_WARM_S or _turned(at_start, sql.status())
-        if first is None and gone >= cell.warmup_s and warm:
-            counted()
+        if (
+            warm_at is None
+            and gone >= warmup_s
+            and (holds_all(cell) or gone >= MOST_WARM_S or turned(at_start, sql.status()))
+        ):
+            set_balance()
+            warm_at = gone if cell.balance_percent is None else gone + CREDITS_S
+        if first is None and warm_at is not None and gone >= warm_at:
             first = count(sql)
         if now >= end_at or (first is not None and time.monotonic() - first.at >= cell.seconds):
             break
         sql.received()
     if first is None or samples[-1][1] - first.applied < LEAST_TRANSACTIONS:
         n = 0 if first is None else samples[-1][1] - first.applied
-        rule = f"applied {n} transactions in {samples[-1][0]:.0f} s, of which {cell.warmup_s:g} s do not count"
+        rule = f"applied {n} transactions in {samples[-1][0]:.0f} s, of which {warmup_s:g} s do not count"
         raise CouldNotRun(cell.words, rule, "", "Let the source write more, or measure longer.")
     return between(first, count(sql)), tuple(samples)
 

@@ -72,6 +72,14 @@ def volume_id(name: str) -> str | None:
     return f"vol-{serial[3:]}" if serial.startswith("vol") and serial[3:].isalnum() else None
 
 
+def members_of(name: str) -> list[str]:
+    """The devices that an md or dm device lies on; none where the kernel does not say."""
+    try:
+        return sorted(os.listdir(f"/sys/block/{name}/slaves"))
+    except OSError:
+        return []
+
+
 def read_disks(names: Sequence[str] | None) -> dict[str, dict[str, float]]:
     """Counters by kernel name, of those named (None: all).
 

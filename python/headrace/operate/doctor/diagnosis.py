@@ -35,7 +35,7 @@ def assembled(evidence: Evidence, findings: list[Finding], **more) -> Diagnosis:
         grain=findings[0].grain,
         span_s=evidence.span_s,
         clock=facts.clock,
-        storage=tuple(one.storage or "?" for one in facts.volumes if one.role != "member"),
+        storage=tuple(one.storage or "storage not named" for one in facts.volumes if one.role != "member"),
         instance=facts.instance,
         missing=facts.missing,
         notes=evidence.notes,

@@ -59,6 +59,7 @@ def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Fi
     everything = [*first, *idle, *[one for one in storage if one.verdict in ("binds", "degraded")], *ahead, *behind]
     everything += [one for one in storage if one.verdict in ("will bind", "touched")]
     everything += weak
+    everything += [one for one in storage if one.verdict == "cannot tell"]
     found: list[Finding] = []
     for one in everything:
         if one not in found:

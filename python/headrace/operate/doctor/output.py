@@ -54,7 +54,10 @@ def lines(diagnosis: Diagnosis, everything: bool = False) -> list[str]:
 
 
 def _finding(number: int, finding: Finding, headline: bool = False) -> list[str]:
-    head = f"{number}. {finding.verdict}: {finding.subject}" + (f", {finding.volume}" if finding.volume else "")
+    subject = "" if finding.subject == finding.verdict else f": {finding.subject}"
+    head = f"{number}. {finding.verdict}{subject}" + (f", {finding.volume}" if finding.volume else "")
+    if headline and not (finding.figures or finding.remedies or finding.gain):
+        return []  # the headline has said it all
     told = [head] if headline else [head, f"   {finding.words}"]
     told += [f"   - {one.words}" for one in finding.figures]
     if finding.gain is not None and finding.gain.how and finding.gain.transactions is not None:

@@ -3,6 +3,8 @@ recorded latency and the model's."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import polars as pl
@@ -15,6 +17,7 @@ from headrace.operate.doctor.diagnosis import assembled
 from headrace.operate.doctor.judging import grain_words
 from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
 from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.storage_verdicts import bursts_hide, bursts_words
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import HoldingLimits
 from headrace.operate.evidence.model import Evidence
@@ -23,9 +26,9 @@ from headrace.workload import ClosedWorkload, OpenWorkload
 from headrace.workload.observed import CensoredWindow
 
 NAMES = {"iops": "volume-iops", "mib_s": "volume-throughput", "credits": "volume-credits"}
-# A level this near to a limit of the storage named is that limit (workload/censored: FLAT_SHARE and
-# rounding).
-SAME_SHARE = 0.03
+# A level this near to a limit of the storage named is that limit (operate_page 1.4: within 5 % of
+# the baseline).
+SAME_SHARE = 0.05
 WORDS = {
     "volume-iops": "the volume's IOPS",
     "volume-throughput": "the volume's throughput",
@@ -50,6 +53,8 @@ def diagnose_recording(
     grain = grain_words(evidence.facts.grain_s, False)
     if not told:
         slow = _degraded(workload, evidence, t)
+        if slow is None or slow.verdict != "degraded":
+            slow = _unexplained(workload, evidence, t) or slow
         return assembled(evidence, [replace(slow or _calm(workload), grain=grain)])
     findings = [
         _finding(name, [one for one in told if one.limit == name], workload, facts.name)
@@ -75,6 +80,48 @@ def _calm(workload: OpenWorkload) -> Finding:
             + "."
         )
     return Finding("fine", "fine", f"No window at a limit in this recording.{at}")
+
+
+def _unexplained(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Finding | None:
+    """The longest stretch that was flat and slow at a rate that is no limit of the storage named."""
+    flat = [
+        one
+        for one in workload.censored
+        if one.to_s - one.from_s >= t.window_s
+        and (one.latency_ms or 0.0) >= t.inferred_latency_factor * (one.usual_latency_ms or math.inf)
+    ]
+    if not flat:
+        return None
+    facts = evidence.volumes[0].facts
+    one = max(flat, key=lambda window: window.to_s - window.from_s)
+    limits, instance = facts.limits, evidence.facts.instance
+    assert limits is not None  # else every window counts
+    at = _clock_of(workload)
+    slow = f", and an I/O took {one.latency_ms:,.1f} ms (usually {one.usual_latency_ms:,.2f} ms)"
+    allowed = [limits.iops, limits.burst_iops, limits.instance_iops, limits.instance_burst_iops]
+    if one.unit == "MiB/s":
+        allowed = [limits.bytes_s, limits.burst_bytes_s, limits.instance_bytes_s, limits.instance_burst_bytes_s]
+    scale = MIB if one.unit == "MiB/s" else 1
+    known = ", ".join(f"{value / scale:,.0f}" for value in dict.fromkeys(allowed) if value)
+    beside = "" if instance else " Say with --instance what it is attached to: that may be the limit."
+    words = (
+        f"From {at(one.from_s)} to {at(one.to_s)} {facts.name} was at a flat {one.recorded:,.4g} {one.unit}{slow}: as at a "
+        f"limit, but {facts.storage}{f' on {instance}' if instance else ''} has none there (it has {known} {one.unit}). "
+        f"Is that the storage it was recorded on?{beside}"
+    )
+    figures = (
+        FindingFigure("rate", one.recorded, one.unit, f"a flat {one.recorded:,.4g} {one.unit}"),
+        FindingFigure("seconds", one.to_s - one.from_s, "s", f"for {span_in_words(round(one.to_s - one.from_s))}"),
+    )
+    return Finding(
+        "cannot tell", "storage", words, facts.name, "inferred", figures=figures, from_unix=one.from_s, to_unix=one.to_s
+    )
+
+
+def _clock_of(workload: OpenWorkload) -> Callable[[float], str]:
+    """From seconds of the recording to words: the time of day where it is known."""
+    start = workload.source.get("clock_start")
+    return lambda t_s: clock_text(start, t_s, True, True) or f"{span_in_words(round(t_s))} after the start"
 
 
 def _modelled(workload: OpenWorkload, one: CensoredWindow, evidence: Evidence) -> Simulation | None:
@@ -107,11 +154,7 @@ def _modelled(workload: OpenWorkload, one: CensoredWindow, evidence: Evidence) -
 
 
 def _window(one: CensoredWindow, workload: OpenWorkload, limits: HoldingLimits | None, evidence: Evidence) -> Window:
-    start = workload.source.get("clock_start")
-
-    def at(t_s: float) -> str:
-        return clock_text(start, t_s, True, True) or f"{span_in_words(round(t_s))} after the start"
-
+    at = _clock_of(workload)
     run = _modelled(workload, one, evidence)
     model_ms = None if run is None else run.summary["mean_ms"]
     p99 = None if run is None else run.summary["p99_ms"]
@@ -149,8 +192,8 @@ def _level_of(one: CensoredWindow, limits: HoldingLimits) -> str | None:
 
 def _degraded(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Finding | None:
     """The longest stretch that is slow without any limit: a minute at least."""
-    one = evidence.volumes[0]
-    rows, start = one.rows, workload.source.get("clock_start")
+    one, at = evidence.volumes[0], _clock_of(workload)
+    rows = one.rows
     signals = signals_of(evidence, t, whole=True)
     volume = signals.volumes[0] if signals.volumes else None
     if volume is None or volume.model is None or volume.limits is None:
@@ -181,10 +224,6 @@ def _degraded(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Find
     if span_s < t.window_s:
         return None
     begin = float(part["t_unix"][0]) - float(rows["t_unix"][0])
-
-    def at(t_s: float) -> str:
-        return clock_text(start, t_s, True, True) or f"{span_in_words(round(t_s))} after the start"
-
     ms = float(part.select(slowest.alias("ms"))["ms"].median() or 0.0)  # type: ignore[arg-type]
     words = (
         f"From {at(begin)} to {at(begin + span_s)} {one.facts.name} was degraded: an I/O took {ms:,.1f} ms (the type's p99 is "
@@ -194,9 +233,16 @@ def _degraded(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Find
         FindingFigure("recorded_ms", ms, "ms", f"{ms:,.2f} ms recorded"),
         FindingFigure("seconds", span_s, "s", f"for {span_in_words(round(span_s))}"),
     )
+    verdict, subject = "degraded", "degraded"
+    stretch = replace(evidence, volumes=(replace(one, rows=part),))
+    busy = signals_of(stretch, t, whole=True).volumes[0].use_while_busy
+    if bursts_hide(busy, evidence.facts.grain_s, t):
+        verdict, subject = "cannot tell", "bursts"
+        told = f"an I/O took {ms:,.1f} ms from {at(begin)} to {at(begin + span_s)} (the type's p99 is {p99:,.1f} ms)"
+        words = f"{bursts_words(one.facts.name, told, busy, evidence.facts.grain_s)}."
     return Finding(
-        "degraded",
-        "degraded",
+        verdict,
+        subject,
         words,
         one.facts.name,
         "inferred",

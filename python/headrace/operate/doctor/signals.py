@@ -62,6 +62,13 @@ class VolumeSignals:
     model: ModelLatency | None
     stalled: bool = False
     member_ms: dict[str, float] = field(default_factory=dict)
+    busy_share: float | None = None  # of the time, with a request under way; None: not counted
+
+    @property
+    def use_while_busy(self) -> float | None:
+        """The rate over the limit that is nearest, in the time in which there was any request."""
+        known = [use for name, use in self.use.items() if use is not None and name != "volume-credits"]
+        return max(known) / self.busy_share if known and self.busy_share else None
 
     @property
     def limits(self) -> HoldingLimits | None:
@@ -245,6 +252,7 @@ def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> V
         min(instance, default=None),
         _model(one.facts, read_kib, write_kib, as_of),
         bool((mean(rows, "stalled") or 0.0) > 0),
+        busy_share=None if (idle := mean(rows, "idle_share")) is None else 1.0 - idle,
     )
 
 

@@ -186,7 +186,39 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
         return []
     if volume.facts.state == "initializing":
         return [_first_touch(volume, signals)]
+    if not signals.exact and bursts_hide(volume.use_while_busy, signals.grain_s, t):
+        return [_bursts(volume, signals, slow)]
     return [_degraded(volume, signals, slow)]
+
+
+def bursts_hide(use_while_busy: float | None, grain_s: float, t: Thresholds) -> bool:
+    """Whether bursts at a limit may be why a volume is slow below it: the mean of a tick is lower
+    than what was asked while there were requests. Where nobody counted that time, of a tick as long
+    as the window and longer."""
+    return grain_s >= t.window_s if use_while_busy is None else use_while_busy >= t.degraded_use
+
+
+def bursts_words(name: str, seen: str, use_while_busy: float | None, grain_s: float) -> str:
+    """What can be said of a volume whose bursts may be at a limit."""
+    tick = span_in_words(round(grain_s)) if grain_s >= 1 else f"{grain_s:g} s"
+    rate = (
+        "how it was spread within is not known"
+        if use_while_busy is None
+        else f"while there were requests it gave {in_percent(use_while_busy)} of a limit"
+    )
+    return (
+        f"{name} is slow, {seen}, and below every limit on the mean of {tick}; {rate}. That is a burst at a limit or EBS's "
+        "own trouble, and a mean cannot tell which: record seconds with `iostat -xt 1`, or ask the server's machine"
+    )
+
+
+def _bursts(volume: VolumeSignals, signals: Signals, way: str) -> Finding:
+    seen, p99 = getattr(volume, f"{way}_ms"), getattr(volume.model, f"{way}_p99")
+    told = f"{way}s take {seen:,.1f} ms (the type's p99 is {p99:,.1f} ms)"
+    words = bursts_words(volume.facts.name, told, volume.use_while_busy, signals.grain_s)
+    return Finding(
+        "cannot tell", "bursts", f"{words}.", volume.facts.name, "inferred", figures=tuple(_latency_figures(volume))
+    )
 
 
 def _below_limits(

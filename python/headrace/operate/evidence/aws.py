@@ -34,33 +34,40 @@ CHECKS = {
     "InstanceEBSThroughputExceededCheck": "instance-throughput",
 }
 MOST_QUERIES = 500  # API_GetMetricData
-# Points of the last minutes come late (CloudWatch: a few minutes).
-LATE_MINUTES = 2
+# Points of a minute are kept for 15 days, and a request that begins earlier gets none at all
+# (API_GetMetricStatistics, Period). Ten minutes less: the clock of AWS is not ours.
+MOST_MINUTES = 15 * 24 * 60 - 10
 
 
-def evidence_of_aws(volumes: Sequence[str], minutes: int, clients: Callable[[str], Any] | None = None) -> Evidence:
-    """The last `minutes` of these volumes (vol-...). `clients`: makes a client of a service by its
-    name. Raises InputError, CouldNotRun."""
-    clients = clients or client
+def evidence_of_aws(
+    volumes: Sequence[str], minutes: int, clients: Callable[[str], Any] | None = None, as_of: str | None = None
+) -> Evidence:
+    """The last `minutes` of these volumes (vol-...), of the 15 days that are kept. `clients`: makes
+    a client of a service by its name. Raises InputError, CouldNotRun."""
+    clients, minutes = clients or client, min(minutes, MOST_MINUTES)
     described = _described(clients("ec2"), volumes)
     instance_ids = list(dict.fromkeys(one["instance"] for one in described.values() if one["instance"]))
     types = _instance_types(clients("ec2"), instance_ids)
     end = int(time.time()) // MINUTE_S * MINUTE_S
     queries, meaning = _queries(volumes, instance_ids)
     found = _points(clients("cloudwatch"), queries, end - minutes * MINUTE_S, end)
-    facts = tuple(_facts(name, described[name], types) for name in volumes)
+    facts = tuple(_facts(name, described[name], types, as_of) for name in volumes)
     by_time: dict[float, dict[str, dict[str, float]]] = {}
     for key, points in found.items():
         owner, metric = meaning[key]
         for at, value in points.items():
             by_time.setdefault(at, {}).setdefault(owner, {})[metric] = value
-    ticks = []
+    ticks, seen = [], set()
     for at, owners in sorted(by_time.items()):
         rows = {}
         for one in facts:
             values = owners.get(one.name, {}) | owners.get(described[one.name]["instance"] or "", {})
             if owners.get(one.name):
                 rows[one.name] = row_of_minute(values, one.limits)
+                if one.name not in seen:
+                    # It may have been attached within this minute: then not idle for a part of it.
+                    rows[one.name]["idle_share"] = None
+                seen.add(one.name)
         if rows:
             ticks.append(Tick(at, float(MINUTE_S), rows))
     missing = ["the server: CloudWatch knows nothing of MySQL", "latency percentiles: CloudWatch has means of a minute"]
@@ -80,11 +87,11 @@ def evidence_of_aws(volumes: Sequence[str], minutes: int, clients: Callable[[str
         None,
         None,
         instance,
-        None,
+        as_of,
         False,
         tuple(missing),
     )
-    return gathered(source, ticks)
+    return gathered(source, ticks, [note for one in described.values() for note in one["notes"]])
 
 
 def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, seconds: float = float(MINUTE_S)) -> Row:
@@ -164,7 +171,9 @@ def _described(ec2: Any, volumes: Sequence[str]) -> dict[str, dict[str, Any]]:
         parts = [one["VolumeType"], str(one["Size"])]
         if one["VolumeType"] in ("gp3", "io1", "io2") and one.get("Iops"):
             parts += [str(one["Iops"])] + ([str(one["Throughput"])] if one.get("Throughput") else [])
+        several = [each["InstanceId"] for each in attached]
         found[one["VolumeId"]] = {
+            "notes": [_shared(one["VolumeId"], several)] if len(several) > 1 else [],
             "storage": ":".join(parts),
             "instance": attached[0]["InstanceId"] if attached else None,
             "device": attached[0].get("Device") if attached else None,
@@ -176,6 +185,13 @@ def _described(ec2: Any, volumes: Sequence[str]) -> dict[str, dict[str, Any]]:
             missing[0], "is not a volume of this account and region", "describe-volumes", "Check AWS_REGION."
         )
     return found
+
+
+def _shared(volume: str, instances: Sequence[str]) -> str:
+    return (
+        f"{volume} is attached to {', '.join(instances)} (Multi-Attach): its figures are those of all of them together; "
+        f"of the instances, only the limits of {instances[0]} are judged"
+    )
 
 
 def _modification(ec2: Any, volume: str) -> str:
@@ -198,10 +214,10 @@ def _instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
     return {one["InstanceId"]: one["InstanceType"] for each in answer["Reservations"] for one in each["Instances"]}
 
 
-def _facts(name: str, described: Mapping[str, Any], types: Mapping[str, str]) -> SeenVolume:
+def _facts(name: str, described: Mapping[str, Any], types: Mapping[str, str], as_of: str | None) -> SeenVolume:
     instance = types.get(described["instance"] or "")
     try:
-        limits = holding(described["storage"], instance)
+        limits = holding(described["storage"], instance, as_of)
     except InputError:
         limits = None
     return SeenVolume(name, described["storage"], described["device"], limits, described["state"])

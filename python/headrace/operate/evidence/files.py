@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.base.files import read_bytes
+from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, parse_iso
@@ -43,9 +44,7 @@ def of_recording(
         ticks.append(Tick(begin + row["t_s"], row["duration_s"], {name: _of_point(row, limits)}))
     tool = str(source.get("tool", "recording"))
     grain = float(max(row["duration_s"] for row in workload.points.iter_rows(named=True)))
-    clock = (
-        str(source.get("clock_zone") or "not stated") if source.get("clock_start") else "none: seconds from the start"
-    )
+    clock = workload.clock_zone if source.get("clock_start") else "none: seconds from the start"
     missing = (
         "the server: no counters of MySQL in this file",
         "time over each limit: the file has rates and latency only",
@@ -63,7 +62,17 @@ def of_recording(
         False,
         missing,
     )
-    return gathered(facts, ticks, workload.notes()), workload
+    return gathered(facts, ticks, [*_of_rds(tool, storage), *workload.notes()]), workload
+
+
+def _of_rds(tool: str, storage: str | None) -> list[str]:
+    """Storage in notation is of EBS, and RDS gives other limits for the same words."""
+    if not tool.endswith("RDS") or storage is None or len(Storage.parse(storage).members) > 1:
+        return []
+    return [
+        f"these are metrics of RDS, and {storage} was judged as one volume of EBS: from 400 GiB on RDS lays storage over four "
+        "volumes (data/managed/rds_storage.csv); name such storage as 4xTYPE:SIZE/4, for example 4xgp3:125 for 500 GiB"
+    ]
 
 
 def _begin(clock_start: str | None) -> float:

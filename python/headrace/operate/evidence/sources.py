@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,8 @@ def evidence_of(
             return collect(source, seconds or LIVE_SECONDS, progress), None
     if target.startswith("aws:"):
         minutes = AWS_MINUTES if seconds is None else max(1, round(seconds / 60))
-        return aws.evidence_of_aws(_names(target, "aws:", "aws:vol-0123456789abcdef0"), minutes), None
+        names = _names(target, "aws:", "aws:vol-0123456789abcdef0")
+        return _noted(aws.evidence_of_aws(names, minutes, as_of=options.as_of), options), None
     path = Path(target)
     if not path.exists():
         raise InputError(target[:80], "is neither a target nor a file or folder", DOC, f"Targets are {FORMS}.")
@@ -90,6 +91,13 @@ def evidence_of(
     if kept.looks_kept(head) or head[:2] == b"\x1f\x8b":
         return kept.load(path), None
     return files.of_recording(path, options.storage, options.instance, options.as_of)
+
+
+def _noted(evidence: Evidence, options: SourceOptions) -> Evidence:
+    """With what of the options was not used: AWS itself says what a volume is."""
+    known = {"--storage": options.storage, "--instance": options.instance, "--device": ", ".join(options.devices)}
+    unused = [f"{name} {value} was not used: AWS says what the volume is" for name, value in known.items() if value]
+    return replace(evidence, notes=(*evidence.notes, *unused))
 
 
 def _names(target: str, prefix: str, example: str) -> list[str]:

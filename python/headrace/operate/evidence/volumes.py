@@ -200,7 +200,11 @@ class DeviceVolumes:
         """By kernel name; an md or dm device says that its members are what counts."""
         for name in self._names:
             if name.startswith(("md", "dm-")):
-                text = f"{name} is a device over others: limits are those of its members, and belong to each"
+                over = ", ".join(host.members_of(name)) or "others"
+                text = (
+                    f"{name} is a device over {over}: limits belong to each of its members; --storage names all of them, "
+                    "such as 2xgp3:500, and --device one of them"
+                )
                 if text not in self.notes:
                     self.notes.append(text)
         storage = self._limits.storage if self._limits else None

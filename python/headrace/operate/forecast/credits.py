@@ -128,7 +128,7 @@ def credits_ahead(
     _, days = history.whole_days()
     if len(days) < LEAST_DAYS:
         rule = f"days are drawn from at least {LEAST_DAYS} whole ones, from midnight to midnight"
-        raise InputError(f"{len(days)} whole days of demand", rule, DOC, "Record longer.")
+        raise InputError(f"whole days of demand: {len(days)}", rule, DOC, "Record longer.")
     where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     balance, origin = _balance(workload, storage, balance_percent, where)
     made = futures(history, hours, runs, seed)

@@ -59,7 +59,7 @@ def growth_ahead(
     _, days = history.whole_days()
     if len(days) < LEAST_DAYS:
         rule = f"growth needs at least {LEAST_DAYS} whole days, from midnight to midnight"
-        raise InputError(f"{len(days)} whole days of demand", rule, DOC, "Record longer.")
+        raise InputError(f"whole days of demand: {len(days)}", rule, DOC, "Record longer.")
     load = replace(workload_of(history, days.reshape(-1, 4), "history"), size_gib=None)
     charged = core.demand_on_volumes(load.to_core(), storage)  # on all volumes together
     full_units = any(one["random_charges_full_unit"] for one in core.storage_limits(storage, as_of, instance))

@@ -106,6 +106,7 @@ class TickFollower:
             exceeded={limit: share for limit, column in OVER.items() if (share := row.get(column)) is not None},
             used=_used(row, limits, balance),
             limits=_limits(limits),
+            bursts=limits is not None and limits.credits is not None,
             balance=balance if limits is None or limits.credits else None,
             left=left,
             page=page,

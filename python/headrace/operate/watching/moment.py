@@ -28,7 +28,7 @@ class VolumeNow:
 
     `exceeded`: share of the time, 0-1, in which requests waited for each of the four limits (names
     of `caps.COUNTED`). `used`: rate over limit, of those that are known. `limits`: I/Os or bytes a
-    second by name. `balance`: 0-1. `page`: counters since the volume was attached.
+    second by name. `bursts`: its type has credits. `balance`: 0-1. `page`: counters since the volume was attached.
     """
 
     id: str
@@ -47,6 +47,7 @@ class VolumeNow:
     exceeded: Mapping[str, float] = field(default_factory=dict)
     used: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
+    bursts: bool = False
     balance: float | None = None
     left: CreditsLeft | None = None
     page: NvmePage | None = None

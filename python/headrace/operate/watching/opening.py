@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -36,17 +37,23 @@ class Watched:
 
 @contextmanager
 def opened(
-    target: str, options: SourceOptions, *, pages_every_s: float | None = None, past: bool = True
+    target: str,
+    options: SourceOptions,
+    *,
+    pages_every_s: float | None = None,
+    past: bool = True,
+    seconds: float | None = None,
 ) -> Iterator[Watched]:
     """Opens a target. `pages_every_s`: with the statistics page of each volume, read as often; for
-    exports. Raises InputError, CouldNotRun.
+    exports. `seconds`: CloudWatch is not waited for longer than that. Raises InputError,
+    CouldNotRun.
     """
     if is_live(target):
         with open_live(target, options) as source:
             yield Watched(target, _live(source, pages_every_s, past), source)
     elif target.startswith("aws:"):
         first, _ = evidence_of(target, options, KEPT_S if past else AWS_AGAIN_S)
-        yield Watched(target, _polled(target, options, first))
+        yield Watched(target, _polled(target, options, first, seconds))
     else:
         evidence, _ = evidence_of(target, options)
         yield Watched(target, _recorded(evidence, TickFollower(), evidence.ticks()), live=False)
@@ -91,13 +98,18 @@ def _recorded(evidence: Evidence, follower: TickFollower, ticks: list[Tick]) -> 
         yield follower.see(evidence.facts, tick, evidence.notes)
 
 
-def _polled(target: str, options: SourceOptions, evidence: Evidence) -> Iterator[Moment]:
-    """CloudWatch, minute by minute; a request that fails is tried again in the next minute."""
+def _polled(target: str, options: SourceOptions, evidence: Evidence, seconds: float | None = None) -> Iterator[Moment]:
+    """CloudWatch, minute by minute; a request that fails is tried again in the next minute. Ends
+    after `seconds`."""
     follower, last = TickFollower(), 0.0
+    until = math.inf if seconds is None else time.monotonic() + seconds
     while True:
         fresh = [tick for tick in evidence.ticks() if tick.t_unix > last]
         yield from _recorded(evidence, follower, fresh)
         last = max([last, *(tick.t_unix for tick in fresh)])
+        if time.monotonic() + AWS_EVERY_S > until:
+            time.sleep(max(0.0, until - time.monotonic()))
+            return
         time.sleep(AWS_EVERY_S)
         with suppress(HeadraceError):
             evidence, _ = evidence_of(target, options, AWS_AGAIN_S)

@@ -5,6 +5,7 @@ manifest   what a backup is; sealed documents
 source     the server that is backed up
 pipeline   programs joined by pipes: copy, pack, encrypt
 copying    takes a backup
+unfinished what killed runs left: gone on with, or removed
 history/   the binary log: its events, its archive, the stream, restores to a moment
 restore    onto a new server, and the replay
 checking   every byte against its checksum

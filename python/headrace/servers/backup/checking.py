@@ -53,6 +53,7 @@ def check_backup(
 
 def _strangers(target: BackupTarget, manifest: Manifest) -> list[str]:
     known = {part.name for part in manifest.parts} | {documents.MANIFEST, documents.PROOF}
+    known |= {documents.RUNNING, documents.BEGUN}  # killed behind its last step
     folder = folder_of(manifest.id)
     return [one.name for one in target.list(f"{folder}/") if one.name.removeprefix(f"{folder}/") not in known]
 

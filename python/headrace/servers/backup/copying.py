@@ -5,20 +5,20 @@ one size with their checksums, and last of all the manifest.
     physical   mariabackup (MariaDB), CLONE (MySQL): files; a server of the lab
     snapshot   the volumes of a server of the lab, at one instant under a lock
 
-A copy that is interrupted leaves files without a manifest, which nobody takes for a backup; the
-next run removes them.
+With `spool` the first two are finished in a folder of this machine, and sent from there. A run that
+was killed leaves files without a manifest, which nobody takes for a backup: `unfinished` says what
+the next run goes on with, and removes the rest.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import re
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -26,14 +26,19 @@ from typing import Protocol
 from headrace.base.files import reason_of, write_back
 from headrace.base.units import MIB
 from headrace.connect.option_files import quoted
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.lab import Lab
 from headrace.servers.access import service_user
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import source as sources
+from headrace.servers.backup import unfinished
 from headrace.servers.backup.manifest import BinlogPosition, Manifest, Part, folder_of, new_id, write_manifest
-from headrace.servers.backup.pipeline import Flow, Pumped, Stage, best_pack, cipher, packer
+from headrace.servers.backup.pipeline import Flow, Pumped, Stage, ahead, best_pack, cipher, packer
+from headrace.servers.backup.restore import DAMAGED, parts_of
 from headrace.servers.backup.source import BackupSource, rows
+from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.target import DOC, BackupTarget, TargetWriter
+from headrace.servers.backup.unfinished import Leftover
 from headrace.servers.running import Progress, quiet
 from headrace.servers.server import Server
 
@@ -43,12 +48,13 @@ PART_BYTES, MOST_PARTS = 64 * MIB, 1_000
 # How much of a dump is searched for its position: the file and offset stand before the first table,
 # the GTID there or (mariadb-dump 10.11.19) behind the last one.
 HEAD_BYTES, TAIL_BYTES = 4 * MIB, MIB
-# What was begun by another machine is left alone for this long.
-SWEEP_S = 24 * 3600.0
 # How long a lock for a snapshot may wait for the server's statements, s: a long SELECT would let
 # everything behind it wait (a guess, as in the runbooks of FLUSH TABLES WITH READ LOCK).
 LOCK_WAIT_S = 10
 LOOK_EVERY_S = 0.1
+# A CLONE statement of ours, and how long one that is killed may take to end, s (a guess).
+CLONING = re.compile(r"CLONE LOCAL DATA DIRECTORY = '[^']*/(headrace-[0-9A-Za-z_-]+)'")
+CLONE_END_S = 30.0
 # The largest max_allowed_packet of both flavors, bytes (MySQL and MariaDB manuals).
 MOST_PACKET = 1 << 30
 
@@ -77,99 +83,157 @@ class Unpaced:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How a backup is taken. `pack`: zstd, none, or None for the best there is."""
+    """How a backup is taken. `pack`: zstd, none, or None for the best there is. `staging`: where
+    CLONE copies to. `spool`: a folder where the copy is finished before it is sent. `anew`: goes on
+    with no run that was killed."""
 
     method: str = "physical"
     pack: str | None = None
     key: bytes | None = field(default=None, repr=False)
     pace: Pace = field(default_factory=Unpaced)
     staging: Path | None = None
+    spool: Path | None = None
+    anew: bool = False
     progress: Progress = quiet
+    note: Callable[[str], None] = lambda text: None
 
 
 def run(source: BackupSource, target: BackupTarget, wanted: Wanted) -> Manifest:
-    """Takes a backup. Raises InputError, CouldNotRun; then there is none, and nothing is left."""
-    sources.refuse_method(source, wanted.method)
-    pack = wanted.pack or best_pack()
-    clear_unfinished(target)
-    backup = new_id(source.name)
-    makers: dict[str, Callable[[], Manifest]] = {
-        "logical": lambda: _logical(source, target, wanted, backup, pack),
-        "physical": lambda: (_mariabackup if source.flavor == "mariadb" else _clone)(
-            source, target, wanted, backup, pack
-        ),
-        "snapshot": lambda: _snapshot(source, wanted, backup),
-    }
-    if wanted.method not in makers:
-        raise InputError(wanted.method[:40], f"a method is one of {', '.join(makers)}", DOC, "")
+    """Takes a backup, or goes on with that of a run that was killed. Raises InputError, CouldNotRun;
+    then there is none, and nothing is left but a whole copy in `spool`."""
+    _refuse(source, target, wanted)
+    spool = FolderTarget(wanted.spool) if wanted.spool is not None else None
+    lab = source.server.lab if source.server is not None else None
+    held = None if wanted.anew else _held(source, target, spool, lab, wanted)
+    _clear(source, target, spool, lab, wanted, held)
+    backup = held.id if held is not None else new_id(source.name)
+    tagged = lab if wanted.method == "snapshot" else None
+    places = [target] if spool is None else [target, spool]
     try:
-        made = makers[wanted.method]()
-        if wanted.method != "snapshot" and not made.parts:
-            raise CouldNotRun(source.name, "the copy is empty", DOC, "See the server's error log.")
+        for place in places:
+            unfinished.mark(place, backup, source.name, tagged)
+        made = held if held is not None else _taken(source, places[-1], wanted, backup)
+        if spool is not None:
+            if held is None:
+                write_manifest(spool, made, wanted.key)
+            _send(spool, target, made, wanted)
+        if made.snapshots and lab is not None:
+            _completed(lab, list(made.snapshots.values()))
         write_manifest(target, made, wanted.key)
-        return made
-    except BaseException:
-        _forget(target, backup)
+        unfinished.unmark(target, backup)
+    except BaseException as error:
+        damaged = isinstance(error, InputError) and error.kind == DAMAGED
+        if spool is not None and not damaged and spool.exists(f"{folder_of(backup)}/{documents.MANIFEST}"):
+            wanted.note(f"the copy {backup} is whole in {spool.folder}: run it again to go on with sending it")
+            with contextlib.suppress(HeadraceError, OSError):
+                for place in reversed(places):
+                    unfinished.unmark(place, backup)
+        else:
+            for place in reversed(places):
+                unfinished.forget_quietly(place, backup, tagged)
         raise
+    if spool is not None:
+        unfinished.forget(spool, backup)
+    return made
 
 
-def _forget(target: BackupTarget, backup: str) -> None:
-    """Removes what was written of a backup, as far as the target is still there."""
-    try:
-        target.sweep(folder_of(backup), 0.0)
-        for one in target.list(folder_of(backup) + "/"):
-            target.remove(one.name)
-    except (CouldNotRun, InputError, OSError):
-        return  # without a manifest it is not a backup; the next run removes it
+def _refuse(source: BackupSource, target: BackupTarget, wanted: Wanted) -> None:
+    """Raises InputError for what cannot be taken."""
+    if wanted.method not in documents.METHODS:
+        raise InputError(wanted.method[:40], f"a method is one of {', '.join(documents.METHODS)}", DOC, "")
+    sources.refuse_method(source, wanted.method)
+    if wanted.method == "snapshot" and wanted.spool is not None:
+        rule = "is for copies that are sent, and snapshots stay in the store of the lab"
+        raise InputError(f"--spool {wanted.spool}", rule, DOC, "Leave it out.")
+    if isinstance(target, FolderTarget) and wanted.spool == target.folder:
+        raise InputError(f"--spool {wanted.spool}", "is the target itself", DOC, "Leave it out.")
 
 
-def clear_unfinished(target: BackupTarget, older_s: float = SWEEP_S) -> list[str]:
-    """Removes what killed runs have left: files of backups without a manifest. Their ids.
+def _taken(source: BackupSource, place: BackupTarget, wanted: Wanted, backup: str) -> Manifest:
+    """The copy, whole in `place` but for its manifest."""
+    if wanted.method == "snapshot":
+        return _snapshot(source, place, wanted, backup)
+    pack = wanted.pack or best_pack()
+    physical = _mariabackup if source.flavor == "mariadb" else _clone
+    made = (_logical if wanted.method == "logical" else physical)(source, place, wanted, backup, pack)
+    if not made.parts:
+        raise CouldNotRun(source.name, "the copy is empty", DOC, "See the server's error log.")
+    return made
 
-    A run of another process may still be writing: its id is young, and it holds a file open.
-    """
-    target.sweep("backups/", older_s)
-    names = [one.name for one in target.list("backups/")]
-    whole = {name.split("/")[1] for name in names if name.endswith(f"/{documents.MANIFEST}")}
-    found = []
-    for backup in sorted({name.split("/")[1] for name in names} - whole):
-        if not documents.ID.fullmatch(backup) or _runs(target, backup):
-            continue
-        for name in (name for name in names if name.startswith(f"{folder_of(backup)}/")):
+
+# --- runs that were killed ------------------------------------------------------------------------
+
+
+def _held(
+    source: BackupSource, target: BackupTarget, spool: BackupTarget | None, lab: Lab | None, wanted: Wanted
+) -> Manifest | None:
+    """The copy of a killed run that this one goes on with: of today, as it would take it now."""
+    found: list[Manifest] = []
+    if spool is not None:
+        found = unfinished.spooled(spool, source, wanted.key)
+    elif wanted.method == "snapshot" and lab is not None:
+        found = unfinished.stored_snapshots(target, source, lab, wanted.key)
+    for one in found:
+        alike = one.method == wanted.method and wanted.pack in (None, one.packed)
+        alike = alike and one.encrypted == (wanted.key is not None)
+        young = time.time() - one.began_unix < unfinished.SWEEP_S
+        if alike and young and not target.exists(f"{folder_of(one.id)}/{documents.MANIFEST}"):
+            began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.began_unix))
+            wanted.note(f"goes on with {one.id}, a run that was cut off: it has the data of {began}")
+            return one
+    return None
+
+
+def _clear(
+    source: BackupSource,
+    target: BackupTarget,
+    spool: BackupTarget | None,
+    lab: Lab | None,
+    wanted: Wanted,
+    held: Manifest | None,
+) -> None:
+    """Removes what killed runs left, says so, and why this run starts anew."""
+    keep = held.id if held is not None else ""
+    opened = (lambda: lab) if lab is not None else None
+    left = unfinished.clear(target, opened, keep)
+    if spool is not None:
+        left += unfinished.clear(spool, opened, keep)
+        for one in unfinished.spooled(spool, source, wanted.key):
+            if one.id != keep:
+                unfinished.forget(spool, one.id)
+                left.append(Leftover(source.name, f"{one.id} in {spool.label} is not sent: removed it"))
+    for one in left:
+        wanted.note(one.words)
+    if held is None and not wanted.anew and any(one.source == source.name for one in left):
+        wanted.note(f"starts anew: {unfinished.ANEW[wanted.method]}")
+
+
+def _send(spool: BackupTarget, target: BackupTarget, made: Manifest, wanted: Wanted) -> None:
+    """Copies the files of a whole copy into the target. What a killed run has sent is read back and
+    compared, and not sent again. Raises InputError, CouldNotRun."""
+    folder, kept, sent = folder_of(made.id), 0, 0
+    there = {one.name for one in target.list(f"{folder}/")}
+    for part in made.parts:
+        name, alone = f"{folder}/{part.name}", made.with_(parts=(part,))
+        if name in there and _is_whole(target, alone):
+            kept += 1
+        else:
             target.remove(name)
-        found.append(backup)
-    return found
+            with target.create(name, part.size) as writer:
+                for piece in parts_of(spool, alone):
+                    writer.write(piece)
+        sent += part.size
+        wanted.progress(sent / max(1, made.stored_bytes), "sending")
+    if kept:
+        wanted.note(f"{kept} of its {len(made.parts)} files were in the target already, whole")
 
 
-def _runs(target: BackupTarget, backup: str) -> bool:
-    """Whether the process that writes a backup is alive, by the mark it left. A mark of another
-    machine counts for a day."""
+def _is_whole(target: BackupTarget, made: Manifest) -> bool:
+    """Whether the files of a copy are as they were written."""
     try:
-        mark = json.loads(target.document(f"{folder_of(backup)}/running"))
-        host, pid, began = str(mark["host"]), int(mark["pid"]), float(mark["began_unix"])
-    except (InputError, ValueError, KeyError, TypeError):
+        return all(True for _ in parts_of(target, made))
+    except InputError:
         return False
-    if host == _host():
-        from headrace.base.processes import look_up
-
-        found = look_up(pid)
-        return found is not None and found.started == mark.get("started")
-    return time.time() - began < SWEEP_S
-
-
-def _host() -> str:
-    from headrace.base.processes import BOOT_ID
-
-    return BOOT_ID.read_text().strip()
-
-
-def _mark(target: BackupTarget, backup: str) -> None:
-    """Says that this process writes a backup."""
-    from headrace.base.processes import look_up
-
-    own = look_up(os.getpid())
-    mark = {"host": _host(), "pid": os.getpid(), "started": own and own.started, "began_unix": time.time()}
-    target.put_new(f"{folder_of(backup)}/running", json.dumps(mark).encode())
 
 
 class PartsWriter:
@@ -212,11 +276,10 @@ class PartsWriter:
 
 def _stream(target: BackupTarget, backup: str, flow: Flow, expected: int, wanted: Wanted) -> list[Part]:
     """Writes what the programs make."""
-    _mark(target, backup)
     parts, written = PartsWriter(target, backup, expected), 0
     try:
-        with flow:
-            for piece in flow.pieces():
+        with flow, contextlib.closing(ahead(flow.pieces())) as pieces:
+            for piece in pieces:
                 parts.write(piece)
                 written += len(piece)
                 wanted.progress(min(0.95, written / max(1, expected)), "copying")
@@ -224,7 +287,6 @@ def _stream(target: BackupTarget, backup: str, flow: Flow, expected: int, wanted
     except BaseException:
         parts.abort()
         raise
-    target.remove(f"{folder_of(backup)}/running")
     return parts.done
 
 
@@ -343,19 +405,14 @@ def _mariabackup(source: BackupSource, target: BackupTarget, wanted: Wanted, bac
         if seen := POSITION.search(line):
             found.append(BinlogPosition(seen[3], seen[1], int(seen[2])))
 
-    import tempfile
-
     tool = source.tool("mariabackup", "mariadb-backup")
-    with tempfile.TemporaryDirectory(prefix="headrace-") as folder, source.client_file() as account:
-        # Of two option files mariabackup reads one, so this one has both: where the server's files
-        # are, and as whom to log in.
-        both = Path(folder) / "mariabackup.cnf"
-        both.touch(mode=0o600)
-        text = (
-            f"!include {server.config_file}\n{account.read_text()}[mariabackup]\nsocket={quoted(str(server.socket))}\n"
-        )
-        both.write_text(text)
-        words = (*tool, f"--defaults-file={both}", "--backup", "--stream=mbstream", f"--target-dir={folder}")
+    folder = Path(tempfile.gettempdir()) / f"headrace-{backup}"
+    # Of two option files mariabackup reads one, so this one has both: where the server's files are,
+    # and as whom to log in.
+    more = f"[mariabackup]\nsocket={quoted(str(server.socket))}\n"
+    with unfinished.owned(folder), source.client_file(f"!include {server.config_file}\n", more) as options:
+        folder.mkdir(mode=0o700)
+        words = (*tool, f"--defaults-file={options}", "--backup", "--stream=mbstream", f"--target-dir={folder}")
         copy = Flow([Stage(words, "mariabackup")], heard)
         flow = Pumped(copy, packer(pack) + cipher(wanted.key), lambda piece: wanted.pace.spent(len(piece)))
         parts = _stream(target, backup, flow, size, wanted)
@@ -374,10 +431,11 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
     staging = Path(wanted.staging or server.datadir.parent / "tmp") / f"headrace-{backup}"
     if not staging.parent.is_dir():
         raise InputError(str(staging.parent), "is not a folder", DOC, "Name one that the user mysql may write to.")
-    with source.connect(3600.0) as connection, owned(staging):
+    with source.connect(3600.0) as connection:
         _need_clone(connection)
-        before = sources.position(connection, source)
-        try:
+        _end_clones(connection, staging.parent)
+        with unfinished.owned(staging):
+            before = sources.position(connection, source)
             rows(connection, f"CLONE LOCAL DATA DIRECTORY = '{_plain(staging)}'")
             after = sources.position(connection, source)
             expected = sum(one.stat().st_size for one in staging.rglob("*") if one.is_file())
@@ -385,42 +443,31 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
             tar = Flow([Stage(words, "tar", user=user)])
             flow = Pumped(tar, packer(pack) + cipher(wanted.key), lambda piece: wanted.pace.spent(len(piece)))
             parts = _stream(target, backup, flow, expected, wanted)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
     # CLONE tells its position to a server that is started on it alone: it lies between these two.
     facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
     return _made(source, wanted, backup, began, before, "tar", pack, size, parts, facts=facts)
-
-
-@contextlib.contextmanager
-def owned(staging: Path) -> Iterator[None]:
-    """Marks a staging folder as used, and removes those of runs that were killed: each is a whole
-    copy of the data. A lock ends with its process, however that ends."""
-    for mark in staging.parent.glob("headrace-*.lock"):
-        if not documents.ID.fullmatch(mark.name.removeprefix("headrace-").removesuffix(".lock")):
-            continue
-        with contextlib.suppress(OSError):
-            handle = os.open(mark, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(mark.with_suffix(""), ignore_errors=True)
-                mark.unlink()
-            finally:
-                os.close(handle)
-    mark = staging.with_name(f"{staging.name}.lock")
-    handle = os.open(mark, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        mark.unlink(missing_ok=True)
-        os.close(handle)
 
 
 def _need_clone(connection) -> None:
     state = rows(connection, "SELECT plugin_status FROM information_schema.plugins WHERE plugin_name = 'clone'")
     if not state:
         rows(connection, "INSTALL PLUGIN clone SONAME 'mysql_clone.so'")
+
+
+def _end_clones(connection, folder: Path) -> None:
+    """Ends the CLONE statements of runs that were killed: the server goes on with them, and takes no
+    other one meanwhile."""
+    text = "SELECT id, info FROM performance_schema.processlist WHERE info LIKE 'CLONE LOCAL DATA DIRECTORY%'"
+    until = time.monotonic() + CLONE_END_S
+    while time.monotonic() < until:
+        running = [(one, CLONING.fullmatch(str(info))) for one, info in rows(connection, text)]
+        dead = [one for one, found in running if found and unfinished.is_free(folder / f"{found[1]}.lock")]
+        if not dead:
+            return
+        for one in dead:
+            with contextlib.suppress(CouldNotRun):  # it may have ended by itself
+                rows(connection, f"KILL {int(one)}")
+        time.sleep(LOOK_EVERY_S)
 
 
 def _plain(path: Path) -> str:
@@ -434,45 +481,39 @@ def _plain(path: Path) -> str:
 # --- snapshot -------------------------------------------------------------------------------------
 
 
-def _snapshot(source: BackupSource, wanted: Wanted, backup: str) -> Manifest:
+def _snapshot(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: str) -> Manifest:
     """All volumes of a server at one instant, while its commits are held back for the moment of the
     call, so that the position is theirs."""
     server = source.server
     assert server is not None
     began = time.time()
     volumes = [one for one in (server.data_volume, server.log_volume) if one]
-    tags = {"headrace:backup": backup}
-    made: list[dict] = []
-    try:
-        with source.connect(60.0) as connection:
-            size = sources.data_bytes(connection)
-            lock = ["BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT"]
-            if source.flavor == "mysql":
-                lock = ["LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"]
-            rows(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
-            for statement in lock:
-                rows(connection, statement)
-            # The end of the connection releases the locks, whatever happens here.
-            position = sources.position(connection, source)
-            held = time.monotonic()
-            _written_back(connection, source, server)
-            made = [dict(one) for one in server.lab.create_snapshots(volumes, f"headrace backup {backup}", tags)]
-            held = time.monotonic() - held
-        ids = {str(one["volume"]): str(one["id"]) for one in made}
-        if set(ids) != set(volumes):
-            rule = f"answered with snapshots of {sorted(ids)}, and {sorted(volumes)} were asked for"
-            raise CouldNotRun("the lab", rule, DOC, "See headrace snapshot list.")
-        _completed(server, list(ids.values()))
-    except BaseException:
-        for one in made:
-            with contextlib.suppress(CouldNotRun, InputError):
-                server.lab.delete_snapshot(str(one["id"]))
-        raise
+    with source.connect(60.0) as connection:
+        size = sources.data_bytes(connection)
+        lock = ["BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT"]
+        if source.flavor == "mysql":
+            lock = ["LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"]
+        rows(connection, f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
+        for statement in lock:
+            rows(connection, statement)
+        # The end of the connection releases the locks, whatever happens here.
+        position = sources.position(connection, source)
+        held = time.monotonic()
+        _written_back(connection, source, server)
+        made = server.lab.create_snapshots(volumes, f"headrace backup {backup}", {unfinished.TAG: backup})
+        held = time.monotonic() - held
+    ids = {str(one["volume"]): str(one["id"]) for one in made}
+    if set(ids) != set(volumes):
+        rule = f"answered with snapshots of {sorted(ids)}, and {sorted(volumes)} were asked for"
+        raise CouldNotRun("the lab", rule, DOC, "See headrace snapshot list.")
     roles = {"data": server.data_volume} | ({"log": server.log_volume} if server.log_volume else {})
     facts = {"commits_held_ms": round(1000 * held, 1), "roles": roles}
     if server.log_volume:
         facts["log_storage"] = server.log_storage
-    return _made(source, wanted, backup, began, position, "snapshot", "none", size, [], snapshots=ids, facts=facts)
+    found = _made(source, wanted, backup, began, position, "snapshot", "none", size, [], snapshots=ids, facts=facts)
+    # While they are stored this run may be killed: then the next one goes on with them.
+    write_manifest(target, found, wanted.key, documents.BEGUN)
+    return found
 
 
 def _written_back(connection, source: BackupSource, server: Server) -> None:
@@ -491,12 +532,12 @@ def _written_back(connection, source: BackupSource, server: Server) -> None:
             os.close(handle)
 
 
-def _completed(server: Server, snapshots: list[str]) -> None:
+def _completed(lab: Lab, snapshots: list[str]) -> None:
     """Waits until the snapshots are in the store: a pending one is not a backup yet."""
     waiting = set(snapshots)
     while waiting:
         for one in sorted(waiting):
-            state = server.lab.describe_snapshot(one)["state"]
+            state = lab.describe_snapshot(one)["state"]
             if state == "completed":
                 waiting.discard(one)
             elif state != "pending":

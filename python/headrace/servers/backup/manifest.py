@@ -29,6 +29,8 @@ FORMAT = "headrace-backup/1"
 METHODS = ("logical", "physical", "snapshot")
 ID = re.compile(r"[0-9]{8}T[0-9]{6}Z-[a-z0-9][a-z0-9_-]{0,31}-[0-9a-f]{4}", re.ASCII)
 MANIFEST, PROOF = "manifest.json", "proof.json"
+# Of a backup that is being written: see `unfinished`.
+RUNNING, BEGUN = "running", "begun.json"
 # A key of 256 bits, as AES-256 takes; shorter ones could be guessed.
 KEY_BYTES = 32
 
@@ -207,15 +209,15 @@ def read_key(path: str | os.PathLike | None) -> bytes | None:
 # --- in a target ----------------------------------------------------------------------------------
 
 
-def write_manifest(target: BackupTarget, manifest: Manifest, key: bytes | None) -> None:
+def write_manifest(target: BackupTarget, manifest: Manifest, key: bytes | None, name: str = MANIFEST) -> None:
     """The last file of a backup: from now on there is one."""
     content = {"format": FORMAT, **asdict(manifest)}
-    target.put_new(f"{folder_of(manifest.id)}/{MANIFEST}", sealed(content, key))
+    target.put_new(f"{folder_of(manifest.id)}/{name}", sealed(content, key))
 
 
-def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None) -> Manifest:
+def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, name: str = MANIFEST) -> Manifest:
     """The manifest of a backup. Raises InputError where there is none, or a damaged one."""
-    name = f"{folder_of(backup)}/{MANIFEST}"
+    name = f"{folder_of(backup)}/{name}"
     found = opened(target.document(name), f"{target.label}/{name}", key)
     if found.pop("format", None) != FORMAT:
         hint = "Use the Headrace that wrote it, or a newer one."
@@ -257,7 +259,8 @@ def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup
             problems.append(f"{backup[:80]!r} under backups/ is not a backup of Headrace")
             continue
         if f"{folder_of(backup)}/{MANIFEST}" not in names:
-            problems.append(f"{backup} was never finished: it is not a backup; the next run or prune removes it")
+            rule = "is not finished, so it is no backup: a run is writing it, or was killed, and the next run"
+            problems.append(f"{backup} {rule} goes on with it or removes it, as prune does")
             continue
         try:
             manifest = read_manifest(target, backup, key)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import signal
 import subprocess
 import threading
@@ -19,12 +20,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.base.machine import required, which
+from headrace.base.machine import ends_with_us, required, which
 from headrace.base.processes import PRIVATE_ENVIRONMENT, User, telling_lines
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 
 READ_BYTES = MIB
+# How many pieces a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
+AHEAD_PIECES = 64
 # What is kept of a program's words, lines: enough for its reason.
 KEPT_LINES = 400
 # How long a program may take to end once its work is done or it was asked to: a guess.
@@ -169,7 +172,7 @@ class Flow:
         environment = {**(os.environ if stage.user is None else PRIVATE_ENVIRONMENT), "LC_ALL": "C"}
         try:
             return subprocess.Popen[bytes](
-                words,
+                ends_with_us(*words),
                 stdin=stdin,
                 stdout=stdout,
                 stderr=subprocess.PIPE,
@@ -265,6 +268,38 @@ class Pumped(Flow):
                 self.plain_bytes += len(piece)
                 self.see(piece)
                 yield piece
+
+
+def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Iterator[bytes]:
+    """The same pieces, taken by a thread of its own that may be so many ahead: the source is read
+    while the target flushes, and the other way round."""
+    waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(most)
+    left = threading.Event()
+
+    def put(one: bytes | BaseException | None) -> None:
+        while not left.is_set():
+            with contextlib.suppress(queue.Full):
+                return waiting.put(one, timeout=0.1)
+
+    def take() -> None:
+        try:
+            for piece in pieces:
+                put(piece)
+                if left.is_set():
+                    return
+            put(None)
+        except BaseException as error:
+            put(error)
+
+    taker = threading.Thread(target=take, daemon=True)
+    taker.start()
+    try:
+        while (one := waiting.get()) is not None:
+            if isinstance(one, BaseException):
+                raise one
+            yield one
+    finally:
+        left.set()
 
 
 HINTS = (

@@ -32,10 +32,11 @@ from headrace.servers import server as running_servers
 from headrace.servers.access import service_user
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
-from headrace.servers.backup.manifest import Manifest, folder_of, read_manifest, sealed
+from headrace.servers.backup.manifest import Manifest, folder_of, new_id, read_manifest, sealed
 from headrace.servers.backup.pipeline import Flow, Stage, cipher, unpacker
 from headrace.servers.backup.source import ANSWER_S, BackupSource, executed, rows, source_of
 from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.unfinished import owned
 from headrace.servers.datadir import FORMAT as SAVED_FORMAT
 from headrace.servers.datadir import SAVED
 from headrace.servers.flavors import ServerProgram, find_program
@@ -50,6 +51,8 @@ PREPARE_S = 3_600.0
 LOOK_EVERY_S = 0.2
 # The largest max_allowed_packet of both flavors, bytes (MySQL and MariaDB manuals).
 MOST_PACKET = 1 << 30
+# The kind of an error for a file that is not as it was written.
+DAMAGED = "damaged"
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}
 
@@ -174,18 +177,16 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
     """A folder for what is unpacked, removed afterwards. Raises CouldNotRun without room."""
     if folder is not None and not folder.is_dir():
         raise InputError(str(folder), "is not a folder", DOC, "Name one with room for the data: --work.")
-    made = Path(tempfile.mkdtemp(prefix="headrace-restore-", dir=folder))
-    try:
+    made = (folder or Path(tempfile.gettempdir())) / f"headrace-{new_id(manifest.source)}"
+    with owned(made):
+        made.mkdir(mode=0o700)
         free = shutil.disk_usage(made).free
         if manifest.method == "physical" and manifest.data_bytes > free:
             rule = (
                 f"has {free / 2**30:,.1f} GiB free, and the copy takes {manifest.data_bytes / 2**30:,.1f} GiB unpacked"
             )
             raise CouldNotRun(str(made.parent), rule, DOC, "Name another folder: --work.")
-        made.chmod(0o700)
         yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 # --- the copy -------------------------------------------------------------------------------------
@@ -204,7 +205,8 @@ def parts_of(target: BackupTarget, manifest: Manifest, tell=lambda count: None) 
             what = (
                 f"has {size:,} bytes and should have {part.size:,}" if size != part.size else "its checksum is another"
             )
-            raise InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, "Use another backup.")
+            rule = f"is damaged: {what}"
+            raise InputError(f"{target.label}/{name}", rule, DOC, "Use another backup.", kind=DAMAGED)
 
 
 def _base(

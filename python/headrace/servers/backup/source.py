@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.connect import Address, connect, write_client_file
+from headrace.connect import Address, client_text, connect
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup.manifest import BinlogPosition
 from headrace.servers.backup.targets.target import DOC
@@ -71,10 +70,16 @@ class BackupSource:
         return found
 
     @contextmanager
-    def client_file(self, group: str = "client") -> Iterator[Path]:
-        """An option file with its account, that only this user may read, for the tools."""
-        with tempfile.TemporaryDirectory(prefix="headrace-") as folder:
-            yield write_client_file(self.address.with_database(None), Path(folder) / "client.cnf")
+    def client_file(self, before: str = "", behind: str = "") -> Iterator[Path]:
+        """An option file with its account for the tools, that only this user may read. It lies in
+        memory, so nothing of it stays where this process is killed."""
+        handle = os.memfd_create("client.cnf", os.MFD_CLOEXEC)
+        try:
+            os.fchmod(handle, 0o600)
+            os.write(handle, f"{before}{client_text(self.address.with_database(None))}{behind}".encode())
+            yield Path(f"/proc/{os.getpid()}/fd/{handle}")
+        finally:
+            os.close(handle)
 
 
 def source_of(address: Address, name: str, server: Server | None = None) -> BackupSource:

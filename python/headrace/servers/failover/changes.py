@@ -4,55 +4,177 @@ ended, another source followed."""
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
-from dataclasses import replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change
+from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import NET_TIMEOUT_S, SourceOf
 from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, dialect_of, observe
+from headrace.servers.topology.state import ServerState, dialect_of, executed_of, observe
 
 if TYPE_CHECKING:
     import pymysql
 
-# How long the writes of a switchover may take to stop, s. A transaction that runs longer is in the
-# way: the switchover is given up and the source takes writes again.
-QUIET_S = 10.0
+# How long one attempt to stop the writes waits for statements that run, s: the least that
+# lock_wait_timeout takes. Whoever wants to write waits as long, so an attempt that fails is given
+# up and made again a moment later.
+ATTEMPT_S = 1
+ATTEMPTS, BETWEEN_S = 4, 0.5  # guesses
+CLOSING_S = 30.0  # of the connection that does it, a guess
+LOCK_WAIT = (1205,)  # ER_LOCK_WAIT_TIMEOUT
+LONG_S = 1  # a writing statement that runs for longer is waited for while the others go on, a guess
+WORDS = 60  # of a statement that is in the way, for people
 KILLED_S = 0.3  # how long one that was killed may take to go before it is stopped, a guess
 # Commands that stay connected when a source turns read-only.
+CLIENTS = (
+    "SELECT p.id, p.command, p.user, p.command = 'Query' OR t.trx_id IS NOT NULL FROM information_schema.processlist p"
+    " LEFT JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id"
+    " WHERE p.id <> CONNECTION_ID() AND p.user NOT IN ('system user', 'event_scheduler')"
+)
+LONG_WRITERS = (
+    f"SELECT p.time, LEFT(p.info, {WORDS}) FROM information_schema.processlist p"
+    " JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id"
+    f" WHERE p.command = 'Query' AND p.time > {LONG_S} AND t.trx_rows_modified > 0"
+    " AND p.user NOT IN ('system user', 'event_scheduler')"
+)
 KEEP = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
 
 
-def stop_writes(host: AddressHost, state: ServerState) -> None:
-    """Read-only, and everybody's connections but ours and those of replication ended. An account
-    with READ ONLY ADMIN (MariaDB) would still write: the plan says so."""
-    dialect = state.dialect
-    with contextlib.closing(host.connected(QUIET_S)) as connection:
-        if state.event_scheduler == "ON":
-            # MariaDB's run on as their definers, who may write while it is read-only.
-            scheduler.switch(host, connection, state, False)
+@dataclass
+class Closing:
+    """The end of a source's writes, on a connection that was made beforehand: what takes time is
+    done while the writes go on. An account with READ ONLY ADMIN (MariaDB) would still write: the
+    plan says so."""
+
+    host: AddressHost
+    state: ServerState
+    connection: pymysql.Connection
+    _bypassing: frozenset[str] = frozenset()
+    _killing: threading.Thread | None = None
+
+    @classmethod
+    def prepared(cls, host: AddressHost, state: ServerState) -> Closing:
+        """Connected, with the events stopped, and read-only at the server's next start."""
+        connection = host.connected(CLOSING_S)
         try:
-            accounts.run(connection, (f"SET SESSION lock_wait_timeout = {int(QUIET_S / 2)}", *dialect.read_only(True)))
-        except Exception:
-            with contextlib.suppress(Exception):
-                change(host, *dialect.read_only(False))
+            accounts.run(connection, (f"SET SESSION lock_wait_timeout = {ATTEMPT_S}",))
+            with connection.cursor() as cursor:
+                found = _rows(cursor, state.dialect.writes_when_read_only())
+            bypassing = frozenset(str(row[0])[1:].rpartition("'@")[0] for row in found)
             if state.event_scheduler == "ON":
-                with contextlib.suppress(Exception):
-                    scheduler.switch(host, connection, state, True)
+                # MariaDB's run on as their definers, who may write while it is read-only.
+                scheduler.switch(host, connection, state, False)
+            _remember_read_only(host, state, True)
+        except BaseException:
+            cut(connection)
             raise
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT id, command FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND user NOT IN ('system user', 'event_scheduler')"
-            )
-            for number, command in cursor.fetchall():
-                if command not in KEEP:
-                    with contextlib.suppress(Exception):
-                        cursor.execute(f"KILL CONNECTION {int(number)}")
-    host.remember(**{"read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"}))
+        return cls(host, state, connection, bypassing)
+
+    def long_writers(self) -> list[str]:
+        """Statements in the way: they wrote, and run for longer than the writes may be out."""
+        with self.connection.cursor() as cursor:
+            return [f"{words} (for {age} s)" for age, words in _rows(cursor, LONG_WRITERS)]
+
+    def stop(self, say: Callable[[str], None], ours: Collection[int] = ()) -> GtidSet:
+        """Read-only; what is in its data then. Clients in the middle of something, and those whom
+        read-only does not stop, are disconnected at once, the others while this goes on; `ours`,
+        numbers of connections, stay. Raises CouldNotRun where statements are in the way; it takes
+        writes then."""
+        dialect = self.state.dialect
+        for left in range(ATTEMPTS - 1, -1, -1):
+            try:
+                with self.connection.cursor() as cursor:
+                    for statement in dialect.read_only(True):
+                        cursor.execute(statement)
+                break
+            except Exception as error:
+                change(self.host, *dialect.read_only(False))
+                if not error.args or error.args[0] not in LOCK_WAIT:
+                    raise CouldNotRun(
+                        self.host.name, f"could not be made read-only: {error.args[-1]}", "", ""
+                    ) from None
+                ways = "; ".join(self.long_writers()) or "LOCK TABLES, or a backup's lock, held by somebody"
+                if not left:
+                    rule = f"its writes cannot be stopped within {ATTEMPT_S} s, {ATTEMPTS} times: {ways}"
+                    raise CouldNotRun(self.host.name, rule, GUIDE, "Wait for them, or end them.") from None
+            say(f"{self.host.name} takes writes again for {BETWEEN_S:g} s: in the way is {ways}")
+            time.sleep(BETWEEN_S)
+        at_once, later = [], []
+        with self.connection.cursor() as cursor:
+            for number, command, user, busy in _rows(cursor, CLIENTS):
+                if command not in KEEP and number not in ours:
+                    (at_once if busy or user in self._bypassing else later).append(int(number))
+            _kill(cursor, at_once)
+            executed, _ = executed_of(cursor, dialect)
+        self._killing = threading.Thread(target=self._disconnect, args=(later,), daemon=True)
+        self._killing.start()
+        return executed
+
+    def _disconnect(self, numbers: list[int]) -> None:
+        with contextlib.suppress(Exception), self.connection.cursor() as cursor:
+            _kill(cursor, numbers)
+
+    def close(self) -> None:
+        """When all clients are disconnected."""
+        if self._killing is not None:
+            self._killing.join()
+        cut(self.connection)
+
+
+def _kill(cursor: Any, numbers: list[int]) -> None:
+    for number in numbers:
+        with contextlib.suppress(Exception):
+            cursor.execute(f"KILL CONNECTION {number}")
+
+
+def _remember_read_only(host: AddressHost, state: ServerState, on: bool) -> None:
+    word = "ON" if on else "OFF"
+    host.remember(**{"read_only": word} | ({} if state.dialect.is_mariadb else {"super_read_only": word}))
+
+
+def reopen(host: AddressHost, connection: pymysql.Connection, state: ServerState, events: bool) -> None:
+    """A source takes writes again; `events`: its scheduler runs again."""
+    accounts.run(connection, state.dialect.read_only(False))
+    if events:
+        scheduler.switch(host, connection, state, True)
+    _remember_read_only(host, state, False)
+
+
+def move_below(
+    host: AddressHost,
+    connection: pymysql.Connection,
+    to: AddressHost,
+    above: pymysql.Connection,
+    known: SourceOf | None,
+    longest_s: float,
+) -> None:
+    """Lets a replica follow another replica of the same source, without a moment at which anything
+    is lost that it acknowledged: it applies all that it received, and the other one has that too,
+    before its relay log goes. If that takes too long it follows its source as before."""
+    state = observe(connection, host.name, position=False)
+    dialect, [channel] = state.dialect, state.channels
+    stop_receiving(connection, state, channel.name)
+    try:
+        has = observe(connection, host.name, position=False)
+        target = has.executed.union(has.channels[0].received)
+        for one in (connection, above):
+            row = accounts.one_row(one, dialect.wait_for(target, longest_s))
+            if not row or not dialect.waited(row[0]):
+                rule = f"has not applied within {longest_s:g} s what it received, so it follows its source for now"
+                raise CouldNotRun(host.name, rule, GUIDE, "")
+    except BaseException:
+        with contextlib.suppress(Exception):
+            accounts.run(connection, dialect.start_receive(channel.name))
+        raise
+    follow(host, connection, to, known)
 
 
 def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: str) -> None:

@@ -13,7 +13,7 @@ from headrace.connect import parse_address
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
 from headrace.servers.failover.executor import Executor, Say, silent
-from headrace.servers.failover.hosts import AddressHost, Ec2Host, lab_host
+from headrace.servers.failover.hosts import BY_ID, AddressHost, Ec2Host, lab_host
 from headrace.servers.failover.journal import Journal, Lease, Unfinished
 from headrace.servers.failover.observer import Observer
 from headrace.servers.failover.planning.election import followers
@@ -59,11 +59,12 @@ class FailoverCluster:
 
 
 def cluster_of(
-    names: Sequence[str], lab: Lab | None, folder: Path | None = None, ec2: Sequence[str] = ()
+    names: Sequence[str], lab: Lab | None, folder: Path | None = None, ec2: Sequence[str] = (), rescuer: str = ""
 ) -> FailoverCluster:
     """The servers of a command line: names of the lab's (none: all of them with a port) or
-    addresses. `ec2`: NAME=INSTANCE[,VOLUME...], for servers whose host is an instance. Raises
-    InputError, CouldNotRun."""
+    addresses. `ec2`: NAME=INSTANCE[,VOLUME...], for servers whose host is an instance; `rescuer`:
+    the instance that this program runs on. Raises InputError, CouldNotRun."""
+    links = (BY_ID,) if lab is None else (BY_ID, data_dir_of(lab) / "dev/by-id")
     found: dict[str, AddressHost] = {}
     if not names:
         if lab is None:
@@ -83,7 +84,15 @@ def cluster_of(
         old = found[name]
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
         found[name] = Ec2Host(
-            name, old.address, can_fence=True, instance=instance, volumes=tuple(volumes), region=region
+            name,
+            old.address,
+            can_fence=True,
+            has_volume=bool(volumes),
+            instance=instance,
+            volumes=tuple(volumes),
+            region=region,
+            rescuer=rescuer,
+            links=links,
         )
     if not 2 <= len(found) <= MOST_SERVERS:
         rule = f"a cluster has 2 to {MOST_SERVERS} servers"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +17,8 @@ from pathlib import Path
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import rescue, scheduler
-from headrace.servers.failover.changes import empties, follow, source_of, stop_receiving, stop_writes
+from headrace.servers.failover.changes import Closing, empties, follow, move_below, reopen, source_of, stop_receiving
+from headrace.servers.failover.draining import MOMENT_S, NEAR_ENOUGH_S, Draining
 from headrace.servers.failover.hosts import AddressHost, Hands
 from headrace.servers.failover.journal import Journal, Lease, events_out
 from headrace.servers.failover.observer import Observer
@@ -30,86 +30,40 @@ from headrace.servers.failover.planning.members import (
     FailoverStep,
     FailoverWish,
     Members,
+    Outcome,
     Seen,
 )
 from headrace.servers.failover.planning.planner import plan
-from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import SourceOf
 from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState
+from headrace.servers.topology.state import ServerState, observe
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
 # Longest time that the source of a switchover stays read-only until the replica has the rest, s (a
 # guess: clients wait that long, and a replica that was near needs a fraction of a second).
 MAX_WAIT_S = 10.0
-# How long a replica may need for what it has not applied when the writes of a switchover are
-# stopped, s: a guess, half of the second that the writes may be out.
-NEAR_S = 0.5
-LOOK_S = 0.25  # between two looks at how near it is, a guess
-# It comes nearer when that time is shorter by a tenth than it ever was; when it has not become so
-# for this long, s, it stands (guesses).
-NEARER, STANDS_S = 0.9, 5.0
-MOMENT_S = 0.1  # a replica that needs no longer to apply what it has is left as it is, a guess
-# How long one question for the wait takes, so that progress and errors show.
-WAIT_S = 1.0
+EVENTS_S = 10.0  # of a question for events, or a change of them, a guess
 # A plan has four stages; servers that come and go may add some. More is a plan that never ends.
 MOST_STAGES = 24
 AT_ONCE = ("stop-receive", "repoint")  # of which several servers' are done at once
+LONG_LOOK_S = 0.5  # between two looks at statements that are in the way of the end of the writes, a guess
+# A replica that comes no nearer for so long, s, moves when the writes have stopped (a guess).
+EARLY_STANDS_S = 1.0
+EARLY_S = 5.0  # how long a replica may take to have applied all it received before it moves, a guess
 MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_sync_source_timeout)
 # Steps whose failure does not end a failover: without a fence the replicas decide.
 OPTIONAL = ("fence", "events", "list-lost")
 # Steps before anybody is elected: a switchover that fails in them leaves the old source as it was.
-BEFORE_ELECTION = ("wait-near", "read-only", "start-apply", "wait-applied")
+BEFORE_ELECTION = ("wait-near", "repoint-early", "read-only", "start-apply", "wait-applied", "semi-sync-source-on")
+# Steps of a moment between two others that look at the lease.
+UNLEASED = ("wait-applied", "semi-sync-source-on", "clients")
 
 Say = Callable[[str], None]
 
 
 def silent(text: str) -> None:
     """For callers who want no words."""
-
-
-@dataclass
-class Outcome:
-    """How it ended. `outage_s`: from the first step that keeps clients out to the address file.
-
-    `lost`: how many transactions of the dead source's binary log the new source has not; None,
-    where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
-    the ranges. `events`: how many the new source runs; `events_left`: those that are disabled
-    there, as nobody knows whether the old source ran them.
-    """
-
-    elected: str | None
-    kept: bool
-    uncertain: tuple[str, ...]
-    missing: str
-    left_out: Mapping[str, str]
-    seconds: float
-    outage_s: float | None
-    rescued: int | None = None
-    lost: int | None = None
-    lost_gtids: str = ""
-    lost_file: str = ""
-    events: int | None = None
-    events_left: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return {
-            "elected": self.elected,
-            "kept": self.kept,
-            "uncertain": list(self.uncertain),
-            "missing": self.missing,
-            "left_out": dict(self.left_out),
-            "seconds": round(self.seconds, 3),
-            "outage_s": None if self.outage_s is None else round(self.outage_s, 3),
-            "rescued": self.rescued,
-            "lost": self.lost,
-            "lost_gtids": self.lost_gtids,
-            "lost_file": self.lost_file,
-            "events": self.events,
-            "events_left": list(self.events_left),
-        }
 
 
 @dataclass
@@ -133,6 +87,13 @@ class Executor:
     _stopped: set[str] = field(default_factory=set)  # replicas whose receiving it stopped
     _closed: bool = False
     _silenced: bool = False  # the event scheduler of a switchover's source
+    _elected: bool = False  # from then on nobody else may be chosen, and the source stays closed
+    _closing: Closing | None = None
+    _target: GtidSet | None = None  # what the source of a switchover had when its writes ended
+    _outage: dict[str, float] = field(default_factory=dict)
+    _hurry: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    _moved: list[str] = field(default_factory=list)  # replicas that follow the chosen one already
+    _later: list[tuple[AddressHost, dict[str, str]]] = field(default_factory=list)
     _gone: Seen | None = None  # the old source, as it was when the failover began
     _hands: Hands = field(default_factory=Hands)
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
@@ -141,8 +102,13 @@ class Executor:
     def hosts(self) -> Mapping[str, AddressHost]:
         return self.observer.hosts
 
+    @property
+    def _draining(self) -> Draining:
+        return Draining(self._hands, self.journal, self.say, self.drain_s, self.max_wait_s)
+
     def close(self) -> None:
         """Ends its connections."""
+        self._closed_up()
         self.lease.release()
         self._hands.close()
         self.observer.close()
@@ -171,7 +137,8 @@ class Executor:
                 self._closed = self._closed or left.closed
                 self._silenced = self._silenced or (left.closed and bool(wish.events))
             self.lease.take(_leased(wish))
-            self._began, self._out_s = time.monotonic(), None
+            self._began, self._out_s, self._outage = time.monotonic(), None, {}
+            self._elected, self._target, self._moved = wish.elected is not None, None, list(wish.moved)
             self.journal.begin(wish, by)
             try:
                 return self._stages(wish, seen)
@@ -192,7 +159,7 @@ class Executor:
         for name, settings in self.journal.hurried().items():
             if name in self.hosts:
                 try:
-                    self._unhurried(self.hosts[name], settings)
+                    self._draining.unhurried(self.hosts[name], settings)
                 except HeadraceError as error:  # its next start has its own settings again
                     self.say(f"{name}: flushes less than it should until it is started again: {error.rule}")
         for _ in range(MOST_STAGES):
@@ -218,13 +185,20 @@ class Executor:
                 return self._finished(decided if decided.elected else made, made, wish)
             if any(step.action == "writable" for step in made.stage):
                 decided = made
+                if made.gives_up:
+                    self.journal.write("gives up", what=made.gives_up)
+                    self.say(f"given up: {made.gives_up}")
             try:
                 wish = self._stage(made, wish, seen)
-            except (HeadraceError, KeyboardInterrupt):
-                if wish.elected is None and all(step.action in BEFORE_ELECTION for step in made.stage):
+            except (Exception, KeyboardInterrupt):
+                if not self._elected and (
+                    wish.kind == "switchover" or all(step.action in BEFORE_ELECTION for step in made.stage)
+                ):
                     self.journal.write("given up")
                     self._reopen(wish)
                 raise
+            finally:
+                self._closed_up()
         raise CouldNotRun(
             wish.source, f"is not done after {MOST_STAGES} looks", GUIDE, "See the journal, and try again."
         )
@@ -234,8 +208,11 @@ class Executor:
             # Its replicas are stopped, so whether it comes back decides nothing any more; and a
             # dead host takes a second to be asked.
             seen = self.observer.look([name for name in self.hosts if name != wish.source])
-            fenced = wish.source in self.observer.fenced
-            return seen | {wish.source: replace(self._gone, fence="done" if fenced else self._gone.fence)}
+            if wish.source in self.observer.fenced:
+                return seen | {wish.source: replace(self._gone, fence="done")}
+            # A fence that failed is not tried again.
+            fence = self._gone.fence if self.hosts[wish.source].can_fence else "none"
+            return seen | {wish.source: replace(self._gone, fence=fence)}
         if wish.kind == "failover" and wish.elected is None and wish.fenced_s is None and not wish.by_hand:
             seen, _ = self.observer.tick(wish.source)  # a source that is back is not failed over
             return seen
@@ -256,32 +233,63 @@ class Executor:
                             self._hands.change(self.hosts[one.name], *state.dialect.start_receive(channel.name))
 
     def _reopen(self, wish: FailoverWish) -> None:
-        """The source of a switchover that nobody was elected in takes writes again."""
-        if wish.kind == "switchover" and self._closed:
-            host = self.hosts[wish.source]
-            state = self._hands.state_of(host)
-            dialect = state.dialect
-            self._hands.change(host, *dialect.read_only(False))
-            if self._silenced:
-                with self._hands.on(host) as connection:
-                    scheduler.switch(host, connection, state, True)
-            host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
+        """The source of a switchover that nobody was elected in takes writes again, and replicas
+        that were to follow another one follow it again."""
+        if wish.kind != "switchover":
+            return
+        self._later = []
+        source = self.hosts[wish.source]
+        if self._closed:
+            with self._hands.on(source) as connection:
+                state = observe(connection, source.name, position=False)
+                reopen(source, connection, state, self._silenced)
             self._closed = False
             self.say(f"{wish.source} takes writes again")
+        for name in self._moved:
+            try:
+                with self._hands.on(self.hosts[name]) as connection:
+                    follow(self.hosts[name], connection, source)
+            except Exception as error:
+                self.say(f"{name} does not follow {wish.source} as before: {error}")
+            else:
+                self.say(f"{name} follows {wish.source} again")
+
+    def _closed_up(self) -> None:
+        """What a stage left for the time after it: settings for later starts, connections."""
+        self._hurry.close()
+        later, self._later = self._later, []
+        for host, settings in later:
+            host.remember(**settings)
+        if self._closing is not None:
+            self._closing.close()
+            self._closing = None
+
+    def _remember(self, host: AddressHost, **settings: str) -> None:
+        """Settings for later starts; not while clients wait."""
+        if self._target is not None:
+            self._later.append((host, settings))
+        else:
+            host.remember(**settings)
 
     def _stage(self, made: FailoverPlan, wish: FailoverWish, seen: Mapping[str, Seen]) -> FailoverWish:
-        if any(step.action == "writable" for step in made.stage):
+        if any(step.action in ("writable", "repoint-early") for step in made.stage):
             self._prepare(made)
+        if any(step.action == "read-only" for step in made.stage):
+            self._close_soon(wish, seen)
         for steps in _abreast(made.stage):
-            self.lease.check(_leased(wish))
+            if steps[0].action not in UNLEASED:
+                self.lease.check(_leased(wish))
             if len(steps) > 1:
+                began = time.monotonic()
                 self._do_abreast(steps, wish, seen)
+                self._count_out(steps[0], time.monotonic() - began)
                 continue
             [step] = steps
-            if step.action == "leave-source" or (step.action == "writable" and wish.elected is None):
+            if wish.elected is None and step.action in ("leave-source", "writable"):
                 # From here on nobody else may be chosen.
                 had = None if made.kept or wish.rescued else _has_now(seen, made.elected)
                 text = None if had is None else {"gtid": str(had), "flavor": had.flavor}
+                self._elected = True  # even if it cannot be written that it is so
                 self.journal.write("elected", server=made.elected, had=text)
                 wish = replace(wish, elected=made.elected, had=had)
             self.journal.step(step, "doing")
@@ -290,14 +298,24 @@ class Executor:
                 self._do(step, wish, seen)
             except HeadraceError as error:
                 self.journal.step(step, "failed", error=f"{error.value}: {error.rule}")
-                if step.action not in OPTIONAL:
+                if step.action == "repoint-early":
+                    wish = replace(wish, stay=(*wish.stay, step.server))
+                elif step.action not in OPTIONAL:
                     raise
                 self.say(f"{step.action} {step.server}: {error.rule}")
                 if step.action == "fence":
                     self._unfenced(step.server)
+                if step.action in ("fence", "repoint-early"):
                     continue
             else:
-                self.journal.step(step, "done", seconds=round(time.monotonic() - began, 3))
+                took = time.monotonic() - began
+                self.journal.step(step, "done", seconds=round(took, 3))
+                self._count_out(step, took)
+                if step.action == "clients":
+                    self._out_ended(wish)
+                    wish = replace(wish, told=True)
+            if step.action == "repoint-early":
+                wish = replace(wish, moved=(*wish.moved, step.server), target=step.to)
             if step.action == "list-lost":
                 self.journal.write("listed", count=self._lost and self._lost[0])
                 wish = replace(wish, listed=True)
@@ -310,6 +328,32 @@ class Executor:
                 self.journal.write("rescued", transactions=self._rescued)
                 wish = replace(wish, rescued=True)
         return wish
+
+    def _close_soon(self, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
+        """What takes time before the writes can be stopped, done while they go on."""
+        host, state = self.hosts[wish.source], seen[wish.source].state
+        assert state is not None
+        self._closed, self._silenced = True, self._silenced or state.event_scheduler == "ON"
+        self.journal.write("closing", server=host.name)
+        self._closing = Closing.prepared(host, state)
+        until, long = time.monotonic() + self.max_wait_s, self._closing.long_writers()
+        while long and time.monotonic() < until:
+            self.say(f"waiting, while writes go on, for {'; '.join(long)}")
+            time.sleep(LONG_LOOK_S)
+            long = self._closing.long_writers()
+
+    def _count_out(self, step: FailoverStep, took_s: float) -> None:
+        if self._target is not None and "clients" not in self._outage:
+            self._outage[step.action] = self._outage.get(step.action, 0.0) + took_s
+
+    def _out_ended(self, wish: FailoverWish) -> None:
+        """The clients know the new source: how long they were without one, and with what."""
+        if self._out_s is not None and wish.kind == "switchover" and not wish.told:
+            self._out_s = time.monotonic() - self._out_s
+            self._outage["between"] = max(0.0, self._out_s - sum(self._outage.values()))
+            parts = ", ".join(f"{name} {took:.3f} s" for name, took in self._outage.items())
+            self.journal.write("outage", sync=False, seconds=round(self._out_s, 4), parts=self._outage)
+            self.say(f"writes were out for {self._out_s:.3f} s: {parts}")
 
     def _do_abreast(self, steps: Sequence[FailoverStep], wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
         """The same for several servers at once: each of them may wait for a host that is dead."""
@@ -346,7 +390,7 @@ class Executor:
         lost, left = self._lost or (None, "", ""), ()
         if wish.events is None and decided.elected:
             with contextlib.suppress(Exception):
-                left = tuple(scheduler.asleep(self.hosts[decided.elected], WAIT_S * 10))
+                left = tuple(scheduler.asleep(self.hosts[decided.elected], EVENTS_S))
         outcome = Outcome(
             elected=decided.elected,
             kept=decided.kept,
@@ -361,6 +405,8 @@ class Executor:
             lost_file=lost[2],
             events=self._enabled,
             events_left=left,
+            outage=self._outage,
+            gives_up=decided.gives_up,
         )
         self.journal.write("finished", outcome=outcome.as_dict())
         return outcome
@@ -376,8 +422,6 @@ class Executor:
             return
         if step.action == "clients":
             self._tell_clients(host)
-            if self._out_s is not None:
-                self._out_s = time.monotonic() - self._out_s
             return
         state = seen[step.server].state or self._hands.state_of(host)
         dialect = state.dialect
@@ -390,18 +434,20 @@ class Executor:
                     stop_receiving(connection, state, channel)
                 self._stopped.add(step.server)
             case "wait-near":
-                self._come_near(host, self.hosts[step.to], state)
+                with contextlib.ExitStack() as hurry:
+                    self._draining.come_near(host, self.hosts[step.to], state, hurry)
+                    if step.stage > 1:
+                        # It is hurried until it has all: the flush is shorter than what it saves.
+                        self._hurry = hurry.pop_all()
+            case "repoint-early":
+                self._move(host, state, wish, self.hosts[step.to])
             case "read-only":
+                assert self._closing is not None
+                ours = self._hands.numbers(host.name) | self.lease.numbers(host.name)
                 self._out_s = time.monotonic()
-                self._silenced = state.event_scheduler == "ON"
-                stop_writes(host, state)
-                self._closed = True
+                self._target = self._closing.stop(self.say, ours)
             case "wait-applied":
-                assert step.gtid is not None
-                # One that came near before needs no help, and the flush afterwards takes time too.
-                moment_s = NEAR_S if wish.kind == "switchover" else MOMENT_S
-                with self._hurried(host, state, step.gtid, moment_s):
-                    self._wait(host, state, step, self.max_wait_s if wish.kind == "switchover" else self.drain_s)
+                self._wait_applied(step, wish, seen[step.server])
             case "rescue":
                 assert step.gtid is not None
                 self._rescued = rescue.rescue(self.hosts[step.to], host, step.gtid, self.say)
@@ -416,18 +462,20 @@ class Executor:
             case "semi-sync-replica-off" | "semi-sync-replica-on":
                 on = step.action.endswith("on")
                 self._hands.change(host, *dialect.semi_sync("replica", on))
-                host.remember(**{dialect.semi_sync_variable("replica", "enabled"): "ON" if on else "OFF"})
+                self._remember(host, **{dialect.semi_sync_variable("replica", "enabled"): "ON" if on else "OFF"})
             case "semi-sync-source-off":
                 self._hands.change(host, *dialect.semi_sync("source", False))
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "OFF"})
             case "semi-sync-source-on":
                 self._hands.change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state, seen), step.count))
-                host.remember(**{dialect.semi_sync_variable("source", "enabled"): "ON"})
+                self._remember(host, **{dialect.semi_sync_variable("source", "enabled"): "ON"})
             case "writable":
                 self._hands.change(host, *dialect.read_only(False))
-                host.remember(**{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"}))
+                self._remember(
+                    host, **{"read_only": "OFF"} | ({} if dialect.is_mariadb else {"super_read_only": "OFF"})
+                )
             case "events":
-                scheduler.enable(host, state, wish.events or (), WAIT_S * 10)
+                scheduler.enable(host, state, wish.events or (), EVENTS_S)
                 self._enabled = len(wish.events or ())
             case "list-lost":
                 assert step.gtid is not None
@@ -435,6 +483,26 @@ class Executor:
             case "repoint":
                 with self._hands.on(host) as connection:
                     follow(host, connection, self.hosts[step.to], self._following.get((step.to, host.name)))
+
+    def _move(self, host: AddressHost, state: ServerState, wish: FailoverWish, to: AddressHost) -> None:
+        with contextlib.ExitStack() as hurry:
+            self._draining.come_near(host, self.hosts[wish.source], state, hurry, EARLY_STANDS_S)
+        self._moved.append(host.name)
+        with self._hands.on(host) as connection, self._hands.on(to) as above:
+            move_below(host, connection, to, above, self._following.get((to.name, host.name)), EARLY_S)
+
+    def _wait_applied(self, step: FailoverStep, wish: FailoverWish, seen: Seen) -> None:
+        host, state, target = self.hosts[step.server], seen.state, step.gtid or self._target
+        assert target is not None and state is not None
+        switching = wish.kind == "switchover"
+        if switching:
+            self.journal.write("closed", sync=False, left=self._draining.left(host, state, target))
+        # One that came near before needs no more help than it has.
+        with self._draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
+            self._draining.wait(host, state, target, self.max_wait_s if switching else self.drain_s)
+        self._hurry.close()
+        if switching:
+            self._draining.nothing_of_its_own(host, seen, target)
 
     def _list_lost(self, old: AddressHost, had: GtidSet, flavor: str) -> None:
         """Into a file: what the dead source's binary log has and the new source had not."""
@@ -449,87 +517,6 @@ class Executor:
         if self.clients is not None:
             text = json.dumps({"host": host.host, "port": host.port, "name": host.name})
             write_whole(self.clients, (text + "\n").encode())
-
-    @contextlib.contextmanager
-    def _hurried(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
-        """While a replica applies what it received, it need not flush after each transaction: its
-        relay log is not flushed either. All is flushed before anybody may write. Not where the
-        relay log is flushed, so that a power cut of both servers loses nothing."""
-        settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
-        with self._hands.on(host) as connection:
-            row = accounts.one_row(connection, state.dialect.wait_for(gtids, moment_s))
-        if (row and state.dialect.waited(row[0])) or state.sync_relay_log == 1 or not state.channels:
-            yield
-            return
-        self.journal.write("hurried", server=host.name, settings=settings)
-        self._hands.change(host, "SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
-        try:
-            yield
-        finally:
-            self._unhurried(host, settings)
-
-    def _unhurried(self, host: AddressHost, settings: Mapping[str, int]) -> None:
-        self._hands.change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
-        self._hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
-        self.journal.write("unhurried", server=host.name)
-
-    def _come_near(self, host: AddressHost, source: AddressHost, state: ServerState) -> None:
-        """Until the replica would need a moment alone for what it has not applied. Writes go on
-        meanwhile. One that comes no nearer is given up, unless what is left is little enough."""
-        began = best_at = time.monotonic()
-        best = math.inf
-        target = self._hands.state_of(source).executed
-        with self._hurried(host, state, target, MOMENT_S):
-            before, at = self._executed(host), began
-            while True:
-                time.sleep(LOOK_S)
-                target = self._hands.state_of(source).executed
-                executed, now = self._executed(host), time.monotonic()
-                left, done = target.minus(executed).count(), executed.minus(before).count()
-                need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
-                before, at = executed, now
-                if need_s <= NEAR_S:
-                    return
-                if need_s < best * NEARER:
-                    best, best_at = need_s, now
-                if now - best_at > STANDS_S and need_s <= self.max_wait_s / 2:
-                    self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
-                    return
-                if now - best_at > STANDS_S or now - began > self.drain_s:
-                    rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped"
-                    hint = (
-                        "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
-                    )
-                    raise CouldNotRun(host.name, rule, GUIDE, hint)
-                self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
-
-    def _executed(self, host: AddressHost) -> GtidSet:
-        """What it has applied. Raises CouldNotRun when it cannot go on."""
-        now = self._hands.state_of(host)
-        errors = [one.apply_error for one in now.channels if one.apply_error]
-        if errors:
-            hint = "Correct it there and begin again; or elect another."
-            raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
-        return now.executed
-
-    def _wait(self, host: AddressHost, state: ServerState, step: FailoverStep, longest_s: float) -> None:
-        """Until all of a set is executed."""
-        assert step.gtid is not None
-        until = time.monotonic() + longest_s
-        with self._hands.on(host) as connection:
-            while True:
-                wait_s = max(0.0, min(WAIT_S, until - time.monotonic()))
-                row = accounts.one_row(connection, state.dialect.wait_for(step.gtid, wait_s))
-                if row and state.dialect.waited(row[0]):
-                    return
-                left = step.gtid.minus(self._executed(host)).count()
-                if not left:
-                    return
-                if time.monotonic() > until:
-                    rule = f"has not applied what it received after {longest_s:g} s: {left:,} transactions are left"
-                    option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
-                    raise CouldNotRun(host.name, rule, GUIDE, f"Begin again with a longer {option}.")
-                self.say(f"{host.name} has {left:,} transactions to apply")
 
 
 def _has_now(seen: Mapping[str, Seen], name: str | None) -> GtidSet | None:
@@ -570,6 +557,9 @@ def _joined(left: FailoverWish, now: FailoverWish) -> FailoverWish:
         proof=left.proof or now.proof,
         fenced_s=left.fenced_s if left.fenced_s is not None else now.fenced_s,
         elected=left.elected or now.elected,
+        target=now.target or left.target,
+        told=left.told,
+        moved=left.moved,
         rescued=left.rescued,
         had=left.had,
         listed=left.listed,

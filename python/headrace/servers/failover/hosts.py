@@ -12,7 +12,9 @@ import os
 import re
 import secrets
 import signal
+import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +47,16 @@ CHANGE_S = 30.0
 # How long the EC2 API is waited for, s (a guess; calls answer within one).
 EC2_S = 20.0
 PASSWORD_BYTES = 24
+EC2_PACE = {"Delay": 1, "MaxAttempts": 120}  # s; AWS detaches a volume by force within a minute or two
+DEVICE_S = 30.0  # until the kernel shows an attached volume, a guess: it takes a second or two
+# AWS, "Device names for volumes": /dev/sd[f-p] are recommended for EBS volumes.
+DEVICE_NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
+BY_ID = Path("/dev/disk/by-id")
+# AWS, "Identify EC2 instances": the firmware of Nitro instances has the instance's id there.
+ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
+LOG_DEPTH = 5  # folders below a mount point, a guess: lib/mysql/NAME are three
+# First bytes of a binary log and of an encrypted one (log_event.h, rpl_log_encryption.h).
+LOG_MAGIC, LOG_MAGIC_ENCRYPTED = b"\xfebin", b"\xfdbin"
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,15 @@ class AddressHost:
     def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
         """How `follower` follows this server: by an account of its own, made here now."""
         user, password = f"headrace_{follower.port}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
-        accounts.run(connection, dialect.replication_account(user, "%", password))
+        closed = not dialect.is_mariadb and accounts.one_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
+        if closed:
+            # Nobody may make an account there; read_only stays.
+            accounts.run(connection, ("SET GLOBAL super_read_only = 0",))
+        try:
+            accounts.run(connection, dialect.replication_account(user, "%", password))
+        finally:
+            if closed:
+                accounts.run(connection, ("SET GLOBAL super_read_only = 1",))
         return SourceOf(self.host, self.port, user, password)
 
     def remember(self, **settings: str | None) -> None:
@@ -179,6 +199,8 @@ class Ec2Host(AddressHost):
     instance: str = ""
     volumes: tuple[str, ...] = ()
     region: str | None = None
+    rescuer: str = ""  # the instance that this program runs on
+    links: tuple[Path, ...] = (BY_ID,)
 
     def client(self) -> Any:
         """A client of the EC2 API. Raises CouldNotRun without boto3."""
@@ -188,7 +210,7 @@ class Ec2Host(AddressHost):
         except ImportError:
             raise CouldNotRun("boto3", "is not installed", "", "pip install boto3") from None
         limits = Config(connect_timeout=EC2_S, read_timeout=EC2_S, retries={"max_attempts": 2})
-        return boto3.client("ec2", region_name=self.region, config=limits)
+        return boto3.Session().client("ec2", region_name=self.region, config=limits)
 
     def fence(self) -> str:
         """Stops the instance by force and detaches the volumes by force. One of the two is enough:
@@ -209,6 +231,95 @@ class Ec2Host(AddressHost):
         if not detached and not any(one.startswith("stopped") for one in done):
             raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
         return ", ".join(done)
+
+    @contextlib.contextmanager
+    def binary_logs(self) -> Iterator[list[Path]]:
+        """Takes its volumes from its instance, attaches them here, and mounts them read-only (which
+        replays the filesystem's log); they are detached afterwards."""
+        client, here = self.client(), self.rescuer or own_instance()
+        with contextlib.ExitStack() as undo:
+            places = []
+            for volume in self.volumes:
+                self._moved_here(client, volume, here)
+                undo.callback(self._left, client, volume, here)
+                place = Path(tempfile.mkdtemp(prefix="headrace-rescue-"))
+                undo.callback(_removed, place)
+                volumes.mount_to_read(self._device(volume), place)
+                undo.callback(volumes.unmount, place, lazily=True)
+                places.append(place)
+            yield found_logs(places)
+
+    def _moved_here(self, client: Any, volume: str, here: str) -> None:
+        try:
+            for one in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]:
+                if one["State"] != "detaching":
+                    client.detach_volume(VolumeId=volume, InstanceId=one["InstanceId"], Force=True)
+            client.get_waiter("volume_available").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
+            taken = client.describe_instances(InstanceIds=[here])["Reservations"][0]["Instances"][0]
+            used = {one["DeviceName"] for one in taken["BlockDeviceMappings"]}
+            free = next(name for name in DEVICE_NAMES if name not in used)
+            client.attach_volume(VolumeId=volume, InstanceId=here, Device=free)
+            client.get_waiter("volume_in_use").wait(VolumeIds=[volume], WaiterConfig=EC2_PACE)
+        except Exception as error:
+            rule = f"{volume} cannot be attached to {here}: {_words(error)}"
+            hint = f"Attach it there by hand, mount it, and give its binary log to {self.name}'s successor."
+            raise CouldNotRun(self.name, rule, GUIDE, hint) from None
+
+    def _device(self, volume: str) -> str:
+        """The block device, by its serial number, as udev's links have it on Nitro instances."""
+        name = f"nvme-Amazon_Elastic_Block_Store_{volume.replace('-', '')}"
+        until = time.monotonic() + DEVICE_S
+        while time.monotonic() < until:
+            for folder in self.links:
+                if (folder / name).exists():
+                    return str((folder / name).resolve())
+            time.sleep(DEVICE_S / 100)
+        rule = f"{volume} is attached, and {name} appears in none of {', '.join(map(str, self.links))}"
+        raise CouldNotRun(self.name, rule, GUIDE, "Is this program running on the instance of --rescue-on?")
+
+    def _left(self, client: Any, volume: str, here: str) -> None:
+        with contextlib.suppress(Exception):
+            client.detach_volume(VolumeId=volume, InstanceId=here)
+
+
+def _removed(place: Path) -> None:
+    """The folder alone: whatever is mounted there still is nobody's to delete."""
+    with contextlib.suppress(OSError):
+        place.rmdir()
+
+
+def own_instance() -> str:
+    """The EC2 instance that this program runs on, as its firmware says. Raises InputError."""
+    try:
+        found = ASSET_TAG.read_text().strip()
+    except OSError:
+        found = ""
+    if not found.startswith("i-"):
+        rule = "is needed to read the dead source's volume: this machine does not say which instance it is"
+        raise InputError(
+            "--rescue-on INSTANCE", rule, GUIDE, "Run this on an instance of the volume's zone, and name it."
+        )
+    return found
+
+
+def found_logs(places: list[Path]) -> list[Path]:
+    """The binary logs on mounted volumes, in order, wherever the server kept them; not its relay
+    logs. Raises CouldNotRun for two servers' logs."""
+    found = {}
+    for place in places:
+        for index in sorted(path for depth in range(LOG_DEPTH) for path in place.glob("*/" * depth + "*.index")):
+            files = log_files(index.parent, index.stem)
+            if files and "relay" not in index.name and _is_log(files[-1]):
+                found[index] = files
+    if len(found) > 1:
+        rule = f"there are several binary logs: {', '.join(str(one) for one in found)}"
+        raise CouldNotRun("the volumes", rule, GUIDE, "Name only the volume with the source's own.")
+    return next(iter(found.values()), [])
+
+
+def _is_log(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(LOG_MAGIC)) in (LOG_MAGIC, LOG_MAGIC_ENCRYPTED, b"")
 
 
 def lab_host(server: Server) -> LabHost:
@@ -266,6 +377,10 @@ class Hands:
             except Exception:
                 cut(connection)
         return None
+
+    def numbers(self, name: str) -> set[int]:
+        """Those connections to a server that nobody uses now, as the server numbers them."""
+        return {one.thread_id() for one in self._idle.get(name, ())}
 
     def warm(self, hosts: list[AddressHost]) -> None:
         """One connection to each that there is none to yet, as far as they answer."""

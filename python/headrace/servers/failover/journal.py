@@ -119,8 +119,8 @@ class Journal:
         self.write("begin", kind=wish.kind, source=wish.source, by=by, wish=_wish_out(wish))
 
     def step(self, step: FailoverStep, event: str, **more: Any) -> None:
-        # One line cannot be seen in the servers: that the source was closed for this.
-        self.write(event, sync=step.action == "read-only", step=step.as_dict(), **more)
+        """What a step does is seen in the servers, except who follows another one beforehand."""
+        self.write(event, sync=step.action == "repoint-early", step=step.as_dict(), **more)
 
     def unfinished(self) -> Unfinished | None:
         """What began and did not end, with what was done of it."""
@@ -131,10 +131,16 @@ class Journal:
             match entry["event"]:
                 case "begin":
                     # A second beginning of the same is one that went on.
-                    closed = closed and begun is not None
-                    begun, changes = entry, {}
-                case "doing" if entry["step"]["action"] == "read-only":
+                    if begun is None or any(begun[key] != entry[key] for key in ("kind", "source")):
+                        closed, changes = False, {}
+                    begun = entry
+                case "closing":
                     closed = True
+                case "doing" if entry["step"]["action"] == "repoint-early":
+                    changes["moved"] = (*changes.get("moved", ()), entry["step"]["server"])
+                    changes["target"] = entry["step"]["to"]
+                case "done" if entry["step"]["action"] == "clients":
+                    changes["told"] = True
                 case "finished" | "given up":
                     begun = None
                 case "fenced":
@@ -229,11 +235,12 @@ def _wish_out(wish: FailoverWish) -> dict[str, Any]:
 
 
 def _wish_in(found: Mapping[str, Any]) -> FailoverWish:
-    seen = ("fenced_s", "elected", "rescued", "listed", "scheduled")
+    seen = ("fenced_s", "elected", "rescued", "listed", "scheduled", "told")
     values = {name: found[name] for name in (*KEPT, *seen) if name in found}
     proof, had, events = (found.get(name) for name in ("proof", "had", "events"))
     return FailoverWish(
         **values,
+        moved=tuple(found.get("moved", ())),
         proof=None if proof is None else _proof_in(proof),
         had=None if had is None else GtidSet.parse(had["gtid"], had["flavor"]),
         events=None if events is None else tuple(ScheduledEvent(*one) for one in events),
@@ -332,6 +339,10 @@ class Lease:
             except Exception:
                 del self.held[name]
         self.take(source)
+
+    def numbers(self, name: str) -> set[int]:
+        """The connection that holds it on a server, as the server numbers it."""
+        return {self.held[name].thread_id()} if name in self.held else set()
 
     def release(self) -> None:
         for connection in (*self.held.values(), *self._ready.values()):

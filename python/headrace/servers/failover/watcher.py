@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from headrace.errors import CouldNotRun
-from headrace.servers.failover.executor import Executor, Outcome, Say, silent
+from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.journal import LeaseTaken
 from headrace.servers.failover.planning.election import followers, follows
 from headrace.servers.failover.planning.guarantee import carried
-from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members, ScheduledEvent
+from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members, Outcome, ScheduledEvent
 from headrace.servers.failover.planning.semisync import Trap, traps
 
 # Between two looks, s. Each takes some 30 ms; a trap is named within 2 s.

@@ -1,14 +1,19 @@
-"""What must hold before one server follows another: rules on two states, without any I/O."""
+"""What must hold before one server follows another, what is wrong when it does, and what will be:
+rules on states; and tables that replication has trouble with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from headrace.errors import InputError
 from headrace.servers.flavors import NAMES
 from headrace.servers.topology.dialect import GUIDE
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import Channel, ServerState
+
+if TYPE_CHECKING:
+    import pymysql
 
 PREPARE = "--prepare-source restarts it with what it needs"
 # What a source is restarted with. As shipped a crash of MariaDB's machine loses what was not yet
@@ -118,11 +123,140 @@ def problems(state: ServerState) -> Iterator[str]:
 def _of_channel(channel: Channel) -> Iterator[str]:
     where = f"{channel.source_host}:{channel.source_port}"
     if channel.receive == "off":
-        yield f"receives nothing from {where}: {channel.receive_error or 'stopped'}"
+        yield f"receives nothing from {where}: {with_advice(channel.receive_error) or 'stopped'}"
     elif channel.receive == "connecting":
-        yield f"cannot connect to {where}: {channel.receive_error or 'no answer yet'}"
+        yield f"cannot connect to {where}: {with_advice(channel.receive_error) or 'no answer yet'}"
     if channel.apply == "off":
-        yield f"applies nothing: {channel.apply_error or 'stopped'}"
+        yield f"applies nothing: {with_advice(channel.apply_error) or 'stopped'}"
+
+
+# What to do about an error that stops a replica: what may stand in its text (a number with a colon
+# is the error's), and advice. Numbers and texts: MySQL Error Message Reference and MariaDB Error
+# Codes, read 2026-11-23. The first that stands in the text counts.
+KNOWN_ERRORS = (
+    (
+        ("secure connection", "2061:"),
+        "its account uses caching_sha2_password, which needs TLS or the source's public key: stop it, and CHANGE REPLICATION SOURCE TO SOURCE_SSL = 1 (or GET_SOURCE_PUBLIC_KEY = 1)",
+    ),
+    (
+        ("UUID", "13117:"),
+        "one of the two is a copy of the other with its auto.cnf: remove auto.cnf from the replica's data directory and start it again",
+    ),
+    (("server ids",), "give each server its own: SET GLOBAL server_id = N, and in its option file"),
+    (
+        ("max_allowed_packet",),
+        "an event is larger than it takes: SET GLOBAL {apply_packet} = 1073741824 on the replica, max_allowed_packet on both, and start it again",
+    ),
+    (
+        ("binlog_cache_size", "1197:"),
+        "the transaction does not fit into its binary log's cache: SET GLOBAL max_binlog_cache_size to the largest value on the replica too, and start it again; write less in one transaction",
+    ),
+    (
+        ("pending_jobs_size_max", "1864:"),
+        "an event is larger than what its workers may hold: SET GLOBAL replica_pending_jobs_size_max = 1073741824, and start it again",
+    ),
+    (("purged",), "seed it anew: headrace replica down, headrace mysql destroy, headrace replica up"),
+    (("Access denied",), "its account or password is wrong on the source: headrace replica up makes it anew"),
+)
+
+
+def with_advice(error: str) -> str:
+    """An error of a replica's thread with what to do about it, where that is known."""
+    for texts, what in KNOWN_ERRORS:
+        if any(text.lower() in error.lower() for text in texts):
+            return f"{error} (what to do: {what.format(apply_packet='replica_max_allowed_packet (MariaDB: slave_max_allowed_packet)')})"
+    return error
+
+
+def warnings(state: ServerState) -> Iterator[str]:
+    """In words, what works now and will bite one day."""
+    logs = state.log_bin and (not state.channels or state.log_replica_updates)
+    if logs and state.binlog_format == "STATEMENT":
+        yield (
+            "binlog_format is STATEMENT: what depends on chance or order (UUID(), LIMIT without ORDER BY, triggers)"
+            " gives other rows on its replicas, unnoticed (MySQL manual, Determination of Safe and Unsafe Statements);"
+            " SET GLOBAL binlog_format = ROW, and connect anew"
+        )
+    if state.binlog_row_image not in ("", "FULL") and state.flavor == "mariadb":
+        yield f"binlog_row_image is {state.binlog_row_image}: nothing can be taken back from its binary log (failover rejoin --diverged rewind)"
+
+
+def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
+    """Warnings that take two servers to see: name, and words."""
+    for name, one in sorted(states.items()):
+        for other_name, other in sorted(states.items()):
+            if name == other_name:
+                continue
+            if one.uuid and one.uuid == other.uuid:
+                yield (
+                    name,
+                    f"has the server_uuid of {other_name}, {one.uuid}: a source cuts off one of two such replicas again"
+                    " and again (MySQL manual, server_uuid); remove auto.cnf from the copy's data directory, and start it again",
+                )
+            if one.server_id == other.server_id:
+                what = "a source cuts off one of two such replicas, and its own events would be skipped"
+                yield name, f"has the server_id of {other_name}, {one.server_id}: {what}; SET GLOBAL server_id = N"
+            follows = any(channel.source_server_id == other.server_id for channel in one.channels)
+            if follows and 0 < one.apply_packet < other.max_packet:
+                yield (
+                    name,
+                    f"takes events of at most {one.apply_packet:,} bytes, and its source {other_name} takes rows of"
+                    f" {other.max_packet:,} (max_allowed_packet): the first that is larger stops it; SET GLOBAL"
+                    f" {'slave' if one.flavor == 'mariadb' else 'replica'}_max_allowed_packet = 1073741824",
+                )
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+MOST_NAMED = 5  # tables in one warning; more are counted
+LOOK_S = 5  # longest look at all tables, a guess: a server may have a hundred thousand
+SYSTEM = "('mysql', 'information_schema', 'performance_schema', 'sys')"
+WITHOUT_KEY = f"""SELECT t.table_schema, t.table_name FROM information_schema.tables t
+ LEFT JOIN information_schema.statistics s
+ ON s.table_schema = t.table_schema AND s.table_name = t.table_name AND s.non_unique = 0 AND s.nullable = ''
+ WHERE t.table_type = 'BASE TABLE' AND t.table_schema NOT IN {SYSTEM} AND s.index_name IS NULL ORDER BY 1, 2"""
+NOT_TRANSACTIONAL = f"""SELECT t.table_schema, CONCAT(t.table_name, ' (', t.engine, ')') FROM information_schema.tables t
+ JOIN information_schema.engines e ON e.engine = t.engine
+ WHERE t.table_type = 'BASE TABLE' AND t.table_schema NOT IN {SYSTEM} AND e.transactions = 'NO' ORDER BY 1, 2"""
+PARENTS = f"""SELECT DISTINCT unique_constraint_schema, referenced_table_name
+ FROM information_schema.referential_constraints
+ WHERE unique_constraint_schema NOT IN {SYSTEM} ORDER BY 1, 2"""
+KEYLESS = (
+    "no primary key, and no unique one without NULL: a replica reads the whole table for each row that is changed"
+    " (row format; MySQL manual, Replication and Row-Based Logging); ALTER TABLE ... ADD a primary key"
+)
+UNSAFE = (
+    "an engine without transactions: a crash leaves a replica with a part of a statement, and it cannot be told"
+    " which (MySQL manual, Replication and Transactions); ALTER TABLE ... ENGINE = InnoDB"
+)
+PARENT = (
+    "referred to by foreign keys: WRITESET lets no two transactions on them run at the same time on a replica"
+    " (MySQL manual, binlog_transaction_dependency_history_size), so workers help less there"
+)
+
+
+def warnings_of_tables(connection: pymysql.Connection, state: ServerState) -> list[str]:
+    """Tables that make replication slow or wrong, in words. What takes too long is left out, and
+    said."""
+    asked = [(WITHOUT_KEY, KEYLESS), (NOT_TRANSACTIONAL, UNSAFE)]
+    if state.flavor == "mysql":
+        asked.append((PARENTS, PARENT))
+    found = []
+    limit = f"max_statement_time = {LOOK_S}" if state.flavor == "mariadb" else f"max_execution_time = {LOOK_S * 1000}"
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(f"SET SESSION {limit}")
+            for query, words in asked:
+                cursor.execute(query)
+                names = [f"{schema}.{table}" for schema, table in cursor.fetchall()]
+                if names:
+                    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+                    are = "have" if len(names) > 1 else "has"
+                    are = are if words is not PARENT else "are" if len(names) > 1 else "is"
+                    found.append(f"{', '.join(names[:MOST_NAMED])}{more} {are} {words}")
+        except Exception as error:
+            found.append(f"its tables were not looked at: {str(error.args[-1] if error.args else error)[:200]}")
+    return found
 
 
 def _as_candidate(state: ServerState) -> Iterator[str]:

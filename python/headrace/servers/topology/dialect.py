@@ -293,6 +293,15 @@ class Dialect:
             return ("SET GLOBAL super_read_only = 1",)
         return ("SET GLOBAL super_read_only = 0", "SET GLOBAL read_only = 0")
 
+    def writes_when_read_only(self) -> str:
+        """A query for the accounts, as 'USER'@'HOST', that may write while it is read-only."""
+        if not self.is_mariadb:
+            return "SELECT 1 FROM DUAL WHERE FALSE"  # super_read_only stops all of them
+        return (
+            "SELECT DISTINCT grantee FROM information_schema.user_privileges"
+            " WHERE privilege_type IN ('READ ONLY ADMIN', 'SUPER')"
+        )
+
     # --- semi-synchronous replication -------------------------------------------------------------
 
     def semi_sync_variable(self, side: str, name: str) -> str:

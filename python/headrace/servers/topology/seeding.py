@@ -15,15 +15,17 @@ import contextlib
 import os
 import re
 import shutil
+import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.base import processes
-from headrace.base.machine import required
+from headrace.base.machine import ends_with_us
 from headrace.base.processes import Command, run_checked, undisturbed
 from headrace.connect.option_files import quoted, read_client
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -37,7 +39,7 @@ from headrace.servers.topology import accounts
 from headrace.servers.topology.checks import check_pair, check_reachable
 from headrace.servers.topology.dialect import GUIDE, Dialect
 from headrace.servers.topology.gtid import GtidSet
-from headrace.servers.topology.state import ServerState, dialect_of, observe
+from headrace.servers.topology.state import ServerState, dialect_of, executed_of, observe
 
 if TYPE_CHECKING:
     import pymysql
@@ -191,6 +193,47 @@ def _forget_identity(data: Path) -> None:
             path.unlink()
 
 
+STREAMS = 4  # a guess: files that are copied at once, so that a volume always has requests
+BLOCK, AHEAD, FLUSH_EVERY = 1 << 20, 8 << 20, 64 << 20  # bytes; an I/O of EBS is at most 256 KiB
+
+
+def copy_contents(of: Path, to: Path) -> None:
+    """The bytes of all files below a folder into those below another, which are there and empty.
+    One stream waits for each of its reads: several, with reads asked for ahead, take what a volume
+    gives. Raises CouldNotRun."""
+    ended = threading.Event()
+
+    def copied(path: Path) -> None:
+        with open(path, "rb", buffering=0) as source, open(to / path.relative_to(of), "r+b", buffering=0) as target:
+            at = flushed = 0
+            while not ended.is_set() and (block := source.read(BLOCK)):
+                at += len(block)
+                os.posix_fadvise(source.fileno(), at, AHEAD, os.POSIX_FADV_WILLNEED)
+                while block:
+                    block = block[target.write(block) :]
+                if at - flushed >= FLUSH_EVERY:
+                    os.fdatasync(target.fileno())
+                    flushed = at
+            os.fdatasync(target.fileno())
+
+    # The largest first: they take longest.
+    files = sorted((one for one in of.rglob("*") if one.is_file() and not one.is_symlink()), key=_size, reverse=True)
+    with ThreadPoolExecutor(STREAMS) as pool:
+        try:
+            for done in [pool.submit(copied, one) for one in files]:
+                done.result()
+        except OSError as error:
+            rule = f"cannot be copied: {error.strerror}"
+            raise CouldNotRun(str(error.filename or of), rule, GUIDE, "Is there room? Is a volume paused?") from None
+        finally:
+            ended.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
+
+
 def _log_folder(where: ServerPaths, record: Record) -> Path:
     return (where.log_mount if record.log_storage is not None else where.data_mount) / "log"
 
@@ -225,8 +268,9 @@ class CopySeed(Follower):
             (_log_folder(theirs, known), _log_folder(where, record)),
         ]
         for of, to in pairs:
-            command = Command(("cp", "--archive", "--sparse=never", f"{of}/.", str(to)), what=f"copying {of}")
+            command = Command(("cp", "--archive", "--attributes-only", f"{of}/.", str(to)), what=f"copying {of}")
             run_checked(command, COPY_S, "Is there room? Is a volume paused?")
+            copy_contents(of, to)
         _forget_identity(where.data_mount / "data")
         log = _log_folder(where, record)
         for path in log.glob("relay*"):
@@ -310,8 +354,8 @@ def position_now(connection: pymysql.Connection) -> Position:
     """The position of a server that is locked."""
     dialect = dialect_of(connection)
     row = accounts.one_row(connection, dialect.binary_log_position())
-    sets = [GtidSet.parse(str(text or ""), dialect.flavor) for text in accounts.one_row(connection, dialect.executed())]
-    gtids = sets[0] if len(sets) == 1 else sets[0].union(sets[1])
+    with connection.cursor() as cursor:
+        gtids, _ = executed_of(cursor, dialect)
     return Position(gtids, str(row[0]), int(row[1])) if row else Position(gtids)
 
 
@@ -437,7 +481,8 @@ class BackupSeed(Follower):
         target = where.data_mount / "data"
         file = self._option_file(where)
         try:
-            _to_end(tool, [f"--defaults-file={file}", "--backup", f"--target-dir={target}"], "the backup")
+            words = [f"--defaults-file={file}", "--backup", f"--parallel={STREAMS}", f"--target-dir={target}"]
+            _to_end(tool, words, "the backup")
             _to_end(tool, ["--prepare", f"--target-dir={target}"], "its preparation")
         finally:
             file.unlink(missing_ok=True)
@@ -466,9 +511,7 @@ class BackupSeed(Follower):
 
 
 def _to_end(tool: Path, words: list[str], what: str) -> None:
-    # setpriv: killed with us, so that a seeding that was killed leaves no process that goes on.
-    guard = (required("setpriv", "util-linux"), "--pdeathsig", "KILL", "--")
-    run_checked(Command((*guard, str(tool), *words), what=f"mariabackup, {what}"), COPY_S, "Is there room?")
+    run_checked(Command(ends_with_us(str(tool), *words), what=f"mariabackup, {what}"), COPY_S, "Is there room?")
 
 
 def _backup_position(target: Path) -> Position:

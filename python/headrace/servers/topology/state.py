@@ -79,7 +79,8 @@ class Channel:
 class ServerState:
     """A server, as it was when it was asked. `executed`: what is in its data, whether it was
     applied or written here. `uuid`: MySQL's, "" on MariaDB. `binlog_file`: "" without a binary log.
-    `binlog`: what MariaDB's own binary log ends with; the same as `executed` on MySQL."""
+    `binlog`: what MariaDB's own binary log ends with; the same as `executed` on MySQL.
+    `max_packet`: of a statement or row, bytes; `apply_packet`: the same of what it receives."""
 
     name: str
     flavor: str
@@ -110,6 +111,8 @@ class ServerState:
     binlog_row_image: str = ""
     group: str = ""
     event_scheduler: str = ""
+    max_packet: int = 0
+    apply_packet: int = 0
 
     @property
     def dialect(self) -> Dialect:
@@ -195,9 +198,7 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         if not str(row.get("channel_name") or "").startswith("group_replication_")
     )
     # Read last: whatever was received or applied before is in it.
-    cursor.execute(dialect.executed())
-    sets = [GtidSet.parse(str(text or ""), dialect.flavor) for text in cursor.fetchone()]
-    executed = sets[0].union(sets[1]) if mariadb else sets[0]
+    executed, binlog = executed_of(cursor, dialect)
     return ServerState(
         name=name,
         flavor=dialect.flavor,
@@ -218,7 +219,7 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         sync_relay_log=int(variables.get("sync_relay_log", 0)),
         semi_sync=_semi_sync(variables, status),
         channels=channels,
-        binlog=sets[1] if mariadb else executed,
+        binlog=binlog,
         binlog_format=variables.get("binlog_format", "ROW"),
         relay_log_recovery=_on(variables.get("relay_log_recovery")),
         # MariaDB keeps master.info in a file, and its GTID position in a table of InnoDB.
@@ -229,7 +230,22 @@ def _observed(cursor: Any, name: str, position: bool) -> ServerState:
         binlog_row_image=variables.get("binlog_row_image", ""),
         group=variables.get("group_replication_group_name", ""),
         event_scheduler=variables.get("event_scheduler", ""),
+        max_packet=int(variables.get("max_allowed_packet", 0)),
+        apply_packet=int(variables.get("replica_max_allowed_packet", variables.get("slave_max_allowed_packet", 0))),
     )
+
+
+def executed_of(cursor: Any, dialect: Dialect) -> tuple[GtidSet, GtidSet]:
+    """What is in a server's data, applied or written there; and what its binary log ends with."""
+    cursor.execute(dialect.executed())
+    first, *more = [GtidSet.parse(str(text or ""), dialect.flavor) for text in cursor.fetchone()]
+    return (first.union(more[0]), more[0]) if more else (first, first)
+
+
+def executed_now(connection: pymysql.Connection, state: ServerState) -> GtidSet:
+    """The GTIDs of a server, in one small read."""
+    with connection.cursor() as cursor:
+        return executed_of(cursor, state.dialect)[0]
 
 
 def _enforced(variables: dict[str, str]) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from headrace.base.processes import ends_as_interrupts
 from headrace.connect.address import DEFAULT_PORT, Address
@@ -27,6 +28,9 @@ from headrace.servers.topology import accounts, checks, links, seeding
 from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
 from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.state import ServerState, observe
+
+if TYPE_CHECKING:
+    import pymysql
 
 MODES = {
     "mariadb": ("none", "minimal", "conservative", "optimistic", "aggressive"),
@@ -60,11 +64,12 @@ class Following:
 @dataclass(frozen=True)
 class TopologyMember:
     """A server of the lab and what it says; `state` None when it does not run. `problems`: what is
-    wrong with it or its replication, in words."""
+    wrong with it or its replication, in words; `warnings`: what works now and will bite one day."""
 
     server: Server
     state: ServerState | None
     problems: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -74,6 +79,7 @@ class TopologyMember:
             "server": self.server.as_dict(),
             "state": state,
             "problems": list(self.problems),
+            "warnings": list(self.warnings),
         }
 
 
@@ -379,17 +385,25 @@ def replica_down(
     return find(lab, name)
 
 
-def member(server: Server) -> TopologyMember:
-    """A server with its state. One that does not answer has none, and a problem."""
+def member(server: Server, tables: bool = True) -> TopologyMember:
+    """A server with its state. One that does not answer has none, and a problem. `tables`: they
+    are looked at too."""
     found = list(server.problems)
     if server.state != "running":
         return TopologyMember(server, None, tuple(found))
     try:
         with accounts.connected(server) as connection:
             state = observe(connection, server.name)
+            warnings = list(checks.warnings(state))
+            if tables and (state.channels or _is_followed(connection, state)):
+                warnings += checks.warnings_of_tables(connection, state)
     except HeadraceError as error:
         return TopologyMember(server, None, (*found, f"does not answer: {error.rule}"))
-    return TopologyMember(server, state, (*found, *checks.problems(state)))
+    return TopologyMember(server, state, (*found, *checks.problems(state)), tuple(warnings))
+
+
+def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
+    return bool(accounts.rows(connection, state.dialect.replica_hosts()))
 
 
 def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
@@ -397,6 +411,11 @@ def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
     if name is not None:
         return [member(find(lab, name))]
     members = [member(one) for one in servers(lab)]
+    of_two = list(checks.warnings_of_all({one.server.name: one.state for one in members if one.state}))
+    members = [
+        replace(one, warnings=(*one.warnings, *(text for name, text in of_two if name == one.server.name)))
+        for one in members
+    ]
     ports = {(one.source_host, one.source_port) for each in members if each.state for one in each.state.channels}
     return [
         one
@@ -413,7 +432,7 @@ def sources_of(lab: Lab) -> dict[str, tuple[str, ...]]:
     """Whom each running server of the lab follows, by name."""
     found = servers(lab)
     names = {(one.host, one.port): one.name for one in found if one.port is not None}
-    states = {one.name: member(one).state for one in found}
+    states = {one.name: member(one, tables=False).state for one in found}
     return {
         name: tuple(names.get((one.source_host, one.source_port), "?") for one in state.channels)
         for name, state in states.items()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -10,14 +12,15 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.backup import copying, restore
 from headrace.servers.backup import manifest as documents
+from headrace.servers.backup import restore, unfinished
 from headrace.servers.backup.copying import dump_position
 from headrace.servers.backup.forecast import volume_seconds
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.manifest import Backup, BinlogPosition, Manifest, RestoreProof, opened, sealed
 from headrace.servers.backup.pacing import PaceLimits, Pacer, PaceSignals, next_rate
+from headrace.servers.backup.pipeline import ahead
 from headrace.servers.backup.retention import guarded, plan, refuse_only_chain
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.opening import open_target
@@ -129,6 +132,33 @@ def test_the_name_behind_a_binary_log():
         binlog.next_name("../binlog.1")
 
 
+def test_a_source_is_read_ahead_in_order():
+    """As many pieces ahead as it may, no more; errors come where they were; nothing goes on behind
+    one that stopped."""
+    taken = []
+
+    def source(count, error=None):
+        for number in range(count):
+            taken.append(number)
+            yield bytes([number])
+        if error is not None:
+            raise error
+
+    assert b"".join(ahead(source(200), 7)) == bytes(range(200))
+    with pytest.raises(CouldNotRun):
+        list(ahead(source(3, CouldNotRun("it", "failed")), 7))
+    taken.clear()
+    with contextlib.closing(ahead(source(200), 7)) as pieces:
+        assert next(pieces) == b"\0"
+        until = time.monotonic() + 10
+        while len(taken) < 9 and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.05)
+        assert len(taken) == 9, "one is out, seven wait, one is in the hand"
+    time.sleep(0.3)
+    assert len(taken) <= 10
+
+
 # --- the pace -------------------------------------------------------------------------------------
 
 
@@ -159,6 +189,25 @@ def test_lag_and_latency_slow_a_copy_down_and_it_recovers():
     for _ in range(20):  # 5 % of the cap a step
         rate, _ = next_rate(rate, 125.0, limits, PaceSignals(lag_s=0.0, latency_ratio=1.0))
     assert rate == 125.0
+
+
+def test_a_pace_is_above_what_the_load_takes_for_a_small_part_of_the_time():
+    """A load whose latency rises where the copy takes more than a level that is not known; it shows
+    two looks later. Then the level rises, and the copy follows."""
+    rng = random.Random(14)
+    for _ in range(20):
+        level = rng.uniform(15.0, 110.0)
+        seen = [PaceSignals(latency_ratio=1.0)] * 3
+        pacer = Pacer(PaceLimits(latency_ratio=1.2), 125.0, lambda seen=seen: seen[-3])
+        above, copied = 0, 0.0
+        for look in range(1400):
+            pacer._step(look / 2)
+            seen.append(PaceSignals(latency_ratio=1.5 if pacer.rate > level and look < 1000 else 1.0))
+            if 200 <= look < 1000:
+                above += pacer.rate > level
+                copied += pacer.rate
+        assert above / 800 <= 0.06 and copied / 800 >= 0.75 * level, (level, above, copied / 800)
+        assert pacer.rate == 125.0, "nothing is in its way any more"
 
 
 @pytest.mark.parametrize(
@@ -330,8 +379,8 @@ def test_staging_folders_of_killed_runs_are_removed(tmp_path):
     for one in (mine, dead):
         (one / "data").mkdir(parents=True)
     dead.with_name(f"{dead.name}.lock").touch()
-    with copying.owned(mine):
+    with unfinished.owned(mine):
         assert mine.exists() and not dead.exists()
-        with copying.owned(tmp_path / "headrace-20261122T000003Z-a-00aa"):
+        with unfinished.owned(tmp_path / "headrace-20261122T000003Z-a-00aa"):
             assert mine.exists(), "another run does not remove it"
-    assert [one.name for one in tmp_path.iterdir()] == [mine.name]
+    assert not list(tmp_path.iterdir())

@@ -129,24 +129,91 @@ def test_a_hole_between_two_servers_is_refused(tmp_path):
     assert replayed(collected(target, tmp_path, base).logs) == numbers(A, 4, 10)
 
 
+def test_a_goal_inside_a_gap_is_refused_and_one_before_it_is_met(tmp_path):
+    """The middle one of three files is gone: what lies in it or behind it cannot be had, by GTID or
+    by moment; what lies before it can."""
+    target = open_target(tmp_path / "t")
+    files = []
+    for first in (1, 11, 21):
+        file = LogFile("mysql", f"{A}:1-{first - 1}" if first > 1 else "")
+        for number in range(first, first + 10):
+            file.commit(f"{A}:{number}", BEGAN + 60 * number)
+        if first < 21:
+            file.rotate(f"binlog.{(first + 19) // 10:06d}")
+        files.append(file)
+    keep(target, "a-1", "a", A, files, random.Random(14))
+    base = base_of("a", A, "mysql", f"{A}:1-3")
+    assert replayed(collected(target, tmp_path, base).logs) == numbers(A, 4, 30)
+    for one in target.list("binlogs/a-1/binlog.000002/"):
+        target.remove(one.name)
+    for number in (11, 15, 20, 25, 30):
+        moment = RestoreGoal(moment_us=(BEGAN + 60 * number + 30) * 1_000_000)
+        for goal in (RestoreGoal(GtidSet.parse(f"{A}:1-{number}", "mysql")), moment):
+            with pytest.raises(InputError) as told:
+                collected(target, tmp_path, base, goal)
+            assert told.value.hint, told.value
+    for number in (4, 9):
+        goal = RestoreGoal(GtidSet.parse(f"{A}:1-{number}", "mysql"))
+        assert replayed(collected(target, tmp_path, base, goal).logs) == numbers(A, 4, number)
+        moment = RestoreGoal(moment_us=(BEGAN + 60 * number + 30) * 1_000_000)
+        assert replayed(collected(target, tmp_path, base, moment).logs) == numbers(A, 4, number)
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+def test_two_histories_of_one_server_in_one_folder(tmp_path, flavor):
+    """The server lost 8 to 10 in a crash and used their numbers again: which is meant is asked for,
+    and either can be had; what lies before both need not be asked. After a reset all of it is."""
+    name = {"mysql": lambda n: f"{A}:{n}", "mariadb": lambda n: f"0-1-{n}"}[flavor]
+    span = {"mysql": lambda n: f"{A}:1-{n}", "mariadb": lambda n: f"0-1-{n}"}[flavor]
+    server = A if flavor == "mysql" else "server-1"
+    target = open_target(tmp_path / "t")
+    first, lost, second = (LogFile(flavor, earlier) for earlier in ("", span(7), span(7)))
+    for number in range(1, 11):
+        (first if number < 8 else lost).commit(name(number), BEGAN + 60 * number)
+    first.rotate("binlog.000002")
+    for number in range(8, 13):
+        second.commit(name(number), BEGAN + 3600 + 60 * number, 44)
+    keep(target, "a-1", "a", server, [first, lost], random.Random(14))
+    keep(target, "a-2", "a", server, [second], random.Random(14))
+    base = base_of("a", server, flavor, span(3))
+    ends = [RestoreGoal(GtidSet.parse(span(number), flavor)) for number in (8, 10, 12)]
+    for goal in (RestoreGoal(), *ends, RestoreGoal(moment_us=(BEGAN + 590) * 1_000_000)):
+        with pytest.raises(InputError, match="used the numbers of 3 transactions again, in a-2") as told:
+            collected(target, tmp_path, base, goal)
+        assert "--timeline a-1, or --timeline a-2" in told.value.hint
+    assert replayed(collected(target, tmp_path, base, named="a-1").logs) == [name(n) for n in range(4, 11)]
+    assert replayed(collected(target, tmp_path, base, named="a-2").logs) == [name(n) for n in range(4, 13)]
+    plan = collected(target, tmp_path, base, RestoreGoal(GtidSet.parse(span(7), flavor)))
+    assert replayed(plan.logs) == [name(n) for n in range(4, 8)]
+    plan = collected(target, tmp_path, base, RestoreGoal(moment_us=(BEGAN + 390) * 1_000_000))
+    assert replayed(plan.logs) == [name(n) for n in range(4, 7)]
+    with pytest.raises(InputError, match="used the numbers"):
+        collected(target, tmp_path, base_of("a", server, flavor, span(9)))
+    plan = collected(target, tmp_path, base_of("a", server, flavor, span(11)))
+    assert replayed(plan.logs) == [name(12)], "only the second has the eleventh"
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
 @pytest.mark.parametrize("step_s", [-3600, 3600])
-def test_a_clock_that_steps_by_an_hour(tmp_path, step_s):
+def test_a_clock_that_steps_by_an_hour(tmp_path, step_s, flavor):
     """A restore to a moment ends before the first transaction of a later time, in the log's order:
     never with a hole, whatever the clock did."""
-    file, chance = LogFile("mysql", ""), random.Random(14)
+    file, chance = LogFile(flavor, ""), random.Random(14)
+    names = numbers(A, 1, 20) if flavor == "mysql" else [f"0-1-{number}" for number in range(1, 21)]
     times = [BEGAN + 60 * n + (step_s if n >= 10 else 0) for n in range(1, 21)]
-    for number, time_s in enumerate(times, start=1):
-        file.commit(f"{A}:{number}", time_s)
-    target = open_target(tmp_path / "t")
-    keep(target, "a-1", "a", A, [file], chance)
-    base = base_of("a", A, "mysql", f"{A}:1-1")
+    for name, time_s in zip(names, times, strict=True):
+        file.commit(name, time_s)
+    target, server = open_target(tmp_path / "t"), A if flavor == "mysql" else "server-1"
+    keep(target, "a-1", "a", server, [file], chance)
+    base = base_of("a", server, flavor, f"{A}:1-1" if flavor == "mysql" else "0-1-1")
     for _ in range(20):
         moment = chance.randrange(min(times[1:]), max(times))
-        later = next(place for place, time_s in enumerate(times) if time_s > moment)
+        # MariaDB's times are whole seconds: those of the moment's own second are left out.
+        later = next(place for place, at in enumerate(times) if at > moment or (at == moment and flavor == "mariadb"))
         if later < 2:
             continue
         plan = collected(target, tmp_path, base, RestoreGoal(moment_us=moment * 1_000_000))
-        assert replayed(plan.logs) == numbers(A, 2, later)
+        assert replayed(plan.logs) == names[1:later]
 
 
 def test_the_tenth_timeline_is_the_last(tmp_path):

@@ -87,12 +87,12 @@ def run(seed: int) -> tuple[Cluster, FailoverPlan, FailoverPlan | None, int | No
             cluster.look()
     strike(cluster, chance)
     accept = chance.random() < 0.3
-    elected, opened, acknowledged, made_plan = None, None, None, FailoverPlan()
+    elected, opened, acknowledged, made_plan, told = None, None, None, FailoverPlan(), False
     for _ in range(MOST_ROUNDS):
         for _ in range(chance.randint(0, 3)):
             happens(cluster, chance, faults=chance.random() < 0.3)
         wish = FailoverWish("s0", proof=cluster.proof, now_s=cluster.now, fenced_s=cluster.fenced_s,
-                    accept_loss=accept, elected=elected)  # fmt: skip
+                    accept_loss=accept, elected=elected, told=told)  # fmt: skip
         made_plan = plan(cluster.look(), wish)
         if not made_plan.steps:
             break
@@ -103,6 +103,7 @@ def run(seed: int) -> tuple[Cluster, FailoverPlan, FailoverPlan | None, int | No
                 break  # the executor is killed, or cannot: it looks again
             if step.action == "leave-source":
                 elected = made_plan.elected
+            told = told or step.action == "clients"
             if step.action == "writable" and opened is None:
                 opened, acknowledged = made_plan, len(cluster.acknowledged)
     return cluster, made_plan, opened, acknowledged

@@ -285,11 +285,63 @@ def test_a_write_that_hangs_counts_from_its_beginning():
     assert alone.after(hung, "s0", 10.0) == "", "two writes have to fail"
 
 
-def test_a_switchover_comes_near_before_it_stops_the_writes():
+def steps_of(made, **choices):
+    found = plan(made.look(), FailoverWish("s0", kind="switchover", **choices)).steps
+    return [(step.stage, step.action, step.server) for step in found]
+
+
+def test_a_switchover_does_before_what_needs_no_stop_of_the_writes():
     made = cluster()
     made.write()
-    steps = plan(made.look(), FailoverWish("s0", kind="switchover")).stage
-    assert [(step.action, step.server) for step in steps] == [("wait-near", "s1"), ("read-only", "s0")]
+    first = [(1, "wait-near", "s1"), (1, "repoint-early", "s2")]
+    closing = [(2, "wait-near", "s1"), (2, "read-only", "s0"), (2, "wait-applied", "s1")]
+    opening = [(2, "semi-sync-source-on", "s1"), (2, "writable", "s1"), (2, "clients", "s1")]
+    after = [(2, "leave-source", "s1"), (2, "semi-sync-replica-off", "s1")]
+    late = [(2, "repoint", "s2")]
+    # As long as s2 follows the old source it is to follow the new one before that is opened.
+    assert steps_of(made) == [*first, *closing, opening[0], *late, *opening[1:], *after]
+    assert steps_of(made, stay=("s2",)) == [*closing, opening[0], *late, *opening[1:], *after]
+    made.servers[2].follows = 1
+    assert steps_of(made, moved=("s2",), target="s1") == [*closing, *opening, *after]
+
+
+def test_only_replicas_that_the_old_source_can_spare_move_beforehand():
+    made = cluster()
+    made.count = 2
+    assert "repoint-early" not in [action for _, action, _ in steps_of(made)]
+    # Without semi-sync no commit waits for them: they follow when the new source is open.
+    made = cluster(timeout_s=0.0)
+    for one in made.servers:
+        one.acks = False
+    actions = [action for _, action, _ in steps_of(made)]
+    assert "repoint-early" not in actions and "repoint" not in actions
+    made = cluster()
+    made.servers[2].delayed = True
+    assert "repoint-early" not in [action for _, action, _ in steps_of(made)]
+
+
+def test_a_source_that_will_acknowledge_alone_says_what_is_given_up():
+    made = cluster(replicas=1)
+    made.kill_source()
+    found = plan(made.look(), wish(made))
+    assert not found.refusal
+    assert "s1 will acknowledge commits alone (--alone serve)" in found.gives_up, "before anything is done"
+    assert "--alone refuse" in found.gives_up and found.as_dict()["gives_up"] == found.gives_up
+    refused = plan(made.look(), wish(made, alone="refuse"))
+    assert "no replica would be left to acknowledge what s1 commits" in refused.refusal
+    two = cluster(replicas=2)
+    two.kill_source()
+    assert plan(two.look(), wish(two)).gives_up == ""
+    # Two were asked for, and one is left.
+    three = Cluster(2, "mysql", 2, 1e9, True)
+    three.look()
+    three.kill_source()
+    assert "will wait for 1 of the 2 acknowledgements" in plan(three.look(), wish(three)).gives_up
+    asynchronous = cluster(replicas=1, timeout_s=0.0)
+    for one in asynchronous.servers:
+        one.acks = False
+    asynchronous.kill_source()
+    assert plan(asynchronous.look(), wish(asynchronous, accept_loss=True)).gives_up == "", "nothing was promised"
 
 
 def test_the_others_follow_before_a_switchover_opens_the_new_source():
@@ -317,9 +369,11 @@ def test_what_is_lost_is_listed_where_something_may_be():
     seen["s0"] = replace(seen["s0"], volume=True)
     had = made.gtids(set(made.servers[1].binlog))
     event = ScheduledEvent("shop", "nightly", "ops@%")
-    wanted = wish(made, elected="s1", had=had, events=(event,))
+    wanted = wish(made, elected="s1", had=had, events=(event,), told=True)
     steps = [(step.action, step.server, step.to) for step in plan(seen, wanted).steps]
     assert steps == [("events", "s1", ""), ("list-lost", "s1", "s0")]
+    # Killed before the clients were told: they are told first.
+    assert [step.action for step in plan(seen, replace(wanted, told=False)).steps][0] == "clients"
     done = replace(wanted, listed=True, scheduled=True)
     assert not plan(seen, done).steps and not plan(seen, replace(done, listed=False, had=None)).steps
     assert in_ranges(["0-1-7", "0-1-8", "0-2-9"], "mariadb") == "0-1-7..8, 0-2-9..9"
@@ -339,17 +393,35 @@ def test_mysqls_own_writes_are_errant_though_its_channel_counts_them():
     assert "transactions of their own" in plan(made.look(), wish(made)).refusal
 
 
+def test_errant_transactions_are_made_up_for_by_empty_ones():
+    """The one that has them is not the one that has the most."""
+    made = cluster(flavor="mysql")
+    made.servers[1].binlog.append((1, 1))
+    made.kill_source()
+    made.fenced_s = made.now
+    for one in made.servers[1:]:
+        made.stop_threads(one, apply=False)
+    found = plan(made.look(), wish(made, errant="inject"))
+    assert not found.refusal and found.elected == "s2" and found.kept and not found.missing, found
+    [inject] = [step for step in found.steps if step.action == "inject"]
+    assert (inject.server, inject.to, str(inject.gtid)) == ("s2", "s1", found.errant["s1"])
+    left = plan(made.look(), wish(made, errant="leave"))
+    assert left.elected == "s2" and "s1" in left.left_out and "inject" not in [step.action for step in left.steps]
+
+
 def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):
     journal = Journal(tmp_path / "journal")
     asked = FailoverWish("s0", kind="switchover", events=(ScheduledEvent("shop", "nightly", "ops@%"),))
     journal.begin(asked, "user")
     left = journal.unfinished()
     assert left is not None and not left.closed
-    journal.step(FailoverStep(1, "read-only", "s0"), "doing")
+    journal.step(FailoverStep(1, "repoint-early", "s2", to="s1"), "doing")
+    journal.write("closing", server="s0")
     journal.write("hurried", server="s1", settings={"sync_binlog": 1})
     journal.begin(asked, "user")  # the one who goes on
     left = journal.unfinished()
     assert left is not None and left.closed and left.wish.events == asked.events
+    assert left.wish.moved == ("s2",) and left.wish.target == "s1" and not left.wish.told
     assert journal.hurried() == {"s1": {"sync_binlog": 1}}
     journal.write("unhurried", server="s1")
     journal.write("given up")

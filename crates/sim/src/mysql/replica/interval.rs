@@ -9,14 +9,15 @@
 //! rate, and is applied no faster. It is largest just before the last of it.
 
 use super::super::database::{Database, StorageEngine};
-use super::super::interval::{Scenario, Start};
-use super::super::popularity::{PageClass, Popularity};
+use super::super::demand::DeviceCounting;
+use super::super::interval::{Scenario, Start, TransactionLoad};
 use super::super::warmup::{At, WarmUp};
 use super::applier::Applier;
 use super::devices::{binding, committing, purge_reads, Always, Asked, ReplicaDevices, ReplicaStorage};
 use super::rate::{ApplierCosts, ReplicaBinding, COSTS};
 use super::semisync::{SemiSync, SemiSyncPrice};
 use super::settings::ReplicaSettings;
+use super::settled::Settled;
 use crate::error::SimError;
 use crate::mysql::interval;
 use crate::mysql::settings::{behind_cache, ServerSettings};
@@ -30,14 +31,6 @@ const PACE_FOLLOWS: f64 = 0.1;
 /// Rounds in which the commits that share a flush and the rate find each other: the third moves the
 /// rate by less than a thousandth.
 const ROUNDS: usize = 3;
-/// A page must have been read this long ago before a hit makes it young: innodb_old_blocks_time,
-/// 1,000 ms in both flavours (MySQL from 5.6.6; their manuals, read 2026-11).
-const OLD_BLOCKS_S: f64 = 1.0;
-/// Rounds in which the rate and the cache find each other, and how close they come: reads follow
-/// the time held back slowly, and each round follows the cache anew.
-const HELD_ROUNDS: usize = 4;
-const HELD_CLOSE: f64 = 0.15;
-
 /// A transaction or a statement on the schema that nothing else passes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LargeTransaction {
@@ -178,43 +171,23 @@ pub fn replica_database(source: &Database, applier: &Applier, settings: &Replica
         sync_binlog: Some(settings.sync_binlog),
         ..ServerSettings::default()
     };
-    let mut made = server.on(&behind_cache(&applier.database(source, reads_per_tx, settings.rollback_segments), caches.0, caches.1, None))?;
-    if made.engine == StorageEngine::Innodb && settings.dirty_low_water > 0.0 {
-        write_back_early(&mut made, applier, settings, caches.1);
-    }
-    Ok(made)
-}
-
-/// Dirty pages are kept at the low water: a page is written back when the pages changed since its
-/// own first change fill it. What leaves the cache is clean then, unless it leaves sooner.
-fn write_back_early(database: &mut Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64) {
-    let low_water = settings.dirty_low_water * cache_bytes / database.cached_bytes;
-    // The classes after the source's are pages that every touch changes.
-    let shares = applier.written.iter().map(|share| f64::from(u8::from(*share > 0.0))).chain(std::iter::repeat(1.0));
-    let changed: Vec<PageClass> =
-        database.popularity.classes.iter().zip(shares).map(|(class, share)| PageClass { touches_per_tx: class.touches_per_tx * share, ..*class }).collect();
-    let window = Popularity { classes: changed }.stay_tx(low_water);
-    if !window.is_finite() {
-        return;
-    }
-    let stay = database.old_share * database.popularity.stay_tx(database.cache_pages(cache_bytes));
-    let dirty_still = window / (window + stay);
-    let writes = &mut database.writes;
-    (writes.first_dirty, writes.later_dirty) = (writes.first_dirty * dirty_still, writes.later_dirty * dirty_still);
-    writes.flush_per_tx = writes.flush_per_tx.max(low_water / window);
-    writes.flush_ramp_tx = writes.flush_ramp_tx.min(window);
-    (writes.background_per_s, writes.flush_limit_per_s) = (0.0, settings.io_capacity);
+    server.on(&behind_cache(&applier.database(source, reads_per_tx, settings.rollback_segments), caches.0, caches.1, None))
 }
 
 /// The source's transactions a second, with what semi-sync makes of them.
 pub fn source_series(scenario: &Scenario<'_>, price: Option<&SemiSyncPrice>) -> Result<Vec<f64>, SimError> {
     let mut database = scenario.database.clone();
-    let waits = price.filter(|price| !price.times_out);
-    database.clients.base_ms += waits.map_or(0.0, |price| price.added_ms * database.log.commits());
-    let most = waits.map_or(f64::INFINITY, |price| price.most_tps);
+    let commits = database.log.commits();
+    let waits = price.filter(|price| !price.times_out && commits > 0.0);
+    database.clients.base_ms += waits.map_or(0.0, |price| price.network_ms() * commits);
+    let flush_ms = DeviceCounting::new(scenario.log.unwrap_or(scenario.data), &database).write_ms;
     let mut series = Vec::new();
     interval::run(&Scenario { database: &database, ..scenario.clone() }, &mut |second| {
-        series.push(if most.is_finite() { interval::weakest_limit(&[second.tps, most], database.clients.sharpness) } else { second.tps });
+        series.push(match (waits, &scenario.load) {
+            (None, _) => second.tps,
+            (Some(price), TransactionLoad::Clients(clients)) => price.rate(f64::from(*clients), second.tps * commits, flush_ms) / commits,
+            (Some(price), TransactionLoad::Arrivals(_)) => second.tps.min(price.most_tps / commits),
+        });
     })?;
     Ok(series)
 }
@@ -234,8 +207,8 @@ pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
         Some(given) => given.to_vec(),
         None => source_series(&scenario.source, price.as_ref())?,
     };
-    let held = held_back(scenario, &source);
-    let scenario = &ReplicaScenario { warm_up: held.as_ref().unwrap_or(scenario.warm_up), ..scenario.clone() };
+    let settled = Settled::of(scenario, &source);
+    let scenario = &settled.scenario(scenario);
     let mut state = ReplicaState::new(scenario, devices, price.map_or(0.0, |price| price.added_ms));
     let load_steps = source.len();
     let most = load_steps + (f64::from(scenario.drain_s) / step_s).ceil() as usize;
@@ -249,35 +222,6 @@ pub fn run(scenario: &ReplicaScenario<'_>) -> Result<ReplicaRun, SimError> {
     }
     let summary = state.summary(&rows, load_steps, price);
     Ok(ReplicaRun { rows, summary })
-}
-
-/// The replica's cache as it is at the rate it applies with: a hit moves no page that was read less
-/// than [`OLD_BLOCKS_S`] before, so where pages leave sooner than that none of them ever becomes
-/// young, and few hits are left. None: no page leaves, or the scenario's curve holds as it is.
-pub(super) fn held_back(scenario: &ReplicaScenario<'_>, source_tps: &[f64]) -> Option<WarmUp> {
-    scenario.warm_up.full_at_tx?;
-    if scenario.database.engine != StorageEngine::Innodb {
-        return None;
-    }
-    let load = source_tps.iter().filter(|tps| **tps > 0.0);
-    let most = load.clone().sum::<f64>() / load.count().max(1) as f64;
-    let (mut found, mut before): (Option<WarmUp>, f64) = (None, 0.0);
-    for _ in 0..HELD_ROUNDS {
-        let warm_up = found.as_ref().unwrap_or(scenario.warm_up);
-        let devices = ReplicaDevices::new(&scenario.storage, scenario.database, scenario.source.step_s);
-        let settled = ReplicaScenario { warm_up, start: Start::Warm, ..scenario.clone() };
-        let state = ReplicaState::new(&settled, devices, 0.0);
-        let at = warm_up.at(state.tx, &mut 0);
-        let (costs, ..) = state.costs(&at, most, &Always::default());
-        let held = OLD_BLOCKS_S * costs.rate().min(most);
-        if (held - before).abs() <= HELD_CLOSE * held {
-            break;
-        }
-        // The mean of the two logarithms: more reads make a lower rate, which makes fewer reads.
-        before = if before > 0.0 { (held * before).sqrt() } else { held };
-        found = Some(WarmUp::held_back(scenario.database, scenario.cache_bytes, before));
-    }
-    found
 }
 
 /// The source's transactions over time, to look up when one was committed.
@@ -305,12 +249,12 @@ impl SourceClock {
     }
 }
 
-struct ReplicaState<'a, 'b> {
+pub(super) struct ReplicaState<'a, 'b> {
     scenario: &'b ReplicaScenario<'a>,
     devices: ReplicaDevices,
     semi_sync_ms: f64,
     clock: SourceClock,
-    tx: f64,
+    pub(super) tx: f64,
     start_tx: f64,
     hint: usize,
     received: f64,
@@ -324,7 +268,7 @@ struct ReplicaState<'a, 'b> {
 }
 
 impl<'a, 'b> ReplicaState<'a, 'b> {
-    fn new(scenario: &'b ReplicaScenario<'a>, devices: ReplicaDevices, semi_sync_ms: f64) -> ReplicaState<'a, 'b> {
+    pub(super) fn new(scenario: &'b ReplicaScenario<'a>, devices: ReplicaDevices, semi_sync_ms: f64) -> ReplicaState<'a, 'b> {
         let tx = match scenario.start {
             Start::Cold => 0.0,
             Start::Warm => scenario.warm_up.settled_tx(),
@@ -365,7 +309,7 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         let came = self.receive();
         let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
         let always = self.devices.always(database, background, scenario.applier, scenario.settings, (came / seconds, relay_bytes));
-        let (costs, rate, asked) = self.costs(&at, source_tps, &always);
+        let (costs, rate, asked, purged) = self.costs(&at, source_tps, &always);
         let waiting = (self.received - applied).max(0.0);
         let (done, in_large) = self.apply(applied, waiting, rate, t_s, seconds);
         self.tx += done;
@@ -386,7 +330,7 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
             backlog,
             // Nothing is applied before it was executed here once more.
             lag_s: age.max(0.0) + in_large.unwrap_or(0.0) + costs.alone_s(),
-            reads_per_tx: (at.reads + self.purged(&at)) * at.shape,
+            reads_per_tx: (at.reads + purged) * at.shape,
             iops,
             mib_s: bytes / MIB,
             balance_percent: self.devices.balance_percent(),
@@ -404,33 +348,37 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         came
     }
 
-    /// What a transaction costs with the cache at `at`, the rate, and what it asks of the volumes.
-    fn costs(&self, at: &At, source_tps: f64, always: &Always) -> (ApplierCosts, f64, Asked) {
+    /// What a transaction costs with the cache at `at`, the rate, what it asks of the volumes, and
+    /// how many pages purge reads.
+    pub(super) fn costs(&self, at: &At, source_tps: f64, always: &Always) -> (ApplierCosts, f64, Asked, f64) {
         let scenario = self.scenario;
-        let (database, applier, settings, seconds) = (scenario.database, scenario.applier, scenario.settings, scenario.source.step_s);
+        let (database, applier, seconds) = (scenario.database, scenario.applier, scenario.source.step_s);
         let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
         let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
-        let alone = self.devices.costs(database, applier, settings, at, committing, vcpus);
+        let alone = self.devices.costs(database, applier, scenario.settings, at, committing, vcpus);
         let (mut costs, mut rate) = (alone, alone.rate());
         // Purge's reads and what they push out are the volumes', not the workers'.
-        let purged = self.purged(at);
-        let all = &At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
-        let mut asked = self.devices.asked(database, applier, all, costs.grouped(rate));
+        let all = |costs: &ApplierCosts, rate: f64| {
+            let purged = self.purged(at, costs.reading(rate));
+            let more = At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
+            (self.devices.asked(database, applier, &more, costs.grouped(rate)), purged)
+        };
+        let (mut asked, mut purged) = all(&costs, rate);
         for _ in 0..ROUNDS {
             costs = alone;
             self.devices.limit(&mut costs, &asked, always, seconds);
             rate = costs.rate();
-            asked = self.devices.asked(database, applier, all, costs.grouped(rate));
+            (asked, purged) = all(&costs, rate);
         }
-        (costs, rate, asked)
+        (costs, rate, asked, purged)
     }
 
-    /// Pages that purge reads a transaction.
-    fn purged(&self, at: &At) -> f64 {
+    /// Pages that purge reads a transaction, with so many workers `reading` at once.
+    fn purged(&self, at: &At, reading: f64) -> f64 {
         let scenario = self.scenario;
         let full = scenario.database.engine == StorageEngine::Innodb && at.full > 0.0;
         if full {
-            purge_reads(scenario.database, scenario.settings, at.reads, scenario.cache_bytes)
+            purge_reads(scenario.database, scenario.settings, at.reads, scenario.cache_bytes, reading)
         } else {
             0.0
         }

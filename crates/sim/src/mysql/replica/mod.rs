@@ -7,6 +7,7 @@
 //! | `settings` | who may be applied at once, by mode and version; what a commit flushes |
 //! | `rate` | transactions a second from reads, flushes, dependencies, caps, processors; shares |
 //! | `devices` | the replica's volumes: data, logs, relay log |
+//! | `settled` | cache and dirty pages at the rate it applies with |
 //! | `interval` | second by second: backlog and lag, the peak after the load, large transactions |
 //! | `events` | the per-I/O form: every worker, read, write and flush |
 //! | `semisync` | what a commit waits for |
@@ -20,11 +21,13 @@ mod interval;
 mod rate;
 mod semisync;
 mod settings;
+mod settled;
 
 pub use applier::{Applier, ApplierSpread, APPLIER_SPREADS};
 pub use devices::ReplicaStorage;
 pub use events::{run_events, ReplicaEvents};
 pub use interval::{replica_database, run, source_series, LargeTransaction, ReplicaRun, ReplicaScenario, ReplicaSecond, ReplicaSummary, BEHIND_S};
 pub use rate::{ApplierCosts, ReplicaBinding, COSTS};
-pub use semisync::{receive_s, SemiSync, SemiSyncPrice};
+pub use semisync::{receive_s, SemiSync, SemiSyncPrice, WaitPoint};
 pub use settings::{ReplicaMode, ReplicaSettings};
+pub use settled::written_back;

@@ -18,11 +18,9 @@
 use super::super::interval::weakest_limit;
 use serde::Serialize;
 
-/// How sharply one limit takes over from the next: as for clients (TPC-C runs of 2018).
+/// How sharply one limit takes over from the next: as for clients (TPC-C runs of 2018). One thread waits
+/// behind the page cleaner's batches, so it is no sharper: the I/O by I/O form agrees to 5 %.
 const SHARPNESS: f64 = 4.0;
-/// The same for one thread, which never waits for another's request: the I/O by I/O form gets
-/// through 3 % less than its costs alone allow where they are at two thirds of a volume's IOPS.
-const SHARPNESS_ALONE: f64 = 8.0;
 /// In-order commits make workers wait for slower ones before them: the time of rows grows by cv x
 /// (A + A x cv) x ln(workers). From 60,000 gamma-distributed times each of cv 0.3, 0.6, 1 and 2 to
 /// 256 workers whose commits keep the order: within 7 %.
@@ -200,10 +198,18 @@ impl ApplierCosts {
         weakest_limit(&[by_workers, by_flushes, by_width], SHARPNESS)
     }
 
+    /// Workers that wait for a read of theirs at `rate`: the others compute, commit, or wait for
+    /// those before them. At least as many as take the reads' own time.
+    pub fn reading(&self, rate: f64) -> f64 {
+        let raw_s = (self.processor_s + self.reads_s + self.page_writes_s) * (1.0 + self.redone);
+        let ordered = self.rows_s() / raw_s.max(1e-12);
+        let elsewhere = rate * (self.processor_s + self.page_writes_s + self.commit_processor_s + self.flushes_s);
+        ((self.at_once() - elsewhere) / ordered.max(1.0)).max(rate * self.reads_s)
+    }
+
     /// Transactions a second.
     pub fn rate(&self) -> f64 {
-        let sharpness = if self.workers > 1.0 { SHARPNESS } else { SHARPNESS_ALONE };
-        weakest_limit(&[self.workers_rate(), self.iops_rate, self.bytes_rate, self.cores_rate, self.receive_rate], sharpness)
+        weakest_limit(&[self.workers_rate(), self.iops_rate, self.bytes_rate, self.cores_rate, self.receive_rate], SHARPNESS)
     }
 
     /// The same with one cost `times` as high.

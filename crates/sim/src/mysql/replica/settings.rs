@@ -85,7 +85,15 @@ pub struct ReplicaSettings {
     /// innodb_io_capacity, pages a second; of effect with `dirty_low_water`.
     #[serde(default)]
     pub io_capacity: f64,
+    /// Processors that the thread which hands out transactions keeps busy while all workers are.
+    #[serde(default)]
+    pub coordinator_cores: f64,
 }
+
+/// The page cleaner writes back io_capacity x dirty share / (innodb_max_dirty_pages_pct + 1) pages a
+/// second, 90 by default (MySQL's Adaptive_flush: get_pct_for_dirty; its other two terms, the mean
+/// of what was written and what the redo log asks for, come to the same number in the long run).
+const DIRTY_MOST: f64 = 0.90;
 
 /// innodb_purge_batch_size of MariaDB 10.11 (its manual, read 2026-11).
 fn purge_batch() -> u32 {
@@ -98,6 +106,11 @@ fn rollback_segments() -> u32 {
 }
 
 impl ReplicaSettings {
+    /// Share of dirty pages at which the page cleaner writes back `pages_s` pages a second.
+    pub fn dirty_share(&self, pages_s: f64) -> f64 {
+        ((DIRTY_MOST + 0.01) * pages_s / self.io_capacity.max(1e-9)).clamp(self.dirty_low_water, DIRTY_MOST)
+    }
+
     /// What a version has where nothing is set, durable (1/1).
     ///
     /// # Errors
@@ -121,6 +134,10 @@ impl ReplicaSettings {
             io_capacity: if flavor == "mysql" && at_least([8, 4, 0]) { 10_000.0 } else { 0.0 },
             // MySQL 9.7.4 read 5.1 pages a transaction in 44 MiB with one thread and with 16
             // workers: what the appliers miss, so its purge was not behind.
+            // MySQL 9.7.4: the coordinator (replica_sql) took 0.86 to 1.1 processors of two, with one
+            // worker, four and 16, whatever they applied (lab, 2026-11-23); it had none to do while
+            // it waited.
+            coordinator_cores: if flavor == "mysql" && at_least([8, 0, 0]) { 1.0 } else { 0.0 },
             purge_batch: if flavor == "mysql" { 0 } else { purge_batch() },
             rollback_segments: if flavor == "mysql" && at_least([8, 0, 0]) { 2 * rollback_segments() } else { rollback_segments() },
         };

@@ -105,16 +105,19 @@ def choose(
         rule = "was taken of a server without a binary log, so nothing can be replayed on top of it"
         raise InputError(manifest.id, rule, DOC, "Restore it as it is, without --to and --to-gtid.")
     found = [one for one in found if one.flavor == manifest.flavor and one.files]
-    own = _only([one for one in found if _is_own(one, manifest) and _joins(one, base)], manifest)
+    mine = [one for one in found if _is_own(one, manifest) and _joins(one, base)]
     if named is not None:
         chosen = next((one for one in found if one.id == named), None)
         if chosen is None:
             raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup list.")
         if _joins(chosen, base):
             return ReplayChain((chosen,))
-        if own is not None and own.ends.contains(chosen.begins) and chosen.begins.contains(base):
-            return ReplayChain((own, chosen))
+        before = [one for one in mine if one.ends.contains(chosen.begins) and chosen.begins.contains(base)]
+        if before:
+            return ReplayChain((before[-1], chosen))
         raise _no_timeline([chosen], manifest, base)
+    _refuse_used_again(mine, [one for one in found if _is_own(one, manifest)], base, goal)
+    own = _only(mine, manifest)
     # A server of MariaDB is known by its server_id, and most have 1: another name is another one.
     others = [one for one in found if one.source_id != manifest.source_id]
     if own is None:
@@ -150,6 +153,36 @@ def _only(fit: list[Timeline], manifest: Manifest) -> Timeline | None:
         rule = f"is in {len(fit)} timelines, which go on differently: {', '.join(one.id for one in fit)}"
         raise InputError(f"the position of {manifest.id}", rule, DOC, "Say which one is meant: --timeline.")
     return fit[0] if fit else None
+
+
+def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet, goal: RestoreGoal | None) -> None:
+    """Raises InputError where a server has used numbers again, because it lost transactions or was
+    reset, and the goal may lie in either history."""
+    for one in mine:
+        for later in own[own.index(one) + 1 :]:
+            again = one.ends.minus(later.begins)
+            either = _joins(later, base) or later.begins.contains(base)
+            if again.is_empty or not either or not one.ends.contains(later.begins):
+                continue
+            if not _is_before(goal, one, later.begins):
+                rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({_few(again)})"
+                hint = f"Say which history is meant: --timeline {one.id}, or --timeline {later.id}."
+                raise InputError(f"the server of timeline {one.id}", rule, DOC, hint)
+
+
+def _is_before(goal: RestoreGoal | None, timeline: Timeline, at: GtidSet) -> bool:
+    """Whether a goal is reached before the first transaction beyond a place."""
+    if goal is None or (goal.gtid is None and goal.moment_us is None):
+        return False
+    if goal.gtid is not None:
+        return at.contains(goal.gtid)
+    beyond = [
+        entry.first_us
+        for file in timeline.files
+        for entry in file.entries
+        if entry.transactions and not at.contains(set_of((entry.last_gtid,), timeline.flavor))
+    ]
+    return goal.moment_us is not None and goal.moment_us < min(beyond, default=0)
 
 
 def _is_own(timeline: Timeline, manifest: Manifest) -> bool:

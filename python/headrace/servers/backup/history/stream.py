@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.base.machine import ends_with_us
 from headrace.base.processes import telling_lines
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, InputError
@@ -35,6 +36,7 @@ from headrace.servers.backup.history.archive import ArchivedFile, Entry, Piece, 
 from headrace.servers.backup.pipeline import END_S, best_pack
 from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.unfinished import owned
 from headrace.servers.topology.gtid import GtidSet
 
 # A piece is stored at least this often while something is written, s: a quarter of the second that
@@ -106,8 +108,10 @@ class Stream:
         for a minute, or the account may not.
         """
         _check_source(self.source)
-        with tempfile.TemporaryDirectory(prefix="headrace-stream-") as folder, self.source.client_file() as account:
-            self.spool, self.account = Path(folder), account
+        self.spool = Path(tempfile.gettempdir()) / f"headrace-{documents.new_id(self.source.name)}"
+        with owned(self.spool), self.source.client_file() as account:
+            self.spool.mkdir(mode=0o700)
+            self.account = account
             self._resume(begin)
             try:
                 while not self.stop.is_set():
@@ -211,9 +215,15 @@ class Stream:
         mariadb = self.source.flavor == "mariadb"
         tool = self.source.tool("mariadb-binlog", "mysqlbinlog") if mariadb else self.source.tool("mysqlbinlog")
         name = "--stop-never-slave-server-id" if mariadb else "--connection-server-id"
-        words = [*tool, f"--defaults-extra-file={self.account}", "--read-from-remote-server", "--raw", "--stop-never"]
+        words = [
+            *ends_with_us(*tool),
+            f"--defaults-extra-file={self.account}",
+            "--read-from-remote-server",
+            "--raw",
+            "--stop-never",
+        ]
         words += [f"{name}={number}", f"--result-file={self.spool}/", self.state.file]
-        self._said = self.spool.with_name(f"{self.spool.name}.log")
+        self._said = self.spool / "said"
         with open(self._said, "wb") as said:
             self._held = False
             self._child = subprocess.Popen[bytes](

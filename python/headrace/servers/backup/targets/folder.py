@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from headrace.base.files import hint_of, reason_of, short_name, write_whole
+from headrace.base.files import hint_of, reason_of, short_name
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup.targets.target import (
@@ -79,10 +79,8 @@ class FolderTarget(BackupTarget):
             raise self._failed(name, error, "read") from None
 
     def replace(self, name: str, content: bytes) -> None:
-        path = self._path(name)
-        self._make(path.parent, name)
-        write_whole(path, content)
-        path.chmod(0o600)
+        with _FolderWriter(self, name, self._path(name), over=True) as writer:
+            writer.write(content)
 
     def remove(self, name: str) -> None:
         path = self._path(name)
@@ -165,11 +163,11 @@ def _raise(error: OSError) -> None:
 
 class _FolderWriter(TargetWriter):
     """Writes in pieces of 1 MiB to a hidden name, and links it to its own at the end: `link`
-    refuses a name that is taken, where a rename would replace it."""
+    refuses a name that is taken, where a rename (`over`) replaces it."""
 
-    def __init__(self, target: FolderTarget, name: str, path: Path) -> None:
+    def __init__(self, target: FolderTarget, name: str, path: Path, over: bool = False) -> None:
         super().__init__()
-        self.target, self.name, self.path = target, name, path
+        self.target, self.name, self.path, self.over = target, name, path, over
         self._waiting, self._unflushed = bytearray(), 0
         target._make(path.parent, name)
         self._begun = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.begun")
@@ -205,8 +203,11 @@ class _FolderWriter(TargetWriter):
             os.close(self._file)
             self._file = -1
             self.target._check_place()
-            os.link(self._begun, self.path)
-            os.unlink(self._begun)
+            if self.over:
+                os.replace(self._begun, self.path)
+            else:
+                os.link(self._begun, self.path)
+                os.unlink(self._begun)
             _flush_folder(self.path.parent)
         except FileExistsError:
             self.abort()

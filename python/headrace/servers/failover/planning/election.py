@@ -184,10 +184,11 @@ def extra(old: Seen, new: Seen) -> str:
     return ranges({key: (known.get(key, 0) + 1, last) for key, last in beyond.items()})
 
 
-def best(candidates: list[Seen], target: str | None) -> Seen | None:
-    """The one that will have the most: its usable set contains that of every other. `target` where
-    it is as good. None: no one's does."""
-    able = [one for one in candidates if all(usable(one).contains(usable(other)) for other in candidates)]
+def best(candidates: list[Seen], target: str | None, made_up: GtidSet | None = None) -> Seen | None:
+    """The one that will have the most: its usable set contains that of every other, but for those
+    that are made up for by empty transactions. `target` where it is as good. None: no one's."""
+    counted = {one.name: usable(one) if made_up is None else usable(one).minus(made_up) for one in candidates}
+    able = [one for one in candidates if all(counted[one.name].contains(each) for each in counted.values())]
     named = [one for one in able if one.name == target]
     # Among equals the one that has applied most is ready soonest; then by name, so that two
     # watchers choose alike.

@@ -5,6 +5,7 @@
     FailoverWish      what the user (or the watcher) asks for, and what the journal knows already
     FailoverStep      one thing to be done to one server; FailoverPlan: all of them, or a refusal
     Guarantee what holds now
+    Outcome   how it ended
 
 All are plain values: a plan can be made, tested and printed without a server.
 """
@@ -143,7 +144,8 @@ class FailoverWish:
     `elected`: the journal's decision; `had`: all that it had then, where acknowledged commits may
     be missing; `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
     known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to
-    acknowledge.
+    acknowledge. `told`: the clients' file names the new source. `moved`: replicas that a switchover
+    lets follow the chosen one beforehand; `stay`: those that could not.
     """
 
     source: str
@@ -164,6 +166,9 @@ class FailoverWish:
     events: tuple[ScheduledEvent, ...] | None = None
     scheduled: bool = False
     alone: Literal["serve", "refuse"] = "serve"
+    told: bool = False
+    moved: tuple[str, ...] = ()
+    stay: tuple[str, ...] = ()
 
 
 Action = Literal[
@@ -185,6 +190,7 @@ Action = Literal[
     "events",
     "list-lost",
     "repoint",
+    "repoint-early",
 ]
 
 
@@ -241,7 +247,8 @@ class FailoverPlan:
 
     `kept`: no acknowledged commit can be missing on the one that is promoted. `uncertain`: why
     one may be. `missing`: transactions that were seen somewhere and will not be on it. `left_out`:
-    servers that do not follow, each with the reason. `refusal`: rule and hint.
+    servers that do not follow, each with the reason. `refusal`: rule and hint. `gives_up`: which
+    guarantee the new source has not any more.
     """
 
     steps: tuple[FailoverStep, ...] = ()
@@ -254,6 +261,7 @@ class FailoverPlan:
     refusal: str = ""
     hint: str = ""
     guarantee: Guarantee = Guarantee("none")
+    gives_up: str = ""
 
     @property
     def stage(self) -> tuple[FailoverStep, ...]:
@@ -273,4 +281,54 @@ class FailoverPlan:
             "refusal": self.refusal,
             "hint": self.hint,
             "guarantee": self.guarantee.as_dict(),
+            "gives_up": self.gives_up,
+        }
+
+
+@dataclass
+class Outcome:
+    """How it ended. `outage_s`: from the first step that keeps clients out to the address file;
+    `outage`: its parts, each in s, by step; "between": journal, lease, and what is left.
+    `gives_up`: which guarantee the new source has not any more, "" for none.
+
+    `lost`: how many transactions of the dead source's binary log the new source has not; None,
+    where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
+    the ranges. `events`: how many the new source runs; `events_left`: those that are disabled
+    there, as nobody knows whether the old source ran them.
+    """
+
+    elected: str | None
+    kept: bool
+    uncertain: tuple[str, ...]
+    missing: str
+    left_out: Mapping[str, str]
+    seconds: float
+    outage_s: float | None
+    rescued: int | None = None
+    lost: int | None = None
+    lost_gtids: str = ""
+    lost_file: str = ""
+    events: int | None = None
+    events_left: tuple[str, ...] = ()
+    outage: Mapping[str, float] = field(default_factory=dict)
+    gives_up: str = ""
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "elected": self.elected,
+            "kept": self.kept,
+            "uncertain": list(self.uncertain),
+            "missing": self.missing,
+            "left_out": dict(self.left_out),
+            "seconds": round(self.seconds, 3),
+            "outage_s": None if self.outage_s is None else round(self.outage_s, 3),
+            "outage": {name: round(took, 4) for name, took in self.outage.items()},
+            "rescued": self.rescued,
+            "lost": self.lost,
+            "lost_gtids": self.lost_gtids,
+            "lost_file": self.lost_file,
+            "events": self.events,
+            "events_left": list(self.events_left),
+            "gives_up": self.gives_up,
         }

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.errors import InputError
 from headrace.servers.failover.planning import election, switchover
 from headrace.servers.failover.planning.election import follows, has, required, unfit, usable
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
@@ -27,6 +28,7 @@ from headrace.servers.failover.planning.members import (
     Members,
     Seen,
 )
+from headrace.servers.topology.gtid import GtidSet
 
 
 def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
@@ -201,7 +203,7 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=found)
     steps, refusal = _steps(members, source, chosen, pool, wish, found)
-    missing = _missing(pool, chosen)
+    missing = _missing(pool, chosen, _made_up(wish, found))
     made = FailoverPlan(
         steps=steps,
         elected=chosen.name,
@@ -210,6 +212,7 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
         errant=found,
         left_out=left_out,
         missing=missing,
+        gives_up=switchover.given_up(chosen, _siblings(chosen, pool, wish, found), wish),
     )
     return replace(made, steps=(), refusal=refusal[0], hint=refusal[1]) if refusal else made
 
@@ -266,15 +269,19 @@ def _choice(
     able = [one for one in pool if not reasons[one.name] and (one.name not in found or wish.errant != "leave")]
     if wish.errant == "leave":
         left_out |= {name: f"has transactions of its own: {text}" for name, text in found.items()}
+    made_up = _made_up(wish, found)
+    if wish.errant == "inject":
+        # Its own would come to the others as they are, instead of empty ones.
+        able = [one for one in able if one.name not in found] or able
     if not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
         return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
-    chosen = election.best(able, wish.target)
+    chosen = election.best(able, wish.target, made_up)
     if chosen is None:
         return FailoverPlan(
             refusal=f"{', '.join(one.name for one in able)}: none has all that the others received"
         ), left_out
-    beyond = _missing(pool, chosen)
+    beyond = _missing(pool, chosen, made_up)
     if beyond and not wish.accept_loss:
         hint = "Correct that replica and promote it, or go on without them: --accept-loss."
         rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
@@ -287,9 +294,21 @@ def _choice(
     return chosen, left_out
 
 
-def _missing(pool: list[Seen], chosen: Seen) -> str:
+def _made_up(wish: FailoverWish, found: dict[str, str]) -> GtidSet | None:
+    """MySQL's errant transactions, where empty ones are to take their places, or they are left."""
+    if wish.errant == "refuse" or not found:
+        return None
+    try:
+        return GtidSet.parse(",".join(found.values()), "mysql")
+    except InputError:  # MariaDB's: its domains are one line of numbers
+        return None
+
+
+def _missing(pool: list[Seen], chosen: Seen, made_up: GtidSet | None = None) -> str:
     """What others of the pool have and the chosen one will not."""
     will = usable(chosen)
+    if made_up is not None:
+        will = will.union(made_up)
     beyond = [has(one).minus(will) for one in pool if one.name != chosen.name]
     texts = [str(one) for one in beyond if not one.is_empty]
     # What the chosen one cannot apply of its own relay log is lost with it.
@@ -297,11 +316,16 @@ def _missing(pool: list[Seen], chosen: Seen) -> str:
     return "; ".join(dict.fromkeys([*texts, *([] if own.is_empty else [str(own)])]))
 
 
+def _siblings(chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]) -> list[Seen]:
+    """Who will follow the chosen one."""
+    return [one for one in switchover.siblings(pool, chosen) if one.name not in found or wish.errant == "inject"]
+
+
 def _steps(
     members: Members, source: Seen, chosen: Seen, pool: list[Seen], wish: FailoverWish, found: dict[str, str]
 ) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
     """Drain, rescue, promote and repoint, as far as they are still to be done; or a refusal."""
-    siblings = [one for one in switchover.siblings(pool, chosen) if one.name not in found or wish.errant == "inject"]
+    siblings = _siblings(chosen, pool, wish, found)
     steps = []
     channel, will = chosen.channel, usable(chosen)
     if channel is not None and not required(chosen).executed.contains(will):

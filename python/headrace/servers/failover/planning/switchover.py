@@ -3,6 +3,8 @@ plan of a switchover, whose source works and lends a hand."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.servers.failover.planning import election
 from headrace.servers.failover.planning.election import extra, follows, has, required, unfit
 from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, FailoverWish, Members, Seen
@@ -32,20 +34,63 @@ def plan(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
         reason = left_out.get(wish.target, "does not follow it, or does not answer")
         return FailoverPlan(refusal=f"{wish.target} cannot take over: it {reason}", errant=found, left_out=left_out)
     chosen = elected or next((one for one in able if one.name == wish.target), able[0])
+    # Those that a cut-off switchover, or the stage before, let follow the chosen one already.
+    below = [one for one in election.followers(members, chosen) if one.name != source.name]
+    others = [one for one in (*replicas, *below) if one.name != chosen.name and one.name not in found]
+    promote, refusal = promotion(chosen, [*others, source], wish, stage=2)
+    if refusal:
+        return FailoverPlan(refusal=refusal[0], hint=refusal[1], elected=chosen.name, left_out=left_out)
     steps = []
     if not source.state.read_only:
         why = "writes go on until it is; what is left then is applied in a moment"
-        steps.append(FailoverStep(1, "wait-near", chosen.name, to=source.name, why=why))
-        steps.append(FailoverStep(1, "read-only", source.name, why="its last transaction is known then"))
-        return FailoverPlan(steps=tuple(steps), elected=chosen.name, kept=True, errant=found, left_out=left_out)
-    target = required(source).executed
-    if not required(chosen).executed.contains(target):
-        steps.append(FailoverStep(2, "wait-applied", chosen.name, gtid=target, why="all that the old source has"))
-    followers = [one for one in replicas if one.name != chosen.name and one.name not in found]
-    promote, refusal = promotion(chosen, [*followers, source], wish, stage=3)
-    if refusal:
-        return FailoverPlan(refusal=refusal[0], hint=refusal[1], elected=chosen.name, left_out=left_out)
-    return FailoverPlan(steps=(*steps, *promote), elected=chosen.name, kept=True, errant=found, left_out=left_out)
+        near = FailoverStep(1, "wait-near", chosen.name, to=source.name, why=why)
+        early = _early(replicas, chosen, source, others, wish, promote)
+        if early:
+            steps += [near, *early]
+        steps += [
+            replace(near, stage=2),
+            FailoverStep(2, "read-only", source.name, why="its last transaction is known then"),
+            FailoverStep(2, "wait-applied", chosen.name, to=source.name, why="all that the old source has"),
+        ]
+    else:
+        target = required(source).executed
+        if not required(chosen).executed.contains(target):
+            why = "all that the old source has"
+            steps.append(FailoverStep(2, "wait-applied", chosen.name, gtid=target, to=source.name, why=why))
+    gives_up = given_up(chosen, [*others, source], wish)
+    steps = (*steps, *promote)
+    return FailoverPlan(steps, chosen.name, kept=True, errant=found, left_out=left_out, gives_up=gives_up)
+
+
+def _early(
+    replicas: list[Seen],
+    chosen: Seen,
+    source: Seen,
+    others: list[Seen],
+    wish: FailoverWish,
+    promote: tuple[FailoverStep, ...],
+) -> list[FailoverStep]:
+    """Replicas that follow the chosen one while the writes still go on, so that its first commit
+    finds them there: as many as it waits for, as long as the old source keeps as many as *it*
+    waits for. Without semi-sync nobody waits for them, and they follow afterwards."""
+    count = max((step.count for step in promote if step.action == "semi-sync-source-on"), default=0)
+    if not count and required(chosen).semi_sync.source_enabled:
+        count = required(chosen).semi_sync.wait_count
+    there = [one for one in others if follows(one, chosen) is not None and required(one).semi_sync.replica_enabled]
+    semi = required(source).semi_sync
+    acking = [one for one in replicas if required(one).semi_sync.replica_enabled]
+    spare = len(acking) - (semi.wait_count if semi.source_enabled else 0)
+    found = []
+    for one in replicas:
+        channel, semi_sync = one.channel, required(one).semi_sync
+        if one.name == chosen.name or one not in others or one.name in wish.stay or not semi_sync.replica_enabled:
+            continue
+        if channel is None or channel.is_broken or channel.delay_s or channel.apply_error or one.deaf:
+            continue
+        if len(found) < min(count - len(there), spare):
+            why = "the first commit of the new source finds it there; it applies all it received before"
+            found.append(FailoverStep(1, "repoint-early", one.name, to=chosen.name, why=why))
+    return found
 
 
 def _able(
@@ -75,17 +120,10 @@ def siblings(pool: list[Seen], chosen: Seen) -> list[Seen]:
     return [one for one in pool if one.name != chosen.name and not extra(one, chosen)]
 
 
-def promotion(
-    chosen: Seen, followers: list[Seen], wish: FailoverWish, stage: int
-) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
-    """The steps that make a drained server the source; or rule and hint of a refusal."""
-    state = required(chosen)
-    steps = []
-    if state.channels:
-        steps.append(FailoverStep(stage, "leave-source", chosen.name, why="it follows nobody any more"))
-    semi = state.semi_sync
-    if semi.replica_enabled:
-        steps.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
+def _acknowledging(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> tuple[bool, list[Seen], int, int]:
+    """Whether the new source's commits are to wait for replicas, which could acknowledge, for how
+    many its commits are to wait, and for how many they can."""
+    semi = required(chosen).semi_sync
     # At a switchover the old source is among the followers: whether its commits waited for replicas
     # is seen in it, and a successor that was no acknowledging replica itself has to wait like it.
     old = next((required(one).semi_sync for one in followers if one.name == wish.source), None)
@@ -93,21 +131,61 @@ def promotion(
     wanted = wish.proof is not None or semi.replica_enabled or waited
     ackers = [one for one in followers if required(one).semi_sync.replica_enabled or one.name == wish.source]
     waits_for = old.wait_count if old is not None and waited else semi.wait_count
-    count = min(wish.proof.wait_count if wish.proof else max(waits_for, 1), len(ackers))
+    asked = wish.proof.wait_count if wish.proof else max(waits_for, 1)
+    return wanted, ackers, asked, min(asked, len(ackers))
+
+
+def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
+    """Which guarantee this promotion gives up, in words; "" for none."""
+    wanted, _, asked, count = _acknowledging(chosen, followers, wish)
+    if not wanted or count == asked:
+        return ""
+    if count:
+        return (
+            f"{chosen.name} will wait for {count} of the {asked} acknowledgements that commits waited for: what it"
+            f" acknowledges outlives its loss with {count - 1} of them, not with {asked - 1}."
+            " Bring replicas back, and ask for as many as before."
+        )
+    return (
+        f"{chosen.name} will acknowledge commits alone (--alone serve), as no replica is left to wait for: from then on"
+        " the loss of its volume loses commits that it acknowledged. What was acknowledged before is not affected."
+        " To end this: bring a replica back that acknowledges (headrace replica up NAME --of"
+        f" {chosen.name} --semi-sync), and see headrace failover status. To stay down instead: --alone refuse."
+    )
+
+
+def promotion(
+    chosen: Seen, followers: list[Seen], wish: FailoverWish, stage: int
+) -> tuple[tuple[FailoverStep, ...], tuple[str, str] | None]:
+    """The steps that make a drained server the source; or rule and hint of a refusal."""
+    state = required(chosen)
+    steps, leaving = [], []
+    if state.channels:
+        leaving.append(FailoverStep(stage, "leave-source", chosen.name, why="it follows nobody any more"))
+    semi = state.semi_sync
+    if semi.replica_enabled:
+        leaving.append(FailoverStep(stage, "semi-sync-replica-off", chosen.name, why="it follows nobody any more"))
+    if wish.kind == "failover":
+        steps += leaving
+    wanted, ackers, _, count = _acknowledging(chosen, followers, wish)
     if wanted and count == 0 and wish.alone == "refuse":
         rule = f"no replica would be left to acknowledge what {chosen.name} commits"
         return (), (rule, "Bring one back, or accept it for now: --alone serve.")
     if wanted and count and not semi.source_enabled:
         why = "before it is writable, so that no commit is acknowledged by it alone"
         steps.append(FailoverStep(stage, "semi-sync-source-on", chosen.name, count=count, why=why))
-    if wish.kind == "switchover":
+    if wish.kind == "switchover" and wanted:
         # All that they have is on the old source too, which lives. So they may follow before
         # clients write, whose commits would wait for them.
         for one in followers:
-            if one.name != wish.source and not extra(one, chosen):
+            here = follows(one, chosen) is not None
+            if one.name != wish.source and one in ackers and not here and not extra(one, chosen):
                 steps.append(FailoverStep(stage, "repoint", one.name, to=chosen.name))
     steps.append(FailoverStep(stage, "writable", chosen.name))
     steps.append(FailoverStep(stage, "clients", chosen.name, why="applications read the address from there"))
+    if wish.kind == "switchover":
+        # The old source is read-only, so the channel brings nothing more: nobody waits for its end.
+        steps += leaving
     return tuple(steps), None
 
 
@@ -117,6 +195,14 @@ def rest(
     """What is left to do when the new source is open: the others follow it, its events run, and
     what is lost is listed."""
     steps, left_out = [], {}
+    if wish.elected == elected.name:
+        if not wish.told:
+            steps.append(FailoverStep(stage, "clients", elected.name, why="applications read the address from there"))
+        state, why = required(elected), "it follows nobody any more"
+        if wish.kind == "switchover" and state.channels:
+            steps.append(FailoverStep(stage, "leave-source", elected.name, why=why))
+        if wish.kind == "switchover" and state.semi_sync.replica_enabled:
+            steps.append(FailoverStep(stage, "semi-sync-replica-off", elected.name, why=why))
     for name in sorted(members):
         one = members[name]
         if one.state is None or name == elected.name or follows(one, elected) is not None:
@@ -124,7 +210,7 @@ def rest(
         old = name == source.name
         if old and wish.kind == "failover":
             continue  # it is rejoined by hand: never twice by itself
-        if not old and follows(one, source) is None:
+        if not old and follows(one, source) is None and name not in wish.moved:
             continue  # somebody else's replica, or one at the end of a chain
         apart = extra(one, elected)
         if apart:

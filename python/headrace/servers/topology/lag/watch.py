@@ -21,7 +21,7 @@ from headrace.connect import connect
 from headrace.connect.address import Address
 from headrace.errors import HeadraceError
 from headrace.servers.topology.lag.clocks import STALE_S, Age, Trace, age, backlog, rate
-from headrace.servers.topology.state import Channel, ServerState, observe
+from headrace.servers.topology.state import Channel, ServerState, executed_now, observe
 
 if TYPE_CHECKING:
     import pymysql
@@ -116,6 +116,8 @@ class LagWatch:
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
+        # Heartbeats are told by a clock that nobody sets: the machine's may jump by an hour.
+        self._wall_s = time.time() - time.monotonic()
 
     def __enter__(self) -> LagWatch:
         for one in self._watched.values():
@@ -128,6 +130,10 @@ class LagWatch:
         self._end.set()
         for thread in self._threads:
             thread.join(2 * ANSWER_S)
+
+    def _now_s(self) -> float:
+        """Unix seconds as the machine's clock had them when the watch was made, counted on."""
+        return self._wall_s + time.monotonic()
 
     def _begin(self, work: Any, one: _Watched) -> None:
         thread = threading.Thread(target=self._kept_up, args=(work, one), name=f"lag of {one.name}", daemon=True)
@@ -170,7 +176,7 @@ class LagWatch:
                 with self._lock:
                     one.state, one.state_s, one.commit = state, time.monotonic(), commit
                     if beat is not None:
-                        one.heartbeat_us, one.heartbeat_s = beat, time.time()
+                        one.heartbeat_us, one.heartbeat_s = beat, self._now_s()
                 due_status = began + STATUS_S
             self._end.wait(max(0.0, began + SAMPLE_S - time.monotonic()))
 
@@ -190,7 +196,7 @@ class LagWatch:
             cursor.execute(f"CREATE DATABASE IF NOT EXISTS {SCHEMA}")
             cursor.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} (id INT PRIMARY KEY, at_us BIGINT NOT NULL)")
             while not self._end.wait(HEARTBEAT_S):
-                cursor.execute(f"REPLACE INTO {TABLE} VALUES (1, %s)", (int(time.time() * 1e6),))
+                cursor.execute(f"REPLACE INTO {TABLE} VALUES (1, %s)", (int(self._now_s() * 1e6),))
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -233,7 +239,7 @@ class LagWatch:
         commit, workers = one.commit.get(channel.name, (None, ()))
         beat = None
         if one.heartbeat_us is not None:
-            beat = max(0.0, time.time() - one.heartbeat_us / 1e6 - HEARTBEAT_S - STATUS_S)
+            beat = max(0.0, self._now_s() - one.heartbeat_us / 1e6 - HEARTBEAT_S - STATUS_S)
             if not silent:
                 beat = max(0.0, one.heartbeat_s - one.heartbeat_us / 1e6 - HEARTBEAT_S)
         best = found or _next_best(commit, beat, channel)
@@ -278,17 +284,6 @@ def _next_best(commit: float | None, beat: float | None, channel: Channel) -> Ag
         if seconds is not None:
             return Age(float(seconds), exact=False)
     return None
-
-
-def executed_now(connection: pymysql.Connection, state: ServerState):
-    """The GTIDs of a server, in one small read."""
-    from headrace.servers.topology.gtid import GtidSet
-
-    with connection.cursor() as cursor:
-        cursor.execute(state.dialect.executed())
-        texts = cursor.fetchone() or ()
-    sets = [GtidSet.parse(str(text or ""), state.flavor) for text in texts]
-    return sets[0] if len(sets) == 1 else sets[0].union(sets[1])
 
 
 # By the replica's clock, against commit timestamps of the source's. A transaction that is being

@@ -1,0 +1,120 @@
+//! The replica's cache and dirty pages at the rate it applies with: both follow the rate, and the
+//! rate follows them.
+
+use super::super::database::{Database, StorageEngine};
+use super::super::interval::Start;
+use super::super::popularity::{PageClass, Popularity};
+use super::super::warmup::WarmUp;
+use super::applier::Applier;
+use super::devices::{Always, ReplicaDevices};
+use super::interval::{ReplicaScenario, ReplicaState};
+use super::settings::ReplicaSettings;
+
+/// A page must have been read this long ago before a hit makes it young: innodb_old_blocks_time,
+/// 1,000 ms in both flavours (MySQL from 5.6.6; their manuals, read 2026-11).
+const OLD_BLOCKS_S: f64 = 1.0;
+/// Rounds in which the rate finds them, and how close they come: reads and writes follow slowly, and
+/// each round follows the cache anew.
+const ROUNDS: usize = 4;
+const CLOSE: f64 = 0.15;
+
+/// What differs from the scenario as it was given.
+#[derive(Default)]
+pub(super) struct Settled {
+    database: Option<Database>,
+    warm_up: Option<WarmUp>,
+    /// Workers that wait for a read at once.
+    pub reading: f64,
+}
+
+impl Settled {
+    /// Of a replica that has `source_tps` to apply.
+    ///
+    /// A hit moves no page that was read less than [`OLD_BLOCKS_S`] before: where pages leave sooner
+    /// than that none of them ever becomes young, and few hits are left. And the more pages are
+    /// written back a second, the more are dirty ([`ReplicaSettings::dirty_share`]).
+    pub fn of(scenario: &ReplicaScenario<'_>, source_tps: &[f64]) -> Settled {
+        let innodb = scenario.database.engine == StorageEngine::Innodb;
+        let evicts = innodb && scenario.warm_up.full_at_tx.is_some();
+        let early = innodb && scenario.settings.dirty_low_water > 0.0;
+        let load = source_tps.iter().filter(|tps| **tps > 0.0);
+        let most = load.clone().sum::<f64>() / load.count().max(1) as f64;
+        let (mut held, mut dirty) = (0.0, if early { scenario.settings.dirty_low_water } else { 0.0 });
+        let mut found = if early { Settled::at(scenario, held, dirty) } else { Settled::default() };
+        for round in 0..=ROUNDS {
+            let (tps, pages_s, reading) = found.pace(scenario, most);
+            found.reading = reading;
+            let (now_held, now_dirty) = (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
+            if round == ROUNDS || close(now_held, held) && close(now_dirty, dirty) {
+                break;
+            }
+            (held, dirty) = (between(held, now_held), between(dirty, now_dirty));
+            found = Settled::at(scenario, held, dirty);
+        }
+        found
+    }
+
+    /// Hits that move no page for `held` transactions, and `dirty` as the share of dirty pages; 0:
+    /// not by their number.
+    fn at(scenario: &ReplicaScenario<'_>, held: f64, dirty: f64) -> Settled {
+        let evicted = scenario.warm_up.at(scenario.warm_up.settled_tx(), &mut 0).evicted_dirty;
+        let back = || written_back(scenario.database, scenario.applier, scenario.settings, scenario.cache_bytes, (dirty, evicted));
+        let database = (dirty > 0.0).then(back);
+        let warm_up = WarmUp::held_back(database.as_ref().unwrap_or(scenario.database), scenario.cache_bytes, held);
+        Settled { database, warm_up: Some(warm_up), reading: 0.0 }
+    }
+
+    /// The scenario with them.
+    pub fn scenario<'a>(&'a self, given: &ReplicaScenario<'a>) -> ReplicaScenario<'a> {
+        ReplicaScenario { database: self.database.as_ref().unwrap_or(given.database), warm_up: self.warm_up.as_ref().unwrap_or(given.warm_up), ..given.clone() }
+    }
+
+    /// Transactions and pages written a second of the applier with a warm cache and at most `most`
+    /// to do, and [`Settled::reading`].
+    fn pace(&self, given: &ReplicaScenario<'_>, most: f64) -> (f64, f64, f64) {
+        let scenario = ReplicaScenario { start: Start::Warm, ..self.scenario(given) };
+        let devices = ReplicaDevices::new(&scenario.storage, scenario.database, scenario.source.step_s);
+        let state = ReplicaState::new(&scenario, devices, 0.0);
+        let at = scenario.warm_up.at(state.tx, &mut 0);
+        let (costs, ..) = state.costs(&at, most, &Always::default());
+        let tps = costs.rate().min(most);
+        (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, costs.reading(tps))
+    }
+}
+
+fn close(now: f64, before: f64) -> bool {
+    (now - before).abs() <= CLOSE * now
+}
+
+/// The mean of the two logarithms: more reads make a lower rate, which makes fewer reads.
+fn between(before: f64, now: f64) -> f64 {
+    if before > 0.0 {
+        (now * before).sqrt()
+    } else {
+        now
+    }
+}
+
+/// The database whose pages are written back so that `dirty` of the pool is changed: a page is written
+/// when the pages changed since its own first change fill that. What leaves the cache is clean then,
+/// unless it leaves sooner: those are some of the `evicted` that would leave dirty in a transaction.
+pub fn written_back(database: &Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64, (dirty, evicted): (f64, f64)) -> Database {
+    let mut made = database.clone();
+    let pages = dirty * cache_bytes / made.cached_bytes;
+    // The classes after the source's are pages that every touch changes.
+    let shares = applier.written.iter().map(|share| f64::from(u8::from(*share > 0.0))).chain(std::iter::repeat(1.0));
+    let changed: Vec<PageClass> =
+        made.popularity.classes.iter().zip(shares).map(|(class, share)| PageClass { touches_per_tx: class.touches_per_tx * share, ..*class }).collect();
+    let window = Popularity { classes: changed }.stay_tx(pages);
+    if !window.is_finite() {
+        return made;
+    }
+    let stay = made.old_share * made.popularity.stay_tx(made.cache_pages(cache_bytes));
+    let dirty_still = window / (window + stay);
+    let writes = &mut made.writes;
+    (writes.first_dirty, writes.later_dirty) = (writes.first_dirty * dirty_still, writes.later_dirty * dirty_still);
+    writes.flush_per_tx = writes.flush_per_tx.max(pages / window - evicted * dirty_still);
+    writes.flush_ramp_tx = writes.flush_ramp_tx.min(window);
+    (writes.background_per_s, writes.flush_limit_per_s) = (0.0, settings.io_capacity);
+    made
+}

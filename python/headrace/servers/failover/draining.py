@@ -1,0 +1,154 @@
+"""Waiting for a replica to apply: while the source's writes go on, and after they have stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.errors import CouldNotRun
+from headrace.servers.failover.hosts import AddressHost, Hands
+from headrace.servers.failover.journal import Journal
+from headrace.servers.failover.planning.members import GUIDE, Seen
+from headrace.servers.topology import accounts
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.state import ServerState, executed_now
+
+# How long a replica may need for what it has not applied when the writes of a switchover are
+# stopped, s: wished for, and enough after some time (guesses; half of the second that the writes
+# may be out).
+NEAR_S, NEAR_ENOUGH_S, WISHED_FOR_S = 0.05, 0.5, 3.0
+LOOK_S = 0.1  # between two looks at how near it is, a guess
+# It comes nearer when that time is shorter by a tenth than it ever was; when it has not become so
+# for this long, s, it stands (guesses).
+NEARER, STANDS_S = 0.9, 5.0
+MOMENT_S = 0.1  # a replica that needs no longer to apply what it has is left as it is, a guess
+# How long one question for the wait takes, so that progress and errors show.
+WAIT_S = 1.0
+TOLD_S = 1.0  # between two words of how far behind it is, a guess
+
+
+@dataclass
+class Draining:
+    """`drain_s`: longest wait for a relay log, and for a replica of a switchover to come near;
+    `max_wait_s`: longest time that a switchover keeps writes out."""
+
+    hands: Hands
+    journal: Journal
+    say: Callable[[str], None]
+    drain_s: float
+    max_wait_s: float
+
+    @contextlib.contextmanager
+    def hurried(self, host: AddressHost, state: ServerState, gtids: GtidSet, moment_s: float) -> Iterator[None]:
+        """While a replica applies what it received, it need not flush after each transaction: its
+        relay log is not flushed either. All is flushed before anybody may write. Not where the
+        relay log is flushed, so that a power cut of both servers loses nothing."""
+        settings = {"sync_binlog": state.sync_binlog, "innodb_flush_log_at_trx_commit": state.flush_log}
+        with self.hands.on(host) as connection:
+            row = accounts.one_row(connection, state.dialect.wait_for(gtids, moment_s))
+        if (row and state.dialect.waited(row[0])) or state.sync_relay_log == 1 or not state.channels:
+            yield
+            return
+        self.journal.write("hurried", server=host.name, settings=settings)
+        self.hands.change(host, "SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 2")
+        try:
+            yield
+        finally:
+            self.unhurried(host, settings)
+
+    def unhurried(self, host: AddressHost, settings: Mapping[str, int]) -> None:
+        """It flushes as before, and all that it has."""
+        self.hands.change(host, *(f"SET GLOBAL {name} = {int(value)}" for name, value in settings.items()))
+        self.hands.change(host, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS", "FLUSH NO_WRITE_TO_BINLOG ENGINE LOGS")
+        self.journal.write("unhurried", server=host.name)
+
+    def come_near(
+        self,
+        host: AddressHost,
+        source: AddressHost,
+        state: ServerState,
+        hurry: contextlib.ExitStack,
+        stands_s: float = STANDS_S,
+    ) -> None:
+        """Until the replica would need a moment alone for what it has not applied. Writes go on
+        meanwhile. One that comes no nearer for `stands_s` is given up, unless what is left is
+        little enough. `hurry`: it is hurried until that is closed, if it is not near at once."""
+        began = best_at = told_at = time.monotonic()
+        best = math.inf
+        with self.hands.on(source) as above, self.hands.on(host) as below:
+            target = executed_now(above, state)
+            hurry.enter_context(self.hurried(host, state, target, MOMENT_S))
+            before, at = executed_now(below, state), began
+            while True:
+                time.sleep(LOOK_S)
+                target = executed_now(above, state)
+                executed, now = executed_now(below, state), time.monotonic()
+                left, done = target.minus(executed).count(), executed.minus(before).count()
+                need_s = 0.0 if not left else math.inf if not done else left * (now - at) / done
+                if done:
+                    before, at = executed, now
+                elif left:
+                    self._can_apply(host)
+                if need_s <= (NEAR_S if now - began < WISHED_FOR_S else NEAR_ENOUGH_S):
+                    self.journal.write("near", sync=False, server=host.name, left=left, needs_s=round(need_s, 3))
+                    return
+                if need_s < best * NEARER:
+                    best, best_at = need_s, now
+                if now - best_at > stands_s and need_s <= self.max_wait_s / 2:
+                    self.say(f"{host.name} comes no nearer: writes will be out for some {need_s:.1f} s")
+                    return
+                if now - best_at > stands_s or now - began > self.drain_s:
+                    rule = f"is {left:,} transactions behind and comes no nearer, so the writes were not stopped for it"
+                    hint = (
+                        "Choose another (--to), let there be fewer writes, or let them be out for longer: --max-wait."
+                    )
+                    raise CouldNotRun(host.name, rule, GUIDE, hint)
+                if now - told_at > TOLD_S:
+                    told_at = now
+                    self.say(f"{host.name} is {left:,} transactions behind {source.name}; writes go on")
+
+    def wait(self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float) -> None:
+        """Until all of a set is executed."""
+        until = time.monotonic() + longest_s
+        with self.hands.on(host) as connection:
+            while True:
+                wait_s = max(0.0, min(WAIT_S, until - time.monotonic()))
+                row = accounts.one_row(connection, state.dialect.wait_for(gtids, wait_s))
+                if row and state.dialect.waited(row[0]):
+                    return
+                left = gtids.minus(self._can_apply(host)).count()
+                if not left:
+                    return
+                if time.monotonic() > until:
+                    rule = f"has not applied what it received after {longest_s:g} s: {left:,} transactions are left"
+                    option = "--max-wait" if longest_s == self.max_wait_s else "--drain-s"
+                    raise CouldNotRun(host.name, rule, GUIDE, f"Begin again with a longer {option}.")
+                self.say(f"{host.name} has {left:,} transactions to apply")
+
+    def left(self, host: AddressHost, state: ServerState, gtids: GtidSet) -> int:
+        """How many transactions of a set are still to be applied."""
+        with self.hands.on(host) as connection:
+            return gtids.minus(executed_now(connection, state)).count()
+
+    def nothing_of_its_own(self, host: AddressHost, seen: Seen, target: GtidSet) -> None:
+        """Raises CouldNotRun where somebody wrote on a replica since it was looked at: it has more
+        than the source whose writes have stopped."""
+        state = seen.state
+        assert state is not None
+        with self.hands.on(host) as connection:
+            extra = executed_now(connection, state).minus(target)
+        if not extra.is_empty:
+            rule = f"has transactions of its own: {str(extra)[:200]}"
+            raise CouldNotRun(host.name, rule, GUIDE, "Find out who writes there; nothing was changed.")
+
+    def _can_apply(self, host: AddressHost) -> GtidSet:
+        """What it has applied. Raises CouldNotRun when it cannot go on."""
+        now = self.hands.state_of(host)
+        errors = [one.apply_error for one in now.channels if one.apply_error]
+        if errors:
+            hint = "Correct it there and begin again; or elect another."
+            raise CouldNotRun(host.name, f"cannot apply what it received: {errors[0]}", GUIDE, hint)
+        return now.executed

@@ -1,0 +1,69 @@
+"""doctor, watch and forecast of aws:vol-... by boto3 against a lab's endpoint: what a user of AWS types, from EC2's words
+on the volume to CloudWatch's minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+import pytest
+from aws_labs import AwsLab
+
+from headrace.observe.live.nvme import read_page
+
+LOAD_S = 6  # at the burst of gp2:10: 18,000 I/Os
+# The load begins in these seconds of a minute, so that its minute ends soon and has all of it.
+BEGIN_S, END_S = 40, 52
+
+
+def reads(lab: AwsLab, volume: str) -> int:
+    page = read_page(bytes.fromhex(lab.lab.nvme_statistics(volume)["page_hex"]))
+    return page.counters["total_read_ops"]
+
+
+def loaded(lab: AwsLab, volume: str) -> tuple[int, int]:
+    """Reads for some seconds of one minute; the minute's beginning and how many there were."""
+    if not BEGIN_S <= time.time() % 60 <= END_S:
+        time.sleep((BEGIN_S - time.time()) % 60)
+    minute, before = int(time.time()) // 60 * 60, reads(lab, volume)
+    words = ["fio", "--name=x", f"--filename={lab.device(volume)}", "--ioengine=libaio", "--direct=1", "--rw=randread"]
+    words += ["--bs=16k", "--iodepth=16", "--size=1g", "--time_based", f"--runtime={LOAD_S}", "--output=/dev/null"]
+    subprocess.run(words, check=True)
+    time.sleep(2)  # the page is that of the last whole second
+    return minute, reads(lab, volume) - before
+
+
+@pytest.fixture
+def gp2(labs) -> tuple[AwsLab, str]:
+    """A lab at the pace of the wall with a volume that is attached."""
+    lab = AwsLab(labs, time_scale=1, instance_type="m5.large")
+    ec2 = lab.client("ec2")
+    made = ec2.create_volume(Size=10, VolumeType="gp2", AvailabilityZone=lab.zone)["VolumeId"]
+    ec2.get_waiter("volume_available").wait(VolumeIds=[made], WaiterConfig={"Delay": 0.2, "MaxAttempts": 300})
+    ec2.attach_volume(VolumeId=made, InstanceId=lab.instance, Device="/dev/sdf")
+    ec2.get_waiter("volume_in_use").wait(VolumeIds=[made], WaiterConfig={"Delay": 0.2, "MaxAttempts": 300})
+    return lab, made
+
+
+def test_doctor_watch_and_forecast_of_a_volume_of_ec2(gp2):
+    lab, volume = gp2
+    minute, count = loaded(lab, volume)
+    # The row of a second is written when it has ended, the minute's last one too.
+    time.sleep(max(0.0, minute + 62 - time.time()))
+    kept = lab.folder / "seen.jsonl"
+    # Some seconds at the burst are a slow minute far below every limit: EBS is not blamed for it.
+    said = json.loads(lab.headrace("doctor", f"aws:{volume}", "--output", "json", "--record", str(kept), code=3).stdout)
+    assert (said["verdict"], said["storage"], said["instance"]) == ("cannot tell", ["gp2:10"], "m5.large")
+    rows = [json.loads(line) for line in kept.read_text().splitlines()[1:]]
+    [row] = [one["volumes"][volume] for one in rows if one["t_unix"] == minute]
+    assert row["read_iops"] * 60 == pytest.approx(count, abs=1) and row["read_mib_s"] == pytest.approx(count / 64 / 60)
+    assert row["balance_percent"] < 100
+    lines = lab.headrace("watch", f"aws:{volume}", "--output", "jsonl", "--seconds", "1").stdout.splitlines()
+    shown = next(json.loads(line) for line in lines if json.loads(line)["t_unix"] == minute)["volumes"][0]
+    assert shown["spec"] == "gp2:10" and shown["balance"] == pytest.approx(row["balance_percent"] / 100)
+    assert "gp2:10" in lab.headrace("watch", f"aws:{volume}", "--once").stdout
+    # Fifteen days are asked for; there are minutes.
+    assert "at least an hour" in lab.headrace("forecast", f"aws:{volume}", code=2).stderr
+    assert "does not exist" in lab.headrace("doctor", "aws:vol-0123456789abcdef0", code=2).stderr

@@ -1,0 +1,177 @@
+"""Runs that are killed at any step, against a naive reference: the bytes that were to be kept.
+
+The server is a stand-in that writes random bytes; targets, marks, manifests and the processes that
+die are real.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace.connect import Address
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.backup import checking, copying, manifest, unfinished
+from headrace.servers.backup.manifest import BinlogPosition, folder_of
+from headrace.servers.backup.restore import parts_of
+from headrace.servers.backup.source import BackupSource
+from headrace.servers.backup.targets.folder import FolderTarget, _FolderWriter
+
+SOURCE = BackupSource(Address("u", "db.example"), "shop", "mariadb", "10.11.19", (10, 11, 19), "server-7", True, ())
+ROUNDS = int(os.environ.get("UNFINISHED_ROUNDS", "25"))
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch):
+    """A copy is the same 600 KiB for one server and day: six files of 100 KiB."""
+    monkeypatch.setattr(copying, "PART_BYTES", 100 << 10)
+
+    def taken(source, place, wanted, backup, pack):
+        parts = copying.PartsWriter(place, backup, 0)
+        for piece in data():
+            parts.write(piece)
+        parts.close()
+        size = sum(one.size for one in parts.done)
+        return copying._made(
+            source, wanted, backup, time.time(), BinlogPosition("0-7-1", "b.1", 4), "sql", "none", size, parts.done
+        )
+
+    monkeypatch.setattr(copying, "_logical", taken)
+
+
+def data():
+    chance = random.Random(7)
+    for _ in range(12):
+        yield chance.randbytes(50 << 10)
+
+
+WHOLE = hashlib.sha256(b"".join(data())).hexdigest()
+
+
+def wanted(spool: Path | None, said: list[str], anew: bool = False) -> copying.Wanted:
+    return copying.Wanted("logical", "none", spool=spool, anew=anew, note=said.append)
+
+
+def killed(target: FolderTarget, spool: Path | None, at: int) -> bool:
+    """A run in a process of its own that dies before its step `at`. Whether it did."""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    steps = 0
+
+    def dying(real):
+        def step(*args, **more):
+            nonlocal steps
+            steps += 1
+            if steps > at:
+                os._exit(9)
+            return real(*args, **more)
+
+        return step
+
+    try:
+        for owner, name in ((_FolderWriter, "_write"), (_FolderWriter, "close"), (FolderTarget, "remove"), (os, "link"), (os, "unlink")):  # fmt: skip
+            setattr(owner, name, dying(getattr(owner, name)))
+        copying.run(SOURCE, target, wanted(spool, []))
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def check_whole(target: FolderTarget) -> int:
+    """Every backup that counts has all its bytes. How many."""
+    found, _ = manifest.backups(target)
+    for one in found:
+        assert not checking.check_backup(target, one.id).problems
+        assert hashlib.sha256(b"".join(parts_of(target, one.manifest))).hexdigest() == WHOLE
+    return len(found)
+
+
+@pytest.mark.parametrize("spooled", [False, True])
+def test_killed_at_any_step(tmp_path, spooled):
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    target, spool = FolderTarget(tmp_path / "t"), tmp_path / "spool" if spooled else None
+    died = 0
+    for _ in range(ROUNDS):
+        died += killed(target, spool, chance.randrange(60))
+        check_whole(target)
+    assert died > ROUNDS // 4
+    made = copying.run(SOURCE, target, wanted(spool, []))
+    found, problems = manifest.backups(target)
+    assert made.id in [one.id for one in found] and not problems
+    check_whole(target)
+    assert not list(tmp_path.rglob("*.begun")) and not list(tmp_path.rglob("running"))
+    assert spool is None or not [one for one in spool.rglob("*") if one.is_file()]
+
+
+def test_what_was_sent_is_not_sent_again(tmp_path, monkeypatch):
+    """A target that takes three files and then is away: the next run sends the other three."""
+    target, spool, said = FolderTarget(tmp_path / "t"), tmp_path / "spool", []
+    sent, real = [], FolderTarget.create
+
+    def create(self, name, expected_bytes=0):
+        if self.folder == target.folder and "/data." in name:
+            if len(sent) == 3 and not said:
+                raise CouldNotRun("the target", "is away")
+            sent.append(name)
+        return real(self, name, expected_bytes)
+
+    monkeypatch.setattr(FolderTarget, "create", create)
+    with pytest.raises(CouldNotRun, match="is away"):
+        copying.run(SOURCE, target, wanted(spool, said))
+    assert "is whole in" in said[0]
+    assert check_whole(target) == 0
+    # A file that was altered meanwhile is sent again.
+    (altered,) = (tmp_path / "t").rglob("data.00002")
+    altered.write_bytes(bytes(100 << 10))
+    made = copying.run(SOURCE, target, wanted(spool, said))
+    assert [name.rpartition(".")[2] for name in sent] == ["00001", "00002", "00003", "00002", "00004", "00005", "00006"]
+    assert said[1].startswith(f"goes on with {made.id}") and "2 of its 6 files" in said[2]
+    assert check_whole(target) == 1
+
+
+def test_a_copy_of_another_day_or_that_is_damaged_is_not_sent(tmp_path, monkeypatch):
+    target, spool, said = FolderTarget(tmp_path / "t"), tmp_path / "spool", []
+    assert killed(target, spool, 40), "while it is sent"
+    (held,) = unfinished.spooled(FolderTarget(spool), SOURCE, None)
+    monkeypatch.setattr(unfinished, "SWEEP_S", -1.0)
+    made = copying.run(SOURCE, target, wanted(spool, said))
+    assert made.id != held.id and any("starts anew" in one for one in said), said
+    monkeypatch.undo()
+    monkeypatch.setattr(copying, "PART_BYTES", 100 << 10)
+    local = FolderTarget(spool)
+    local.put_new(f"{folder_of(held.id)}/data.00001", b"altered")
+    manifest.write_manifest(local, held, None)
+    with pytest.raises(InputError, match="is damaged"):
+        copying.run(SOURCE, target, wanted(spool, said))
+    assert not unfinished.spooled(local, SOURCE, None), "the next run starts anew"
+    assert check_whole(target) == 1
+
+
+def test_a_living_run_is_left_alone(tmp_path):
+    target = FolderTarget(tmp_path / "t")
+    backup = manifest.new_id("shop")
+    unfinished.mark(target, backup, "shop", None)
+    target.put_new(f"{folder_of(backup)}/data.00001", b"x")
+    assert not unfinished.clear(target, None)
+    assert target.exists(f"{folder_of(backup)}/data.00001")
+    with pytest.raises(InputError, match="is the target itself"):
+        copying.run(SOURCE, target, wanted(target.folder, []))
+
+
+@pytest.mark.parametrize("size", [0, 1, (100 << 10) - 1])
+def test_a_truncated_file_of_a_copy_is_found(tmp_path, size):
+    target = FolderTarget(tmp_path / "t")
+    made = copying.run(SOURCE, target, wanted(None, []))
+    os.truncate(tmp_path / "t" / folder_of(made.id) / "data.00004", size)
+    (problem,) = checking.check_backup(target, made.id).problems
+    assert f"has {size:,} bytes and should have 102,400" in problem
+    with pytest.raises(InputError, match="is damaged"):
+        list(parts_of(target, made))

@@ -1,0 +1,49 @@
+"""Copying a data directory: every byte and attribute, whatever the sizes; and a target that is full."""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import random
+import subprocess
+
+import pytest
+
+from headrace.errors import CouldNotRun
+from headrace.servers.topology import seeding
+
+
+def tree(folder, chance: random.Random) -> None:
+    sizes = [0, 1, seeding.BLOCK - 1, seeding.BLOCK, seeding.BLOCK + 1, 3 * seeding.BLOCK + 7]
+    for number in range(20):
+        place = folder / chance.choice(["", "shop", "shop/deep", "logs"]) / f"t{number}.ibd"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(chance.randbytes(chance.choice(sizes)))
+        place.chmod(chance.choice([0o600, 0o640]))
+    (folder / "link").symlink_to("t0.ibd")
+
+
+@pytest.mark.parametrize("flush_every", [1, 64 << 20])
+def test_a_copy_is_the_same(tmp_path, monkeypatch, flush_every):
+    monkeypatch.setattr(seeding, "FLUSH_EVERY", flush_every)
+    of, to = tmp_path / "of", tmp_path / "to"
+    of.mkdir()
+    to.mkdir()
+    tree(of, random.Random(flush_every))
+    subprocess.run(["cp", "--archive", "--attributes-only", f"{of}/.", str(to)], check=True)
+    seeding.copy_contents(of, to)
+    files = [one.relative_to(of) for one in of.rglob("*") if one.is_file()]
+    assert files and sorted(files) == sorted(one.relative_to(to) for one in to.rglob("*") if one.is_file())
+    for one in files:
+        assert filecmp.cmp(of / one, to / one, shallow=False), one
+        assert (of / one).stat().st_mode == (to / one).stat().st_mode
+    assert os.readlink(to / "link") == "t0.ibd"
+
+
+def test_what_is_missing_is_said(tmp_path):
+    of, to = tmp_path / "of", tmp_path / "to"
+    of.mkdir()
+    to.mkdir()
+    (of / "t.ibd").write_bytes(b"x")
+    with pytest.raises(CouldNotRun, match="cannot be copied: No such file"):
+        seeding.copy_contents(of, to)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from io import BytesIO
 from pathlib import Path
 
@@ -22,6 +23,10 @@ from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, answers_f
 from headrace.operate.fleet.batch import answer_batch
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
 from headrace.operate.fleet.points import DOC, VOLUMES_AT_ONCE, read_points, volumes_of
+
+# While one batch is in the core, which leaves Python free, the next is read and asked about. More
+# would only hold memory.
+BATCHES_AT_ONCE = 2
 
 # Answers a batch: its devices, its points' file, the places in it, the settings.
 Runner = Callable[
@@ -102,9 +107,20 @@ def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) ->
 def embedded(
     batches: Sequence[list[FleetDevice]], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> Iterator[tuple[int, bytes]]:
-    """Answers the batches in this process, on all cores: the number of each and its Parquet."""
-    for number, devices in enumerate(batches):
-        yield number, batch_bytes(devices, points, places, settings)
+    """Answers the batches in this process, on all cores: the number of each and its Parquet, as
+    they are done."""
+    waiting = iter(enumerate(batches))
+    with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
+        under_way: dict[Future[bytes], int] = {}
+        while True:
+            while len(under_way) < BATCHES_AT_ONCE and (one := next(waiting, None)):
+                number, devices = one
+                under_way[pool.submit(batch_bytes, devices, points, places, settings)] = number
+            if not under_way:
+                return
+            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield under_way.pop(future), future.result()
 
 
 def batch_bytes(

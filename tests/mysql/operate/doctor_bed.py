@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import re
 import subprocess
 import sys
 import threading
@@ -17,12 +18,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from how_soon import HowSoon
 from lab_servers import ServerLabs, sql
 
+from headrace import lab as lab_package
 from headrace import servers
 from headrace.base.storage import Storage
 from headrace.connect import connect
-from headrace.lab import Lab
+from headrace.lab import Lab, Settings
+from headrace.lab.watching import stored
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
@@ -36,8 +40,13 @@ TABLES, ROWS = 4, 45_000  # 48 MiB of data, twice the buffer pool
 POOL = "24M"
 ONSET_S, WATCH_S = 3.0, 8.0  # s: for the load to show, and for the doctor to look
 STOP_S = 20.0
+REST_S = 13.0  # s after a trouble, for its headline to go: more than the doctor's 10
 BEHIND_S = 14.0  # s of load that a replica waits before it applies: more than the doctor's 10
 USER = "sbload"
+
+
+def nobody(bed: Bed) -> None:
+    """Watches nothing."""
 
 
 @dataclass
@@ -49,11 +58,20 @@ class Bed:
     volume: str
     storage: str
     source: Server | None = None
+    snapshot: str | None = None
+    watching: Callable[[Bed], None] = nobody
+    began_unix: float = 0.0
 
     def reset(self, storage: str | None = None) -> None:
         """The volume as it was made, or another; full credits, no faults."""
         self.lab.clear_fault(self.volume)
         self.change(storage or self.storage)
+        self.mark()
+
+    def mark(self) -> None:
+        """From now on there is trouble."""
+        self.began_unix = time.time()
+        self.watching(self)
 
     def change(self, spec: str) -> None:
         """Modifies the volume, and waits until that is completed."""
@@ -223,6 +241,7 @@ def credits(bed: Bed, chance: random.Random):
     bed.lab.set_balance(bed.volume, 0.0)
     with loaded(bed.server, "oltp_point_select", chance.choice((8, 12, 16))):
         bed.lab.set_balance(bed.volume, 0.0)
+        bed.mark()
         yield
 
 
@@ -233,6 +252,7 @@ def degraded(bed: Bed, chance: random.Random):
         bed.lab.fault(
             bed.volume, "degraded", seconds=60, extra_ms=chance.choice((30.0, 80.0, 200.0)), caps_percent=50.0
         )
+        bed.mark()
         time.sleep(1)
         yield
     bed.lab.clear_fault(bed.volume)
@@ -242,6 +262,7 @@ def degraded(bed: Bed, chance: random.Random):
 def member(bed: Bed, chance: random.Random):
     with loaded(bed.server, "oltp_point_select", chance.choice((2, 4))):
         bed.lab.slow_member(bed.volume, 1, caps_percent=50.0, extra_ms=chance.choice((20.0, 60.0)))
+        bed.mark()
         time.sleep(1)
         yield
     bed.lab.restore_member(bed.volume, 1)
@@ -379,6 +400,7 @@ def one_applier(bed: Bed, chance: random.Random):
     with loaded(bed.source, "oltp_update_non_index", chance.choice((8, 16))):
         time.sleep(BEHIND_S)
         sql(bed.server, *dialect.start_apply())
+        bed.mark()
         time.sleep(1)
         yield
 
@@ -388,10 +410,95 @@ def optimizing(bed: Bed, chance: random.Random):
     with loaded(bed.server, "oltp_point_select", chance.choice((8, 12))):
         iops = int(bed.lab.describe(bed.volume)["iops"])
         bed.lab.modify(bed.volume, iops=iops + 700)
+        bed.mark()
         until = time.monotonic() + 40
         while bed.lab.modifications(bed.volume)[-1]["state"] == "modifying" and time.monotonic() < until:
             time.sleep(0.2)
         yield
+
+
+@contextmanager
+def first_touch(bed: Bed, chance: random.Random):
+    """A server on a volume that was just made from a snapshot: most pages that are read come from a
+    block that was not loaded yet."""
+    assert bed.snapshot is not None
+    settings = {"innodb_buffer_pool_size": POOL, "innodb_buffer_pool_load_at_startup": "OFF"}
+    bed.server = servers.up(
+        bed.lab, name="ft", flavor=bed.server.flavor, storage=bed.storage, seed_from=bed.snapshot, settings=settings
+    )
+    bed.volume = bed.lab.describe(bed.server.data_volume)["name"]
+    pause = chance.choice((0.0, 0.01))
+
+    def work(connection, ending) -> None:
+        time.sleep(pause)
+        execute(connection, f"SELECT b FROM wide WHERE id = {chance.randint(1, ROWS)}")
+
+    bed.mark()
+    try:
+        with clients(bed.server, chance.choice((1, 2)), work):
+            yield
+    finally:
+        servers.destroy(bed.server)
+
+
+@contextmanager
+def instance_bucket(bed: Bed, chance: random.Random):
+    """The instance's credits are gone: so its state is written, since to use them up takes half an
+    hour."""
+    spent(bed)
+    bed.mark()
+    with loaded(bed.server, "oltp_point_select", chance.choice((16, 24))):
+        yield
+
+
+def touch_bed(lab: Lab, flavor: str) -> Bed:
+    """A snapshot of a server with 350 MiB of rows of two a page: some seven hundred blocks of
+    512 KiB, of which the reads of a look touch less than half."""
+    bed = bed_on(lab, "snp", "io2:20:8000", flavor)
+    sql(bed.server, "CREATE TABLE sbtest.wide (id INT PRIMARY KEY, b VARCHAR(7500)) CHARACTER SET latin1")
+    for first in range(1, ROWS, 5_000):
+        rows = f"FROM sbtest.sbtest1 WHERE id BETWEEN {first} AND {first + 4_999}"
+        sql(bed.server, f"INSERT INTO sbtest.wide SELECT id, REPEAT('x', 7500) {rows}")
+    servers.stop(bed.server)
+    found = lab.create_snapshot(bed.volume)
+    stored(lab, found["id"])
+    return Bed(lab, bed.server, bed.volume, "gp3:20", snapshot=found["id"])
+
+
+def spent(bed: Bed) -> None:
+    """Empties the instance's buckets in the journal of a lab that is down. A number keeps its
+    length, so that only the checksum changes (crates/daemon/src/journal/mod.rs: a header of 24
+    bytes; records of length, CRC-32C, sequence, synced, payload)."""
+    folder, settings = bed.lab.place.data_dir, bed.lab.status()
+    servers.stop(bed.server)
+    lab_package.down(bed.lab)
+    journal = folder / "journal"
+    data = bytearray(journal.read_bytes())
+    at = 24
+    while at + 24 <= len(data) and (length := int.from_bytes(data[at : at + 4], "little")):
+        record = data[at : at + 24 + length]
+        # Of each limit the second part is what bursts live on.
+        for found in re.finditer(rb'\},\{"level":\{"whole":(\d+),"billionths":0\}', bytes(record)):
+            begins, ends = found.span(1)
+            record[begins:ends] = b"0".rjust(ends - begins)
+        record[4:8] = crc32c(record[:4] + record[8:]).to_bytes(4, "little")
+        data[at : at + 24 + length] = record
+        at += 24 + length
+    journal.write_bytes(data)
+    bed.lab = lab_package.up(
+        folder, settings=Settings(instance_type=settings["instance_type"], metrics_port=0, api_port=0)
+    )
+    bed.server = servers.start(servers.find(bed.lab, bed.server.name))
+
+
+def crc32c(data: bytes) -> int:
+    """Castagnoli's, as RFC 3720 has it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
 
 
 @contextmanager
@@ -453,6 +560,8 @@ SCENARIOS = (
     Scenario("degraded member", (("degraded", "member"), ("degraded", "degraded")), True, "array", member),
     Scenario("two limits at once", (("binds", "volume-iops"), ("binds", "instance-iops")), True, "small", two_limits),
     Scenario("one-thread replica", (("misconfigured", "applier"),), False, "replica", one_applier),
+    Scenario("first touch", (("binds", "first-touch"),), True, "touch", first_touch),
+    Scenario("instance bucket", (("binds", "instance-credits"),), True, "burst64", instance_bucket),
     Scenario("optimizing", (("binds", "optimizing"),), True, "slow", optimizing),
 )
 
@@ -476,6 +585,7 @@ class Beds:
             settings = {
                 "large": {"instance_type": "m5.4xlarge", "time_scale": 1_000_000},
                 "small": {"instance_type": "r4.large", "time_scale": 1_000_000},
+                "burst": {"instance_type": "m5.large", "time_scale": 1},
                 "slow": {"instance_type": "m5.4xlarge", "time_scale": 20},
             }[name]
             self._lab[name] = self._labs.up(**settings)
@@ -484,6 +594,8 @@ class Beds:
     def _make(self, name: str) -> Bed:
         if name == "replica":
             return replica_bed(self._lab_of("large"), self.flavor)
+        if name == "touch":
+            return touch_bed(self._lab_of("large"), self.flavor)
         pages64 = {"innodb_page_size": "64k", "innodb_buffer_pool_size": "48M"}
         lab, short, storage, rows, settings = {
             "pages16": ("large", "p16", "gp3:10", ROWS, {}),
@@ -491,6 +603,7 @@ class Beds:
             "array": ("large", "arr", "2xgp3:10", ROWS, {}),
             "small": ("small", "s16", "io1:100:5000", ROWS, {}),
             "small64": ("small", "s64", "gp3:10", 2 * ROWS, pages64),
+            "burst64": ("burst", "b64", "gp3:10", 2 * ROWS, pages64),
             "slow": ("slow", "opt", "io1:40:300", ROWS, {}),
         }[name]
         return bed_on(self._lab_of(lab), short, storage, self.flavor, rows, **settings)
@@ -506,3 +619,21 @@ def run_scenario(
     bed = beds.bed(scenario.bed)
     with scenario.make(bed, random.Random(seed)):
         return bed.look(seconds, counsel)
+
+
+def timed_scenario(
+    beds: Beds, scenario: Scenario, seed: int
+) -> tuple[Diagnosis, Evidence, tuple[float | None, float | None]]:
+    """The same, and how many seconds after its beginning the headline was right, and how many after
+    its end it was gone."""
+    bed, watch = beds.bed(scenario.bed), HowSoon()
+    bed.watching = watch.begin
+    try:
+        with scenario.make(bed, random.Random(seed)):
+            found, evidence = bed.look(WATCH_S)
+            began, ended = bed.began_unix, time.time()
+        time.sleep(max(0.0, ended + REST_S - time.time()))
+    finally:
+        bed.watching = nobody
+        watch.end()
+    return found, evidence, watch.told(began, ended, scenario.right)

@@ -113,7 +113,9 @@ def test_metrics_of_rds_are_not_judged_as_one_volume(tmp_path):
 @pytest.mark.parametrize("figures", [{}, {"idle_share": 0.85}, {"idle_share": 0.5, "read_ms": 40.0}])
 def test_a_mean_that_hides_bursts_is_no_degraded_volume(figures):
     """450 IOPS at 4 ms of a minute may be 9 s of 3,000: EBS is not blamed for a burst at the limit."""
-    none = {f"over_{name}": None for name in ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")}
+    none = {
+        f"over_{name}": None for name in ("volume_iops", "volume_throughput", "instance_iops", "instance_throughput")
+    }
     volume = none | {"read_iops": 450.0, "write_iops": 0.0, "charged_iops": 450.0, "read_ms": 4.1, "read_p50_ms": None}
     made = evidence(volume | figures, with_server=False, grain_s=60.0, exact=False, storage="gp2:10")
     found = diagnose(made)
@@ -144,7 +146,9 @@ IOSTAT = (
     "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz"
     "     d/s     dkB/s   drqm/s  %drqm d_await dareq-sz  aqu-sz  %util\n"
 )
-CPU = "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n           5.00    0.00    2.00    1.00    0.00   92.00\n"
+CPU = (
+    "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n           5.00    0.00    2.00    1.00    0.00   92.00\n"
+)
 
 
 def local_days(path, days, shift):
@@ -250,7 +254,9 @@ def test_the_minute_of_an_attachment_has_no_idle_time():
     class Idle(Cloud):
         def get_metric_data(self, MetricDataQueries, StartTime, EndTime):
             found = super().get_metric_data(MetricDataQueries, StartTime, EndTime)
-            key = next(q["Id"] for q in MetricDataQueries if q["MetricStat"]["Metric"]["MetricName"] == "VolumeIdleTime")
+            key = next(
+                q["Id"] for q in MetricDataQueries if q["MetricStat"]["Metric"]["MetricName"] == "VolumeIdleTime"
+            )
             moments = found["MetricDataResults"][0]["Timestamps"]
             idle = {"Id": key, "Timestamps": moments, "Values": [14.0, 54.0, 54.0]}
             return {"MetricDataResults": [*found["MetricDataResults"], idle]}

@@ -98,9 +98,7 @@ def _recorded(evidence: Evidence, follower: TickFollower, ticks: list[Tick]) -> 
         yield follower.see(evidence.facts, tick, evidence.notes)
 
 
-def _polled(
-    target: str, options: SourceOptions, evidence: Evidence, seconds: float | None = None
-) -> Iterator[Moment]:
+def _polled(target: str, options: SourceOptions, evidence: Evidence, seconds: float | None = None) -> Iterator[Moment]:
     """CloudWatch, minute by minute; a request that fails is tried again in the next minute. Ends
     after `seconds`."""
     follower, last = TickFollower(), 0.0

@@ -160,7 +160,9 @@ def _limits_line(volume: VolumeNow, ascii: bool) -> Line:
         style = "" if share is None or share < OVER_SHARE else "bold red"
         found.append((_right("-" if share is None else in_percent(share), width), style))
     if volume.balance is None:
-        found += [(_right("no credits" if volume.spec and not volume.bursts else "-", LIMITS[5][0] + LIMITS[6][0]), "dim")]
+        found += [
+            (_right("no credits" if volume.spec and not volume.bursts else "-", LIMITS[5][0] + LIMITS[6][0]), "dim")
+        ]
     else:
         style = "red" if volume.balance < LOW_SHARE else "green"
         found += [

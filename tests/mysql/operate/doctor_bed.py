@@ -80,9 +80,10 @@ class Bed:
         iops = volume.iops or (3_000 if volume.type == "gp3" else None)
         # A volume never shrinks.
         size = max(wanted.size_gib, now["size_gib"])
-        if (now["type"], now["size_gib"], now["iops"]) == (volume.type, size, iops):
-            return
         mib_s = volume.mib_s or (125 if volume.type == "gp3" else None)
+        had = (now["type"], now["size_gib"], now["iops"] if iops else None, now["throughput_mib_s"] if mib_s else None)
+        if had == (volume.type, size, iops, mib_s):
+            return
         self.lab.modify(self.volume, volume_type=volume.type, size_gib=size, iops=iops, throughput_mib_s=mib_s)
         until = time.monotonic() + 30
         while self.lab.modifications(self.volume)[-1]["state"] != "completed":

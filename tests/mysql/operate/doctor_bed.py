@@ -3,10 +3,8 @@ must say of it."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import random
-import re
 import subprocess
 import sys
 import threading
@@ -18,6 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bed_states import delayed, empty_buckets
 from how_soon import HowSoon
 from lab_servers import ServerLabs, sql
 
@@ -97,6 +96,14 @@ class Bed:
         return diagnose(evidence, Counsel() if counsel else None), evidence
 
 
+def volume_of(server: Server) -> str:
+    """The name of the volume of its data."""
+    assert server.data_volume is not None
+    name = server.lab.describe(server.data_volume)["name"]
+    assert name is not None
+    return name
+
+
 def bed_on(lab: Lab, name: str, storage: str, flavor: str, rows: int = ROWS, **settings: str) -> Bed:
     """A server with sysbench's tables, loaded without limits."""
     wanted = {
@@ -112,17 +119,16 @@ def bed_on(lab: Lab, name: str, storage: str, flavor: str, rows: int = ROWS, **s
     servers.stop(server)
     server = servers.start(servers.find(lab, name))
     sql(server, *(f"SELECT COUNT(*) FROM sbtest.sbtest{table} FORCE INDEX (PRIMARY)" for table in range(1, TABLES + 1)))
-    volume = lab.describe(server.data_volume)["name"]
-    return Bed(lab, server, volume, storage)
+    return Bed(lab, server, volume_of(server), storage)
 
 
 def replica_bed(lab: Lab, flavor: str) -> Bed:
     """A replica with one applier, and its source on a volume that is quick enough for every load."""
     source = bed_on(lab, "src", "io2:20:20000", flavor).server
-    following = Following(prepare_source=True)
+    # MySQL has four appliers by default, MariaDB one.
+    following = Following(prepare_source=True, workers=1 if flavor == "mysql" else None)
     replica = replica_up(lab, "rep", source.name, following, storage="gp3:10", unpaced=True).server
-    volume = lab.describe(replica.data_volume)["name"]
-    return Bed(lab, replica, volume, "gp3:10", servers.find(lab, source.name))
+    return Bed(lab, replica, volume_of(replica), "gp3:10", servers.find(lab, source.name))
 
 
 def sysbench(
@@ -427,7 +433,7 @@ def first_touch(bed: Bed, chance: random.Random):
     bed.server = servers.up(
         bed.lab, name="ft", flavor=bed.server.flavor, storage=bed.storage, seed_from=bed.snapshot, settings=settings
     )
-    bed.volume = bed.lab.describe(bed.server.data_volume)["name"]
+    bed.volume = volume_of(bed.server)
     pause = chance.choice((0.0, 0.01))
 
     def work(connection, ending) -> None:
@@ -467,76 +473,15 @@ def touch_bed(lab: Lab, flavor: str) -> Bed:
 
 
 def spent(bed: Bed) -> None:
-    """Empties the instance's buckets in the journal of a lab that is down. A number keeps its
-    length, so that only the checksum changes (crates/daemon/src/journal/mod.rs: a header of 24
-    bytes; records of length, CRC-32C, sequence, synced, payload)."""
-    folder, settings = bed.lab.place.data_dir, bed.lab.status()
+    """Empties the instance's buckets while the lab is down."""
+    folder = bed.lab.place.data_dir
+    assert folder is not None
+    kind = bed.lab.status()["instance_type"]
     servers.stop(bed.server)
     lab_package.down(bed.lab)
-    journal = folder / "journal"
-    data = bytearray(journal.read_bytes())
-    at = 24
-    while at + 24 <= len(data) and (length := int.from_bytes(data[at : at + 4], "little")):
-        record = data[at : at + 24 + length]
-        # Of each limit the second part is what bursts live on.
-        for found in re.finditer(rb'\},\{"level":\{"whole":(\d+),"billionths":0\}', bytes(record)):
-            begins, ends = found.span(1)
-            record[begins:ends] = b"0".rjust(ends - begins)
-        record[4:8] = crc32c(record[:4] + record[8:]).to_bytes(4, "little")
-        data[at : at + 24 + length] = record
-        at += 24 + length
-    journal.write_bytes(data)
-    bed.lab = lab_package.up(
-        folder, settings=Settings(instance_type=settings["instance_type"], metrics_port=0, api_port=0)
-    )
+    empty_buckets(folder / "journal")
+    bed.lab = lab_package.up(folder, settings=Settings(instance_type=kind, metrics_port=0, api_port=0))
     bed.server = servers.start(servers.find(bed.lab, bed.server.name))
-
-
-def crc32c(data: bytes) -> int:
-    """Castagnoli's, as RFC 3720 has it."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = (crc >> 1) ^ (0x82F63B78 if crc & 1 else 0)
-    return crc ^ 0xFFFFFFFF
-
-
-@contextmanager
-def delayed(path: str, delay_s: float) -> Iterator[str]:
-    """A socket in front of another, whose bytes come later."""
-    front = f"/tmp/d{random.randrange(10**9)}.sock"
-    loop = asyncio.new_event_loop()
-
-    async def forward(reader, writer) -> None:
-        with contextlib.suppress(Exception):
-            while data := await reader.read(65_536):
-                await asyncio.sleep(delay_s)
-                writer.write(data)
-                await writer.drain()
-        with contextlib.suppress(Exception):
-            writer.close()
-
-    async def one(reader, writer) -> None:
-        there, back = await asyncio.open_unix_connection(path)
-        await asyncio.gather(forward(reader, back), forward(there, writer))
-
-    async def serve() -> None:
-        await asyncio.start_unix_server(one, front)
-
-    loop.set_exception_handler(lambda *_: None)
-    loop.run_until_complete(serve())
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    try:
-        yield front
-    finally:
-        for task in asyncio.all_tasks(loop):
-            loop.call_soon_threadsafe(task.cancel)
-        time.sleep(0.1)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
-        Path(front).unlink(missing_ok=True)
 
 
 CALM = (("not storage", "network"), ("not storage", "processors"), ("fine", "fine"), ("fine", "idle"))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace.errors import HeadraceError
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.evidence import SourceOptions, open_live
@@ -24,6 +25,7 @@ class HowSoon:
     """Watches a bed beside the doctor, from `begin` to `end`."""
 
     seen: list[tuple[float, Tick, SourceFacts]] = field(default_factory=list)
+    lost_unix: float | None = None
 
     def __post_init__(self) -> None:
         self._ending = threading.Event()
@@ -42,7 +44,11 @@ class HowSoon:
             for tick in source.ticks():
                 if self._ending.is_set():
                     return
-                source.refresh()
+                try:
+                    source.refresh()
+                except HeadraceError:
+                    self.lost_unix = time.time()  # the volume is no more
+                    return
                 self.seen.append((time.time(), tick, source.facts))
 
     def end(self) -> None:
@@ -53,7 +59,8 @@ class HowSoon:
 
     def told(self, began: float, ended: float, right: Callable[[Diagnosis], bool]) -> tuple[float | None, float | None]:
         """Seconds from the beginning to the first look whose headline is right, and from the end to
-        the first one after the last of those; None where that was not seen."""
+        the first one after the last of those (or the end of its volume); None where that was not
+        seen."""
         said: list[tuple[float, bool]] = []
         for number in range(LEAST_TICKS - 1, len(self.seen)):
             part = self.seen[max(0, number + 1 - LOOK_S) : number + 1]
@@ -62,4 +69,5 @@ class HowSoon:
         came = next((at for at, is_so in said if is_so and at >= began), None)
         last = max((at for at, is_so in said if is_so), default=None)
         gone = next((at for at, is_so in said if last is not None and at > max(last, ended)), None)
+        gone = self.lost_unix if gone is None else gone
         return None if came is None else came - began, None if gone is None else gone - ended

@@ -181,7 +181,7 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
     for way, rate in (("read", volume.read_iops), ("write", volume.write_iops)):
         seen, p99 = getattr(volume, f"{way}_ms"), getattr(model, f"{way}_p99")
         if way == "read" and volume.facts.state == "initializing":
-            # Blocks that are loaded already answer at once: half of the reads say nothing of the rest.
+            # Blocks that are loaded already answer at once: a median says nothing of the rest.
             seen = max((one for one in (seen, volume.read_mean_ms) if one is not None), default=None)
         if seen is not None and rate >= t.degraded_least_iops and seen >= t.degraded_factor * p99:
             slow = way if slow is None or rate > getattr(volume, f"{slow}_iops") else slow

@@ -19,6 +19,8 @@ import json
 import os
 import random
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -31,13 +33,12 @@ from headrace import lab as labs
 from headrace import servers
 from headrace.base.units import MIB
 from headrace.connect import connect
-from headrace.errors import HeadraceError
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, Settings
 from headrace.servers import Server, volumes
-from headrace.servers.backup import copying
 from headrace.servers.backup.forecast import volume_seconds
-from headrace.servers.backup.pacing import PaceLimits, lab_pacer
-from headrace.servers.backup.source import physical_bytes, source_of
+from headrace.servers.backup.manifest import backups
+from headrace.servers.backup.source import physical_bytes
 from headrace.servers.backup.targets.opening import open_target
 
 # Rows of 1,000 bytes in each of four tables; a cache that holds a tenth of them.
@@ -116,33 +117,27 @@ def st1(lab: Lab, place: Path) -> Iterator[Path]:
         volumes.remove(lab, volume["id"])
 
 
-def copied(server: Server, target: Path, limits: PaceLimits | None, pack: str = "none") -> tuple[float, float]:
-    """Takes a physical copy: MiB of the server's files, and seconds."""
-    source = source_of(server.address(), server.name, server)
-    with contextlib.ExitStack() as stack:
-        pacer = stack.enter_context(lab_pacer(source, limits)) if limits is not None else copying.Unpaced()
-        began = time.monotonic()
-        copying.run(source, open_target(target), copying.Wanted(pack=pack, pace=pacer))
-        took = time.monotonic() - began
-        if limits is not None:
-            print(
-                "held back, s:",
-                {why: round(s, 1) for why, s in pacer.report.held_s.items()},
-                "load",
-                os.getloadavg()[0],
-            )
-    return physical_bytes(server) / MIB, took
+def copied(server: Server, target: Path, *options: str) -> tuple[float, float]:
+    """Takes a physical copy by the command, so that the clients of this process do not wait for its
+    Python: MiB of the server's files, and seconds."""
+    words = ["backup", "run", server.name, "--to", str(target), "--data-dir", str(server.lab.place.data_dir)]
+    done = subprocess.run([sys.executable, "-m", "headrace", *words, *options], capture_output=True, text=True)
+    if done.returncode:
+        raise CouldNotRun("headrace backup run", done.stderr.strip()[-300:])
+    print(done.stderr.strip(), f"load average {os.getloadavg()[0]:.1f}", sep="\n", file=sys.stderr)
+    made = backups(open_target(target))[0][-1].manifest
+    return physical_bytes(server) / MIB, made.ended_unix - made.began_unix
 
 
 def speed(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
     """MiB/s of copies without load over those of what binds."""
     found = {}
     for pack in ("none", "zstd"):
-        size, took = copied(server, folder / pack, PaceLimits(), pack)
+        size, took = copied(server, folder / pack, "--pack", pack)
         bound = volume_seconds("gp3:50", int(size * MIB), False, None)
         found[f"gp3_{pack}"] = round(bound / took, 3)
     with st1(lab, folder / "st1") as place:
-        size, took = copied(server, place / "b", PaceLimits())
+        size, took = copied(server, place / "b", "--pack", "none")
         bound = max(bound, volume_seconds("st1:500", int(size * MIB), True, 100.0))
         found["st1"] = round(bound / took, 3)
     return found | {"mib": round(size)}
@@ -152,18 +147,18 @@ def load(server: Server, folder: Path, rows: int, seconds: float) -> dict[str, f
     """p95 of the load alone, beside a paced copy, beside one that is not."""
     found: dict[str, float] = {}
     with Clients(server, rows) as clients:
-        for name, limits in (
+        for name, options in (
             ("alone", None),
-            ("paced", PaceLimits(latency_ratio=1.2)),
+            ("paced", ("--latency-ratio", "1.2")),
             ("alone_again", None),
-            ("unpaced", PaceLimits()),
+            ("unpaced", ()),
         ):
             time.sleep(3.0)
             began = time.monotonic()
-            if limits is None:
+            if options is None:
                 time.sleep(seconds)
             else:
-                size, took = copied(server, folder / name, limits)
+                size, took = copied(server, folder / name, "--pack", "none", *options)
                 found[f"{name}_mib_s"] = round(size / took, 1)
             found[f"{name}_p95_ms"] = round(clients.p95_ms(began, time.monotonic()), 2)
     alone = statistics.mean((found["alone_p95_ms"], found["alone_again_p95_ms"]))
@@ -175,7 +170,7 @@ def credits(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
     assert server.data_volume is not None
     volume, lowest = server.data_volume, 100.0
     lab.set_balance(volume, START)
-    done = threading.Thread(target=copied, args=(server, folder / "gp2", PaceLimits(credit_floor_percent=FLOOR)))
+    done = threading.Thread(target=copied, args=(server, folder / "gp2", "--credit-floor", str(FLOOR)))
     done.start()
     until = time.monotonic() + 20.0
     while done.is_alive() and time.monotonic() < until:

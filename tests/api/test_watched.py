@@ -54,9 +54,7 @@ def test_doctor_watch_and_forecast_of_a_volume_of_ec2(gp2):
     time.sleep(max(0.0, minute + 62 - time.time()))
     kept = lab.folder / "seen.jsonl"
     # Some seconds at the burst are a slow minute far below every limit: EBS is not blamed for it.
-    said = json.loads(
-        lab.headrace("doctor", f"aws:{volume}", "--output", "json", "--record", str(kept), code=3).stdout
-    )
+    said = json.loads(lab.headrace("doctor", f"aws:{volume}", "--output", "json", "--record", str(kept), code=3).stdout)
     assert (said["verdict"], said["storage"], said["instance"]) == ("cannot tell", ["gp2:10"], "m5.large")
     rows = [json.loads(line) for line in kept.read_text().splitlines()[1:]]
     [row] = [one["volumes"][volume] for one in rows if one["t_unix"] == minute]

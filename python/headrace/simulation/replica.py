@@ -31,6 +31,7 @@ MODES_OF = {
     "mysql": ("single", "database", "logical-clock", "writeset"),
     "mariadb": ("single", "minimal", "conservative", "optimistic", "aggressive"),
 }
+WAIT_POINTS = ("after-sync", "after-commit")
 # The version whose defaults hold where none is named: the long-term release of MySQL of 2024.
 DEFAULT_VERSION = "mysql-8.4"
 # How long a run goes on after its load, at most: a day.
@@ -67,11 +68,13 @@ SETTINGS = (
 @dataclass(frozen=True)
 class SemiSyncOptions:
     """Semi-synchronous replication: the round trip to each replica that acknowledges, ms; how many
-    must; the timeout, ms (the servers' default is 10 s)."""
+    must; the timeout, ms (the servers' default is 10 s); where commits wait: after-sync or
+    after-commit."""
 
     round_trips_ms: tuple[float, ...]
     acknowledgements: int = 1
     timeout_ms: float = 10_000.0
+    wait_point: str = "after-sync"
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ def predict_replica(
     settings = replica.settings()
     own, tight = _own_cache(replica, cache, instance, source["as_of"])
     asked = _asked(replica, settings, own, instance) | {
-        "semi_sync": _semi_sync(semi_sync),
+        "semi_sync": _semi_sync(semi_sync, replica.version),
         "large": [tuple(float(part) for part in one) for one in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
@@ -259,13 +262,20 @@ def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: 
     }
 
 
-def _semi_sync(options: SemiSyncOptions | None) -> dict[str, Any] | None:
+def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] | None:
     if options is None:
         return None
     trips = [check_number("semi-sync", trip, 0.0, 60_000.0, "ms") for trip in options.round_trips_ms]
     acknowledgements = check_whole("acknowledgements", options.acknowledgements, 1, 65_535)
     timeout = check_number("semi-sync timeout", options.timeout_ms, 1.0, 4_294_967_295.0, "ms")
-    return {"round_trips_ms": trips, "acknowledgements": acknowledgements, "timeout_ms": timeout}
+    check_choice("wait point", options.wait_point, WAIT_POINTS)
+    return {
+        "round_trips_ms": trips,
+        "acknowledgements": acknowledgements,
+        "timeout_ms": timeout,
+        "wait_point": options.wait_point,
+        "groups_merge": not version.startswith("mariadb"),
+    }
 
 
 def _doubt(workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], draws: int) -> dict[str, Any]:

@@ -84,6 +84,31 @@ def switched(trio: Trio) -> dict:
     return json.loads(done.stdout)
 
 
+def test_a_long_statement_does_not_hold_the_others_up(trio):
+    """It writes when the writes are to be stopped: an attempt waits for a second, the others write on, and then
+    the switchover is made. It is not lost."""
+    number, said = time.monotonic_ns() % 2**30, []
+    long = f"INSERT INTO {SCHEMA}.entries VALUES (97, {number}, ''), (97, {number + 1}, SLEEP(2.5))"
+    source = trio.server(trio.source)
+    statement = threading.Thread(target=lambda: sql(source, long))
+
+    def begun_before(self, say, ours, real=changes.Closing.stop):
+        statement.start()
+        until = time.monotonic() + 5
+        while not sql(source, "SELECT 1 FROM information_schema.innodb_trx WHERE trx_rows_modified > 0 LIMIT 1"):
+            assert time.monotonic() < until
+        return real(self, lambda text: (said.append(text), say(text)), ours)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(changes.Closing, "stop", begun_before)
+        with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+            outcome = executor.run(FailoverWish(trio.source, kind="switchover"))
+    statement.join()
+    trio.source = outcome.elected or ""
+    assert any("takes writes again for 0.5 s: in the way is" in text for text in said), said
+    assert trio.rows_of(trio.server(trio.source), 97) >= {number, number + 1} and trio.equal()
+
+
 def test_servers_that_are_known_by_their_addresses_alone(trio):
     """Accounts for replication are made on them, also on one that is read-only."""
     hosts = {name: AddressHost(name, trio.server(name).address(tcp=True)) for name in trio.names}

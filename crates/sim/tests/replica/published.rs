@@ -134,7 +134,7 @@ fn group_replication_and_galera_by_appliers() {
 #[test]
 fn a_far_replica_bounds_each_client() {
     let bench = Bench { data: setup("gp3:100"), ..Bench::new() };
-    let price = SemiSync { round_trips_ms: vec![85.0], acknowledgements: 1, timeout_ms: 1e4 }.price(0.0);
+    let price = SemiSync { round_trips_ms: vec![85.0], acknowledgements: 1, timeout_ms: 1e4, wait_point: WaitPoint::AfterSync, groups_merge: false }.price(0.0);
     let tps = bench.with(|scenario| {
         let load = headrace_sim::mysql::TransactionLoad::Clients(1);
         source_series(&headrace_sim::mysql::Scenario { load, seconds: 3, ..scenario.source.clone() }, Some(&price)).unwrap()[2]

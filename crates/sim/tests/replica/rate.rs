@@ -199,14 +199,76 @@ fn what_cannot_be_is_refused() {
     let mut short = Bench::new();
     short.applier.written.pop();
     assert!(refused(&short).unwrap().contains("page classes"));
-    let semi = SemiSync { round_trips_ms: vec![0.5], acknowledgements: 2, timeout_ms: 1e4 };
+    let semi = SemiSync { acknowledgements: 2, ..waiting(&[0.5]) };
     let error: SimError = semi.check().unwrap_err();
     assert!(error.to_string().contains("would never come"));
 }
 
+/// One acknowledgement, ten seconds, as MariaDB does it.
+fn waiting(round_trips_ms: &[f64]) -> SemiSync {
+    SemiSync { round_trips_ms: round_trips_ms.to_vec(), acknowledgements: 1, timeout_ms: 1e4, wait_point: WaitPoint::AfterSync, groups_merge: false }
+}
+
+/// Clients of MariaDB that are away for a time (exponential), then flush in groups (`flush_ms`) and
+/// wait for an acknowledgement: a group keeps the binary log until the one before it has its own
+/// (LOCK_after_binlog_sync in MYSQL_BIN_LOG::trx_group_commit_leader). Commits a second, event by event.
+fn pipeline(clients: usize, away_ms: f64, flush_ms: f64, network_ms: f64, after_sync: bool) -> f64 {
+    let mut chance = ChaCha8Rng::seed_from_u64(1);
+    let mut back: Vec<f64> = vec![0.0; clients];
+    let (mut log_free, mut waits_until, mut done, until) = (0.0_f64, 0.0_f64, 0_usize, 200_000.0);
+    loop {
+        // The next group: everyone who is back when the log is free.
+        let first = back.iter().copied().fold(f64::INFINITY, f64::min);
+        let begins = first.max(log_free);
+        if begins > until {
+            return done as f64 / until * 1e3;
+        }
+        let sent = begins + flush_ms;
+        let acknowledged = if after_sync {
+            // It has the log until the group before it is through.
+            log_free = sent.max(waits_until);
+            waits_until = (sent + network_ms).max(log_free);
+            waits_until
+        } else {
+            log_free = sent;
+            sent + network_ms
+        };
+        for one in back.iter_mut().filter(|one| **one <= begins) {
+            let uniform = (f64::from(chance.next_u32()) + 1.0) / 4_294_967_296.0;
+            *one = acknowledged - away_ms * uniform.ln();
+            done += 1;
+        }
+    }
+}
+
+#[test]
+fn two_groups_at_once_wait_for_the_network() {
+    for (clients, away_ms, network_ms) in [(1, 3.0, 10.0), (4, 3.0, 10.0), (16, 3.0, 0.3), (16, 3.0, 10.0), (16, 7.0, 40.0), (64, 3.0, 40.0)] {
+        let semi = waiting(&[network_ms]);
+        // What the source does where commits wait for the network side by side.
+        let tps = pipeline(clients, away_ms, 2.0, network_ms, false);
+        let both = [WaitPoint::AfterSync, WaitPoint::AfterCommit].map(|wait_point| {
+            let told = SemiSync { wait_point, ..semi.clone() }.price(0.0).rate(clients as f64, tps, 2.0);
+            told / pipeline(clients, away_ms, 2.0, network_ms, wait_point == WaitPoint::AfterSync)
+        });
+        assert!(both.iter().all(|ratio| (ratio - 1.0).abs() < 0.1), "{clients} clients, {network_ms} ms: {both:?}");
+    }
+    // 64 clients at 40 ms lose a third by it.
+    let lost = pipeline(64, 3.0, 2.0, 40.0, true) / pipeline(64, 3.0, 2.0, 40.0, false);
+    assert!((0.6..0.75).contains(&lost), "{lost}");
+}
+
+#[test]
+fn one_client_finds_the_receive_thread_free() {
+    // 4 ms of its own, then 12.6 ms: 60.2 a second exactly; many clients get all that the thread does.
+    let price = waiting(&[0.0]).price(receive_s(6.0, 1, 2.1e-3));
+    assert!((price.rate(1.0, 250.0, 2.0) - 1e3 / 16.6).abs() < 1e-9);
+    assert!((price.rate(64.0, 4_000.0, 2.0) / price.most_tps - 1.0).abs() < 0.01);
+}
+
 #[test]
 fn semi_sync_has_a_price() {
-    let semi = |round_trips_ms: &[f64], acknowledgements| SemiSync { round_trips_ms: round_trips_ms.to_vec(), acknowledgements, timeout_ms: 1e4 };
+    let semi = |round_trips_ms: &[f64], acknowledgements| SemiSync { acknowledgements, ..waiting(round_trips_ms) };
     // The nearest of two, or both.
     assert_eq!(semi(&[80.0, 0.5], 1).price(0.0).added_ms, 0.5);
     assert_eq!(semi(&[80.0, 0.5], 2).price(0.0).added_ms, 80.0);
@@ -231,7 +293,7 @@ fn semi_sync_slows_clients_that_wait() {
             source_series(&source, price.as_ref()).unwrap()[4]
         })
     };
-    let price = SemiSync { round_trips_ms: vec![0.287], acknowledgements: 1, timeout_ms: 1e4 }.price(0.0);
+    let price = waiting(&[0.287]).price(0.0);
     let (alone, waited) = (rate(None), rate(Some(price)));
     assert!((alone / 7_451.0 - 1.0).abs() < 0.02 && (waited / 2_377.0 - 1.0).abs() < 0.02, "{alone} {waited}");
 }

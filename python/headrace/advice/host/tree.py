@@ -150,7 +150,11 @@ class _Tarball(HostTree):
             with tarfile.open(path, "r:*") as archive:
                 self._load(archive)
         except (tarfile.TarError, OSError, EOFError) as error:
-            why = str(error).splitlines()[0][:80] if not isinstance(error, tarfile.ReadError) else "gzip, bzip2, xz or none"
+            why = (
+                str(error).splitlines()[0][:80]
+                if not isinstance(error, tarfile.ReadError)
+                else "gzip, bzip2, xz or none"
+            )
             hint = "docs/guide/host-advice.md says how to capture a host as one."
             raise InputError(f"--root {path}", f"is not a tarball that can be read ({why})", SOURCE, hint) from None
         for name in self.links:

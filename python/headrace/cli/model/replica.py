@@ -60,6 +60,9 @@ class ReplicaOptions:
         str | None, option("RTT_MS[,RTT_MS...]", "Commits wait for a replica at this round trip; one for each replica.")
     ] = None
     acknowledgements: Annotated[int | None, option("N", "How many must acknowledge. Default: 1.")] = None
+    wait_point: Annotated[
+        Literal["after-sync", "after-commit"] | None, choice("Where commits wait for it. Default: after-sync.")
+    ] = None
     large: Annotated[
         list[str] | None,
         option("START:SOURCE_S:REPLICA_S", "A transaction or ALTER that nothing passes. Repeatable.", "--large"),
@@ -76,8 +79,10 @@ class ReplicaOptions:
             raise InputError(
                 given[0], "is of a replica: give --replica too", HELP, "For example --replica gp3:500:6000."
             )
-        if self.semi_sync is None and self.acknowledgements is not None:
-            raise InputError("--acknowledgements", "needs --semi-sync", HELP, "For example --semi-sync 0.5,1.2.")
+        for name in ("acknowledgements", "wait_point"):
+            if self.semi_sync is None and getattr(self, name) is not None:
+                flag = f"--{name.replace('_', '-')}"
+                raise InputError(flag, "needs --semi-sync", HELP, "For example --semi-sync 0.5,1.2.")
 
     def to_replica(self) -> Replica:
         """The replica asked for. Raises InputError."""
@@ -112,7 +117,8 @@ class ReplicaOptions:
         if self.semi_sync is None:
             return None
         trips = tuple(number_of(part, f"--semi-sync {self.semi_sync}") for part in self.semi_sync.split(","))
-        return SemiSyncOptions(trips, 1 if self.acknowledgements is None else self.acknowledgements)
+        count = 1 if self.acknowledgements is None else self.acknowledgements
+        return SemiSyncOptions(trips, count, wait_point=self.wait_point or "after-sync")
 
     def to_large(self) -> list[tuple[float, float, float]]:
         """Large transactions. Raises InputError."""

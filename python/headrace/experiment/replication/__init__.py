@@ -16,7 +16,7 @@
 
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad
 from headrace.experiment.replication.counters import PerTransaction
-from headrace.experiment.replication.dynamics import Course, course, lag_course
+from headrace.experiment.replication.dynamics import Course, LiveReplica, course, lag_course, live
 from headrace.experiment.replication.run import Drained, ReplicationLab, WrittenSource
 from headrace.experiment.replication.score import (
     ScoredCell,
@@ -33,6 +33,7 @@ from headrace.experiment.replication.score import (
 __all__ = [
     "Course",
     "Drained",
+    "LiveReplica",
     "PerTransaction",
     "ReplicaCell",
     "ReplicaLoad",
@@ -44,6 +45,7 @@ __all__ = [
     "course",
     "errors",
     "lag_course",
+    "live",
     "replica_of",
     "run_of",
     "score",

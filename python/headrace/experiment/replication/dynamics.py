@@ -12,7 +12,8 @@ import tempfile
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -170,38 +171,64 @@ class _Watch(threading.Thread):
         return bool(self.looks) and self.looks[-1][2] >= self.looks[-1][1]
 
 
-def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
-    """A source of its own gets `rate` transactions a second for `load_s`, while the replica
-    applies; until it has caught up. Before that, a part of it until the cache is warm.
+@dataclass(frozen=True)
+class LiveReplica:
+    """A replica that applies while its source is written to, and loads on it."""
 
-    Raises CouldNotRun if it does not catch up."""
+    lab: ReplicationLab
+    cell: ReplicaCell
+    source: WrittenSource
+    server: servers.Server
+    at_source: Statements
+    sql: Statements
+
+    def course(self, rate: int, load_s: int, patience: float = PATIENCE) -> Course:
+        """`rate` transactions a second for `load_s`, until all are applied; CouldNotRun where that
+        takes longer than `patience` times the load."""
+        if self.cell.balance_percent is not None and self.server.data_volume is not None:
+            self.lab.lab.lab.set_balance(self.server.data_volume, self.cell.balance_percent)
+        watch = _Watch(self.at_source, self.sql)
+        before = os.getloadavg()[0]
+        watch.start()
+        try:
+            began = time.monotonic()
+            _paced(self.source, rate, load_s)
+            self._wait(watch, patience * load_s)
+        finally:
+            watch.end()
+        return _course(self.cell, watch.looks, began, (before, os.getloadavg()[0]))
+
+    def _wait(self, watch: _Watch, longest_s: float) -> None:
+        ended = time.monotonic()
+        while not watch.caught_up():
+            if time.monotonic() - ended > longest_s:
+                raise CouldNotRun(self.cell.words, f"has not caught up {longest_s:g} s after the load", "")
+            time.sleep(LOOK_S)
+
+
+@contextmanager
+def live(lab: ReplicationLab, cell: ReplicaCell, rate: int) -> Iterator[LiveReplica]:
+    """A replica behind a source of its own, whose cache a part of `rate` has warmed."""
     source = lab.written(replace(cell.load, name=f"{cell.load.name}, live", seconds=0))
     try:
         with Statements(source.server) as at_source, lab.replica(cell, source) as (server, sql):
             sql.run(sql.dialect.start_receive())
             sql.run(sql.dialect.start_apply())
             scan(target_of(server))
-            watch = _Watch(at_source, sql)
             _warm(source, cell, sql, round(WARM_RATE_SHARE * rate) or 1)
-            if cell.balance_percent is not None and server.data_volume is not None:
-                lab.lab.lab.set_balance(server.data_volume, cell.balance_percent)
-            before = os.getloadavg()[0]
-            watch.start()
-            try:
-                began = time.monotonic()
-                _paced(source, rate, load_s)
-                ended = time.monotonic()
-                patience = PATIENCE * load_s
-                while not watch.caught_up():
-                    if time.monotonic() - ended > patience:
-                        raise CouldNotRun(cell.words, f"has not caught up {patience:g} s after the load", "")
-                    time.sleep(LOOK_S)
-            finally:
-                watch.end()
-            return _course(cell, watch.looks, began, (before, os.getloadavg()[0]))
+            yield LiveReplica(lab, cell, source, server, at_source, sql)
     finally:
         with undisturbed():
             servers.destroy(source.server)
+
+
+def course(lab: ReplicationLab, cell: ReplicaCell, rate: int, load_s: int) -> Course:
+    """A source of its own gets `rate` transactions a second for `load_s`, while the replica
+    applies; until it has caught up. Before that, a part of it until the cache is warm.
+
+    Raises CouldNotRun if it does not catch up."""
+    with live(lab, cell, rate) as replica:
+        return replica.course(rate, load_s)
 
 
 def _warm(source: WrittenSource, cell: ReplicaCell, sql: Statements, rate: int) -> None:

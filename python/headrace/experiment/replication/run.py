@@ -110,8 +110,9 @@ class ReplicationLab:
             self._sources[key] = self.written(load)
         return self._sources[key]
 
-    def written(self, load: ReplicaLoad) -> WrittenSource:
-        """A new source that wrote the load; its server is the caller's to destroy."""
+    def written(self, load: ReplicaLoad, storage: str | None = None) -> WrittenSource:
+        """A new source that wrote the load; its server is the caller's to destroy. `storage`: its
+        volume, with its limits; None: one without."""
         self.lab.load(load.data)
         port = free_port()
         size = max(SOURCE_GIB, round(4 * load.data.gib))
@@ -119,10 +120,10 @@ class ReplicationLab:
             self.lab.lab,
             name=f"source-{next(self._numbers)}",
             flavor=load.flavor,
-            storage=SOURCE_STORAGE.format(size_gib=size),
+            storage=storage or SOURCE_STORAGE.format(size_gib=size),
             settings=source_settings(load),
             port=port,
-            unpaced=True,
+            unpaced=storage is None,
             seed_from=self.lab.saved(load.data),
         )
         try:

@@ -44,10 +44,11 @@ class Statements:
         """An account for replicas: it may read the binary log over TLS and nothing else."""
         accounts.create_account(self.server.paths, self.connection, self.dialect, self.server.host)
 
-    def follow(self, source: Server) -> None:
-        """Points it at a source on this machine, over TLS; nothing is received yet. The replica has
-        no port, so no place for the authority of another."""
-        self.run(self.dialect.point_at(replace(accounts.follow(self.server.paths, source), ssl_ca=None)))
+    def follow(self, source: Server, port: int | None = None) -> None:
+        """Points it at a source on this machine, over TLS; nothing is received yet. `port`: of a
+        relay before it. The replica has no port, so no place for the authority of another."""
+        found = replace(accounts.follow(self.server.paths, source), ssl_ca=None)
+        self.run(self.dialect.point_at(found if port is None else replace(found, port=port)))
 
     def status(self) -> dict[str, float]:
         """What SHOW GLOBAL STATUS counts, by name in small letters."""

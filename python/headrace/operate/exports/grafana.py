@@ -6,7 +6,7 @@ from typing import Any
 
 from headrace.operate.exports.table import ExportedMetric, of_panel
 
-# Of Grafana 10 and newer (grafana/kinds, dashboard schema; read 2026-11-23).
+# Of Grafana 10 and newer (grafana/kinds, dashboard schema; held by a test with Grafana's own types).
 SCHEMA_VERSION = 39
 UID, TITLE = "headrace-storage", "Headrace: storage of MySQL"
 # Columns of the grid, and of a panel: two panels in a row.
@@ -48,7 +48,6 @@ def _variable(label: str, name: str) -> dict[str, Any]:
         "label": "Volume",
         "type": "query",
         "datasource": DATASOURCE,
-        "definition": query,
         "query": {"query": query, "refId": "volumes"},
         "multi": True,
         "includeAll": True,

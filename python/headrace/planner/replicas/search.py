@@ -112,6 +112,7 @@ def plan_replica(
     sync_relay_log: int | None = None,
     log_bin: bool | None = None,
     instances: Sequence[str] | None = None,
+    hosts: Sequence[Host] | None = None,
     arrivals_tps: float | None = None,
     threads: int | None = None,
     probability: float = PROBABILITY,
@@ -124,8 +125,8 @@ def plan_replica(
     with `probability`.
 
     `source`: where the source runs, `[INSTANCE/]STORAGE[,log=STORAGE]`; None: where it was
-    measured. `instances`: types or patterns; None: the source's type and its family. Raises
-    InputError.
+    measured. `instances`: types or patterns; None: the source's type and its family.
+    `hosts`: these instead, with their caches and prices. Raises InputError.
     """
     check_number("replica-lag-s", lag_s, 0.001, 86_400.0, "s")
     check_number("confidence", probability, 0.01, 0.99)
@@ -136,7 +137,7 @@ def plan_replica(
         "gp3:8", version=version or Replica("gp3:8").version, mode=mode, sync_relay_log=sync_relay_log, log_bin=log_bin
     )
     settings = base.settings()
-    hosts = _hosts(workload, instances, place.instance, prices)
+    given = _hosts(workload, instances, place.instance, prices) if hosts is None else hosts
     run: dict[str, Any] = {
         "log_storage": None if place.log is None else place.log.text,
         "instance": place.instance,
@@ -151,7 +152,7 @@ def plan_replica(
     # The source is the same for all candidates: it is run once.
     tps = first.rows["source_tps"].to_list()
     judged = _Judge(workload, place.data.text, run | {"source_tps": tps}, lag_s, base, settings["mode"])
-    candidates = _candidates(workload, hosts, prices, settings["sync_relay_log"] == 1)
+    candidates = _candidates(workload, given, prices, settings["sync_relay_log"] == 1)
     looked, chosen, found, doubted = [], None, None, 0
     for index, candidate in enumerate(candidates):
         if progress is not None:

@@ -27,22 +27,28 @@ LOOK_S = 0.5
 # Above the floor the pace is reduced in proportion within this many percent: a guess. The last
 # percent before it is kept free, because what was started is still charged.
 MARGIN_PERCENT, GUARD_PERCENT = 5.0, 0.5
-# Steps of the pace (guesses): as TCP does, down at once and up slowly.
+# Steps of the pace (guesses): as TCP does, down at once and up slowly; slower still near the pace
+# that was too much, so that the load is above its limit for a small part of the time only.
 DOWN, UP_SHARE = 0.7, 0.05
+NEAR, PROBE_SHARE = 0.85, 0.0025
+# What a step down did shows in the volume's metrics, rows of a second, after so long, s.
+SETTLE_S = 2.5
 # The slowest pace that is not a stop: one piece a second.
 LEAST_MIB_S = 1.0
-# What may be read ahead at once, s: the smaller, the smoother for the load.
-BURST_S = 0.05
-# Latency before the copy, from this many seconds of the volume's metrics; 1.2 is what may be lost.
-BASELINE_ROWS, RATIO = 30, 1.2
+# What may be read ahead at once, s: the smaller, the smoother for the load. A volume holds 1/64 s
+# of its cap ready (crates/model/src/bucket.rs): more makes the load wait.
+BURST_S = 0.015
+# Latency before the copy, from this many seconds of the volume's metrics, and while it goes on.
+BASELINE_ROWS, RECENT_ROWS = 30, 3
 FEWEST_ROWS = 5
+LATENCIES = ("write_p99_us", "read_p50_us")
 
 
 @dataclass(frozen=True)
 class PaceLimits:
     """`share`: of the volume's throughput, 0 to 1. `credit_floor_percent`: of every balance that
-    the copy draws on. `lag_s`: of the server as a replica. `latency_ratio`: of the I/O p99, against
-    that before the copy. None: no such limit."""
+    the copy draws on. `lag_s`: of the server as a replica. `latency_ratio`: of the volume's
+    latency, against that before the copy. None: no such limit."""
 
     share: float | None = None
     mib_s: float | None = None
@@ -72,8 +78,11 @@ class PaceSignals:
     latency_ratio: float | None = None
 
 
-def next_rate(rate: float, most: float, limits: PaceLimits, seen: PaceSignals) -> tuple[float, str]:
-    """The next pace in MiB/s, and what decides it (cap, credits, lag or latency). 0 stops."""
+def next_rate(
+    rate: float, most: float, limits: PaceLimits, seen: PaceSignals, ceiling: float = math.inf
+) -> tuple[float, str]:
+    """The next pace in MiB/s, and what decides it (cap, credits, lag or latency). 0 stops.
+    `ceiling`: a pace that was too much for lag or latency."""
     allowed, why = most, "cap"
     floor = limits.credit_floor_percent
     if floor is not None and seen.credit_percent is not None:
@@ -91,7 +100,9 @@ def next_rate(rate: float, most: float, limits: PaceLimits, seen: PaceSignals) -
         and seen.latency_ratio > limits.latency_ratio
     ):
         over.append("latency")
-    wanted = max(LEAST_MIB_S, rate * DOWN) if over else rate + UP_SHARE * most
+    quick = rate + UP_SHARE * most
+    near = rate < ceiling < quick / NEAR
+    wanted = max(LEAST_MIB_S, rate * DOWN) if over else rate + PROBE_SHARE * ceiling if near else quick
     if wanted < allowed:
         return wanted, over[0] if over else "rising"
     return allowed, why
@@ -116,6 +127,9 @@ class Pacer:
         shares = [most_mib_s * limits.share] if limits.share is not None else []
         shares += [limits.mib_s] if limits.mib_s is not None else []
         self.most = min([most_mib_s, *shares])
+        # At the volume's own cap the volume holds it back; waiting here too would only lose time.
+        self._capped = bool(shares)
+        self._ceiling, self._lowered = math.inf, -math.inf
         # With a limit of latency or lag it begins slowly, for what it does to them is not known.
         careful = limits.latency_ratio is not None or limits.lag_s is not None
         self.rate = self.most * (0.2 if careful else 1.0)
@@ -147,6 +161,9 @@ class Pacer:
             now = time.monotonic()
             with self._lock:
                 rate, why = self.rate, self.why
+            if why == "cap" and not self._capped:
+                self._allowance, self._at = 0.0, now
+                return
             earned = (now - self._at) * rate
             self._allowance = min(self._allowance + earned, max(1.0, rate * BURST_S))
             self._at = now
@@ -160,14 +177,20 @@ class Pacer:
         while not self._ended.wait(LOOK_S):
             self._step()
 
-    def _step(self) -> None:
+    def _step(self, at: float | None = None) -> None:
         try:
             seen = self.look()
         except HeadraceError:
             return  # the copy itself will say what is wrong
-        rate, why = next_rate(self.rate, self.most, self.limits, seen)
+        now = time.monotonic() if at is None else at
+        rate, why = next_rate(self.rate, self.most, self.limits, seen, self._ceiling)
+        if why in ("lag", "latency"):
+            if now - self._lowered < SETTLE_S:
+                return
+            self._ceiling, self._lowered = self.rate, now
+        elif rate > self._ceiling:
+            self._ceiling = math.inf
         with self._lock:
-            # From a stop it begins again slowly.
             self.rate, self.why = rate, why
         slowest, lowest = self.report.slowest_mib_s, self.report.lowest_credit_percent
         self.report.slowest_mib_s = rate if slowest is None else min(slowest, rate)
@@ -190,12 +213,13 @@ class LabSignals:
         self.source, self.limits = source, limits
         self.volume: str = server.data_volume
         self.volumes = [one for one in (server.data_volume, server.log_volume, target_volume) if one]
+        self._column: str | None = None
         self.before_ms = self._latency(BASELINE_ROWS) if limits.latency_ratio is not None else None
 
     def __call__(self) -> PaceSignals:
         ratio = None
         if self.limits.latency_ratio is not None and self.before_ms:
-            now = self._latency(2)
+            now = self._latency(RECENT_ROWS)
             ratio = None if now is None else now / self.before_ms
         lag = self._lag() if self.limits.lag_s is not None else None
         credit = self.credit_percent() if self.limits.credit_floor_percent is not None else None
@@ -214,16 +238,18 @@ class LabSignals:
         return min(found, default=None)
 
     def _latency(self, seconds: int) -> float | None:
-        """The p99 of the volume's I/O, ms: the median of these seconds, reads and writes apart and
-        the worse of them."""
+        """The p99 of the volume's writes, ms: the median of these seconds. The copy only reads, so
+        they are the load's, and wait in the same queue. The p50 of reads where the load writes
+        nothing: most of them are the load's."""
         told = self.lab.metrics(self.volume, resolution="second", last=seconds)
         columns = {name: index for index, name in enumerate(told["columns"])}
-        worst = []
-        for name in ("read_p99_us", "write_p99_us"):
-            values = [float(row[columns[name]]) for row in told["rows"] if row[columns[name]] is not None]
-            if values and (seconds < FEWEST_ROWS or len(values) >= FEWEST_ROWS):
-                worst.append(statistics.median(values) / 1000)
-        return max(worst, default=None)
+        if self._column is None:
+            counts = {one: sum(row[columns[one]] is not None for row in told["rows"]) for one in LATENCIES}
+            self._column = next((one for one in LATENCIES if counts[one] >= FEWEST_ROWS), None)
+        if self._column is None:
+            return None
+        values = [float(row[columns[self._column]]) for row in told["rows"] if row[columns[self._column]] is not None]
+        return statistics.median(values) / 1000 if values else None
 
     def _lag(self) -> float | None:
         with self.source.connect(10.0) as connection:

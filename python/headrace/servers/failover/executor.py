@@ -434,19 +434,13 @@ class Executor:
                     stop_receiving(connection, state, channel)
                 self._stopped.add(step.server)
             case "wait-near":
-                closing = wish.kind == "switchover" and step.stage > 1
                 with contextlib.ExitStack() as hurry:
                     self._draining.come_near(host, self.hosts[step.to], state, hurry)
-                    if closing:
+                    if step.stage > 1:
                         # It is hurried until it has all: the flush is shorter than what it saves.
                         self._hurry = hurry.pop_all()
             case "repoint-early":
-                with contextlib.ExitStack() as hurry:
-                    self._draining.come_near(host, self.hosts[wish.source], state, hurry, EARLY_STANDS_S)
-                self._moved.append(host.name)
-                with self._hands.on(host) as connection, self._hands.on(self.hosts[step.to]) as above:
-                    known = self._following.get((step.to, host.name))
-                    move_below(host, connection, self.hosts[step.to], above, known, EARLY_S)
+                self._move(host, state, wish, self.hosts[step.to])
             case "read-only":
                 assert self._closing is not None
                 ours = self._hands.numbers(host.name) | self.lease.numbers(host.name)
@@ -489,6 +483,13 @@ class Executor:
             case "repoint":
                 with self._hands.on(host) as connection:
                     follow(host, connection, self.hosts[step.to], self._following.get((step.to, host.name)))
+
+    def _move(self, host: AddressHost, state: ServerState, wish: FailoverWish, to: AddressHost) -> None:
+        with contextlib.ExitStack() as hurry:
+            self._draining.come_near(host, self.hosts[wish.source], state, hurry, EARLY_STANDS_S)
+        self._moved.append(host.name)
+        with self._hands.on(host) as connection, self._hands.on(to) as above:
+            move_below(host, connection, to, above, self._following.get((to.name, host.name)), EARLY_S)
 
     def _wait_applied(self, step: FailoverStep, wish: FailoverWish, seen: Seen) -> None:
         host, state, target = self.hosts[step.server], seen.state, step.gtid or self._target

@@ -55,7 +55,7 @@ BY_ID = Path("/dev/disk/by-id")
 # AWS, "Identify EC2 instances": the firmware of Nitro instances has the instance's id there.
 ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
 LOG_DEPTH = 5  # folders below a mount point, a guess: lib/mysql/NAME are three
-# First bytes of a binary log and of an encrypted one (MySQL and MariaDB: log_event.h, rpl_log_encryption.h).
+# First bytes of a binary log and of an encrypted one (log_event.h, rpl_log_encryption.h).
 LOG_MAGIC, LOG_MAGIC_ENCRYPTED = b"\xfebin", b"\xfdbin"
 
 

@@ -130,9 +130,9 @@ def _of_channel(channel: Channel) -> Iterator[str]:
         yield f"applies nothing: {with_advice(channel.apply_error) or 'stopped'}"
 
 
-# What to do about an error that stops a replica: what may stand in its text (a number with a colon is
-# the error's), and advice. Numbers and texts: MySQL Error Message Reference and MariaDB Error Codes, read 2026-11-23. The first that
-# stands in the text counts.
+# What to do about an error that stops a replica: what may stand in its text (a number with a colon
+# is the error's), and advice. Numbers and texts: MySQL Error Message Reference and MariaDB Error
+# Codes, read 2026-11-23. The first that stands in the text counts.
 KNOWN_ERRORS = (
     (
         ("secure connection", "2061:"),
@@ -206,7 +206,7 @@ def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, st
                 )
 
 
-# --- tables -------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 MOST_NAMED = 5  # tables in one warning; more are counted
 LOOK_S = 5  # longest look at all tables, a guess: a server may have a hundred thousand

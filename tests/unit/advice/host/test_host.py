@@ -7,6 +7,8 @@ import configparser
 import io
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -323,6 +325,37 @@ def test_nothing_is_written(tmp_path):
         [sys.executable, "-B", "-c", WATCHED, str(place)], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+WRITES = r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND|O_TMPFILE"
+CHANGES = (
+    "creat,unlink,unlinkat,mkdir,mkdirat,rename,renameat,renameat2,symlink,symlinkat,link,linkat,chmod,fchmod,fchmodat,"
+)
+CHANGES += (
+    "chown,fchown,lchown,fchownat,truncate,ftruncate,utimensat,mknod,mknodat,setxattr,fsetxattr,mount,umount2,fallocate"
+)
+
+
+def test_the_kernel_sees_no_write(tmp_path):
+    """strace of the command on this machine and on a tree: no file opened to write, nothing made, changed or removed."""
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace is not installed (Debian's package strace)")
+    place, log = grow("debian-12", tmp_path / "tree"), tmp_path / "calls"
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+
+    def changes(*words):
+        calls = [strace, "-f", "-qq", "-o", str(log), "-e", f"trace=open,openat,openat2,{CHANGES}"]
+        done = subprocess.run([*calls, *words], env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        lines = [line for line in log.read_text().splitlines() if "(" in line and "/dev/null" not in line]
+        opened = [line for line in lines if re.search(r" open(at2?)?\(", line)]
+        assert opened, "nothing was traced"
+        return [line for line in lines if line not in opened or re.search(WRITES, line)]
+
+    advise = [sys.executable, "-m", "headrace", "advise", "--host", "--output", "sysctl"]
+    assert changes(*advise) == [] and changes(*advise, "--root", str(place)) == []
+    assert changes("touch", str(tmp_path / "made")), "it can fail"
 
 
 def test_this_host_as_it_is():

@@ -227,6 +227,42 @@ def test_the_dashboard_has_every_panel_and_names_of_the_table_only():
         assert [target["refId"] for target in panel["targets"]] == [chr(65 + n) for n in range(len(panel["targets"]))]
 
 
+def unknown_to_grafana(given, taken, place=""):
+    """What is not in the types of Grafana, or is another value there."""
+    if isinstance(given, dict) and isinstance(taken, dict):
+        for key, value in given.items():
+            at = f"{place}.{key}"
+            yield from unknown_to_grafana(value, taken[key], at) if key in taken else [at]
+    elif isinstance(given, list) and isinstance(taken, list) and len(given) == len(taken):
+        for number, pair in enumerate(zip(given, taken, strict=True)):
+            yield from unknown_to_grafana(*pair, f"{place}[{number}]")
+    elif given != taken:
+        yield place
+
+
+def test_the_dashboard_is_of_grafanas_schema():
+    """Read into the types that Grafana generates from its schema, and written again: nothing is lost."""
+    models = pytest.importorskip(
+        "grafana_foundation_sdk.models.dashboard", reason="grafana-foundation-sdk is not installed (extra `test`)"
+    )
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models import prometheus, timeseries
+
+    register_default_plugins()
+
+    def unknown(document):
+        read = models.Dashboard.from_json(document)
+        assert {type(panel.options) for panel in read.panels} == {timeseries.Options}
+        assert {type(one) for panel in read.panels for one in panel.targets} == {prometheus.Dataquery}
+        return list(unknown_to_grafana(document, json.loads(JSONEncoder(sort_keys=True).encode(read))))
+
+    made = json.loads(json.dumps(grafana.dashboard()))
+    assert unknown(made) == []
+    made["panels"][0]["gridPos"]["width"] = made["refreshed"] = 1
+    assert sorted(unknown(made)) == [".panels[0].gridPos.width", ".refreshed"], "it can fail"
+
+
 def test_prometheus_parses_every_expression_of_the_dashboard(tmp_path):
     """As alert expressions, which promtool parses; Grafana's own variables are filled in."""
     expressions = [target["expr"] for panel in grafana.dashboard()["panels"] for target in panel["targets"]]

@@ -191,6 +191,25 @@ def test_lag_and_latency_slow_a_copy_down_and_it_recovers():
     assert rate == 125.0
 
 
+def test_a_pace_is_above_what_the_load_takes_for_a_small_part_of_the_time():
+    """A load whose latency rises where the copy takes more than a level that is not known; it shows
+    two looks later. Then the level rises, and the copy follows."""
+    rng = random.Random(14)
+    for _ in range(20):
+        level = rng.uniform(15.0, 110.0)
+        seen = [PaceSignals(latency_ratio=1.0)] * 3
+        pacer = Pacer(PaceLimits(latency_ratio=1.2), 125.0, lambda seen=seen: seen[-3])
+        above, copied = 0, 0.0
+        for look in range(1400):
+            pacer._step(look / 2)
+            seen.append(PaceSignals(latency_ratio=1.5 if pacer.rate > level and look < 1000 else 1.0))
+            if 200 <= look < 1000:
+                above += pacer.rate > level
+                copied += pacer.rate
+        assert above / 800 <= 0.06 and copied / 800 >= 0.75 * level, (level, above, copied / 800)
+        assert pacer.rate == 125.0, "nothing is in its way any more"
+
+
 @pytest.mark.parametrize(
     "wrong",
     [{"share": 0.0}, {"share": 1.1}, {"share": float("nan")}, {"mib_s": -1.0}, {"credit_floor_percent": 100.0},

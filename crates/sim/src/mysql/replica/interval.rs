@@ -9,7 +9,8 @@
 //! rate, and is applied no faster. It is largest just before the last of it.
 
 use super::super::database::{Database, StorageEngine};
-use super::super::interval::{Scenario, Start};
+use super::super::demand::DeviceCounting;
+use super::super::interval::{Scenario, Start, TransactionLoad};
 use super::super::warmup::{At, WarmUp};
 use super::applier::Applier;
 use super::devices::{binding, committing, purge_reads, Always, Asked, ReplicaDevices, ReplicaStorage};
@@ -176,12 +177,17 @@ pub fn replica_database(source: &Database, applier: &Applier, settings: &Replica
 /// The source's transactions a second, with what semi-sync makes of them.
 pub fn source_series(scenario: &Scenario<'_>, price: Option<&SemiSyncPrice>) -> Result<Vec<f64>, SimError> {
     let mut database = scenario.database.clone();
-    let waits = price.filter(|price| !price.times_out);
-    database.clients.base_ms += waits.map_or(0.0, |price| price.added_ms * database.log.commits());
-    let most = waits.map_or(f64::INFINITY, |price| price.most_tps);
+    let commits = database.log.commits();
+    let waits = price.filter(|price| !price.times_out && commits > 0.0);
+    database.clients.base_ms += waits.map_or(0.0, |price| price.network_ms() * commits);
+    let flush_ms = DeviceCounting::new(scenario.log.unwrap_or(scenario.data), &database).write_ms;
     let mut series = Vec::new();
     interval::run(&Scenario { database: &database, ..scenario.clone() }, &mut |second| {
-        series.push(if most.is_finite() { interval::weakest_limit(&[second.tps, most], database.clients.sharpness) } else { second.tps });
+        series.push(match (waits, &scenario.load) {
+            (None, _) => second.tps,
+            (Some(price), TransactionLoad::Clients(clients)) => price.rate(f64::from(*clients), second.tps * commits, flush_ms) / commits,
+            (Some(price), TransactionLoad::Arrivals(_)) => second.tps.min(price.most_tps / commits),
+        });
     })?;
     Ok(series)
 }

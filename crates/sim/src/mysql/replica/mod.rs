@@ -28,6 +28,6 @@ pub use devices::ReplicaStorage;
 pub use events::{run_events, ReplicaEvents};
 pub use interval::{replica_database, run, source_series, LargeTransaction, ReplicaRun, ReplicaScenario, ReplicaSecond, ReplicaSummary, BEHIND_S};
 pub use rate::{ApplierCosts, ReplicaBinding, COSTS};
-pub use semisync::{receive_s, SemiSync, SemiSyncPrice};
+pub use semisync::{receive_s, SemiSync, SemiSyncPrice, WaitPoint};
 pub use settings::{ReplicaMode, ReplicaSettings};
 pub use settled::written_back;

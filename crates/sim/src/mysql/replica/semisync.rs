@@ -8,6 +8,22 @@
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
 
+/// Fewer clients never wait for a third group ([`SemiSyncPrice::rate`]).
+const THREE: f64 = 3.0;
+
+/// A receive thread that is busy for less than this share of the time makes nobody wait.
+const NEVER_FULL: f64 = 0.01;
+
+/// Where a commit waits: before it is seen by others, holding its place in the order of commits, or
+/// after.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitPoint {
+    #[default]
+    AfterSync,
+    AfterCommit,
+}
+
 /// Semi-synchronous replication as the source sees it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,6 +34,13 @@ pub struct SemiSync {
     pub acknowledgements: u32,
     /// Milliseconds until the source goes on without (rpl_semi_sync_source_timeout).
     pub timeout_ms: f64,
+    /// Where commits wait (rpl_semi_sync_source_wait_point).
+    #[serde(default)]
+    pub wait_point: WaitPoint,
+    /// Groups of commits that wait for the same thing become one, as in MySQL; in MariaDB a group
+    /// keeps the binary log until the one before it has its acknowledgement.
+    #[serde(default)]
+    pub groups_merge: bool,
 }
 
 /// The price of semi-sync.
@@ -31,6 +54,47 @@ pub struct SemiSyncPrice {
     pub most_tps: f64,
     /// The wait is longer than the timeout: the source goes on unprotected.
     pub times_out: bool,
+    /// At most two groups of commits are under way: one that waits for its acknowledgement, and one
+    /// behind it that is flushed and sent.
+    pub two_groups: bool,
+}
+
+impl SemiSyncPrice {
+    /// What a commit waits for the network, ms.
+    pub fn network_ms(&self) -> f64 {
+        self.added_ms - self.relay_ms
+    }
+
+    /// Transactions a second of `clients` that commit once each and would do `tps` if they waited
+    /// for the network alone; `flush_ms`: of the binary log.
+    ///
+    /// With two groups at once a group begins every `(flush + network) / 2`, and a client that comes
+    /// back waits for the next. The receive thread is one server for all of them: mean value
+    /// analysis of a closed queue, which one client never finds occupied.
+    pub fn rate(&self, clients: f64, tps: f64, flush_ms: f64) -> f64 {
+        if tps <= 0.0 || self.times_out {
+            return tps;
+        }
+        let (mut cycle_ms, network_ms) = (clients * 1e3 / tps, self.network_ms());
+        if self.two_groups && clients >= THREE {
+            let period_ms = (flush_ms + network_ms) / 2.0;
+            let away_ms = (cycle_ms - flush_ms - network_ms).max(1e-3);
+            let until_next_ms = period_ms / (1.0 - libm::exp(-period_ms / away_ms)) - away_ms;
+            // Without semi-sync a client waits half a flush for the group before it.
+            cycle_ms += (until_next_ms - flush_ms / 2.0).max(0.0);
+        }
+        let alone = clients * 1e3 / (cycle_ms + self.relay_ms);
+        if alone < NEVER_FULL * self.most_tps {
+            return alone;
+        }
+        let (mut queue, mut found) = (0.0, 0.0);
+        for present in 1..=clients.ceil() as u64 {
+            let there_ms = self.relay_ms * (1.0 + queue);
+            found = present as f64 / (cycle_ms + there_ms);
+            queue = found * there_ms;
+        }
+        found * 1e3
+    }
 }
 
 /// Flushes of the relay log per transaction and what they take, s; the receive thread does nothing
@@ -61,6 +125,7 @@ impl SemiSync {
         let nearest = sorted.get(self.acknowledgements as usize - 1).copied().unwrap_or(0.0);
         let added_ms = nearest + receive_s * 1e3;
         let most_tps = if receive_s > 0.0 { 1.0 / receive_s } else { f64::INFINITY };
-        SemiSyncPrice { added_ms, relay_ms: receive_s * 1e3, most_tps, times_out: added_ms > self.timeout_ms }
+        let two_groups = self.wait_point == WaitPoint::AfterSync && !self.groups_merge;
+        SemiSyncPrice { added_ms, relay_ms: receive_s * 1e3, most_tps, times_out: added_ms > self.timeout_ms, two_groups }
     }
 }

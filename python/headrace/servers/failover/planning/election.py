@@ -186,7 +186,7 @@ def extra(old: Seen, new: Seen) -> str:
 
 def best(candidates: list[Seen], target: str | None, made_up: GtidSet | None = None) -> Seen | None:
     """The one that will have the most: its usable set contains that of every other, but for those
-    that are made up for by empty transactions. `target` where it is as good. None: no one's does."""
+    that are made up for by empty transactions. `target` where it is as good. None: no one's."""
     counted = {one.name: usable(one) if made_up is None else usable(one).minus(made_up) for one in candidates}
     able = [one for one in candidates if all(counted[one.name].contains(each) for each in counted.values())]
     named = [one for one in able if one.name == target]

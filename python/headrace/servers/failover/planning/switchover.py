@@ -143,7 +143,7 @@ def given_up(chosen: Seen, followers: list[Seen], wish: FailoverWish) -> str:
     if count:
         return (
             f"{chosen.name} will wait for {count} of the {asked} acknowledgements that commits waited for: what it"
-            f" acknowledges outlives the loss of {count} server{'s' if count > 1 else ''} beside it, not of {asked}."
+            f" acknowledges outlives its loss with {count - 1} of them, not with {asked - 1}."
             " Bring replicas back, and ask for as many as before."
         )
     return (

@@ -1,0 +1,336 @@
+"""Do planned replicas hold, does the next cheaper one fail, and does the verdict name what matters?
+
+    python benchmarks/replica_plans.py [--goals N] [--seconds S] [--verdicts N] [--results FILE] [--quiet-lock FILE]
+
+Goals (load, bound of lag, one thread or workers) are drawn from a seed. For each,
+`headrace.plan_replica` chooses the cheapest replica, and both that and the next cheaper one that it
+looked at are built on the lab with their volume, cache and workers; the source gets the goal's load
+for a while. A replica holds if its lag stays within the bound and it applies what is written, so
+that its lag would not grow in an hour either. Volumes with credits begin with those that the
+prediction leaves after that hour. Instances are SMALLER: their caches are divided by it, as the
+data are; their prices are not.
+
+A verdict (--verdicts) says what holds a replica back: one figure of it is changed at a time, and
+the rate measured moves as predicted, or not at all where something else is named.
+
+The applier is calibrated on two replicas. Needs root, /dev/fuse, sysbench and MariaDB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import sys
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from headrace.catalog.price_list import PriceList
+from headrace.errors import CouldNotRun
+from headrace.experiment import ExperimentLab, machine
+from headrace.experiment.replication import (
+    Course,
+    Drained,
+    ReplicaCell,
+    ReplicationLab,
+    calibrated,
+    live,
+    score,
+)
+from headrace.planner import candidates
+from headrace.planner.replicas import ReplicaChoice, ReplicaPlan, plan_replica
+from headrace.simulation.replica import Replica, predict_replica
+from headrace.workload import TransactionWorkload
+from prove_accuracy import Quiet
+from replica_bench import cells, load_of
+
+SEED = 14  # of the goals; any
+FLAVOR, VERSION = "mariadb", "mariadb-10.11"
+# Data of 0.42 GiB stand for 10 GiB.
+SMALLER = 25.0
+# With as many processors as the machine these were measured on: 2. Their memory is 4, 8 and 16 GiB,
+# three quarters of it for the cache.
+INSTANCES, CACHE_SHARE = ("c7i.large", "m7i.large", "r7i.large"), 0.75
+SOURCE = "r7i.large/io2:50:20000"
+# Transactions a second of goals, by mode: beyond them source and replica want more than two
+# processors, or the cheapest replica of all holds.
+RATES = {"single": (150.0, 450.0), "optimistic": (300.0, 700.0)}
+LAGS_S = (1.0, 2.0, 5.0)
+LOAD_S = 30
+# A replica that applies less of what is written than this is behind for good. 30 s at 200 a second
+# are 6,000 transactions, whose number is 1 % off by chance (one standard deviation).
+LEAST_APPLIED = 0.975
+# A replica that needs longer than the load to catch up did not hold.
+PATIENCE = 1.0
+HELD_BAR, FAILED_BAR = 0.9, 0.7
+# A change that matters moves the rate as predicted, another does not (ratios).
+MOVES_BAR, STAYS_BAR = 0.25, 0.05
+
+
+@dataclass(frozen=True)
+class LagGoal:
+    """`tps` transactions a second, at most `lag_s` behind, applied in `mode`."""
+
+    mode: str
+    tps: int
+    lag_s: float
+
+
+def goals() -> list[LagGoal]:
+    """More than are needed: those for which nothing cheaper exists prove half as much."""
+    chance = random.Random(SEED)
+    found = []
+    for number in range(100):
+        mode = ("single", "optimistic")[number % 2]
+        low, high = RATES[mode]
+        found.append(
+            LagGoal(mode, round(math.exp(chance.uniform(math.log(low), math.log(high)))), chance.choice(LAGS_S))
+        )
+    return found
+
+
+def hosts() -> list[candidates.Host]:
+    """Instances with caches that are smaller as the data are."""
+    named, _ = candidates.hosts_named(INSTANCES, PriceList("us-east-1", None), None)
+    return [
+        replace(one, cache_gib=CACHE_SHARE * one.instance["memory_mib"] / 1024 / SMALLER)
+        for one in named
+        if one.instance is not None
+    ]
+
+
+def planned(workload: TransactionWorkload, wanted: int) -> list[tuple[LagGoal, ReplicaPlan]]:
+    """Goals with a plan and a cheaper candidate that does not hold."""
+    found = []
+    for goal in goals():
+        made = plan_replica(
+            workload,
+            lag_s=goal.lag_s,
+            source=SOURCE,
+            version=VERSION,
+            mode=goal.mode,
+            hosts=hosts(),
+            arrivals_tps=float(goal.tps),
+        )
+        if made.chosen is not None and len(made.looked_at) > 1:
+            found.append((goal, made))
+        if len(found) == wanted:
+            break
+    return found
+
+
+def balance_after_an_hour(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice) -> float | None:
+    """Credits that the prediction leaves, percent; None: the volume has none."""
+    told = predict_replica(
+        workload,
+        SOURCE.partition("/")[2],
+        Replica(
+            choice.storage,
+            instance=choice.instance,
+            cache_gib=choice.cache_gib,
+            version=VERSION,
+            workers=choice.workers,
+        ),
+        seconds=3_600,
+        source_tps=[float(goal.tps)] * 3_600,
+        drain_s=0,
+        seed=None,
+        draws=0,
+    )
+    return told.rows["balance_percent"][-1] if choice.storage.startswith("gp2") else None
+
+
+def cell_of(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice) -> ReplicaCell:
+    """The replica as it is built on the lab."""
+    mode = "serial" if choice.workers == 0 else goal.mode
+    words = f"{choice.instance}, {choice.storage}, {choice.workers} workers"
+    return ReplicaCell(
+        words,
+        load_of(FLAVOR),
+        choice.storage,
+        round(1024 * choice.cache_gib),
+        choice.workers,
+        mode,
+        balance_percent=balance_after_an_hour(workload, goal, choice),
+    )
+
+
+def judged(found: Course, lag_s: float) -> dict:
+    """Whether it held: by its lag, and by what it applied in the second half."""
+    middle = next(look for look in found.looks if look.at_s >= found.load_s / 2)
+    end = next(look for look in found.looks if look.at_s >= found.load_s)
+    written = end.written - middle.written
+    share = (end.applied - middle.applied) / written if written else 1.0
+    within = [seconds for at, seconds in found.lag if at <= found.load_s]
+    return {
+        "rate": found.rate,
+        "lag_s": max(within),
+        "applied_share": share,
+        "held": max(within) <= lag_s and share >= LEAST_APPLIED,
+        "load_average": found.load_average,
+    }
+
+
+@dataclass(frozen=True)
+class Try:
+    """A goal on one of its two candidates: `chosen` or `cheaper`."""
+
+    number: int
+    role: str
+    goal: LagGoal
+    choice: ReplicaChoice
+    cell: ReplicaCell
+
+
+def tries(workload: TransactionWorkload, plans: list[tuple[LagGoal, ReplicaPlan]]) -> list[list[Try]]:
+    """By replica: goals on the same one follow each other, the lightest first."""
+    by_cell: dict[str, list[Try]] = {}
+    for number, (goal, made) in enumerate(plans):
+        assert made.chosen is not None
+        for role, choice in (("chosen", made.chosen), ("cheaper", made.looked_at[-2])):
+            cell = cell_of(workload, goal, choice)
+            by_cell.setdefault(cell.words, []).append(Try(number, role, goal, choice, cell))
+    return [sorted(group, key=lambda one: one.goal.tps) for group in by_cell.values()]
+
+
+def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]:
+    """The goals of one replica, the lightest first. Where half of a load was not applied in time,
+    heavier ones are not run: they fail too."""
+    rows: list[dict] = []
+    lost = False
+    with live(lab, group[0].cell, group[0].goal.tps) as replica:
+        for one in group:
+            told = {"rate": one.goal.tps, "lag_s": math.inf, "applied_share": 0.0, "held": False, "ran": not lost}
+            if not lost:
+                try:
+                    ran = replace(replica, cell=one.cell).course(one.goal.tps, load_s, PATIENCE)
+                    told |= judged(ran, one.goal.lag_s)
+                except CouldNotRun as error:
+                    if "has not caught up" not in str(error):
+                        raise
+                    lost = True
+            lab.say(
+                f"{one.goal.tps} tps, {one.goal.lag_s:g} s, {one.role} {one.cell.words}: "
+                f"{'held' if told['held'] else 'failed'}, lag {told['lag_s']:.1f} s, "
+                f"applied {100 * told['applied_share']:.1f} %"
+            )
+            kept = {"number": one.number, "role": one.role, "choice": one.choice.to_dict()}
+            rows.append(kept | {"balance_percent": one.cell.balance_percent} | told)
+    return rows
+
+
+def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
+    """Both candidates of each goal on the lab."""
+    plans = planned(workload, asked.goals)
+    found: list[dict] = []
+    for group in tries(workload, plans):
+        with quiet.gate():
+            found += on_replica(lab, group, asked.seconds)
+    rows = []
+    for number, (goal, _) in enumerate(plans):
+        both = {one["role"]: one for one in found if one["number"] == number}
+        rows.append({"goal": asdict(goal)} | both)
+    return rows
+
+
+def changes() -> list[tuple[str, ReplicaCell]]:
+    """One figure of the first replica that was calibrated on changed at a time."""
+    base = cells(FLAVOR)[0][0]
+    return [
+        ("three times the IOPS", base.with_(words="IOPS x 3", storage="gp3:20:15000")),
+        ("no flushes", base.with_(words="no flushes", flush_log=2, sync_binlog=0)),
+        ("all data in the cache", base.with_(words="all in the cache", cache_mib=640)),
+        ("no binary log", base.with_(words="no binary log", binlog=False)),
+    ]
+
+
+def verdicts(lab: ReplicationLab, workload: TransactionWorkload, base: Drained, number: int, quiet: Quiet) -> list:
+    """What a change of one figure does, measured and predicted, as ratios to the base."""
+    told = score(workload, [base])[0]
+    rows = []
+    for words, cell in changes()[:number]:
+        with quiet.gate():
+            one = score(workload, [lab.drain(cell)])[0]
+        moved, said = one.drained.tps / base.tps, one.predicted_tps / told.predicted_tps
+        stays = abs(said - 1.0) <= STAYS_BAR
+        right = abs(moved - 1.0) <= STAYS_BAR if stays else abs(moved / said - 1.0) <= MOVES_BAR
+        rows.append({"change": words, "held_by": told.binding, "moved": moved, "predicted": said, "right": right})
+        lab.say(f"{words}: x {moved:.2f}, predicted x {said:.2f}")
+    return rows
+
+
+def plans_table(rows: list) -> str:
+    """Markdown."""
+    lines = [
+        "| load, lag at most, mode | cheapest that holds | measured | next cheaper | measured |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        goal, parts = row["goal"], []
+        for name in ("chosen", "cheaper"):
+            one = row[name]
+            choice = one["choice"]
+            words = f"{choice['instance']}, {choice['storage']}, {choice['workers']} workers"
+            said = f"{one['lag_s']:.1f} s, {100 * one['applied_share']:.1f} % applied"
+            if math.isinf(one["lag_s"]):
+                said = "half not applied" if one["ran"] else "not run, a lighter load failed"
+            parts += [words, f"{'held' if one['held'] else 'failed'}: {said}"]
+        lines.append(f"| {goal['tps']} tps, {goal['lag_s']:g} s, {goal['mode']} | {' | '.join(parts)} |")
+    return "\n".join(lines)
+
+
+def verdicts_table(rows: list) -> str:
+    """Markdown."""
+    lines = ["| change | rate moved | predicted | right |", "|---|---|---|---|"]
+    lines += [
+        f"| {row['change']} | x {row['moved']:.2f} | x {row['predicted']:.2f} | {'yes' if row['right'] else 'no'} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--goals", type=int, default=10)
+    parser.add_argument("--seconds", type=int, default=LOAD_S)
+    parser.add_argument("--verdicts", type=int, default=len(changes()))
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--quiet-lock")
+    asked = parser.parse_args()
+    if lacks := machine.missing(FLAVOR):
+        print("replica plans: skipped, this machine lacks: " + " ".join(lacks))
+        return 0
+    known, _ = cells(FLAVOR)
+    quiet = Quiet(asked.quiet_lock)
+    say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
+    with ExperimentLab(data_gib=2.0) as place:
+        lab = ReplicationLab(place, say=say)
+        try:
+            with quiet.gate():
+                log = lab.source(known[0].load).sample()
+            base = []
+            for cell in known:
+                with quiet.gate():
+                    base.append(lab.drain(cell))
+            workload = calibrated(base, log)
+            quiet.free()
+            found = verdicts(lab, workload, base[0], asked.verdicts, quiet)
+            rows = plans_proved(lab, workload, asked, quiet)
+        finally:
+            quiet.free()
+            lab.close()
+    held, failed = sum(row["chosen"]["held"] for row in rows), sum(not row["cheaper"]["held"] for row in rows)
+    print(f"### Planned replicas\n\n{plans_table(rows)}\n")
+    print(f"{held} of {len(rows)} hold (bar {HELD_BAR:g}), {failed} next cheaper ones fail (bar {FAILED_BAR:g}).\n")
+    print(f"### What holds a replica back\n\n{verdicts_table(found)}")
+    if asked.results:
+        kept = {"machine": machine.identity(FLAVOR), "plans": rows, "verdicts": found}
+        asked.results.write_text(json.dumps(kept, indent=1, default=str) + "\n")
+    met = held >= HELD_BAR * len(rows) and failed >= FAILED_BAR * len(rows) and all(row["right"] for row in found)
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

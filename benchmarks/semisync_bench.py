@@ -1,0 +1,309 @@
+"""What semi-sync costs a source, predicted from its runs without it and the configuration alone.
+
+    python benchmarks/semisync_bench.py [--flavor mariadb|mysql] [--cells N] [--results FILE] [--quiet-lock FILE]
+
+A source on a gp3 of the lab, durable (1/1), and one replica that applies what it gets. Three runs
+without semi-sync (1, 4 and 16 clients) and a sample of the binary log calibrate the workload. Then
+round trip, sync_relay_log, the replica's volume and the wait point change from cell to cell, and
+the transactions a second of each are compared with `headrace predict --replica --semi-sync`.
+
+A round trip is added by a relay (headrace.servers.topology.relay) and measured as a client does:
+the median of an empty statement's answers, before the load. A cell in which the source went on
+without its replica (by status) does not count. `--quiet-lock`: a file that is locked while
+something is measured. Needs root, /dev/fuse, sysbench and the server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from headrace import servers
+from headrace.base import core
+from headrace.base.processes import undisturbed
+from headrace.bench import SysbenchOltp, run
+from headrace.calibration import calibrate
+from headrace.connect import connect
+from headrace.errors import CouldNotRun
+from headrace.experiment import DataSet, ExperimentLab, lab_counted, machine
+from headrace.experiment.data import scan
+from headrace.experiment.replication import ReplicaCell, ReplicaLoad, ReplicationLab, WrittenSource, replica_of
+from headrace.experiment.replication.run import target_of
+from headrace.experiment.replication.statements import Statements
+from headrace.servers.topology import seeding
+from headrace.servers.topology.relay import Relay
+from headrace.servers.topology.state import observe
+from headrace.simulation.replica import SemiSyncOptions, predict_replica
+from headrace.workload import TransactionWorkload
+from headrace.workload.replica import measured_replica
+from prove_accuracy import Quiet
+
+# Rows of each of 8 tables: 0.1 GiB, all of it in both caches.
+ROWS, TABLES = 50_000, 8
+ROW_BYTES = 247
+SOURCE_STORAGE = "gp3:20:3000"
+CACHE_MIB = 192
+CALIBRATED_ON = (1, 4, 16)
+# Seconds of a run that calibrates, of a cell, and those that do not count.
+CALIBRATION_S, CELL_S, WARMUP_S = 20, 10, 2
+PINGS = 60
+# The source waits so long for an acknowledgement: longer than any cell needs.
+TIMEOUT_MS = 60_000
+CAUGHT_UP_S = 90.0
+# The acceptance figure, percent.
+BAR = 20.0
+
+
+@dataclass(frozen=True)
+class SemiSyncCell:
+    """`delay_ms`: one way, None: no relay. `storage`: of the replica."""
+
+    clients: int
+    delay_ms: float | None
+    sync_relay_log: int
+    storage: str
+    wait_point: str = "AFTER_SYNC"
+
+    def words(self, round_trip_ms: float) -> str:
+        """The row's name."""
+        return (
+            f"{self.clients} clients, {round_trip_ms:.1f} ms, sync_relay_log {self.sync_relay_log}, "
+            f"{self.storage}, {self.wait_point}"
+        )
+
+
+SLOW, FAST = "gp3:20:3000", "io2:20:10000"
+CELLS = (
+    SemiSyncCell(1, None, 10_000, SLOW),
+    SemiSyncCell(16, 5.0, 10_000, SLOW),
+    SemiSyncCell(16, 5.0, 10_000, SLOW, "AFTER_COMMIT"),
+    SemiSyncCell(1, 10.0, 0, SLOW),
+    SemiSyncCell(1, None, 1, SLOW),
+    SemiSyncCell(16, None, 1, SLOW),
+    SemiSyncCell(4, 2.0, 1, FAST),
+    SemiSyncCell(16, None, 1, FAST),
+    SemiSyncCell(4, 2.0, 10_000, FAST, "AFTER_COMMIT"),
+    SemiSyncCell(16, 20.0, 10_000, FAST),
+    SemiSyncCell(16, 20.0, 10_000, FAST, "AFTER_COMMIT"),
+    SemiSyncCell(16, None, 10_000, FAST),
+    SemiSyncCell(4, 5.0, 10_000, FAST),
+)
+
+
+class Pair:
+    """A source and the replica of the cells at hand."""
+
+    def __init__(self, lab: ReplicationLab, source: WrittenSource, replica: Statements) -> None:
+        self.lab, self.source, self.replica = lab, source, replica
+        self.links = ExitStack()
+
+    def linked(self, delay_ms: float | None, semi_sync: bool) -> float:
+        """Receives by a link with this delay, with its side of semi-sync on or off; the round trip,
+        ms."""
+        self.links.close()
+        port = self.source.server.port
+        sql, dialect = self.replica, self.replica.dialect
+        if delay_ms is not None:
+            port = self.links.enter_context(Relay(("127.0.0.1", port or 0), delay_ms / 1e3)).port
+        sql.run(dialect.stop())
+        sql.follow(self.source.server, port)
+        sql.run(dialect.semi_sync("replica", semi_sync))
+        sql.run(dialect.start_receive())
+        sql.run(dialect.start_apply())
+        with Statements(self.source.server) as source:
+            until = time.monotonic() + CAUGHT_UP_S
+            while sql.received() < source.done() or sql.done() < source.done():
+                if time.monotonic() > until:
+                    raise CouldNotRun("replica", f"has not caught up in {CAUGHT_UP_S:g} s", "")
+                time.sleep(0.1)
+        return self.round_trip(port)
+
+    def round_trip(self, port: int | None) -> float:
+        """Median answer to an empty statement, ms."""
+        address = replace(self.source.server.address(tcp=True), port=port)
+        found = []
+        with connect(address, 10.0) as connection, connection.cursor() as cursor:
+            for _ in range(PINGS):
+                began = time.perf_counter()
+                cursor.execute("DO 0")
+                found.append(1e3 * (time.perf_counter() - began))
+        return statistics.median(found)
+
+    def run(self, clients: int, seconds: int, store: Path | str, name: str | None = None):
+        """The load on the source."""
+        load = self.source.load
+        return run(
+            load.benchmark,
+            target_of(self.source.server),
+            seconds=seconds,
+            warmup_s=WARMUP_S,
+            threads=clients,
+            seed=load.seed,
+            store=store,
+            name=name,
+        )
+
+
+def waits(source: Statements) -> tuple[float, float]:
+    """Commits that waited for an acknowledgement so far, and how long in all, ms."""
+    role = "master" if source.mariadb else "source"
+    status = source.status()
+    prefix = f"rpl_semi_sync_{role}_tx"
+    return status[f"{prefix}_waits"], status[f"{prefix}_wait_time"] / 1e3
+
+
+def calibrated_on(pair: Pair, folder: Path) -> TransactionWorkload:
+    """The workload of the source's runs without semi-sync."""
+    records = [pair.run(clients, CALIBRATION_S, folder, f"{clients} clients") for clients in CALIBRATED_ON]
+    for record in records:
+        pair.lab.say(f"without semi-sync: {record.document['name']}, {record.summary['tps']:.1f} tps")
+    workload = calibrate([lab_counted(record) for record in records], least_seconds=0.9 * CALIBRATION_S)
+    return measured_replica(workload, {"events_per_tx": pair.source.sample().events})
+
+
+def predicted(workload: TransactionWorkload, cell: SemiSyncCell, replica: ReplicaCell, trip_ms: float) -> dict:
+    """Transactions a second of the source, and what a commit waits, ms."""
+    instance, _ = machine.like_this(core.newest_date())
+    semi_sync = SemiSyncOptions((trip_ms,), timeout_ms=TIMEOUT_MS, wait_point=cell.wait_point.lower().replace("_", "-"))
+    found = {}
+    for name, asked in (("alone", None), ("semi_sync", semi_sync)):
+        told = predict_replica(
+            workload,
+            SOURCE_STORAGE,
+            replica_of(replica.with_(sync_relay_log=cell.sync_relay_log)),
+            instance=instance,
+            cache_gib=CACHE_MIB / 1024,
+            threads=cell.clients,
+            seconds=CELL_S,
+            semi_sync=asked,
+            drain_s=0,
+            seed=None,
+            draws=0,
+        )
+        found[name] = told.summary["source_tps"]
+        if asked is not None:
+            found["price"] = dict(told.summary["semi_sync"])
+    return found
+
+
+def measured(pair: Pair, cell: SemiSyncCell, workload: TransactionWorkload, replica: ReplicaCell) -> dict | None:
+    """A row; None where the source went on without its replica."""
+    with Statements(pair.source.server) as source:
+        source.run(source.dialect.semi_sync("source", False))
+        pair.replica.run((f"SET GLOBAL sync_relay_log = {cell.sync_relay_log}",))
+        trip_ms = pair.linked(cell.delay_ms, True)
+        told = predicted(workload, cell, replica, trip_ms)
+        source.run(source.dialect.semi_sync("source", True, timeout_ms=TIMEOUT_MS, count=1))
+        point = source.dialect.semi_sync_variable("source", "wait_point")
+        source.run((f"SET GLOBAL {point} = '{cell.wait_point}'",))
+        before, load_before = (observe(source.connection, "source").semi_sync, waits(source)), os.getloadavg()[0]
+        with tempfile.TemporaryDirectory() as unwanted:
+            tps = pair.run(cell.clients, CELL_S, unwanted).summary["tps"]
+        after = (observe(source.connection, "source").semi_sync, waits(source))
+        source.run(source.dialect.semi_sync("source", False))
+    alone = after[0].no_tx - before[0].no_tx
+    if alone or not after[0].source_status or after[0].yes_tx == before[0].yes_tx:
+        pair.lab.say(f"{cell.words(trip_ms)}: does not count, {alone} commits were not acknowledged by a replica")
+        return None
+    waited = (after[1][1] - before[1][1]) / max(after[1][0] - before[1][0], 1.0)
+    row = {
+        "cell": asdict(cell),
+        "words": cell.words(trip_ms),
+        "round_trip_ms": trip_ms,
+        "tps": tps,
+        "predicted_tps": told["semi_sync"],
+        "predicted_alone_tps": told["alone"],
+        "error_percent": 100.0 * (told["semi_sync"] / tps - 1.0),
+        "waited_ms": waited,
+        "price": told["price"],
+        "load_average": [load_before, os.getloadavg()[0]],
+    }
+    pair.lab.say(
+        f"{row['words']}: {tps:.1f} tps, predicted {told['semi_sync']:.1f} ({row['error_percent']:+.1f} %), "
+        f"a commit waited {waited:.2f} ms"
+    )
+    return row
+
+
+def table(rows: list[dict]) -> str:
+    """Markdown."""
+    lines = ["| clients, round trip, relay log, replica, wait point | tps | predicted | without |", "|---|---|---|---|"]
+    lines += [
+        f"| {one['words']} | {one['tps']:.0f} | {one['predicted_tps']:.0f} ({one['error_percent']:+.0f} %) | "
+        f"{one['predicted_alone_tps']:.0f} |"
+        for one in rows
+    ]
+    return "\n".join(lines)
+
+
+def cells_measured(lab: ReplicationLab, flavor: str, cells: tuple[SemiSyncCell, ...], quiet: Quiet) -> dict:
+    """Runs of the calibration and a row for each cell."""
+    benchmark = SysbenchOltp("oltp_write_only", TABLES, ROWS, "uniform")
+    data = DataSet(f"semi-sync-{flavor}", benchmark, ROW_BYTES * ROWS * TABLES / 2**30, flavor=flavor)
+    load = ReplicaLoad(f"semi-sync, {flavor}", data, benchmark, max(CALIBRATED_ON), 0)
+    source = lab.written(load, SOURCE_STORAGE)
+    mode = "optimistic" if flavor == "mariadb" else "ordered"
+    rows: list[dict] = []
+    workload, runs = None, []
+    try:
+        with Statements(source.server) as sql:
+            seeding.load_semi_sync(sql.connection, sql.dialect, source.server.name)
+        scan(target_of(source.server))
+        for storage in dict.fromkeys(cell.storage for cell in cells):
+            replica = ReplicaCell(f"replica on {storage}", load, storage, CACHE_MIB, workers=4, mode=mode)
+            with lab.replica(replica, source) as (server, sql), tempfile.TemporaryDirectory() as folder:
+                seeding.load_semi_sync(sql.connection, sql.dialect, server.name)
+                pair = Pair(lab, source, sql)
+                with pair.links:
+                    if workload is None:
+                        pair.linked(None, False)
+                        with quiet.gate():
+                            workload = calibrated_on(pair, Path(folder))
+                        runs = [dict(vars(workload)["database"]["clients"])]
+                    for cell in (one for one in cells if one.storage == storage):
+                        with quiet.gate():
+                            row = measured(pair, cell, workload, replica)
+                        rows += [] if row is None else [row]
+            quiet.free()
+    finally:
+        quiet.free()
+        with undisturbed():
+            servers.destroy(source.server)
+    return {"flavor": flavor, "clients": runs, "rows": rows}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--flavor", choices=("mariadb", "mysql"), default="mariadb")
+    parser.add_argument("--cells", type=int, default=len(CELLS))
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--quiet-lock")
+    asked = parser.parse_args()
+    if lacks := machine.missing(asked.flavor):
+        print("semi-sync: skipped, this machine lacks: " + " ".join(lacks))
+        return 0
+    say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
+    with ExperimentLab(data_gib=1.0) as place:
+        found = cells_measured(
+            ReplicationLab(place, say=say), asked.flavor, CELLS[: asked.cells], Quiet(asked.quiet_lock)
+        )
+    rows = found["rows"]
+    print(f"### Semi-sync, {asked.flavor}\n\n{table(rows)}\n")
+    if rows:
+        off = [abs(one["error_percent"]) for one in rows]
+        print(f"n = {len(off)}: median {statistics.median(off):.1f} %, worst {max(off):.1f} % (bar {BAR:g} %).")
+    if asked.results:
+        asked.results.write_text(json.dumps(found | {"machine": machine.identity(asked.flavor)}, indent=1) + "\n")
+    return 0 if rows and max(abs(one["error_percent"]) for one in rows) <= BAR else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -21,7 +21,7 @@ pub(super) struct Pace {
     pub purged: f64,
 }
 
-/// The applier with its cache `at`, beside what is `always` asked; `committing`: commits under way
+/// The applier with its cache `at`, with what is `always` asked; `committing`: commits under way
 /// on the source.
 pub(super) fn pace(scenario: &ReplicaScenario<'_>, devices: &ReplicaDevices, at: &At, committing: f64, always: &Always) -> Pace {
     let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));

@@ -83,8 +83,7 @@ def _calm(workload: OpenWorkload) -> Finding:
 
 
 def _unexplained(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Finding | None:
-    """The longest stretch that was flat and slow at a rate at which the storage named has none of
-    its limits."""
+    """The longest stretch that was flat and slow at a rate that no limit of the storage has."""
     flat = [
         one
         for one in workload.censored

@@ -131,7 +131,7 @@ def copied(server: Server, target: Path, *options: str) -> tuple[float, float]:
 
 def speed(lab: Lab, server: Server, folder: Path) -> dict[str, float]:
     """MiB/s of copies without load over those of what binds."""
-    found = {}
+    found: dict[str, float] = {}
     for pack in ("none", "zstd"):
         size, took = copied(server, folder / pack, "--pack", pack)
         bound = volume_seconds("gp3:50", int(size * MIB), False, None)

@@ -99,10 +99,11 @@ QUICK = Plan(2.0, 20, 60, 30, 15, ("900 IOPS", "6,000 IOPS", "3,000 IOPS", "twic
 
 
 class Quiet:
-    """Holds a lock while something is measured, and a little longer when more is to come."""
+    """Holds a lock while something is measured, and a little longer when more is to come: up to
+    `hold_s` at a time."""
 
-    def __init__(self, path: str | None) -> None:
-        self.path, self.file, self.since = path, None, 0.0
+    def __init__(self, path: str | None, hold_s: float = HOLD_S) -> None:
+        self.path, self.hold_s, self.file, self.since = path, hold_s, None, 0.0
 
     @contextmanager
     def gate(self):
@@ -114,7 +115,7 @@ class Quiet:
         try:
             yield
         finally:
-            if time.monotonic() - self.since > HOLD_S:
+            if time.monotonic() - self.since > self.hold_s:
                 self.free()
 
     def free(self) -> None:

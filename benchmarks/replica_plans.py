@@ -68,6 +68,9 @@ HELD_BAR, FAILED_BAR = 0.9, 0.7
 # A change that matters moves the rate as predicted, another does not (ratios).
 MOVES_BAR, STAYS_BAR = 0.25, 0.05
 
+# Longest time that others are kept out, s (--quiet-lock).
+HOLD_S = 150.0
+
 
 @dataclass(frozen=True)
 class LagGoal:
@@ -160,7 +163,8 @@ def cell_of(workload: TransactionWorkload, goal: LagGoal, choice: ReplicaChoice)
 def judged(found: Course, lag_s: float) -> dict:
     """Whether it held: by its lag, and by what it applied in the second half."""
     middle = next(look for look in found.looks if look.at_s >= found.load_s / 2)
-    end = next(look for look in found.looks if look.at_s >= found.load_s)
+    # The last look during the load: after it only the replica goes on.
+    end = [look for look in found.looks if look.written < found.looks[-1].written][-1]
     written = end.written - middle.written
     share = (end.applied - middle.applied) / written if written else 1.0
     within = [seconds for at, seconds in found.lag if at <= found.load_s]
@@ -303,7 +307,7 @@ def main() -> int:
         print("replica plans: skipped, this machine lacks: " + " ".join(lacks))
         return 0
     known, _ = cells(FLAVOR)
-    quiet = Quiet(asked.quiet_lock)
+    quiet = Quiet(asked.quiet_lock, HOLD_S)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=2.0) as place:
         lab = ReplicationLab(place, say=say)

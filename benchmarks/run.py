@@ -43,6 +43,7 @@ SERVERS = (
     ("fleet_rules.py",),
     ("prove_accuracy.py", "--quick"),
     ("capture_overhead.py", "--pairs", "4"),
+    ("watch_cost.py", "--seconds", "60", "--watches", "8"),
     ("durability_loss.py", "--servers", "mariadb", "--crashes", "1"),
 )
 

@@ -11,6 +11,7 @@ and the watch is stopped and continued (SIGSTOP, SIGCONT) every few seconds in t
 straight over the four windows cancels. A pair is two neighbours; the figure is the median of the pairs' ratios with a
 bootstrap interval. A watch that is continued looks at once and then each second, a little oftener than in real life.
 With several watches beside each other the loss is divided by their number, which makes the interval as much narrower.
+Where processors bind, what a watch takes of them is what it takes of the throughput: that is printed beside it.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from pathlib import Path
 
-from capture_overhead import NEEDED, ROWS, TABLES, Server
+from capture_overhead import NEEDED, ROWS, TABLES, Server, cost_of_a_sample
 
 WINDOW_S = 3  # of one window: seconds as sysbench reports them (ours)
 ORDER = (True, False, False, True)  # on, off, off, on
 WARM_S = 10  # of the run, before anything counts (a guess)
 RESAMPLES = 10_000
+SCREEN = 500  # bytes that a screen has at least (ours)
 SHARE = 95.0  # of the interval, %
 BAR_PERCENT = 0.5  # O8
 REPORT = re.compile(r"^\[ (\d+)s \] .*?tps: ([\d.]+)")
@@ -49,7 +52,8 @@ class Watch:
 
     def __init__(self, label: str) -> None:
         self.ours, theirs = pty.openpty()
-        environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}
+        termios.tcsetwinsize(theirs, (24, 80))
+        environment = os.environ | {"TERM": "xterm-256color"}
         words = [sys.executable, "-m", "headrace", "watch", label]
         self.process = subprocess.Popen(
             words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
@@ -143,11 +147,12 @@ def measure(seconds: int, watches: int) -> dict:
         try:
             server.sysbench("prepare")
             made += [Watch(server.address.label) for _ in range(watches)]
-            while any(one.seen < 2_000 for one in made):  # a screen
+            while any(one.seen < SCREEN for one in made):
                 if any(one.process.poll() is not None for one in made):
                     raise SystemExit("a watch did not start")
                 time.sleep(0.2)
             found, busy = windows(server, made, count)
+            asked_ms = cost_of_a_sample(server)["server_ms"]
         finally:
             for one in made:
                 one.close()
@@ -165,12 +170,13 @@ def measure(seconds: int, watches: int) -> dict:
         "high_percent": high,
         "sd_percent": statistics.stdev(told) if len(told) > 1 else 0.0,
         "cpu_percent_of_a_core": 100 * busy / watches,
+        "server_ms_a_second": asked_ms,
         "windows": found,
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=int, default=240, help="of windows (240)")
     parser.add_argument("--watches", type=int, default=1, help="beside each other; the loss is that of one (1)")
     parser.add_argument("--json", type=Path, help="write the figures here too")
@@ -183,7 +189,11 @@ def main() -> None:
         f"{found['low_percent']:+.3f} to {found['high_percent']:+.3f} %, median of {found['pairs']} pairs with "
         f"{found['watches']} watches, a pair differs by {found['sd_percent']:.2f} %); bar {BAR_PERCENT} %"
     )
-    print(f"a watch takes {found['cpu_percent_of_a_core']:.2f} % of a core; {found['cores']} cores, {found['server']}")
+    core, server = found["cpu_percent_of_a_core"], found["server_ms_a_second"] / 10  # ms in a second: % of a core
+    print(
+        f"processor time: {core:.2f} % of a core for a watch and {server:.2f} % in the server for its statement a second, "
+        f"{(core + server) / found['cores']:.2f} % of {found['cores']} cores; {found['server']}"
+    )
     if asked.json:
         asked.json.write_text(json.dumps(found, indent=1))
 

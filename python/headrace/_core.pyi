@@ -389,9 +389,33 @@ class FleetDemands:
         *,
         as_of: str | None = None,
         prune_above: float = 1.0,
-        no_waiting: bool = False,
         cycle: str = "settled",
     ) -> dict[str, list[Any]]: ...
+    def meets(
+        self,
+        volumes: Sequence[int],
+        storages: Sequence[str],
+        instances: Sequence[str | None],
+        factors: Sequence[float],
+        p99_ms: Sequence[float],
+        throttled_s: float,
+        *,
+        as_of: str | None = None,
+    ) -> list[bool]: ...
+    def missing_draws(
+        self,
+        volumes: Sequence[int],
+        storages: Sequence[str],
+        instances: Sequence[str | None],
+        p99_ms: Sequence[float],
+        throttled_s: float,
+        days: Sequence[Sequence[int]],
+        levels: Sequence[Sequence[float]],
+        per_day: Sequence[int],
+        days_each: int,
+        *,
+        as_of: str | None = None,
+    ) -> list[int]: ...
     def follow(
         self,
         volumes: Sequence[int],

@@ -3,7 +3,9 @@
 use crate::convert::{date, sim_error, CoreError};
 use crate::simulate::{cycle_named, outcomes_to_python};
 use headrace_catalog::Catalog;
-use headrace_sim::demand::search::{DemandCandidate, Fleet, FleetQuestion, FleetTerms};
+use headrace_sim::cycle::Cycle;
+use headrace_sim::demand::fleet::{DayDraws, Fleet, FleetGoal, FleetQuestion, FleetTerms};
+use headrace_sim::demand::search::DemandCandidate;
 use headrace_sim::{Arrivals, OpenLoad, Point, SimError};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -70,9 +72,8 @@ impl FleetDemands {
     }
 
     /// Evaluates storages, each for one volume under `factors` times its demand. Columns as of
-    /// `evaluate`, in the order of the questions. `no_waiting`: storages in which a point must wait
-    /// are "bounded" without a simulation.
-    #[pyo3(signature = (volumes, storages, instances, factors, *, as_of=None, prune_above=1.0, no_waiting=false, cycle="settled"))]
+    /// `evaluate`, in the order of the questions.
+    #[pyo3(signature = (volumes, storages, instances, factors, *, as_of=None, prune_above=1.0, cycle="settled"))]
     #[allow(clippy::too_many_arguments)]
     fn evaluate<'py>(
         &self,
@@ -83,16 +84,77 @@ impl FleetDemands {
         factors: Vec<f64>,
         as_of: Option<&str>,
         prune_above: f64,
-        no_waiting: bool,
         cycle: &str,
     ) -> PyResult<Bound<'py, PyDict>> {
         let (day, cycle) = (date(as_of)?, cycle_named(cycle)?);
         let outcomes = py.detach(|| {
             let (questions, instances) = self.questions(&volumes, &storages, &instances, &factors, day)?;
-            let terms = FleetTerms { as_of: day, instances: &instances, cycle, prune_above, no_waiting };
+            let terms = FleetTerms { as_of: day, instances: &instances, cycle, prune_above };
             Ok(self.fleet.evaluate(&terms, &questions))
         });
         outcomes_to_python(py, &outcomes.map_err(sim_error)?)
+    }
+
+    /// Whether storages meet goals, each for one volume under `factors` times its demand, in the
+    /// settled cycle: at most `throttled_s` of waiting, and a p99 of the worst five minutes of at
+    /// most `p99_ms`. What `evaluate` would say, found sooner.
+    #[pyo3(signature = (volumes, storages, instances, factors, p99_ms, throttled_s, *, as_of=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn meets(
+        &self,
+        py: Python<'_>,
+        volumes: Vec<usize>,
+        storages: Vec<String>,
+        instances: Vec<Option<String>>,
+        factors: Vec<f64>,
+        p99_ms: Vec<f64>,
+        throttled_s: f64,
+        as_of: Option<&str>,
+    ) -> PyResult<Vec<bool>> {
+        let day = date(as_of)?;
+        let found = py.detach(|| {
+            let (questions, instances) = self.questions(&volumes, &storages, &instances, &factors, day)?;
+            let terms = FleetTerms { as_of: day, instances: &instances, cycle: Cycle::Settled, prune_above: 1.0 };
+            let goals = p99_ms.iter().map(|&p99_ms| FleetGoal { throttled_s, p99_ms });
+            Ok(self.fleet.meets(&terms, &questions.into_iter().zip(goals).collect::<Vec<_>>()))
+        });
+        found.map_err(sim_error)
+    }
+
+    /// How many recordings drawn from a volume's own days miss a goal on a storage, for each
+    /// question; see `meets`. `days`, `levels`: of the recordings of each question, one after the
+    /// other, the day (from 0) and the factor of its rates; each recording has `days_each` days of
+    /// `per_day` points.
+    #[pyo3(signature = (volumes, storages, instances, p99_ms, throttled_s, days, levels, per_day, days_each, *, as_of=None))]
+    #[allow(clippy::too_many_arguments)]
+    fn missing_draws(
+        &self,
+        py: Python<'_>,
+        volumes: Vec<usize>,
+        storages: Vec<String>,
+        instances: Vec<Option<String>>,
+        p99_ms: Vec<f64>,
+        throttled_s: f64,
+        days: Vec<Vec<usize>>,
+        levels: Vec<Vec<f64>>,
+        per_day: Vec<usize>,
+        days_each: usize,
+        as_of: Option<&str>,
+    ) -> PyResult<Vec<usize>> {
+        let day = date(as_of)?;
+        let found = py.detach(|| {
+            let (questions, instances) = self.questions(&volumes, &storages, &instances, &vec![1.0; volumes.len()], day)?;
+            let terms = FleetTerms { as_of: day, instances: &instances, cycle: Cycle::Settled, prune_above: f64::INFINITY };
+            let draws = days.into_iter().zip(levels).zip(per_day).map(|((days, levels), per_day)| DayDraws {
+                per_day,
+                days_each,
+                days: days.into_iter().zip(levels).collect(),
+            });
+            let goals = p99_ms.iter().map(|&p99_ms| FleetGoal { throttled_s, p99_ms });
+            let asked: Vec<_> = questions.into_iter().zip(goals).zip(draws).map(|((question, goal), draws)| (question, goal, draws)).collect();
+            self.fleet.missing_draws(&terms, &asked)
+        });
+        found.map_err(sim_error)
     }
 
     /// Follows storages point by point from these balances (percent, or None: as AWS gives them).
@@ -111,22 +173,19 @@ impl FleetDemands {
         let day = date(as_of)?;
         let found = py.detach(|| {
             let (questions, instances) = self.questions(&volumes, &storages, &instances, &vec![1.0; volumes.len()], day)?;
-            let terms =
-                FleetTerms { as_of: day, instances: &instances, cycle: headrace_sim::cycle::Cycle::First, prune_above: f64::INFINITY, no_waiting: false };
+            let terms = FleetTerms { as_of: day, instances: &instances, cycle: Cycle::First, prune_above: f64::INFINITY };
             Ok(self.fleet.follow(&terms, &questions.into_iter().zip(starts).collect::<Vec<_>>()))
         });
-        let of_run = |run: Result<Vec<headrace_sim::report::RunRow>, SimError>| -> PyResult<Bound<'py, PyAny>> {
+        let of_run = |run: Result<Vec<[f64; 3]>, SimError>| -> PyResult<Bound<'py, PyAny>> {
             let rows = match run {
                 Ok(rows) => rows,
                 Err(error) => return Ok(error.to_string().into_pyobject(py)?.into_any()),
             };
-            let bytes = |value: &dyn Fn(&headrace_sim::report::RunRow) -> f64| {
-                PyBytes::new(py, &rows.iter().flat_map(|row| value(row).to_ne_bytes()).collect::<Vec<u8>>())
-            };
             let columns = PyDict::new(py);
-            columns.set_item("balance_percent", bytes(&|row| row.balance_percent.unwrap_or(f64::NAN)))?;
-            columns.set_item("throttled_s", bytes(&|row| row.throttled_s))?;
-            columns.set_item("queue", bytes(&|row| row.queue))?;
+            for (place, name) in ["balance_percent", "throttled_s", "queue"].into_iter().enumerate() {
+                let bytes: Vec<u8> = rows.iter().flat_map(|row| row[place].to_ne_bytes()).collect();
+                columns.set_item(name, PyBytes::new(py, &bytes))?;
+            }
             Ok(columns.into_any())
         };
         found.map_err(sim_error)?.into_iter().map(of_run).collect()

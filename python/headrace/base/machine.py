@@ -68,8 +68,8 @@ def required(name: str, package: str) -> str:
 
 
 def ends_with_us(*words: str) -> tuple[str, ...]:
-    """A command that is killed with the thread that starts it, so that a kill of this process leaves
-    nothing of it that goes on. Raises NotInstalled."""
+    """A command that is killed with the thread that starts it: where this process is killed,
+    nothing of it goes on. Raises NotInstalled."""
     return (required("setpriv", "util-linux"), "--pdeathsig", "KILL", "--", *words)
 
 

@@ -179,8 +179,8 @@ def _fitted(workload: TransactionWorkload, runs: Sequence[ReplicaRun]) -> Transa
 
 
 def _cpu_of_others(run: ReplicaRun, page_cpu_ms: float) -> float:
-    """Processor time of a transaction that is not the applier's: of its pages, and of the thread that
-    hands out transactions, which is busy whatever is applied. ms."""
+    """Processor time of a transaction that is not the applier's: of its pages, and of the thread
+    that hands out transactions, which is busy whatever is applied. ms."""
     coordinator = 1e3 * run.replica.settings()["coordinator_cores"] / run.tps
     return page_cpu_ms * (run.reads or 0.0) + coordinator
 

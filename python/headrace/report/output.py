@@ -96,11 +96,8 @@ def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS
     """Refuses a name whose ending is not a known format, before any work is done. Raises
     InputError."""
     if path is not None and path.suffix.lower() not in formats:
-        raise InputError(
-            str(path),
-            f"a chart is written as {', '.join(formats)}",
-            "the ending of the name decides",
-            "For example chart.svg.",
-        )
+        what, ending = ("chart", ".svg") if ".svg" in formats else ("page", formats[0])
+        rule = f"a {what} is written as {', '.join(formats)}"
+        raise InputError(str(path), rule, "the ending of the name decides", f"For example {what}{ending}.")
     if path is not None and not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")

@@ -23,15 +23,16 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from backup_chains import SETTINGS, Load
+from backup_chains import SETTINGS, Load, gone_after
 
 from headrace import servers
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers import volumes
-from headrace.servers.backup import checking, copying, manifest, unfinished
+from headrace.servers.backup import checking, copying, manifest, restore, unfinished
 from headrace.servers.backup.forecast import target_volume
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.pacing import PaceLimits, lab_pacer
+from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.source import source_of
 from headrace.servers.backup.targets.opening import open_target
 
@@ -89,12 +90,15 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
         said += child.communicate()[1].splitlines()
         for one in manifest.backups(target)[0]:
             assert not checking.check_backup(target, one.id).problems
+    before = manifest.backups(target)[0]
     for way in WAYS:
         child = begun(way)
         said += child.communicate(timeout=120)[1].splitlines()
         assert child.returncode == 0, said
     found, problems = manifest.backups(target)
-    assert not problems and [one.manifest.method for one in found[-4:]] == [*list(WAYS)[:3], "physical"]
+    # One that was gone on with has an older id.
+    made = sorted(one.manifest.method for one in found if one.id not in {old.id for old in before})
+    assert not problems and made == ["logical", "physical", "physical", "snapshot"]
     assert not [problem for one in found for problem in checking.check_backup(target, one.id).problems]
     there = [path.name for path in (tmp_path / "t").rglob("*") if path.is_file()]
     assert all(one == "manifest.json" or one.startswith("data.") for one in there), there
@@ -109,6 +113,39 @@ def test_a_killed_run_leaves_nothing_that_looks_whole(request, lab, source, flav
         for snapshot in one.manifest.snapshots.values():
             lab.delete_snapshot(snapshot)
     print("\n".join(sorted({one for one in said if one.startswith("note: ")})))
+
+
+@pytest.mark.parametrize(("way", "step"), [("snapshot", "_completed"), ("spooled", "_send")])
+def test_a_killed_run_goes_on_where_its_server_is_needed_no_more(lab, source, tmp_path, way, step):
+    """Killed while its snapshots are stored, or its copy is sent: the next run ends with that
+    backup, of the moment before rows that came later."""
+    words = [one.replace("SPOOL", str(tmp_path / "spool")) for one in WAYS[way]]
+    words = ["backup", "run", "kept", "--to", str(tmp_path / "t"), *words, "--data-dir", str(lab.place.data_dir)]
+    dying = f"import os, runpy; from headrace.servers.backup import copying; copying.{step} = lambda *_: os._exit(9);"
+    dying += "runpy.run_module('headrace', run_name='__main__')"
+    first = subprocess.run([sys.executable, "-c", dying, *words], capture_output=True, text=True)
+    assert first.returncode == 9, first.stderr
+    target = open_target(tmp_path / "t")
+    found, problems = manifest.backups(target)
+    assert not found and len(problems) == 1
+    began = time.time()
+    with connect_to(servers.find(lab, "kept")) as cursor:
+        cursor.execute("CREATE DATABASE IF NOT EXISTS later")
+    second = subprocess.run([sys.executable, "-m", "headrace", *words], capture_output=True, text=True)
+    assert second.returncode == 0 and "goes on with" in second.stderr, second.stderr
+    (made,), problems = manifest.backups(target)
+    assert not problems and not checking.check_backup(target, made.id).problems
+    assert made.manifest.began_unix < began and made.id in second.stderr
+    done = restore.restore(lab, target, RestoreRequest(made.id, "gone-on", "gp2:10", unpaced=True))
+    with gone_after(done.server), connect_to(done.server) as cursor:
+        cursor.execute("SHOW DATABASES LIKE 'later'")
+        assert not cursor.fetchall()
+        cursor.execute("SELECT COUNT(*) FROM kept.row_of")
+        assert cursor.fetchall()[0][0] > 0
+    with connect_to(servers.find(lab, "kept")) as cursor:
+        cursor.execute("DROP DATABASE later")
+    for one in made.manifest.snapshots.values():
+        lab.delete_snapshot(one)
 
 
 def test_a_killed_stream_goes_on_where_it_was(lab, source, tmp_path):

@@ -37,7 +37,7 @@ from headrace.servers.topology.topology import Following, replica_up
 LOOKS, EVERY_S = 4, 0.5
 SOME = ("short-timeout", "source-role-on-replica", "acknowledges-only, error 1062", "source-off", "receive-behind")
 # More than semisync.FAR_BEHIND; at a flush an event b needs some seconds for them.
-MISSED = 2_500
+MISSED = 1_500
 TWICE = "INSERT INTO headrace_failover_traps.twice VALUES (1)"
 
 

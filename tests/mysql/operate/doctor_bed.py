@@ -3,7 +3,6 @@ must say of it."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import random
 import subprocess
@@ -17,12 +16,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from bed_states import delayed, empty_buckets
+from how_soon import HowSoon
 from lab_servers import ServerLabs, sql
 
+from headrace import lab as lab_package
 from headrace import servers
 from headrace.base.storage import Storage
 from headrace.connect import connect
-from headrace.lab import Lab
+from headrace.lab import Lab, Settings
+from headrace.lab.watching import stored
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.model import Diagnosis
@@ -36,8 +39,14 @@ TABLES, ROWS = 4, 45_000  # 48 MiB of data, twice the buffer pool
 POOL = "24M"
 ONSET_S, WATCH_S = 3.0, 8.0  # s: for the load to show, and for the doctor to look
 STOP_S = 20.0
+USED_UP_S, EMPTY_PERCENT = 60.0, 0.01  # of an instance's bytes: a second brings 0.009 % of m5.large's
+REST_S = 13.0  # s after a trouble, for its headline to go: more than the doctor's 10
 BEHIND_S = 14.0  # s of load that a replica waits before it applies: more than the doctor's 10
 USER = "sbload"
+
+
+def nobody(bed: Bed) -> None:
+    """Watches nothing."""
 
 
 @dataclass
@@ -49,11 +58,20 @@ class Bed:
     volume: str
     storage: str
     source: Server | None = None
+    snapshot: str | None = None
+    watching: Callable[[Bed], None] = nobody
+    began_unix: float = 0.0
 
     def reset(self, storage: str | None = None) -> None:
         """The volume as it was made, or another; full credits, no faults."""
         self.lab.clear_fault(self.volume)
         self.change(storage or self.storage)
+        self.mark()
+
+    def mark(self) -> None:
+        """From now on there is trouble."""
+        self.began_unix = time.time()
+        self.watching(self)
 
     def change(self, spec: str) -> None:
         """Modifies the volume, and waits until that is completed."""
@@ -62,9 +80,10 @@ class Bed:
         iops = volume.iops or (3_000 if volume.type == "gp3" else None)
         # A volume never shrinks.
         size = max(wanted.size_gib, now["size_gib"])
-        if (now["type"], now["size_gib"], now["iops"]) == (volume.type, size, iops):
-            return
         mib_s = volume.mib_s or (125 if volume.type == "gp3" else None)
+        had = (now["type"], now["size_gib"], now["iops"] if iops else None, now["throughput_mib_s"] if mib_s else None)
+        if had == (volume.type, size, iops, mib_s):
+            return
         self.lab.modify(self.volume, volume_type=volume.type, size_gib=size, iops=iops, throughput_mib_s=mib_s)
         until = time.monotonic() + 30
         while self.lab.modifications(self.volume)[-1]["state"] != "completed":
@@ -76,6 +95,14 @@ class Bed:
         options = SourceOptions(lab=lambda: self.lab, members=True)
         evidence, _ = evidence_of(f"lab:{self.volume}", options, seconds)
         return diagnose(evidence, Counsel() if counsel else None), evidence
+
+
+def volume_of(server: Server) -> str:
+    """The name of the volume of its data."""
+    assert server.data_volume is not None
+    name = server.lab.describe(server.data_volume)["name"]
+    assert name is not None
+    return name
 
 
 def bed_on(lab: Lab, name: str, storage: str, flavor: str, rows: int = ROWS, **settings: str) -> Bed:
@@ -93,17 +120,16 @@ def bed_on(lab: Lab, name: str, storage: str, flavor: str, rows: int = ROWS, **s
     servers.stop(server)
     server = servers.start(servers.find(lab, name))
     sql(server, *(f"SELECT COUNT(*) FROM sbtest.sbtest{table} FORCE INDEX (PRIMARY)" for table in range(1, TABLES + 1)))
-    volume = lab.describe(server.data_volume)["name"]
-    return Bed(lab, server, volume, storage)
+    return Bed(lab, server, volume_of(server), storage)
 
 
 def replica_bed(lab: Lab, flavor: str) -> Bed:
     """A replica with one applier, and its source on a volume that is quick enough for every load."""
     source = bed_on(lab, "src", "io2:20:20000", flavor).server
-    following = Following(prepare_source=True)
+    # MySQL has four appliers by default, MariaDB one.
+    following = Following(prepare_source=True, workers=1 if flavor == "mysql" else None)
     replica = replica_up(lab, "rep", source.name, following, storage="gp3:10", unpaced=True).server
-    volume = lab.describe(replica.data_volume)["name"]
-    return Bed(lab, replica, volume, "gp3:10", servers.find(lab, source.name))
+    return Bed(lab, replica, volume_of(replica), "gp3:10", servers.find(lab, source.name))
 
 
 def sysbench(
@@ -223,6 +249,7 @@ def credits(bed: Bed, chance: random.Random):
     bed.lab.set_balance(bed.volume, 0.0)
     with loaded(bed.server, "oltp_point_select", chance.choice((8, 12, 16))):
         bed.lab.set_balance(bed.volume, 0.0)
+        bed.mark()
         yield
 
 
@@ -233,6 +260,7 @@ def degraded(bed: Bed, chance: random.Random):
         bed.lab.fault(
             bed.volume, "degraded", seconds=60, extra_ms=chance.choice((30.0, 80.0, 200.0)), caps_percent=50.0
         )
+        bed.mark()
         time.sleep(1)
         yield
     bed.lab.clear_fault(bed.volume)
@@ -242,6 +270,7 @@ def degraded(bed: Bed, chance: random.Random):
 def member(bed: Bed, chance: random.Random):
     with loaded(bed.server, "oltp_point_select", chance.choice((2, 4))):
         bed.lab.slow_member(bed.volume, 1, caps_percent=50.0, extra_ms=chance.choice((20.0, 60.0)))
+        bed.mark()
         time.sleep(1)
         yield
     bed.lab.restore_member(bed.volume, 1)
@@ -329,7 +358,7 @@ def processors(bed: Bed, chance: random.Random):
     bed.reset("gp3:10")
 
     def work(connection, ending) -> None:
-        execute(connection, "SELECT BENCHMARK(3000000, MD5('x'))")
+        execute(connection, "SELECT BENCHMARK(2000000, SHA2('x', 256))")  # MySQL 9 has no MD5 any more
 
     with clients(bed.server, chance.choice((3, 4, 6)), work):
         yield
@@ -379,6 +408,7 @@ def one_applier(bed: Bed, chance: random.Random):
     with loaded(bed.source, "oltp_update_non_index", chance.choice((8, 16))):
         time.sleep(BEHIND_S)
         sql(bed.server, *dialect.start_apply())
+        bed.mark()
         time.sleep(1)
         yield
 
@@ -388,6 +418,7 @@ def optimizing(bed: Bed, chance: random.Random):
     with loaded(bed.server, "oltp_point_select", chance.choice((8, 12))):
         iops = int(bed.lab.describe(bed.volume)["iops"])
         bed.lab.modify(bed.volume, iops=iops + 700)
+        bed.mark()
         until = time.monotonic() + 40
         while bed.lab.modifications(bed.volume)[-1]["state"] == "modifying" and time.monotonic() < until:
             time.sleep(0.2)
@@ -395,40 +426,68 @@ def optimizing(bed: Bed, chance: random.Random):
 
 
 @contextmanager
-def delayed(path: str, delay_s: float) -> Iterator[str]:
-    """A socket in front of another, whose bytes come later."""
-    front = f"/tmp/d{random.randrange(10**9)}.sock"
-    loop = asyncio.new_event_loop()
+def first_touch(bed: Bed, chance: random.Random):
+    """A server on a volume that was just made from a snapshot: most pages that are read come from a
+    block that was not loaded yet."""
+    assert bed.snapshot is not None
+    settings = {"innodb_buffer_pool_size": POOL, "innodb_buffer_pool_load_at_startup": "OFF"}
+    bed.server = servers.up(
+        bed.lab, name="ft", flavor=bed.server.flavor, storage=bed.storage, seed_from=bed.snapshot, settings=settings
+    )
+    bed.volume = volume_of(bed.server)
+    pause = chance.choice((0.0, 0.01))
 
-    async def forward(reader, writer) -> None:
-        with contextlib.suppress(Exception):
-            while data := await reader.read(65_536):
-                await asyncio.sleep(delay_s)
-                writer.write(data)
-                await writer.drain()
-        with contextlib.suppress(Exception):
-            writer.close()
+    def work(connection, ending) -> None:
+        time.sleep(pause)
+        execute(connection, f"SELECT b FROM wide WHERE id = {chance.randint(1, ROWS)}")
 
-    async def one(reader, writer) -> None:
-        there, back = await asyncio.open_unix_connection(path)
-        await asyncio.gather(forward(reader, back), forward(there, writer))
-
-    async def serve() -> None:
-        await asyncio.start_unix_server(one, front)
-
-    loop.set_exception_handler(lambda *_: None)
-    loop.run_until_complete(serve())
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
+    bed.mark()
     try:
-        yield front
+        with clients(bed.server, chance.choice((1, 2)), work):
+            yield
     finally:
-        for task in asyncio.all_tasks(loop):
-            loop.call_soon_threadsafe(task.cancel)
-        time.sleep(0.1)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(5)
-        Path(front).unlink(missing_ok=True)
+        servers.destroy(bed.server)
+
+
+@contextmanager
+def instance_bucket(bed: Bed, chance: random.Random):
+    """The instance's credits are gone: so its state is written, since to use them up takes half an
+    hour."""
+    spent(bed)
+    with loaded(bed.server, "oltp_point_select", chance.choice((16, 24))):
+        # What came back since then is used up first.
+        until = time.monotonic() + USED_UP_S
+        while (balance := bed.lab.status()["instance_balance"]) and (balance["bytes_percent"] or 0.0) > EMPTY_PERCENT:
+            assert time.monotonic() < until, "the instance's credits are not used up"
+            time.sleep(0.2)
+        bed.mark()
+        yield
+
+
+def touch_bed(lab: Lab, flavor: str) -> Bed:
+    """A snapshot of a server with 350 MiB of rows of two a page: some seven hundred blocks of
+    512 KiB, of which the reads of a look touch less than half."""
+    bed = bed_on(lab, "snp", "io2:20:8000", flavor)
+    sql(bed.server, "CREATE TABLE sbtest.wide (id INT PRIMARY KEY, b VARCHAR(7500)) CHARACTER SET latin1")
+    for first in range(1, ROWS, 5_000):
+        rows = f"FROM sbtest.sbtest1 WHERE id BETWEEN {first} AND {first + 4_999}"
+        sql(bed.server, f"INSERT INTO sbtest.wide SELECT id, REPEAT('x', 7500) {rows}")
+    servers.stop(bed.server)
+    found = lab.create_snapshot(bed.volume)
+    stored(lab, found["id"])
+    return Bed(lab, bed.server, bed.volume, "gp3:20", snapshot=found["id"])
+
+
+def spent(bed: Bed) -> None:
+    """Empties the instance's buckets while the lab is down."""
+    folder = bed.lab.place.data_dir
+    assert folder is not None
+    kind = bed.lab.status()["instance_type"]
+    servers.stop(bed.server)
+    lab_package.down(bed.lab)
+    empty_buckets(folder / "journal")
+    bed.lab = lab_package.up(folder, settings=Settings(instance_type=kind, metrics_port=0, api_port=0))
+    bed.server = servers.start(servers.find(bed.lab, bed.server.name))
 
 
 CALM = (("not storage", "network"), ("not storage", "processors"), ("fine", "fine"), ("fine", "idle"))
@@ -453,6 +512,8 @@ SCENARIOS = (
     Scenario("degraded member", (("degraded", "member"), ("degraded", "degraded")), True, "array", member),
     Scenario("two limits at once", (("binds", "volume-iops"), ("binds", "instance-iops")), True, "small", two_limits),
     Scenario("one-thread replica", (("misconfigured", "applier"),), False, "replica", one_applier),
+    Scenario("first touch", (("binds", "first-touch"),), True, "touch", first_touch),
+    Scenario("instance bucket", (("binds", "instance-credits"),), True, "burst64", instance_bucket),
     Scenario("optimizing", (("binds", "optimizing"),), True, "slow", optimizing),
 )
 
@@ -476,6 +537,7 @@ class Beds:
             settings = {
                 "large": {"instance_type": "m5.4xlarge", "time_scale": 1_000_000},
                 "small": {"instance_type": "r4.large", "time_scale": 1_000_000},
+                "burst": {"instance_type": "m5.large", "time_scale": 1},
                 "slow": {"instance_type": "m5.4xlarge", "time_scale": 20},
             }[name]
             self._lab[name] = self._labs.up(**settings)
@@ -484,6 +546,8 @@ class Beds:
     def _make(self, name: str) -> Bed:
         if name == "replica":
             return replica_bed(self._lab_of("large"), self.flavor)
+        if name == "touch":
+            return touch_bed(self._lab_of("large"), self.flavor)
         pages64 = {"innodb_page_size": "64k", "innodb_buffer_pool_size": "48M"}
         lab, short, storage, rows, settings = {
             "pages16": ("large", "p16", "gp3:10", ROWS, {}),
@@ -491,6 +555,7 @@ class Beds:
             "array": ("large", "arr", "2xgp3:10", ROWS, {}),
             "small": ("small", "s16", "io1:100:5000", ROWS, {}),
             "small64": ("small", "s64", "gp3:10", 2 * ROWS, pages64),
+            "burst64": ("burst", "b64", "gp3:10", 2 * ROWS, pages64),
             "slow": ("slow", "opt", "io1:40:300", ROWS, {}),
         }[name]
         return bed_on(self._lab_of(lab), short, storage, self.flavor, rows, **settings)
@@ -506,3 +571,21 @@ def run_scenario(
     bed = beds.bed(scenario.bed)
     with scenario.make(bed, random.Random(seed)):
         return bed.look(seconds, counsel)
+
+
+def timed_scenario(
+    beds: Beds, scenario: Scenario, seed: int
+) -> tuple[Diagnosis, Evidence, tuple[float | None, float | None]]:
+    """The same, and how many seconds after its beginning the headline was right, and how many after
+    its end it was gone."""
+    bed, watch = beds.bed(scenario.bed), HowSoon()
+    bed.watching = watch.begin
+    try:
+        with scenario.make(bed, random.Random(seed)):
+            found, evidence = bed.look(WATCH_S)
+            began, ended = bed.began_unix, time.time()
+        time.sleep(max(0.0, ended + REST_S - time.time()))
+    finally:
+        bed.watching = nobody
+        watch.end()
+    return found, evidence, watch.told(began, ended, scenario.right)

@@ -30,6 +30,10 @@ def test_words_rows_and_charts(capsys, tmp_path):
     )
     told = json.loads(out)
     assert code == 0 and told["summary"]["semi_sync"]["added_ms"] >= 80 and "drawn" not in told["summary"]
+    assert told["summary"]["semi_sync"]["two_groups"]
+    after = ["--semi-sync", "0.5", "--wait-point", "after-commit", "--output", "json"]
+    code, out, _ = ran(capsys, *PREDICT, *replica, *after)
+    assert code == 0 and not json.loads(out)["summary"]["semi_sync"]["two_groups"]
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,7 @@ def test_words_rows_and_charts(capsys, tmp_path):
     [
         (["--workers", "4"], "give --replica"),
         (["--replica", "gp3:100", "--acknowledgements", "2"], "needs --semi-sync"),
+        (["--replica", "gp3:100", "--wait-point", "after-sync"], "--wait-point: needs --semi-sync"),
         (["--replica", "gp3:100", "--semi-sync", "near"], "is not a number"),
         (["--replica", "gp3:100", "--large", "1:2"], "is written START"),
         (["--replica", "gp3:100", "--form", "events"], "is of a source alone"),

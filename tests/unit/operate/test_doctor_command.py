@@ -85,3 +85,18 @@ def test_trusted_advisor(call, recording):
 def test_usage(call, words):
     code, out, err = call(*words)
     assert code == 2 and not out and err.startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--region", "moon-1"), "moon-1: is not a region"),
+        (("--report", "page.pdf"), "a page is written as .html"),
+        (("--report", "nowhere/page.html"), "the folder does not exist"),
+        (("--record", "nowhere/seen.jsonl"), "the folder does not exist"),
+    ],
+)
+def test_what_is_written_wrong_is_said_before_anything_is_watched(call, recording, words, said):
+    """A region that is none gave advice without prices, and a page was written whatever its name."""
+    code, out, err = call("doctor", recording(AT_LIMIT, {"tps": 30.0}), *words)
+    assert code == 2 and not out and said in err

@@ -140,6 +140,25 @@ def test_what_was_received_before_is_not_received_again(database):
     assert there.rows["applied_tps"][0] > 1.5 * comes.rows["applied_tps"][0]
 
 
+def test_groups_of_mariadb_wait_for_each_other_before_the_commit_and_not_after_it(database):
+    def source(version, trip_ms, wait_point):
+        semi = headrace.SemiSyncOptions((trip_ms,), wait_point=wait_point)
+        replica = headrace.Replica("gp3:100", version=version, workers=16)
+        found = headrace.predict_replica(
+            database, "io2:100:20000", replica, seconds=5, draws=0, seed=None, semi_sync=semi
+        )
+        return found.summary["source_tps"]
+
+    far = {point: source("mariadb-10.11", 30.0, point) for point in ("after-sync", "after-commit")}
+    # Two groups in a round trip, where a client wants one of its own: 8 clients at 30 ms and their own time.
+    assert 0.6 < far["after-sync"] / far["after-commit"] < 0.85 and far["after-commit"] < 8 / 30e-3
+    near = {point: source("mariadb-10.11", 0.3, point) for point in ("after-sync", "after-commit")}
+    assert near["after-sync"] == pytest.approx(near["after-commit"], rel=0.03)
+    assert source("mysql-9.7", 30.0, "after-sync") == source("mysql-9.7", 30.0, "after-commit")
+    with pytest.raises(headrace.InputError, match="wait point"):
+        source("mysql-9.7", 30.0, "AFTER_SYNC")
+
+
 def test_more_acknowledgements_than_replicas_would_never_come(database):
     semi = headrace.SemiSyncOptions((0.5,), acknowledgements=2)
     with pytest.raises(headrace.InputError, match="never come"):

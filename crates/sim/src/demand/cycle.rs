@@ -81,22 +81,31 @@ const MAX_CYCLES: usize = 40;
 
 /// Repeats a load; with `rows`, those of the cycle that the summary is of. Events that happen once
 /// (a modification, a degradation event, first touch) are refused.
-pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows: Option<&mut Vec<RunRow>>) -> Result<Repeated, SimError> {
+pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, rows: Option<&mut Vec<RunRow>>) -> Result<Repeated, SimError> {
     if setup.has_events() || setup.snapshot.is_some() || !setup.failed_members.is_empty() {
         let what = "a modification, degradation, snapshot or lost member";
         return Err(SimError::refused(what, &setup.storage, "happens once; a settled cycle is one of many", "Ask for the first cycle."));
     }
-    let seconds = measured.seconds();
-    let mut driver = Driver::new(setup, measured, own, true);
-    let mut run = |driver: &mut Driver<'_>| match &mut rows {
-        None => driver.cycle(&mut |_, _, _, _, _| {}),
-        Some(rows) => {
+    let driver = Driver::new(setup, measured, own, true);
+    Ok(match rows {
+        None => settle(driver, measured, &mut |driver| driver.cycle(&mut |_, _, _, _, _| {})),
+        Some(rows) => settle(driver, measured, &mut |driver| {
             rows.clear();
             driver.cycle(&mut row_collector(rows, own))
-        }
-    };
+        }),
+    })
+}
+
+/// Repeats a load until its balances settle, or until a cycle was stopped: a later one would have
+/// waited at least as long, as it begins with less.
+pub(crate) fn settle(mut driver: Driver<'_>, measured: &MeasuredLoad, run: &mut dyn FnMut(&mut Driver<'_>) -> Summary) -> Repeated {
+    let seconds = measured.seconds();
+    let stopped = |driver: &Driver<'_>, summary: &Summary| summary.throttled_s > driver.stop_above_s;
     let mut before = driver.fluid.balances();
     let first = run(&mut driver);
+    if stopped(&driver, &first) {
+        return Repeated::first_only(first);
+    }
     let mut dry_after_s = dry_at_s(&first);
     let mut last: Option<Summary> = None;
     let mut settled = false;
@@ -114,14 +123,18 @@ pub fn repeat(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency, mut rows
         let summary = run(&mut driver);
         dry_after_s = dry_after_s.or(dry_at_s(&summary).map(|at_s| at_s + elapsed * seconds));
         elapsed += 1.0;
+        let ends = stopped(&driver, &summary);
         last = Some(summary);
+        if ends {
+            break;
+        }
     }
     let loses_percent_per_cycle = if settled { None } else { driver.fluid.loses_percent(measured) };
     let (summary, first) = match last {
         None => (first, None),
         Some(last) => (last, Some(Box::new(first))),
     };
-    Ok(Repeated { summary, first, settled: Some(settled), loses_percent_per_cycle, dry_after_s })
+    Repeated { summary, first, settled: Some(settled), loses_percent_per_cycle, dry_after_s }
 }
 
 /// First moment at which credits of the volume or the instance were gone, s.

@@ -31,9 +31,11 @@ use std::collections::VecDeque;
 
 mod bucket;
 mod cycles;
+mod rest;
 mod step;
 
 use bucket::{instance_buckets, member_buckets, FluidBucket, DAY_S};
+pub(crate) use rest::NeededLoad;
 pub(crate) use step::Step;
 
 /// A step shorter than this could vanish in the rounding of the time, and the interval would never
@@ -534,14 +536,4 @@ pub(crate) fn overload(setup: &Setup, load: &MeasuredLoad, settled: bool) -> f64
     let seconds = load.seconds();
     let fluid = Fluid::new(setup);
     fluid.buckets.iter().map(|bucket| bucket.asked(load) / bucket.gives(seconds, settled)).fold(0.0, f64::max)
-}
-
-/// What a single point asks over what a storage gives in it at its best, everything that caps have
-/// saved spent: above 1 requests wait in that point, whatever came before. A bound, without
-/// simulating.
-pub(crate) fn peak_overload(setup: &Setup, load: &MeasuredLoad) -> f64 {
-    let fluid = Fluid::new(setup);
-    let caps: Vec<_> = fluid.buckets.iter().filter(|bucket| !bucket.is_credits()).collect();
-    let asked = |point: &Measured| caps.iter().map(|cap| cap.demand(point) * point.duration_s / (cap.rate * point.duration_s + cap.depth)).fold(0.0, f64::max);
-    load.points.iter().map(asked).fold(0.0, f64::max)
 }

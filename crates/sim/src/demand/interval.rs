@@ -9,7 +9,7 @@ use crate::demand::fluid::{Fluid, Step};
 use crate::demand::load::{ClosedLoad, OpenLoad, Point, MAX_ROWS};
 use crate::demand::measure::{Measured, MeasuredLoad};
 use crate::demand::mixture::{OwnLatency, Waits};
-use crate::demand::windows::{pieces, BusySlots};
+use crate::demand::windows::{pieces, BusySlots, Worst};
 use crate::error::SimError;
 use crate::report::{Run, RunRow, Summary, MIB};
 use crate::setup::Setup;
@@ -78,7 +78,7 @@ pub fn summarise(setup: &Setup, measured: &MeasuredLoad, own: &OwnLatency) -> Su
 /// begin.
 fn slowest(measured: &MeasuredLoad, rows: &[RunRow], outstanding: f64) -> (Option<f64>, Option<f64>) {
     let mut worst: Option<(f64, f64)> = None;
-    for (from, until) in measured.slots.spans() {
+    for (from, until) in measured.slots().spans() {
         let inside = rows.iter().filter(|row| row.t_s + 0.5 * row.duration_s >= from && row.t_s + 0.5 * row.duration_s < until);
         let (delivered, seconds) = inside.fold((0.0, 0.0), |sum, row| (sum.0 + row.iops * row.duration_s, sum.1 + row.duration_s));
         let mean_ms = outstanding * seconds / delivered * 1e3;
@@ -171,6 +171,11 @@ pub(crate) struct Driver<'a> {
     keep_queue: bool,
     /// Balances and backlog, as the last time left them.
     pub fluid: Fluid,
+    /// The points at which something may happen though all buckets are full; none: any. The others
+    /// are passed over while they are, and then do not count in sums of a summary.
+    pub busy_points: Option<Vec<u32>>,
+    /// A cycle ends where requests have waited for longer than this, s.
+    pub stop_above_s: f64,
 }
 
 impl<'a> Driver<'a> {
@@ -182,7 +187,7 @@ impl<'a> Driver<'a> {
         if !setup.has_events() {
             fluid.leave_out_idle_caps(measured);
         }
-        Driver { setup, measured, own, keep_queue, fluid }
+        Driver { setup, measured, own, keep_queue, fluid, busy_points: None, stop_above_s: f64::INFINITY }
     }
 
     /// Once through the load.
@@ -190,20 +195,30 @@ impl<'a> Driver<'a> {
         let mut summary = Summary::default();
         let (mut waits, mut busy, mut step) = (Waits::default(), BusySlots::default(), Step::default());
         let mut cold = Cold::new(self.setup);
-        let mut t_s = 0.0;
+        let (mut t_s, mut next) = (0.0, 0);
         self.fluid.forget_extremes();
-        for (index, point) in self.measured.points.iter().enumerate() {
+        let measured = self.measured;
+        for (index, point) in measured.points.iter().enumerate() {
+            if index < next {
+                t_s += point.duration_s;
+                continue;
+            }
             self.fluid.top_up(t_s);
+            next = self.rests_until(index);
+            if index < next {
+                t_s += point.duration_s;
+                self.fluid.rest_until(t_s);
+                continue;
+            }
             step.clear();
             let pieces = pieces(point.duration_s);
             if pieces > 1 && (self.setup.has_events() || cold.is_some() || !self.fluid.is_calm(point)) {
                 let piece = Measured { duration_s: point.duration_s / pieces as f64, ..*point };
                 for part in 0..pieces {
-                    let slot = self.measured.slots.of(index, part);
-                    self.part(&piece, t_s + part as f64 * piece.duration_s, slot, &mut waits, &mut step, &mut busy);
+                    self.part(&piece, t_s + part as f64 * piece.duration_s, (index, part), &mut waits, &mut step, &mut busy);
                 }
             } else {
-                self.part(point, t_s, self.measured.slots.of(index, 0), &mut waits, &mut step, &mut busy);
+                self.part(point, t_s, (index, 0), &mut waits, &mut step, &mut busy);
             }
             let end_s = t_s + point.duration_s;
             summary.asked_ios += point.iops * point.duration_s;
@@ -219,6 +234,9 @@ impl<'a> Driver<'a> {
             }
             each(t_s, &self.fluid, point, &step, cold_delay);
             t_s = end_s;
+            if summary.throttled_s > self.stop_above_s {
+                break;
+            }
         }
         summary.seconds = t_s;
         summary.queue_at_end = self.fluid.queue();
@@ -228,23 +246,37 @@ impl<'a> Driver<'a> {
         summary
     }
 
-    /// One interval that lies in one slot.
+    /// The point up to which nothing happens from this one on: all buckets are full, and no limit
+    /// is near.
+    fn rests_until(&self, index: usize) -> usize {
+        let Some(busy) = &self.busy_points else { return index };
+        let next = busy.partition_point(|&at| (at as usize) < index);
+        let until = busy.get(next).map_or(self.measured.points.len(), |&at| at as usize);
+        if until > index && self.fluid.is_at_rest() {
+            until
+        } else {
+            index
+        }
+    }
+
+    /// One interval that lies in one slot: that of a point's piece.
     #[inline]
-    fn part(&mut self, point: &Measured, t_s: f64, slot: usize, waits: &mut Waits, step: &mut Step, busy: &mut BusySlots) {
+    fn part(&mut self, point: &Measured, t_s: f64, (index, piece): (usize, usize), waits: &mut Waits, step: &mut Step, busy: &mut BusySlots) {
         if self.setup.has_events() {
             self.fluid.follow_events(self.setup, t_s, point.duration_s);
         }
         let (delivered, stretches, served) = (step.delivered, step.stretches.len(), step.served.len());
         self.fluid.step(point, t_s, self.keep_queue, waits, step);
         if step.stretches.len() > stretches || step.served.len() > served {
+            let slot = self.measured.slots().of(index, piece);
             busy.note(slot, point.iops * point.duration_s, step.delivered - delivered, &step.served[served..]);
         }
     }
 
     fn note_latency(&self, summary: &mut Summary, waits: &Waits, busy: &BusySlots) {
-        let calm = self.own.percentiles_ms(&Waits::default(), QUANTILES);
+        let calm = calm_ms(self.own);
         let whole = if waits.any() { self.own.percentiles_ms(waits, QUANTILES) } else { calm };
-        let worst = busy.worst(&self.measured.slots, self.own, QUANTILES, calm);
+        let worst = if busy.any() { busy.worst(self.measured.slots(), self.own, QUANTILES, calm) } else { Worst::calm(self.own, calm) };
         summary.mean_ms = self.own.mean_ms() + waits.mean_ms();
         [summary.p50_ms, summary.p95_ms, summary.p99_ms, summary.p999_ms] = whole.map(Some);
         [summary.worst_p50_ms, summary.worst_p95_ms, summary.worst_p99_ms, summary.worst_p999_ms] = worst.percentiles_ms.map(Some);
@@ -267,10 +299,17 @@ fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) 
 
 /// Percentiles of rows and summaries.
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
+/// Place of the 99th among them.
+pub(crate) const P99: usize = 2;
+
+/// Percentiles of requests that do not wait.
+pub(crate) fn calm_ms(own: &OwnLatency) -> [f64; 4] {
+    own.percentiles_ms(&Waits::default(), QUANTILES)
+}
 
 /// Collects rows.
 pub(crate) fn row_collector<'a>(rows: &'a mut Vec<RunRow>, own: &'a OwnLatency) -> impl FnMut(f64, &Fluid, &Measured, &Step, (f64, f64)) + 'a {
-    let unthrottled = own.percentiles_ms(&Waits::default(), QUANTILES);
+    let unthrottled = calm_ms(own);
     move |t_s, fluid, point, step, cold| {
         let mut row = row_of(fluid, point, step, t_s, own.mean_ms(), cold);
         if step.delivered > 0.0 {

@@ -8,6 +8,7 @@ use crate::report::MIB;
 use crate::setup::Setup;
 use headrace_catalog::{StorageSpec, VolumeLimits};
 use headrace_model::accounting::{Accounting, StorageCost};
+use std::sync::OnceLock;
 
 /// What a request is counted in by one bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +44,8 @@ pub struct MeasuredLoad {
     /// Most bytes of one 256 KiB unit, and most bytes a second of reads and of writes.
     pub(crate) bytes_per_unit: f64,
     pub(crate) peak_bytes_s: (f64, f64),
-    /// Minutes, for the worst five of them.
-    pub(crate) slots: Slots,
+    // Minutes, for the worst five of them: cut where something waits.
+    slots: OnceLock<Slots>,
     mix: RequestMix,
 }
 
@@ -150,8 +151,12 @@ impl MeasuredLoad {
         let bytes_per_unit = points.iter().map(of_point).fold(0.0, f64::max);
         let most = |get: fn(&Measured) -> f64| points.iter().map(get).fold(0.0, f64::max);
         let peak_bytes_s = (most(|m| m.read_bytes), most(|m| m.write_bytes));
-        let slots = Slots::new(points.iter().map(|point| (point.duration_s, point.iops)));
-        MeasuredLoad { points, independent_arrivals: load.arrivals == Arrivals::Poisson, bytes_per_unit, peak_bytes_s, slots, mix }
+        MeasuredLoad { points, independent_arrivals: load.arrivals == Arrivals::Poisson, bytes_per_unit, peak_bytes_s, slots: OnceLock::new(), mix }
+    }
+
+    /// Minutes, for the worst five of them.
+    pub(crate) fn slots(&self) -> &Slots {
+        self.slots.get_or_init(|| Slots::new(self.points.iter().map(|point| (point.duration_s, point.iops))))
     }
 
     /// Length, s.

@@ -14,6 +14,7 @@
 //! Slots follow from the demand alone and are cut once per load. A storage then only notes the
 //! slots in which requests waited: where none did, the latency is the storage's own.
 
+use crate::demand::interval::P99;
 use crate::demand::mixture::{OwnLatency, Waits};
 
 /// Length of a window, s.
@@ -153,10 +154,19 @@ struct Window {
     longest_ms: f64,
 }
 
-/// Place of the 99th among the percentiles.
-const P99: usize = 2;
+impl Worst {
+    /// Of a run in which nothing waited.
+    pub fn calm(own: &OwnLatency, percentiles_ms: [f64; 4]) -> Worst {
+        Worst { mean_ms: own.mean_ms(), percentiles_ms, at_s: None }
+    }
+}
 
 impl BusySlots {
+    /// Whether something waited.
+    pub fn any(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
     /// Notes a step, or a part of one, in `slot`; slots come in order.
     pub fn note(&mut self, slot: usize, asked: f64, delivered: f64, served: &[Served]) {
         if self.busy.last().is_none_or(|last| last.slot != slot) {
@@ -174,7 +184,7 @@ impl BusySlots {
     /// The worst of all windows; `calm` are the percentiles without any wait, which is what windows
     /// without waits have.
     pub fn worst(&self, slots: &Slots, own: &OwnLatency, quantiles: [f64; 4], calm: [f64; 4]) -> Worst {
-        let mut worst = Worst { mean_ms: own.mean_ms(), percentiles_ms: calm, at_s: None };
+        let mut worst = Worst::calm(own, calm);
         let mut windows = self.windows(slots);
         // Those with the longest waits first: once the rest cannot come near, they need not be
         // looked at.

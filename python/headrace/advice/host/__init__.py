@@ -23,10 +23,11 @@ from headrace.advice.host.install import as_sysctl, as_tuned, as_udev
 from headrace.advice.host.reading import FINDING, STATES, UNREAD, HostQuestion, HostReading
 from headrace.advice.host.system import system_readings
 from headrace.advice.host.table import HostCheck, host_checks
-from headrace.advice.host.tree import open_tree
+from headrace.advice.host.tree import SOURCE, open_tree
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import MIB, Day, day_of
+from headrace.errors import InputError
 
 SCHEMA = "headrace-host/1"
 
@@ -77,6 +78,8 @@ def advise_host(
     where the data lie (/var/lib/mysql). `storage`: the volume below them, for figures that follow
     from it. Writes nothing. Raises InputError."""
     tree = open_tree(None if root is None else Path(root))
+    if tree.live and datadir is not None and not Path(datadir).exists():
+        raise InputError(f"--datadir {datadir}", "is not on this machine", SOURCE, "Name the folder of the data.")
     facts, asked = HostFacts(tree, datadir), _asked(storage, as_of)
     readings = (*device_readings(facts, asked), *system_readings(facts, asked))
     order = list(host_checks())
@@ -99,6 +102,10 @@ def _notes(facts: HostFacts, readings: tuple[HostReading, ...]) -> list[str]:
     found = []
     if facts.container:
         found.append(f"This is a container ({facts.container}): most of these settings are its host's. Ask there.")
+    if facts.tree.live and not Path(facts.datadir).exists():
+        found.append(
+            f"There is no {facts.datadir} here: what it would lie on was looked at. Name the data with --datadir."
+        )
     if not facts.tree.has("/sys"):
         found.append("There is no /sys: devices and network could not be looked at.")
     mapped = [name for name in facts.tree.names("/sys/block") if name.startswith("dm-")]

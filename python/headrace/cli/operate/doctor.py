@@ -77,11 +77,13 @@ def doctor(
 ) -> None:
     """Say what binds a server now, whether it is felt, and what to do about it."""
     from headrace.base.storage import parse_placement
+    from headrace.catalog.facts import check_region
     from headrace.cli.inputs import read_database
     from headrace.operate.doctor.advising.gains import Counsel
     from headrace.operate.doctor.diagnosis import diagnose
     from headrace.operate.doctor.recorded import diagnose_recording
     from headrace.operate.evidence import SourceOptions, evidence_of, kept
+    from headrace.report.output import check_chart_path
 
     if target is None:
         if not trusted_advisor:
@@ -89,9 +91,13 @@ def doctor(
                 "TARGET", "is missing", "headrace doctor --help", "For example lab:db-data, or iostat.txt."
             )
         raise typer.Exit(_advisor_rules(output))
+    check_chart_path(report, (".html",))
     for path in (report, record):
         if path is not None and path.exists() and not force:
             raise InputError(str(path), "is there already", "", "Name another, or add --force.")
+        if path is not None and not path.parent.is_dir():
+            raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
+    check_region(region)
     if storage is not None:
         named = parse_placement(storage)
         storage, instance = str(named.data), named.instance or instance

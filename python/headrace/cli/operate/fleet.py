@@ -36,12 +36,27 @@ app = CommandGroup("Right-size a fleet of volumes: import its metrics, plan, rep
 SHOWN = 20  # rows of a table of thousands
 
 
-@app.command("import")
+FILES = "get-metric-data pages, CSV, or a metric stream: JSON lines, OpenTelemetry or Parquet, with or without gzip."
+IMPORT_EPILOG = """\b
+Examples:
+  headrace fleet import page-*.json --to points.parquet               pages of get-metric-data, every one of them
+  headrace fleet import 2026/11/*/*.gz --to points.parquet --period 300    a metric stream of minutes as 5 minutes"""
+PLAN_EPILOG = """\b
+Examples:
+  headrace fleet plan points.parquet --inventory volumes.json --inventory instances.json --to answers.parquet
+  headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet --p99-ms 2 --output csv > answers.csv"""
+REPORT_EPILOG = """\b
+Examples:
+  headrace fleet report answers.parquet --report fleet.html
+  headrace fleet report answers.parquet --inventory volumes.json --cost cur.parquet --patch changes/"""
+
+
+@app.command("import", epilog=IMPORT_EPILOG)
 def import_metrics(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="What CloudWatch exported, or streamed.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=FILES)],
     to: Annotated[Path, option("FILE", "Parquet file to write.", "--to", "-o")],
     period: Annotated[
-        float | None, option("S", "Sums and means over this long a period. Default: as they are.")
+        float | None, option("S", "Sums and means over this many seconds, 60 to 86,400. Default: as they are.")
     ] = None,
     force: ForceOption = False,
 ) -> None:
@@ -60,7 +75,7 @@ def import_metrics(
         say(f"note: {note}")
 
 
-@app.command("plan")
+@app.command("plan", epilog=PLAN_EPILOG)
 def plan(
     points: Annotated[Path, typer.Argument(metavar="POINTS", help="What `headrace fleet import` wrote.")],
     inventory: Annotated[
@@ -115,8 +130,9 @@ def plan(
 
         runner = ray_runner(ray)
     with progress("planning") as tick:
-        answers = plan_fleet(found, points, settings, to, runner=runner, progress=tick)
-    _show(answers, to, found.notes, output)
+        notes = list(found.notes)
+        answers = plan_fleet(found, points, settings, to, runner=runner, progress=tick, note=notes.append)
+    _show(answers, to, tuple(notes), output)
 
 
 def _not_there(to: Path, force: bool) -> None:
@@ -161,4 +177,4 @@ def _show(answers: list, to: Path, notes: tuple[str, ...], output: Output) -> No
         say(f"note: {note}")
 
 
-app.command("report")(report)
+app.command("report", epilog=REPORT_EPILOG)(report)

@@ -88,7 +88,7 @@ class PaceOptions:
     ] = 10.0
     lag_s: Annotated[float | None, option("S", "Slow down while the server, a replica, is further behind.")] = None
     latency_ratio: Annotated[
-        float | None, option("RATIO", "Slow down while the volume's I/O p99 is above this many times that before.")
+        float | None, option("RATIO", "Slow down while the volume's latency is above this many times that before.")
     ] = None
 
     def limits(self) -> Any:

@@ -41,8 +41,8 @@ LOOK_S = 0.2
 ONSET_S = 1.0
 # Longest wait for the replica to catch up, as a multiple of the load; a guess.
 PATIENCE = 20.0
-# A part of the load first, some seconds at a time until the replica's cache was turned over, so that
-# both caches hold what they hold in use.
+# A part of the load first, some seconds at a time until the replica's cache was turned over, so
+# that both caches hold what they hold in use.
 WARM_RATE_SHARE, WARM_S = 0.4, 6
 
 

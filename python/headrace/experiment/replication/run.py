@@ -39,10 +39,12 @@ PRIME_CLIENTS, PRIME_S = 16, 4
 # A warm-up ends when the cache was turned over once, so that what leaves it is what the load put
 # there; at the latest after this (s; chosen, to bound the time of a cell).
 MOST_WARM_S = 30.0
-# After credits were taken away, what the page cleaner began at the rate before is written first (s; chosen:
-# 1,500 free pages at 600 I/Os a second are 3 s, and the redo log's age takes some seconds more).
+# After credits were taken away, what the page cleaner began at the rate before is written first (s;
+# chosen: 1,500 free pages at 600 I/Os a second are 3 s, and the redo log's age takes some seconds
+# more).
 CREDITS_S = 10.0
-# MySQL's page cleaner goes by averages over innodb_flushing_avg_loops (30) rounds of a second (its manual).
+# MySQL's page cleaner goes by averages over innodb_flushing_avg_loops (30) rounds of a second (its
+# manual).
 AVERAGES_S = 30.0
 READS, PAGES, FREE = "innodb_buffer_pool_reads", "innodb_buffer_pool_pages_total", "innodb_buffer_pool_pages_free"
 # Fewer transactions say nothing about a rate: 100 of them are known to 10 % by chance alone.
@@ -271,5 +273,11 @@ def wait_received(sql: Statements, transactions: int) -> float:
 def target_of(server: servers.Server) -> Target:
     """A server of a replication experiment as the target of a benchmark."""
     return server_target(
-        server.address(DATABASE), storage=server.storage, devices=server.devices, lab=server.lab.place, engine="innodb"
+        server.address(DATABASE),
+        storage=server.storage,
+        log_storage=server.log_storage,
+        devices=server.devices,
+        lab=server.lab.place,
+        volumes=tuple(volume for volume in (server.data_volume, server.log_volume) if volume),
+        engine="innodb",
     )

@@ -37,7 +37,8 @@ def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Fi
     settings = sorted(settings, key=lambda one: -one.weight)
     binding = [one for one in storage if one.verdict in ("binds", "degraded")]
     felt = [one for one in binding if one.basis == "felt"]
-    blamed = [one for one in storage if one.verdict in ("binds", "touched")]
+    # A cold cache explains how much is read, not that a volume is slow below its limits.
+    blamed = [one for one in storage if one.verdict in ("binds", "touched") and one.subject != "first-touch"]
     explaining = [one for one in innocents if one.subject in EXPLAINS and (blamed or one.subject == "backup")]
     excusing = [one for one in innocents if one not in explaining and one.verdict == "not storage"]
     idle = [one for one in innocents if one.verdict == "fine"]

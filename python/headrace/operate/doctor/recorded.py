@@ -83,7 +83,8 @@ def _calm(workload: OpenWorkload) -> Finding:
 
 
 def _unexplained(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Finding | None:
-    """The longest stretch that was flat and slow at a rate that is no limit of the storage named."""
+    """The longest stretch that was flat and slow at a rate at which the storage named has none of
+    its limits."""
     flat = [
         one
         for one in workload.censored

@@ -62,6 +62,7 @@ class VolumeSignals:
     model: ModelLatency | None
     stalled: bool = False
     member_ms: dict[str, float] = field(default_factory=dict)
+    read_mean_ms: float | None = None  # of all reads of the window
     busy_share: float | None = None  # of the time, with a request under way; None: not counted
 
     @property
@@ -252,6 +253,7 @@ def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> V
         min(instance, default=None),
         _model(one.facts, read_kib, write_kib, as_of),
         bool((mean(rows, "stalled") or 0.0) > 0),
+        read_mean_ms=_of_requests(rows, "read"),
         busy_share=None if (idle := mean(rows, "idle_share")) is None else 1.0 - idle,
     )
 
@@ -359,10 +361,14 @@ def _filled(rows: pl.DataFrame) -> float:
 
 
 def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> float | None:
-    """Mean latency weighted by requests."""
+    """Mean latency of a volume's requests."""
     if volume is None:
         return None
-    rows = next(one.rows for one in evidence.volumes if one.facts.name == volume.facts.name)
+    return _of_requests(next(one.rows for one in evidence.volumes if one.facts.name == volume.facts.name), way)
+
+
+def _of_requests(rows: pl.DataFrame, way: str) -> float | None:
+    """Mean latency weighted by requests."""
     name = f"{way}_ms"
     if name not in rows.columns:
         return None

@@ -25,7 +25,7 @@ from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
 from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
-from headrace.operate.fleet.history import DeviceHistory, history_of
+from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, history_of
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.selfcheck import SelfCheck, check
 from headrace.planner.candidates import LOCAL, Candidate, Directory, Family, Host, Space, families_on, spaces_of
@@ -54,6 +54,7 @@ class _Open:
     bound_ms: float = math.inf
     best: SpaceResult | None = None
     risk: float | None = None
+    short_of: tuple[bool, bool] | None = None
 
 
 def answer_batch(
@@ -130,15 +131,17 @@ class _Batch:
         for one, rows in zip(self.devices, followed, strict=True):
             one.checked = check(one.history, one.today, rows)
 
-    def _evaluate(
-        self, indexes: Sequence[int], storages: Sequence[str], factor: float, no_waiting: bool = False
-    ) -> dict[str, list]:
+    def _evaluate(self, indexes: Sequence[int], storages: Sequence[str]) -> dict[str, list]:
+        """Storages under the demands of these indexes, in the settled cycle."""
         instances = [self.instances[index] for index in indexes]
-        return _settled(self.demands, indexes, storages, instances, self.settings.as_of, factor, no_waiting)
+        with core_errors():
+            return self.demands.evaluate(
+                indexes, storages, instances, [1.0] * len(indexes), as_of=self.settings.as_of, prune_above=math.inf
+            )
 
     def _today(self, trusted: Sequence[int]) -> None:
         """What today's storage gives, and what nothing may be worse than."""
-        columns = self._evaluate(trusted, [self.devices[index].today.text for index in trusted], 1.0)
+        columns = self._evaluate(trusted, [self.devices[index].today.text for index in trusted])
         for place, index in enumerate(trusted):
             one = self.devices[index]
             one.figures["today_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
@@ -151,14 +154,30 @@ class _Batch:
         """Which candidates meet the goals: no throttling and the p99, with the head-room."""
         new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
         if new:
-            factor = 1.0 + self.settings.headroom_percent / 100.0
-            columns = self._evaluate([place for *_, place in new], [data for data, *_ in new], factor, True)
-            for place, candidate in enumerate(new):
-                fine = columns["status"][place] == "simulated" and columns["throttled_s"][place] <= THROTTLED_S
-                p99 = columns["worst_p99_ms"][place]
-                bound = self.devices[candidate[2]].bound_ms
-                self._known[candidate] = bool(fine and (p99 is None or p99 <= bound * (1 + SLACK)))
+            places = [place for *_, place in new]
+            with core_errors():
+                found = self.demands.meets(
+                    places,
+                    [data for data, *_ in new],
+                    [self.instances[place] for place in places],
+                    [1.0 + self.settings.headroom_percent / 100.0] * len(new),
+                    [self.devices[place].bound_ms * (1 + SLACK) for place in places],
+                    THROTTLED_S,
+                    as_of=self.settings.as_of,
+                )
+            for candidate, met in zip(new, found, strict=True):
+                self._known[candidate] = met and not self._is_less(candidate)
         return [self._known[candidate] for candidate in candidates]
+
+    def _is_less(self, candidate: Candidate) -> bool:
+        """Whether it gives less of what a volume at its limit was short of: more was asked than is
+        known."""
+        one = self.devices[candidate[2]]
+        if not self._fails(one):
+            return False
+        if one.short_of is None:
+            one.short_of = one.history.short_of(one.today.text, self.settings.as_of)
+        return weaker(candidate[0], one.today.text, self.settings.as_of, one.short_of)
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
         """USD a month at the list prices of each device's region."""
@@ -201,29 +220,33 @@ class _Batch:
         wanted = [index for index in trusted if self._wanted(self.devices[index])]
         if not wanted:
             return
-        columns = self._evaluate(wanted, [self._wanted(self.devices[index]) for index in wanted], 1.0)
+        storages = [self._wanted(self.devices[index]) for index in wanted]
+        columns = self._evaluate(wanted, storages)
         for place, index in enumerate(wanted):
             figures = self.devices[index].figures
             figures["wanted_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             figures["wanted_p99_ms"] = columns["worst_p99_ms"][place]
-        if not self.settings.fortnights:
+        if not (count := self.settings.fortnights):
             return
-        for index in wanted:
-            one = self.devices[index]
-            drawn = one.history.fortnights(self.settings.fortnights, self.settings.seed)
-            if drawn is None:
-                continue
-            count = self.settings.fortnights
-            columns_of: dict[str, Any] = dict(zip(DeviceHistory.COLUMNS, drawn, strict=True))
-            lengths = [len(drawn[0]) // count] * count
-            demands = core.FleetDemands(**columns_of, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
-            instances = [self.instances[index]] * count
-            columns = _settled(demands, range(count), [self._wanted(one)] * count, instances, self.settings.as_of)
-            failed = [
-                (throttled or 0.0) > THROTTLED_S or (p99 or 0.0) > one.bound_ms * (1 + SLACK)
-                for throttled, p99 in zip(columns["throttled_s"], columns["worst_p99_ms"], strict=True)
-            ]
-            one.risk = sum(failed) / count
+        drawn = [self.devices[index].history.fortnights(count, self.settings.seed) for index in wanted]
+        asked = [(index, storage, one) for index, storage, one in zip(wanted, storages, drawn, strict=True) if one]
+        if not asked:
+            return
+        with core_errors():
+            missing = self.demands.missing_draws(
+                [index for index, *_ in asked],
+                [storage for _, storage, _ in asked],
+                [self.instances[index] for index, *_ in asked],
+                [self.devices[index].bound_ms * (1 + SLACK) for index, *_ in asked],
+                THROTTLED_S,
+                [days for *_, (days, _) in asked],
+                [levels for *_, (_, levels) in asked],
+                [self.devices[index].history.per_day for index, *_ in asked],
+                FORTNIGHT_DAYS,
+                as_of=self.settings.as_of,
+            )
+        for (index, *_), failed in zip(asked, missing, strict=True):
+            self.devices[index].risk = failed / count
 
     def _wanted(self, one: _Open) -> str:
         """The storage advised instead of today's, "" where today's stays."""
@@ -233,9 +256,6 @@ class _Batch:
         before, after = self._usd(one), one.best.usd
         if text == one.today.text:
             return ""
-        if self._fails(one) and after <= before:
-            # More was asked than is known: never less than today's volume can give.
-            return "" if weaker(text, one.today.text, self.settings.as_of) else text
         if self._fails(one):
             return text
         return text if before - after >= max(LEAST_SAVING * before, LEAST_SAVING_USD) else ""
@@ -304,36 +324,13 @@ class _Batch:
         if one.best is None:
             return "no storage that it can be modified into meets the goals"
         if self._fails(one):
-            return "it is at a limit at times, and nothing larger is needed for what was recorded: its demand is not known, so it is not made smaller"
+            return "it is at a limit at times, and nothing that gives as much of what it is short of costs less"
         return "nothing that meets the goals costs noticeably less"
 
 
 # --- the core, prices and families ----------------------------------------------------------------
 
 NO_HOST = Host(None)
-
-
-def _settled(
-    demands: core.FleetDemands,
-    indexes: Sequence[int],
-    storages: Sequence[str],
-    instances: Sequence[str | None],
-    as_of: str | None,
-    factor: float = 1.0,
-    no_waiting: bool = False,
-) -> dict[str, list]:
-    """Storages under `factor` times the demands of these indexes, in the settled cycle."""
-    with core_errors():
-        return demands.evaluate(
-            list(indexes),
-            list(storages),
-            list(instances),
-            [factor] * len(indexes),
-            as_of=as_of,
-            prune_above=1.0 if no_waiting else math.inf,
-            no_waiting=no_waiting,
-            cycle="settled",
-        )
 
 
 @cache
@@ -348,11 +345,13 @@ def usd_of(region: str, as_of: str | None, storage: str) -> float:
     return float(prices_of(region, as_of).volume_totals([storage], 0.0)[0])
 
 
-def weaker(wanted: str, today: str, as_of: str | None) -> bool:
-    """Whether a storage gives fewer IOPS or MiB/s than another, both with credits."""
-
+@cache
+def weaker(wanted: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
+    """Whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the two only
+    those that are asked about count."""
     after, before = holding(wanted, as_of=as_of), holding(today, as_of=as_of)
-    return after.burst_iops < before.burst_iops or after.burst_bytes_s < before.burst_bytes_s
+    fewer = after.burst_iops < before.burst_iops, after.burst_bytes_s < before.burst_bytes_s
+    return any(short and less for short, less in zip(short_of, fewer, strict=True))
 
 
 @cache

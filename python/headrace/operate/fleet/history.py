@@ -11,6 +11,7 @@ import polars as pl
 
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
+from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.inventory import FleetDevice
 
 DOC = "docs/guide/fleet.md"
@@ -33,7 +34,8 @@ class DeviceHistory:
 
     `columns`: arrays of f64 by COLUMNS, as the core takes them. `balance_percent`: the lowest of
     the members, NaN where not published; `exceeded`: 1 where a member's IOPS or throughput check
-    was 1, 0 where none was, NaN where the check was not published; `queue`: sum of the members',
+    was 1, 0 where none was, NaN where the check was not published; `exceeded_of`: whether the check
+    of IOPS, and that of throughput, was ever 1; `queue`: sum of the members',
     NaN where not published. `given_iops`, `given_bytes_s`: what was delivered. `censored_share`: of
     the points, those at a limit. `missing_share`: of the periods, those without a point."""
 
@@ -44,6 +46,7 @@ class DeviceHistory:
     columns: dict[str, np.ndarray]
     balance_percent: np.ndarray
     exceeded: np.ndarray
+    exceeded_of: tuple[bool, bool]
     queue: np.ndarray
     given_iops: np.ndarray
     given_bytes_s: np.ndarray
@@ -65,22 +68,38 @@ class DeviceHistory:
         """Share of the points at a limit."""
         return float(self.censored.mean())
 
+    def short_of(self, storage: str, as_of: str | None) -> tuple[bool, bool]:
+        """Whether it was at a limit in IOPS, and in MiB/s; both where it was at one and nothing
+        says in which."""
+        limits = holding(storage, as_of=as_of)
+        with np.errstate(invalid="ignore"):
+            gone = bool((self.balance_percent <= GONE_PERCENT).any())
+        iops, throughput = self.exceeded_of
+        iops |= (gone and limits.credit_unit == "ios") or self.given_iops.max() >= AT_LIMIT * limits.burst_iops
+        throughput |= gone and limits.credit_unit == "bytes"
+        throughput |= self.given_bytes_s.max() >= AT_LIMIT * limits.burst_bytes_s
+        return (bool(iops), bool(throughput)) if iops or throughput else (True, True)
+
     @property
     def first_balance(self) -> float | None:
         """The balance before the first point, as far as it is published."""
         known = self.balance_percent[:1]
         return None if np.isnan(known).any() else float(known[0])
 
-    def fortnights(self, count: int, seed: int) -> list[np.ndarray] | None:
-        """Columns of `count` fortnights, one after the other: whole days drawn from the recorded
-        ones, each with its level moved as the levels of days differ. None for less than two
+    @property
+    def per_day(self) -> int:
+        """Points of a day."""
+        return round(DAY_S / self.grain_s)
+
+    def fortnights(self, count: int, seed: int) -> tuple[list[int], list[float]] | None:
+        """The days of `count` fortnights, one after the other: each drawn from the recorded ones,
+        and the factor of its level, moved as the levels of days differ. None for less than two
         days."""
-        per_day = round(DAY_S / self.grain_s)
-        days = len(self.columns["duration_s"]) // per_day
+        days = len(self.columns["duration_s"]) // self.per_day
         if days < 2:
             return None
-        shaped = {name: column[: days * per_day].reshape(days, per_day) for name, column in self.columns.items()}
-        totals = (shaped["reads_per_s"] + shaped["writes_per_s"]).mean(axis=1)
+        rates = self.columns["reads_per_s"] + self.columns["writes_per_s"]
+        totals = rates[: days * self.per_day].reshape(days, self.per_day).mean(axis=1)
         # Weekends differ from working days by more than days do: each is compared with its like.
         # Day 0 of 1970 was a Thursday, the fourth day of a week that begins on Monday.
         weekend = (int(self.begin_unix // DAY_S) + 3 + np.arange(days)) % 7 >= 5
@@ -93,11 +112,7 @@ class DeviceHistory:
         draw = np.random.default_rng(seed)
         drawn = draw.integers(0, days, count * FORTNIGHT_DAYS)
         # Half of the spread comes with the day that is drawn; the other half with its level.
-        level = np.exp(draw.normal(0.0, spread / 2, len(drawn)))[:, None]
-        moved = {name: column[drawn] for name, column in shaped.items()}
-        for name in ("reads_per_s", "writes_per_s"):
-            moved[name] = moved[name] * level
-        return [np.ascontiguousarray(moved[name].ravel()) for name in self.COLUMNS]
+        return drawn.tolist(), np.exp(draw.normal(0.0, spread / 2, len(drawn))).tolist()
 
 
 def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float) -> DeviceHistory:
@@ -124,6 +139,7 @@ def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_da
     }
     balance, exceeded, queue = np.full(count, np.nan), np.full(count, np.nan), np.zeros(count)
     missing = 0
+    exceeded_of = (False, False)
     for rows in series:
         index = np.round((rows["t_unix"].to_numpy() - begin) / grain).astype(int)
         inside = (index >= 0) & (index < count)
@@ -133,15 +149,16 @@ def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_da
             total[index] += rows[name].to_numpy()[inside]
         here = rows["balance_percent"].to_numpy()[inside]
         balance[index] = np.fmin(balance[index], here)
-        flags = np.fmax(rows["iops_exceeded"].to_numpy()[inside], rows["throughput_exceeded"].to_numpy()[inside])
-        exceeded[index] = np.fmax(exceeded[index], flags)
+        iops, throughput = (rows[f"{name}_exceeded"].to_numpy()[inside] for name in ("iops", "throughput"))
+        exceeded[index] = np.fmax(exceeded[index], np.fmax(iops, throughput))
+        exceeded_of = (exceeded_of[0] or bool((iops > 0).any()), exceeded_of[1] or bool((throughput > 0).any()))
         queue[index] += rows["queue"].to_numpy()[inside]
     if missing > MOST_MISSING * count:
         rule = f"has no points for {missing / count:.0%} of its periods"
         raise InputError(device.key, rule, DOC, "Volumes that are seldom attached get no advice.")
     given = ((sums["read_ops"] + sums["write_ops"]) / grain, (sums["read_bytes"] + sums["write_bytes"]) / grain)
     found = DeviceHistory(
-        begin, grain, _demand(sums, grain), balance, exceeded, queue, *given, missing_share=missing / count
+        begin, grain, _demand(sums, grain), balance, exceeded, exceeded_of, queue, *given, missing / count
     )
     return _uncensored(found)
 

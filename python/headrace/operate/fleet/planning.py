@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from io import BytesIO
 from pathlib import Path
 
@@ -22,6 +23,10 @@ from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, answers_f
 from headrace.operate.fleet.batch import answer_batch
 from headrace.operate.fleet.inventory import FleetDevice, FleetInventory
 from headrace.operate.fleet.points import DOC, VOLUMES_AT_ONCE, read_points, volumes_of
+
+# While one batch is in the core, which leaves Python free, the next is read and asked about. More
+# would only hold memory.
+BATCHES_AT_ONCE = 2
 
 # Answers a batch: its devices, its points' file, the places in it, the settings.
 Runner = Callable[
@@ -37,14 +42,23 @@ def plan_fleet(
     *,
     runner: Runner | None = None,
     progress: Callable[[float], None] = lambda share: None,
+    note: Callable[[str], None] = lambda text: None,
 ) -> list[VolumeAnswer]:
     """Answers every device of the inventory and writes `to` (Parquet). A run that was stopped goes
-    on where it was, if nothing it rests on has changed. Raises InputError or CouldNotRun."""
+    on where it was, if nothing it rests on has changed. `note` is told of volumes that have points
+    and no place in the inventory. Raises InputError or CouldNotRun."""
     settings = settings.checked()
     places = volumes_of(points)
     batches = list(batches_of(inventory, places))
     if not batches:
         raise InputError("the inventory", "names no volume", DOC, "Give what aws ec2 describe-volumes wrote.")
+    strange = _strangers(places, inventory)
+    if strange and len(strange) == len(places):
+        rule = f"none of its {len(places):,} volumes is in the inventory ({strange[0]} is not)"
+        raise InputError(str(points), rule, DOC, "Give points and inventory of the same accounts and regions.")
+    if strange:
+        more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
+        note(f"Points of volumes that are not in the inventory were left out: {', '.join(strange[:3])}{more}.")
     parts = to.with_name(f"{to.name}.parts")
     _prepare(parts, _rests_on(inventory, points, settings))
     open_batches = [number for number in range(len(batches)) if not _part(parts, number).exists()]
@@ -59,6 +73,11 @@ def plan_fleet(
     write_whole(to, _parquet(frame))
     shutil.rmtree(parts, ignore_errors=True)
     return answers_of(frame)
+
+
+def _strangers(places: dict[str, tuple[int, int]], inventory: FleetInventory) -> list[str]:
+    """Volumes with points that the inventory does not name."""
+    return sorted(set(places) - {one.id for one in inventory.volumes})
 
 
 def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) -> Iterator[list[FleetDevice]]:
@@ -88,9 +107,20 @@ def batches_of(inventory: FleetInventory, places: dict[str, tuple[int, int]]) ->
 def embedded(
     batches: Sequence[list[FleetDevice]], points: Path, places: dict[str, tuple[int, int]], settings: FleetSettings
 ) -> Iterator[tuple[int, bytes]]:
-    """Answers the batches in this process, on all cores: the number of each and its Parquet."""
-    for number, devices in enumerate(batches):
-        yield number, batch_bytes(devices, points, places, settings)
+    """Answers the batches in this process, on all cores: the number of each and its Parquet, as
+    they are done."""
+    waiting = iter(enumerate(batches))
+    with ThreadPoolExecutor(BATCHES_AT_ONCE) as pool:
+        under_way: dict[Future[bytes], int] = {}
+        while True:
+            while len(under_way) < BATCHES_AT_ONCE and (one := next(waiting, None)):
+                number, devices = one
+                under_way[pool.submit(batch_bytes, devices, points, places, settings)] = number
+            if not under_way:
+                return
+            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield under_way.pop(future), future.result()
 
 
 def batch_bytes(

@@ -28,7 +28,8 @@ class VolumeNow:
 
     `exceeded`: share of the time, 0-1, in which requests waited for each of the four limits (names
     of `caps.COUNTED`). `used`: rate over limit, of those that are known. `limits`: I/Os or bytes a
-    second by name. `bursts`: its type has credits. `balance`: 0-1. `page`: counters since the volume was attached.
+    second by name. `bursts`: its type has credits. `balance`: 0-1. `page`: counters since the
+    volume was attached.
     """
 
     id: str

@@ -259,8 +259,8 @@ def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup
             problems.append(f"{backup[:80]!r} under backups/ is not a backup of Headrace")
             continue
         if f"{folder_of(backup)}/{MANIFEST}" not in names:
-            rule = "is not finished, so it is no backup: a run is writing it, or was killed, and the next run"
-            problems.append(f"{backup} {rule} goes on with it or removes it, as prune does")
+            rule = "is not finished, so it is not a backup: a run is writing it, or was killed"
+            problems.append(f"{backup} {rule}; then the next run or prune sees to it")
             continue
         try:
             manifest = read_manifest(target, backup, key)

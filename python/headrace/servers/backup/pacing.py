@@ -127,11 +127,12 @@ class Pacer:
         shares = [most_mib_s * limits.share] if limits.share is not None else []
         shares += [limits.mib_s] if limits.mib_s is not None else []
         self.most = min([most_mib_s, *shares])
-        # At the volume's own cap the volume holds it back; waiting here too would only lose time.
-        self._capped = bool(shares)
-        self._ceiling, self._lowered = math.inf, -math.inf
         # With a limit of latency or lag it begins slowly, for what it does to them is not known.
         careful = limits.latency_ratio is not None or limits.lag_s is not None
+        # At the volume's own cap the volume holds it back; waiting here too would only lose time.
+        self._capped = bool(shares)
+        self.gentle = self._capped or careful
+        self._ceiling, self._lowered = math.inf, -math.inf
         self.rate = self.most * (0.2 if careful else 1.0)
         self.why, self.report = "cap", PaceReport()
         self._free = threading.Event()

@@ -16,7 +16,7 @@ import signal
 import subprocess
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from headrace.base.units import MIB
 from headrace.errors import CouldNotRun
 
 READ_BYTES = MIB
-# How many pieces a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
+# Pieces that a source may be ahead of its target: twice what a folder flushes at once (32 MiB).
 AHEAD_PIECES = 64
 # What is kept of a program's words, lines: enough for its reason.
 KEPT_LINES = 400
@@ -270,8 +270,8 @@ class Pumped(Flow):
                 yield piece
 
 
-def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Iterator[bytes]:
-    """The same pieces, taken by a thread of its own that may be so many ahead: the source is read
+def ahead(pieces: Iterable[bytes], most: int = AHEAD_PIECES) -> Generator[bytes, None, None]:
+    """The same pieces, taken by a thread of its own that may be `most` ahead: the source is read
     while the target flushes, and the other way round."""
     waiting: queue.Queue[bytes | BaseException | None] = queue.Queue(most)
     left = threading.Event()

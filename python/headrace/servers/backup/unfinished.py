@@ -64,10 +64,14 @@ def _host() -> str:
     return BOOT_ID.read_text().strip()
 
 
+def _place_of(lab: Lab) -> str:
+    return str((lab.place.data_dir or lab.place.socket).resolve())
+
+
 def mark(target: BackupTarget, backup: str, source: str, lab: Lab | None) -> None:
     """Says that this process writes a backup, and which lab has its snapshots."""
     own = look_up(os.getpid())
-    place = str(lab.place.data_dir) if lab is not None else ""
+    place = _place_of(lab) if lab is not None else ""
     made = RunMark(_host(), os.getpid(), own and own.started, time.time(), source, place)
     target.replace(f"{folder_of(backup)}/{RUNNING}", json.dumps(asdict(made)).encode())
 
@@ -121,12 +125,15 @@ def clear(
         source = left.source if left is not None else ""
         snapshots = 0
         if left is not None and left.lab:
-            mine = lab() if lab is not None else None
-            if mine is None or str(mine.place.data_dir) != left.lab:
-                words = f"{backup} was killed and stays as it is: its snapshots are in the lab at {left.lab}"
-                found.append(Leftover(source, words))
+            try:
+                mine = lab() if lab is not None else None
+                snapshots = drop_snapshots(mine, backup) if mine is not None and _place_of(mine) == left.lab else -1
+            except HeadraceError:
+                snapshots = -1
+            if snapshots < 0:
+                rule = f"was killed and stays as it is: its snapshots are in the lab at {left.lab}"
+                found.append(Leftover(source, f"{backup} {rule}, which is another one or does not answer"))
                 continue
-            snapshots = drop_snapshots(mine, backup)
         forget(target, backup)
         words = f"{backup} was killed: removed its {len(files - {RUNNING, BEGUN})} files and {snapshots} snapshots"
         found.append(Leftover(source, words))
@@ -182,14 +189,14 @@ def spooled(spool: BackupTarget, source: BackupSource, key: bytes | None) -> lis
 
 
 def stored_snapshots(target: BackupTarget, source: BackupSource, lab: Lab, key: bytes | None) -> list[Manifest]:
-    """Copies whose snapshots a killed run has made: all of them are in the lab. The newest first."""
+    """Copies whose snapshots a killed run has made, and the lab has. The newest first."""
     found = []
     for name in reversed([one.name for one in target.list("backups/")]):
         _, backup, file = name.split("/", 2)
         if file != BEGUN or not documents.ID.fullmatch(backup):
             continue
         left = mark_of(target, backup)
-        if left is None or left.alive or left.lab != str(lab.place.data_dir):
+        if left is None or left.alive or left.lab != _place_of(lab):
             continue
         with contextlib.suppress(InputError):
             made = read_manifest(target, backup, key, BEGUN)

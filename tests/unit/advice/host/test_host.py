@@ -348,7 +348,9 @@ def test_the_kernel_sees_no_write(tmp_path):
         calls = [strace, "-f", "-qq", "-o", str(log), "-e", f"trace=open,openat,openat2,{CHANGES}"]
         done = subprocess.run([*calls, *words], env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
-        lines = [line for line in log.read_text().splitlines() if "(" in line and "/dev/null" not in line]
+        # What a thread resumes stood with its arguments where it began; signals and ends have no call.
+        told = [line for line in log.read_text().splitlines() if re.match(r"\d+ +\w+\(", line)]
+        lines = [line for line in told if "/dev/null" not in line]
         opened = [line for line in lines if re.search(r" open(at2?)?\(", line)]
         assert opened, "nothing was traced"
         return [line for line in lines if line not in opened or re.search(WRITES, line)]
@@ -362,6 +364,17 @@ def test_this_host_as_it_is():
     found = advise_host()
     assert set(states(found)) == set(host_checks())
     assert {one.state for one in found.readings} & {"fine", "finding"}
+
+
+def test_a_folder_of_data_that_is_not_here(tmp_path, monkeypatch):
+    """What was named must be there; the default need not be, and then that is told."""
+    with pytest.raises(InputError, match="not on this machine"):
+        advise_host(datadir=str(tmp_path / "nowhere"))
+    monkeypatch.setattr("headrace.advice.host.facts.DATADIR", str(tmp_path / "nowhere"))
+    assert any("--datadir" in note and "nowhere" in note for note in advise_host().notes)
+    assert not any("--datadir" in note for note in advise_host(datadir=str(tmp_path)).notes)
+    place = grow("debian-12", tmp_path / "tree")
+    assert advise_host(place, datadir="/elsewhere").datadir == "/elsewhere", "a captured tree has no data in it"
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+import replica_plans
 from headrace.bench import SysbenchOltp
 from headrace.errors import CouldNotRun, InputError
 from headrace.experiment import DataSet
@@ -139,3 +140,43 @@ def test_settings_say_what_the_cell_says():
     assert (one["innodb-flush-log-at-trx-commit"], one["sync-binlog"]) == ("2", "0")
     assert cell(binlog=False).server_settings["log-slave-updates"] == "OFF"
     assert cell(binlog=False).durable and not cell(sync_binlog=0).durable
+
+
+# --- what the benchmark of planned replicas counts as held ---------------------------------------
+
+
+def applied_at(rate: float, applies: float, load_s: int = 30) -> Course:
+    """A load of `rate` on a replica that applies `applies` a second, looked at five times a second."""
+    looks, at = [], 0.0
+    while not looks or looks[-1].applied < rate * load_s:
+        looks.append(Look(at, min(rate * at, rate * load_s), min(applies * at, rate * at, rate * load_s)))
+        at += 0.2
+    return Course(cell(), tuple(looks), (0.0, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("applies", "lag_s", "held"),
+    [
+        (400.0, 1.0, True),
+        (290.0, 2.0, False),  # a second behind after 30 s, two minutes after an hour
+        (299.0, 1.0, True),  # a third of a percent cannot be told from chance
+        (200.0, 5.0, False),
+    ],
+)
+def test_a_replica_holds_if_it_applies_what_is_written(applies, lag_s, held):
+    assert replica_plans.judged(applied_at(300.0, applies), lag_s)["held"] is held
+
+
+def test_lag_beyond_the_bound_is_not_held_though_it_shrinks():
+    """A pause of 3 s at the start, made up for afterwards."""
+    looks = [Look(at / 5, 60.0 * at, 0.0 if at < 15 else min(60.0 * at, 180.0 * (at - 15))) for at in range(151)]
+    told = replica_plans.judged(Course(cell(), tuple(looks), (0.0, 0.0)), 2.0)
+    assert told["applied_share"] == pytest.approx(1.0) and told["lag_s"] > 2.0 and not told["held"]
+
+
+def test_goals_come_from_the_seed_within_their_bounds():
+    goals = replica_plans.goals()
+    assert goals == replica_plans.goals()
+    for goal in goals:
+        low, high = replica_plans.RATES[goal.mode]
+        assert low <= goal.tps <= high

@@ -19,7 +19,7 @@ import headrace
 from headrace.errors import InputError
 from headrace.operate.fleet.answer import FleetSettings, answers_frame, answers_of, ranked
 from headrace.operate.fleet.batch import answer_batch, weaker
-from headrace.operate.fleet.history import DeviceHistory
+from headrace.operate.fleet.history import DeviceHistory, history_of
 from headrace.operate.fleet.importing import import_points
 from headrace.operate.fleet.inventory import inventory_json
 from headrace.operate.fleet.planning import plan_fleet
@@ -48,6 +48,8 @@ def answers():
 def test_advice_is_the_planners_own_in_place_row():
     changed = [one for one in answers() if one.verdict == "change"]
     assert len(changed) >= VOLUMES / 4
+    # A volume at a limit gets no less of what it is short of, which the planner does not know.
+    changed = [one for one in changed if not one.censored_share and not one.today_throttled_min]
     for one in random.Random(1).sample(changed, min(len(changed), max(4, VOLUMES // 10))):
         rows = fleet().points[one.key]
         reads, writes = rows["read_ops"] / 300, rows["write_ops"] / 300
@@ -86,14 +88,16 @@ def test_what_is_advised_carries_the_demand_per_io():
         assert run.summary["p99_ms"] <= max(QUICK.p99_ms, one.today_p99_ms or 0.0)
 
 
-def test_nothing_shrinks_and_no_limited_volume_gets_less():
+def test_nothing_shrinks_and_no_limited_volume_gets_less_of_what_it_is_short_of():
+    devices = {device.key: device for device in fleet().devices}
     for one in answers():
         if not one.wanted:
             continue
         assert int(one.wanted.split(":")[1]) >= int(one.today.split(":")[1])
         assert (one.verdict == "grow") == (one.saves_usd < 0)
         if one.censored_share:
-            assert not weaker(one.wanted, one.today, None)
+            short_of = history_of(devices[one.key], fleet().points, 7).short_of(one.today, None)
+            assert any(short_of) and not weaker(one.wanted, one.today, None, short_of)
 
 
 def test_an_answer_does_not_depend_on_its_batch():
@@ -204,15 +208,37 @@ def test_short_and_missing_points_get_no_advice():
         assert answer.verdict == "withheld" and said in answer.why
 
 
+def test_points_of_volumes_that_the_inventory_does_not_name(tmp_path):
+    """Some are told, and the others answered; where all are strangers it is the wrong inventory."""
+    points, told = tmp_path / "points.parquet", []
+    ids = [device.key for device in fleet().devices[:3]]
+    write_points(points, [fleet().points[key] for key in sorted(ids)])
+    known = inventory_json([described(one, 100) for one in fleet().inventory.volumes if one.id in ids[:2]])
+    answers = plan_fleet(known, points, QUICK, tmp_path / "a.parquet", note=told.append)
+    assert [one.key for one in answers] == sorted(ids[:2]) and told == [
+        f"Points of volumes that are not in the inventory were left out: {ids[2]}."
+    ]
+    other = inventory_json([described(fleet().inventory.volumes[9], 100)])
+    assert other.volumes[0].id not in ids
+    with pytest.raises(InputError, match="none of its 3 volumes is in the inventory"):
+        plan_fleet(other, points, QUICK, tmp_path / "b.parquet", note=told.append)
+    assert not (tmp_path / "b.parquet").exists()
+
+
 def test_weekends_are_no_spread_of_the_days():
     """Working days alike and weekends alike: drawn fortnights have the two levels and no other."""
     count = 14 * 288
     level = np.where(np.arange(count) // 288 % 7 >= 5, 50.0, 100.0)  # BEGIN is a Monday
     columns = {name: np.zeros(count) for name in DeviceHistory.COLUMNS} | {"reads_per_s": level}
     nothing = np.full(count, np.nan)
-    history = DeviceHistory(BEGIN, 300.0, columns, nothing, nothing, nothing, level, level, missing_share=0.0)
+    history = DeviceHistory(BEGIN, 300.0, columns, nothing, nothing, (False, False), nothing, level, level, 0.0)
     drawn = history.fortnights(5, 1)
-    assert drawn is not None and set(drawn[1]) == {50.0, 100.0}
+    assert drawn is not None and set(drawn[1]) == {1.0} and len(drawn[0]) == 5 * 14 and set(drawn[0]) <= set(range(14))
+    # Days of one kind that differ do spread.
+    uneven = columns | {"reads_per_s": level * (1 + np.arange(count) // 288 % 2)}
+    history = DeviceHistory(BEGIN, 300.0, uneven, nothing, nothing, (False, False), nothing, level, level, 0.0)
+    spread = history.fortnights(5, 1)
+    assert spread is not None and spread[0] == drawn[0] and len(set(spread[1])) > 10
 
 
 # --- the whole fleet, stopped and continued -------------------------------------------------------

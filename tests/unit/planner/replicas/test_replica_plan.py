@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 import headrace
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.planner.candidates import Host
 from headrace.simulation.replica import Replica, predict_replica
 
 SOURCE = "m6i.large/gp3:50:6000"
@@ -41,6 +44,14 @@ def test_a_durable_relay_log_may_get_its_own_volume(database):
     )
     assert {one.relay_storage for one in made.looked_at} >= {None}
     assert made.chosen is not None
+
+
+def test_hosts_of_ones_own_have_their_caches_and_prices(database):
+    with core_errors():
+        instance = next(one for one in core.instances(core.newest_date()) if one["instance_type"] == "m6i.large")
+    hosts = [Host(instance, 10.0, 2.0), Host(instance, 90.0, 3.0)]
+    made = headrace.plan_replica(database, lag_s=1.0, source=SOURCE, hosts=hosts, arrivals_tps=60.0, draws=2)
+    assert made.chosen is not None and made.chosen.cache_gib == 2.0 and 10.0 < made.chosen.usd_month < 20.0
 
 
 def test_what_nothing_can_keep_up_with_has_no_answer(database):

@@ -175,3 +175,22 @@ def test_a_truncated_file_of_a_copy_is_found(tmp_path, size):
     assert f"has {size:,} bytes and should have 102,400" in problem
     with pytest.raises(InputError, match="is damaged"):
         list(parts_of(target, made))
+
+
+@pytest.mark.parametrize("spooled", [False, True])
+def test_a_whole_backup_stays_where_the_last_steps_fail(tmp_path, monkeypatch, spooled):
+    """The target goes away once the manifest is written."""
+    target, spool, said = FolderTarget(tmp_path / "t"), tmp_path / "spool" if spooled else None, []
+
+    def away(self, name):
+        raise CouldNotRun("the target", "is away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderTarget, "remove", away if not spooled else FolderTarget.remove)
+        patch.setattr(unfinished, "unmark", lambda place, backup: away(place, backup))
+        made = copying.run(SOURCE, target, wanted(spool, said))
+    assert check_whole(target) == 1 and not manifest.backups(target)[1]
+    monkeypatch.setattr(unfinished, "look_up", lambda pid: None)  # as if that process had ended
+    later = copying.run(SOURCE, target, wanted(spool, said))
+    assert later.id != made.id and check_whole(target) == 2
+    assert not list(tmp_path.rglob("running"))

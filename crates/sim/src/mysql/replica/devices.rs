@@ -59,9 +59,10 @@ const PURGE_THREADS: f64 = 4.0;
 /// the old part is read once over.
 ///
 /// `reading`: workers that read at once. Purge's threads share with them, read by read, what the
-/// volume can do. The nearer they are to having all their time taken, the further they are behind (as a
-/// queue is longer by 1 / (1 - load)), and they read no more than they have time for. MariaDB 10.11 read
-/// 9.5 pages a transaction with 16 workers in 44 MiB, where the workers miss 5.8 (lab, 2026-11-23).
+/// volume can do. The nearer they are to having all their time taken, the further they are behind
+/// (as a queue is longer by 1 / (1 - load)), and they read no more than they have time for. MariaDB
+/// 10.11 read 9.5 pages a transaction with 16 workers in 44 MiB, where the workers miss 5.8 (lab,
+/// 2026-11-23).
 pub(super) fn purge_reads(database: &Database, settings: &ReplicaSettings, reads: f64, cache_bytes: f64, reading: f64) -> f64 {
     let old = database.old_share * database.cache_pages(cache_bytes);
     let most = PURGE_THREADS * reads / reading.max(1e-12);

@@ -13,12 +13,11 @@
 //! and waiting are the volume model's.
 
 use super::devices::purge_reads;
-use super::interval::ReplicaScenario;
+use super::scenario::ReplicaScenario;
 use super::settings::ReplicaSettings;
 use super::settled::Settled;
 use crate::error::SimError;
 use crate::mysql::database::{StorageEngine, RUN_BYTES};
-use crate::mysql::interval::Start;
 use crate::setup::Setup;
 use headrace_model::chance::{around, normal, poisson, unit};
 use headrace_model::{Host, Instance, Io, Nanos, Op};
@@ -33,9 +32,9 @@ const LOG_AREA: u64 = 64 << 20;
 /// Page writes that may be under way before reads wait for one: as the clients' form
 /// (innodb_lru_scan_depth).
 const PAGES_BEHIND: usize = 1_024;
-/// Pages that the cleaner writes at a time, behind which a flush or a read has to wait: write latencies
-/// of 11.6 ms on a volume of 3,000 IOPS that was not at its cap are half of some 70 requests (MariaDB
-/// 10.11 with one thread, lab, 2026-11-23).
+/// Pages that the cleaner writes at a time, behind which a flush or a read has to wait: write
+/// latencies of 11.6 ms on a volume of 3,000 IOPS that was not at its cap are half of some 70
+/// requests (MariaDB 10.11 with one thread, lab, 2026-11-23).
 const BATCH: u32 = 64;
 /// Most transactions of a run: some minutes of computing.
 const MOST_TX: f64 = 2e7;
@@ -147,14 +146,11 @@ impl<'a, 'b> Applying<'a, 'b> {
         devices.extend(storage.relay.into_iter().flat_map(|relay| device(relay, 2 << 40)));
         let relay = devices.len() - 1;
         let instance = storage.instance.map(|limits| Instance::new(limits, storage.data.options.saved_second));
-        // The coordinator's are not the workers'; of a single one it gets a part, which is left out here.
+        // The coordinator's are not the workers'; of a single one it gets a part, which is left out
+        // here.
         let taken = scenario.settings.coordinator_cores as u32;
         let vcpus = storage.instance.map_or(0, |limits| limits.vcpus.saturating_sub(taken).max(limits.vcpus.min(1)));
-        let tx = match scenario.start {
-            Start::Cold => 0.0,
-            Start::Warm => scenario.warm_up.settled_tx(),
-            Start::Transactions(tx) => tx,
-        };
+        let tx = scenario.begins_at();
         let idle = Worker { phase: Phase::Idle, tx: 0, reads: 0, writes: 0, begun: Nanos::ZERO };
         Applying {
             scenario,

@@ -8,13 +8,14 @@
 //! The lag grows on after the load has stopped: what is applied then was written at the load's full
 //! rate, and is applied no faster. It is largest just before the last of it.
 
-use super::super::database::{Database, StorageEngine};
+use super::super::database::Database;
 use super::super::demand::DeviceCounting;
-use super::super::interval::{Scenario, Start, TransactionLoad};
-use super::super::warmup::{At, WarmUp};
+use super::super::interval::{Scenario, TransactionLoad};
 use super::applier::Applier;
-use super::devices::{binding, committing, purge_reads, Always, Asked, ReplicaDevices, ReplicaStorage};
+use super::devices::{binding, committing, ReplicaDevices};
+use super::pace::{pace, Pace};
 use super::rate::{ApplierCosts, ReplicaBinding, COSTS};
+use super::scenario::{LargeTransaction, ReplicaScenario};
 use super::semisync::{SemiSync, SemiSyncPrice};
 use super::settings::ReplicaSettings;
 use super::settled::Settled;
@@ -28,51 +29,6 @@ use serde::Serialize;
 pub const BEHIND_S: f64 = 1.0;
 /// Share of a second's change that the pace of background writes takes over; as the source's.
 const PACE_FOLLOWS: f64 = 0.1;
-/// Rounds in which the commits that share a flush and the rate find each other: the third moves the
-/// rate by less than a thousandth.
-const ROUNDS: usize = 3;
-/// A transaction or a statement on the schema that nothing else passes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LargeTransaction {
-    /// When it begins on the source, s.
-    pub at_s: f64,
-    /// How long it takes there, s; it is sent when it commits.
-    pub source_s: f64,
-    /// How long the replica takes to apply it, s.
-    pub apply_s: f64,
-}
-
-/// A replica behind a source.
-#[derive(Clone, Debug)]
-pub struct ReplicaScenario<'a> {
-    /// The source: its load and length are the run's load.
-    pub source: Scenario<'a>,
-    /// What the applier does for a transaction.
-    pub applier: &'a Applier,
-    /// Settings of the replica.
-    pub settings: &'a ReplicaSettings,
-    /// The database as the replica has it ([`replica_database`]).
-    pub database: &'a Database,
-    /// Its cache, followed from a cold start, with hits that move pages at once.
-    pub warm_up: &'a WarmUp,
-    /// Bytes of it.
-    pub cache_bytes: f64,
-    /// Where its files lie.
-    pub storage: ReplicaStorage<'a>,
-    /// State of its cache.
-    pub start: Start,
-    /// Semi-synchronous replication.
-    pub semi_sync: Option<&'a SemiSync>,
-    /// Large transactions, by the time they begin.
-    pub large: &'a [LargeTransaction],
-    /// Seconds after the load at which the run ends, if the replica has not caught up before.
-    pub drain_s: u32,
-    /// Transactions a second of the source, a step each, instead of the source's own run: as
-    /// measured.
-    pub source_tps: Option<&'a [f64]>,
-    /// The relay log has all of it from the start: nothing is received while it is applied.
-    pub received: bool,
-}
 
 /// One step of a replica.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -249,12 +205,12 @@ impl SourceClock {
     }
 }
 
-pub(super) struct ReplicaState<'a, 'b> {
+struct ReplicaState<'a, 'b> {
     scenario: &'b ReplicaScenario<'a>,
     devices: ReplicaDevices,
     semi_sync_ms: f64,
     clock: SourceClock,
-    pub(super) tx: f64,
+    tx: f64,
     start_tx: f64,
     hint: usize,
     received: f64,
@@ -268,12 +224,8 @@ pub(super) struct ReplicaState<'a, 'b> {
 }
 
 impl<'a, 'b> ReplicaState<'a, 'b> {
-    pub(super) fn new(scenario: &'b ReplicaScenario<'a>, devices: ReplicaDevices, semi_sync_ms: f64) -> ReplicaState<'a, 'b> {
-        let tx = match scenario.start {
-            Start::Cold => 0.0,
-            Start::Warm => scenario.warm_up.settled_tx(),
-            Start::Transactions(tx) => tx.max(0.0),
-        };
+    fn new(scenario: &'b ReplicaScenario<'a>, devices: ReplicaDevices, semi_sync_ms: f64) -> ReplicaState<'a, 'b> {
+        let tx = scenario.begins_at();
         let mut large: Vec<_> = scenario.large.iter().map(|large| (None, *large)).collect();
         large.sort_by(|a, b| (a.1.at_s + a.1.source_s).total_cmp(&(b.1.at_s + b.1.source_s)));
         ReplicaState {
@@ -309,7 +261,8 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         let came = self.receive();
         let relay_bytes = scenario.source.database.log.binlog_bytes_per_tx;
         let always = self.devices.always(database, background, scenario.applier, scenario.settings, (came / seconds, relay_bytes));
-        let (costs, rate, asked, purged) = self.costs(&at, source_tps, &always);
+        let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
+        let Pace { costs, rate, asked, purged } = pace(scenario, &self.devices, &at, committing, &always);
         let waiting = (self.received - applied).max(0.0);
         let (done, in_large) = self.apply(applied, waiting, rate, t_s, seconds);
         self.tx += done;
@@ -346,42 +299,6 @@ impl<'a, 'b> ReplicaState<'a, 'b> {
         let came = if scenario.received { 0.0 } else { missing.min(scenario.source.step_s / each_s.max(1e-12)) };
         self.received += if scenario.received { missing } else { came };
         came
-    }
-
-    /// What a transaction costs with the cache at `at`, the rate, what it asks of the volumes, and
-    /// how many pages purge reads.
-    pub(super) fn costs(&self, at: &At, source_tps: f64, always: &Always) -> (ApplierCosts, f64, Asked, f64) {
-        let scenario = self.scenario;
-        let (database, applier, seconds) = (scenario.database, scenario.applier, scenario.source.step_s);
-        let vcpus = scenario.storage.instance.map_or(0.0, |limits| f64::from(limits.vcpus));
-        let committing = committing(&scenario.source, source_tps.max(self.pace), self.semi_sync_ms);
-        let alone = self.devices.costs(database, applier, scenario.settings, at, committing, vcpus);
-        let (mut costs, mut rate) = (alone, alone.rate());
-        // Purge's reads and what they push out are the volumes', not the workers'.
-        let all = |costs: &ApplierCosts, rate: f64| {
-            let purged = self.purged(at, costs.reading(rate));
-            let more = At { reads: at.reads + purged, evicted_dirty: at.evicted_dirty * (1.0 + purged / at.reads.max(1e-9)), ..*at };
-            (self.devices.asked(database, applier, &more, costs.grouped(rate)), purged)
-        };
-        let (mut asked, mut purged) = all(&costs, rate);
-        for _ in 0..ROUNDS {
-            costs = alone;
-            self.devices.limit(&mut costs, &asked, always, seconds);
-            rate = costs.rate();
-            (asked, purged) = all(&costs, rate);
-        }
-        (costs, rate, asked, purged)
-    }
-
-    /// Pages that purge reads a transaction, with so many workers `reading` at once.
-    fn purged(&self, at: &At, reading: f64) -> f64 {
-        let scenario = self.scenario;
-        let full = scenario.database.engine == StorageEngine::Innodb && at.full > 0.0;
-        if full {
-            purge_reads(scenario.database, scenario.settings, at.reads, scenario.cache_bytes, reading)
-        } else {
-            0.0
-        }
     }
 
     /// Transactions applied in a step, `waiting` of them being there; and, while a large one is

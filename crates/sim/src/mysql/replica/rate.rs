@@ -18,8 +18,8 @@
 use super::super::interval::weakest_limit;
 use serde::Serialize;
 
-/// How sharply one limit takes over from the next: as for clients (TPC-C runs of 2018). One thread waits
-/// behind the page cleaner's batches, so it is no sharper: the I/O by I/O form agrees to 5 %.
+/// How sharply one limit takes over from the next: as for clients (TPC-C runs of 2018). One thread
+/// waits behind the page cleaner's batches, so the same holds: the I/O by I/O form agrees to 5 %.
 const SHARPNESS: f64 = 4.0;
 /// In-order commits make workers wait for slower ones before them: the time of rows grows by cv x
 /// (A + A x cv) x ln(workers). From 60,000 gamma-distributed times each of cv 0.3, 0.6, 1 and 2 to

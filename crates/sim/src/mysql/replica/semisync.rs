@@ -20,7 +20,9 @@ const NEVER_FULL: f64 = 0.01;
 #[serde(rename_all = "kebab-case")]
 pub enum WaitPoint {
     #[default]
+    /// rpl_semi_sync_source_wait_point = AFTER_SYNC: before others see the commit.
     AfterSync,
+    /// AFTER_COMMIT: before the client has its answer.
     AfterCommit,
 }
 
@@ -68,8 +70,8 @@ impl SemiSyncPrice {
     /// Transactions a second of `clients` that commit once each and would do `tps` if they waited
     /// for the network alone; `flush_ms`: of the binary log.
     ///
-    /// With two groups at once a group begins every `(flush + network) / 2`, and a client that comes
-    /// back waits for the next. The receive thread is one server for all of them: mean value
+    /// With two groups at once a group begins every `(flush + network) / 2`, and a client that
+    /// comes back waits for the next. The receive thread is one server for all of them: mean value
     /// analysis of a closed queue, which one client never finds occupied.
     pub fn rate(&self, clients: f64, tps: f64, flush_ms: f64) -> f64 {
         if tps <= 0.0 || self.times_out {

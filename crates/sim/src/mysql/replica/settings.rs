@@ -90,9 +90,10 @@ pub struct ReplicaSettings {
     pub coordinator_cores: f64,
 }
 
-/// The page cleaner writes back io_capacity x dirty share / (innodb_max_dirty_pages_pct + 1) pages a
-/// second, 90 by default (MySQL's Adaptive_flush: get_pct_for_dirty; its other two terms, the mean
-/// of what was written and what the redo log asks for, come to the same number in the long run).
+/// The page cleaner writes back io_capacity x dirty share / (innodb_max_dirty_pages_pct + 1) pages
+/// a second, 90 by default (MySQL's Adaptive_flush: get_pct_for_dirty; its other two terms, the
+/// mean of what was written and what the redo log asks for, come to the same number in the long
+/// run).
 const DIRTY_MOST: f64 = 0.90;
 
 /// innodb_purge_batch_size of MariaDB 10.11 (its manual, read 2026-11).
@@ -133,10 +134,9 @@ impl ReplicaSettings {
             dirty_low_water: if flavor == "mysql" && at_least([8, 4, 0]) { 0.10 } else { 0.0 },
             io_capacity: if flavor == "mysql" && at_least([8, 4, 0]) { 10_000.0 } else { 0.0 },
             // MySQL 9.7.4 read 5.1 pages a transaction in 44 MiB with one thread and with 16
-            // workers: what the appliers miss, so its purge was not behind.
-            // MySQL 9.7.4: the coordinator (replica_sql) took 0.86 to 1.1 processors of two, with one
-            // worker, four and 16, whatever they applied (lab, 2026-11-23); it had none to do while
-            // it waited.
+            // workers: what the appliers miss, so its purge was not behind. MySQL 9.7.4: the
+            // coordinator (replica_sql) took 0.86 to 1.1 processors of two, with one worker, four
+            // and 16, whatever they applied (lab, 2026-11-23); it had none to do while it waited.
             coordinator_cores: if flavor == "mysql" && at_least([8, 0, 0]) { 1.0 } else { 0.0 },
             purge_batch: if flavor == "mysql" { 0 } else { purge_batch() },
             rollback_segments: if flavor == "mysql" && at_least([8, 0, 0]) { 2 * rollback_segments() } else { rollback_segments() },

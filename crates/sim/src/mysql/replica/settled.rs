@@ -6,15 +6,16 @@ use super::super::interval::Start;
 use super::super::popularity::{PageClass, Popularity};
 use super::super::warmup::WarmUp;
 use super::applier::Applier;
-use super::devices::{Always, ReplicaDevices};
-use super::interval::{ReplicaScenario, ReplicaState};
+use super::devices::{committing, Always, ReplicaDevices};
+use super::pace::pace;
+use super::scenario::ReplicaScenario;
 use super::settings::ReplicaSettings;
 
 /// A page must have been read this long ago before a hit makes it young: innodb_old_blocks_time,
 /// 1,000 ms in both flavours (MySQL from 5.6.6; their manuals, read 2026-11).
 const OLD_BLOCKS_S: f64 = 1.0;
-/// Rounds in which the rate finds them, and how close they come: reads and writes follow slowly, and
-/// each round follows the cache anew.
+/// Rounds in which the rate finds them, and how close they come: reads and writes follow slowly,
+/// and each round follows the cache anew.
 const ROUNDS: usize = 4;
 const CLOSE: f64 = 0.15;
 
@@ -30,9 +31,9 @@ pub(super) struct Settled {
 impl Settled {
     /// Of a replica that has `source_tps` to apply.
     ///
-    /// A hit moves no page that was read less than [`OLD_BLOCKS_S`] before: where pages leave sooner
-    /// than that none of them ever becomes young, and few hits are left. And the more pages are
-    /// written back a second, the more are dirty ([`ReplicaSettings::dirty_share`]).
+    /// A hit moves no page that was read less than [`OLD_BLOCKS_S`] before: where pages leave
+    /// sooner than that none of them ever becomes young, and few hits are left. And the more pages
+    /// are written back a second, the more are dirty ([`ReplicaSettings::dirty_share`]).
     pub fn of(scenario: &ReplicaScenario<'_>, source_tps: &[f64]) -> Settled {
         let innodb = scenario.database.engine == StorageEngine::Innodb;
         let evicts = innodb && scenario.warm_up.full_at_tx.is_some();
@@ -42,7 +43,7 @@ impl Settled {
         let (mut held, mut dirty) = (0.0, if early { scenario.settings.dirty_low_water } else { 0.0 });
         let mut found = if early { Settled::at(scenario, held, dirty) } else { Settled::default() };
         for round in 0..=ROUNDS {
-            let (tps, pages_s, reading) = found.pace(scenario, most);
+            let (tps, pages_s, reading) = found.settles_at(scenario, most);
             found.reading = reading;
             let (now_held, now_dirty) = (if evicts { OLD_BLOCKS_S * tps } else { 0.0 }, if early { scenario.settings.dirty_share(pages_s) } else { 0.0 });
             if round == ROUNDS || close(now_held, held) && close(now_dirty, dirty) {
@@ -71,14 +72,13 @@ impl Settled {
 
     /// Transactions and pages written a second of the applier with a warm cache and at most `most`
     /// to do, and [`Settled::reading`].
-    fn pace(&self, given: &ReplicaScenario<'_>, most: f64) -> (f64, f64, f64) {
+    fn settles_at(&self, given: &ReplicaScenario<'_>, most: f64) -> (f64, f64, f64) {
         let scenario = ReplicaScenario { start: Start::Warm, ..self.scenario(given) };
         let devices = ReplicaDevices::new(&scenario.storage, scenario.database, scenario.source.step_s);
-        let state = ReplicaState::new(&scenario, devices, 0.0);
-        let at = scenario.warm_up.at(state.tx, &mut 0);
-        let (costs, ..) = state.costs(&at, most, &Always::default());
-        let tps = costs.rate().min(most);
-        (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, costs.reading(tps))
+        let at = scenario.warm_up.at(scenario.begins_at(), &mut 0);
+        let found = pace(&scenario, &devices, &at, committing(&scenario.source, most, 0.0), &Always::default());
+        let tps = found.rate.min(most);
+        (tps, tps * (at.evicted_dirty + at.flushed) * at.shape, found.costs.reading(tps))
     }
 }
 
@@ -95,9 +95,10 @@ fn between(before: f64, now: f64) -> f64 {
     }
 }
 
-/// The database whose pages are written back so that `dirty` of the pool is changed: a page is written
-/// when the pages changed since its own first change fill that. What leaves the cache is clean then,
-/// unless it leaves sooner: those are some of the `evicted` that would leave dirty in a transaction.
+/// The database whose pages are written back so that `dirty` of the pool is changed: a page is
+/// written when the pages changed since its own first change fill that. What leaves the cache is
+/// clean then, unless it leaves sooner: those are some of the `evicted` that would leave dirty in a
+/// transaction.
 pub fn written_back(database: &Database, applier: &Applier, settings: &ReplicaSettings, cache_bytes: f64, (dirty, evicted): (f64, f64)) -> Database {
     let mut made = database.clone();
     let pages = dirty * cache_bytes / made.cached_bytes;

@@ -1,0 +1,164 @@
+//! What need not be simulated: points at which all buckets are full and stay so, and storages in
+//! which no point of a load can wait.
+
+use super::bucket::FluidBucket;
+use super::Fluid;
+use crate::demand::measure::{Measure, Measured, MeasuredLoad};
+use crate::demand::near_cap::CLUMPS_FROM;
+use headrace_model::Cap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a bucket takes of each point of a load. Buckets that count alike share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Needs {
+    measure: Measure,
+    per_read: f64,
+    per_write: f64,
+    /// Tokens a second of each point.
+    pub each: Vec<f64>,
+    /// The highest of them.
+    pub most: f64,
+    /// Tokens of the whole load.
+    asked: f64,
+}
+
+/// A measured load and what buckets take of it, computed once for each way of counting.
+#[derive(Debug)]
+pub(crate) struct NeededLoad {
+    pub measured: Arc<MeasuredLoad>,
+    seconds: f64,
+    /// Length of each point, where all are alike, s.
+    even_s: Option<f64>,
+    needs: Mutex<Vec<Arc<Needs>>>,
+}
+
+/// Credits count as never used up where they keep at least this share: far more than rounding.
+const KEPT_SHARE: f64 = 1e-6;
+
+impl NeededLoad {
+    pub fn new(measured: Arc<MeasuredLoad>) -> NeededLoad {
+        let first = measured.points.first().map(|point| point.duration_s);
+        let even_s = first.filter(|first| measured.points.iter().all(|point| point.duration_s == *first));
+        NeededLoad { seconds: measured.seconds(), even_s, measured, needs: Mutex::default() }
+    }
+
+    fn of(&self, bucket: &FluidBucket) -> Arc<Needs> {
+        // A panic elsewhere cannot leave a half-made entry: entries are inserted whole.
+        let mut known = self.needs.lock().unwrap_or_else(PoisonError::into_inner);
+        let alike = |needs: &&Arc<Needs>| needs.measure == bucket.measure && needs.per_read == bucket.per_read && needs.per_write == bucket.per_write;
+        if let Some(needs) = known.iter().find(alike) {
+            return Arc::clone(needs);
+        }
+        let each: Vec<f64> = self.measured.points.iter().map(|point| bucket.demand(point)).collect();
+        let made = Arc::new(Needs {
+            measure: bucket.measure,
+            per_read: bucket.per_read,
+            per_write: bucket.per_write,
+            most: each.iter().copied().fold(0.0, f64::max),
+            asked: bucket.asked(&self.measured),
+            each,
+        });
+        known.push(Arc::clone(&made));
+        made
+    }
+
+    /// Length of each point, where all are alike, s.
+    pub fn even_s(&self) -> Option<f64> {
+        self.even_s
+    }
+
+    /// What each bucket takes, in their order.
+    pub fn needs(&self, fluid: &Fluid) -> Vec<Arc<Needs>> {
+        fluid.buckets.iter().map(|bucket| self.of(bucket)).collect()
+    }
+}
+
+impl Fluid {
+    /// As [`super::overload`], from what is known of the load.
+    pub fn overload_of(&self, load: &NeededLoad, needs: &[Arc<Needs>], settled: bool) -> f64 {
+        self.buckets.iter().zip(needs).map(|(bucket, needs)| needs.asked / bucket.gives(load.seconds, settled)).fold(0.0, f64::max)
+    }
+
+    /// What a single point asks over what the caps give in it at their best, everything that they
+    /// have saved spent: above 1 requests wait in that point, whatever came before.
+    pub fn peak_overload_of(&self, load: &NeededLoad, needs: &[Arc<Needs>]) -> f64 {
+        let Some(seconds) = load.even_s else { return self.peak_overload(&load.measured) };
+        self.peak_of(seconds, needs.iter().map(|needs| needs.most))
+    }
+
+    /// What points of `seconds` ask at most over what caps give in that time at their best.
+    pub fn peak_of(&self, seconds: f64, most: impl Iterator<Item = f64>) -> f64 {
+        let caps = self.buckets.iter().zip(most).filter(|(bucket, _)| !bucket.is_credits());
+        caps.map(|(cap, most)| most * seconds / (cap.rate * seconds + cap.depth)).fold(0.0, f64::max)
+    }
+
+    fn peak_overload(&self, load: &MeasuredLoad) -> f64 {
+        let caps: Vec<_> = self.buckets.iter().filter(|bucket| !bucket.is_credits()).collect();
+        let asked =
+            |point: &Measured| caps.iter().map(|cap| cap.demand(point) * point.duration_s / (cap.rate * point.duration_s + cap.depth)).fold(0.0, f64::max);
+        load.points.iter().map(asked).fold(0.0, f64::max)
+    }
+
+    /// Whether demands up to `most` of each bucket never wait, in whatever order they come: no cap
+    /// is near, and no credits are spent.
+    pub fn is_never_near(&self, most: impl Iterator<Item = f64>) -> bool {
+        self.buckets.iter().zip(most).all(|(bucket, most)| most <= bucket.rate * if bucket.is_credits() { 1.0 } else { CLUMPS_FROM })
+    }
+
+    /// Whether no request of a load waits, however often it is repeated, as far as that can be seen
+    /// without simulating: no cap is near, and credits that start full last and come back. False
+    /// says nothing.
+    pub fn never_waits(&self, load: &NeededLoad, needs: &[Arc<Needs>]) -> bool {
+        self.buckets.iter().zip(needs).all(|(bucket, needs)| match bucket.cap {
+            Cap::VolumeCredits => needs.most <= bucket.rate || bucket.lasts(load, needs),
+            Cap::InstanceCredits => needs.most <= bucket.rate,
+            _ => needs.most <= CLUMPS_FROM * bucket.rate,
+        })
+    }
+
+    /// The points at which something may happen though all buckets are full: some limit is near.
+    pub fn busy_points(&self, needs: &[Arc<Needs>]) -> Vec<u32> {
+        let count = needs.first().map_or(0, |needs| needs.each.len());
+        let mut busy = vec![false; count];
+        for (bucket, needs) in self.buckets.iter().zip(needs) {
+            let from = CLUMPS_FROM * bucket.rate;
+            if needs.most > from {
+                busy.iter_mut().zip(&needs.each).for_each(|(busy, need)| *busy |= *need > from);
+            }
+        }
+        (0u32..).zip(busy).filter(|(_, busy)| *busy).map(|(index, _)| index).collect()
+    }
+
+    /// Whether all buckets are full and nothing waits: until the next busy point nothing changes.
+    pub fn is_at_rest(&self) -> bool {
+        !self.near && self.backlog.is_empty() && self.clumped.0 <= 0.0 && self.buckets.iter().all(|bucket| bucket.level == bucket.depth)
+    }
+
+    /// Time has passed at rest until `t_s`.
+    pub fn rest_until(&mut self, t_s: f64) {
+        self.note_levels(t_s);
+    }
+}
+
+impl FluidBucket {
+    /// Whether credits that start full are never used up, and full again before a second time
+    /// through the load ends: every later time is then like the second.
+    fn lasts(&self, load: &NeededLoad, needs: &Needs) -> bool {
+        if self.level < self.depth {
+            return false;
+        }
+        let mut level = self.depth;
+        let mut full = false;
+        for _ in 0..2 {
+            full = false;
+            for (need, point) in needs.each.iter().zip(&load.measured.points) {
+                level = (level + (self.rate - need) * point.duration_s).min(self.depth);
+                if level < KEPT_SHARE * self.depth {
+                    return false;
+                }
+                full |= level >= self.depth;
+            }
+        }
+        full
+    }
+}

@@ -161,6 +161,7 @@ def load(server: Server, folder: Path, rows: int, seconds: float) -> dict[str, f
                 size, took = copied(server, folder / name, "--pack", "none", *options)
                 found[f"{name}_mib_s"] = round(size / took, 1)
             found[f"{name}_p95_ms"] = round(clients.p95_ms(began, time.monotonic()), 2)
+            print(found, file=sys.stderr)  # a paced copy may take long: what is known so far
     alone = statistics.mean((found["alone_p95_ms"], found["alone_again_p95_ms"]))
     return found | {f"{name}_ratio": round(found[f"{name}_p95_ms"] / alone, 2) for name in ("paced", "unpaced")}
 

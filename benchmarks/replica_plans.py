@@ -27,6 +27,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from headrace import Replica, predict_replica
 from headrace.catalog.price_list import PriceList
 from headrace.errors import CouldNotRun
 from headrace.experiment import ExperimentLab, machine
@@ -41,7 +42,6 @@ from headrace.experiment.replication import (
 )
 from headrace.planner import candidates
 from headrace.planner.replicas import ReplicaChoice, ReplicaPlan, plan_replica
-from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload import TransactionWorkload
 from prove_accuracy import Quiet
 from replica_bench import cells, load_of

@@ -26,11 +26,10 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from headrace import servers
+from headrace import SemiSyncOptions, calibrate, predict_replica, servers
 from headrace.base import core
 from headrace.base.processes import undisturbed
 from headrace.bench import SysbenchOltp, run
-from headrace.calibration.from_runs import calibrate
 from headrace.connect import connect
 from headrace.errors import CouldNotRun
 from headrace.experiment import DataSet, ExperimentLab, lab_counted, machine
@@ -41,7 +40,6 @@ from headrace.experiment.replication.statements import Statements
 from headrace.servers.topology import seeding
 from headrace.servers.topology.relay import Relay
 from headrace.servers.topology.state import observe
-from headrace.simulation.replica import SemiSyncOptions, predict_replica
 from headrace.workload import TransactionWorkload
 from headrace.workload.replica import measured_replica
 from prove_accuracy import Quiet

@@ -4,7 +4,7 @@ use crate::convert::{date, sim_error, CoreError};
 use crate::simulate::{cycle_named, outcomes_to_python};
 use headrace_catalog::Catalog;
 use headrace_sim::cycle::Cycle;
-use headrace_sim::demand::fleet::{DayDraws, Fleet, FleetGoal, FleetQuestion, FleetTerms};
+use headrace_sim::demand::search::fleet::{DayDraws, Fleet, FleetGoal, FleetQuestion, FleetTerms};
 use headrace_sim::demand::search::DemandCandidate;
 use headrace_sim::{Arrivals, OpenLoad, Point, SimError};
 use pyo3::buffer::PyBuffer;

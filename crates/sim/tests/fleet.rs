@@ -2,7 +2,7 @@
 
 use headrace_catalog::NaiveDate;
 use headrace_sim::cycle::Cycle;
-use headrace_sim::demand::fleet::{DayDraws, Fleet, FleetGoal, FleetQuestion, FleetTerms};
+use headrace_sim::demand::search::fleet::{DayDraws, Fleet, FleetGoal, FleetQuestion, FleetTerms};
 use headrace_sim::demand::search::{DemandCandidate, DemandOutcome};
 use headrace_sim::{OpenLoad, Point};
 use proptest::prelude::*;

@@ -299,9 +299,6 @@ fn note_throttled(summary: &mut Summary, step: &Step, backlog: f64, end_s: f64) 
 
 /// Percentiles of rows and summaries.
 const QUANTILES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
-/// Place of the 99th among them.
-pub(crate) const P99: usize = 2;
-
 /// Percentiles of requests that do not wait.
 pub(crate) fn calm_ms(own: &OwnLatency) -> [f64; 4] {
     own.percentiles_ms(&Waits::default(), QUANTILES)

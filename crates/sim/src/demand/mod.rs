@@ -21,11 +21,10 @@
 //! | `windows` | the worst five minutes of the interval form |
 //! | `cycle` | a day repeated until its balances settle |
 //! | `search` | many storages against one demand, in parallel: the planner's inner loop |
-//! | `fleet` | many demands, each with many storages: the inner loop of a fleet |
+//! | `search::fleet` | many demands, each with many storages: the inner loop of a fleet |
 
 pub mod cycle;
 pub mod events;
-pub mod fleet;
 pub(crate) mod fluid;
 pub mod interval;
 pub mod load;

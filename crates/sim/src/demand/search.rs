@@ -4,6 +4,8 @@
 //! how. Work that candidates share is done once: resolving limits (per storage), measuring the
 //! demand (per accounting and chunk), tabulating own latency (per type, layout and mix).
 
+pub mod fleet;
+
 use crate::demand::cycle::{repeat, Cycle, Repeated};
 use crate::demand::interval;
 use crate::demand::load::OpenLoad;

@@ -14,8 +14,10 @@
 //! Slots follow from the demand alone and are cut once per load. A storage then only notes the
 //! slots in which requests waited: where none did, the latency is the storage's own.
 
-use crate::demand::interval::P99;
 use crate::demand::mixture::{OwnLatency, Waits};
+
+/// Place of the 99th among the percentiles of a row (`QUANTILES` of `interval`).
+pub(crate) const P99: usize = 2;
 
 /// Length of a window, s.
 pub const WINDOW_S: f64 = 300.0;

@@ -7,13 +7,14 @@
 //! the points near a limit and those after them until all buckets are full again, and only until
 //! something has waited.
 
+use super::{judge, setup_of, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
 use crate::demand::cycle::{settle, Cycle};
 use crate::demand::fluid::{Fluid, NeededLoad};
 use crate::demand::interval::{self, Driver};
 use crate::demand::load::{OpenLoad, Point};
 use crate::demand::measure::MeasuredLoad;
 use crate::demand::mixture::{OwnLatency, OwnLatencyKey};
-use crate::demand::search::{judge, setup_of, DemandCandidate, DemandOutcome, DemandSearch, SharedLoad};
+use crate::demand::windows::P99;
 use crate::error::SimError;
 use crate::setup::Setup;
 use chrono::NaiveDate;
@@ -253,7 +254,7 @@ fn blank(load: &OpenLoad) -> OpenLoad {
 
 /// A table of own latency with the p99 of requests that do not wait.
 fn with_p99(own: OwnLatency) -> (Arc<OwnLatency>, f64) {
-    let p99_ms = interval::calm_ms(&own)[interval::P99];
+    let p99_ms = interval::calm_ms(&own)[P99];
     (Arc::new(own), p99_ms)
 }
 

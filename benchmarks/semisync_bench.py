@@ -31,7 +31,7 @@ from headrace.base import core
 from headrace.base.processes import undisturbed
 from headrace.bench import SysbenchOltp, run
 from headrace.connect import connect
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.experiment import DataSet, ExperimentLab, lab_counted, machine
 from headrace.experiment.data import scan
 from headrace.experiment.replication import ReplicaCell, ReplicaLoad, ReplicationLab, WrittenSource, replica_of
@@ -55,7 +55,8 @@ CALIBRATION_S, CELL_S, WARMUP_S = 20, 10, 2
 PINGS = 60
 # The source waits so long for an acknowledgement: longer than any cell needs.
 TIMEOUT_MS = 60_000
-CAUGHT_UP_S = 90.0
+# A replica that is made later applies all of the runs before it first.
+CAUGHT_UP_S = 300.0
 # The acceptance figure, percent.
 BAR = 20.0
 
@@ -264,13 +265,18 @@ def cells_measured(lab: ReplicationLab, flavor: str, cells: tuple[SemiSyncCell, 
                 seeding.load_semi_sync(sql.connection, sql.dialect, server.name)
                 pair = Pair(lab, source, sql)
                 with pair.links:
+                    quiet.free()
+                    pair.linked(None, False)
                     if workload is None:
-                        pair.linked(None, False)
                         with quiet.gate():
                             workload = calibrated_on(pair, Path(folder))
                     for cell in (one for one in cells if one.storage == storage):
-                        with quiet.gate():
-                            row = measured(pair, cell, workload, replica)
+                        try:
+                            with quiet.gate():
+                                row = measured(pair, cell, workload, replica)
+                        except HeadraceError as error:
+                            lab.say(f"{cell}: {error}")
+                            continue
                         rows += [] if row is None else [row]
     finally:
         quiet.free()

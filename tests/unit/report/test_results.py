@@ -77,7 +77,7 @@ def test_a_result_is_written_as_a_page(results, tmp_path, name):
 def test_what_is_drawn_over_time_is_written_as_a_chart_too(results, tmp_path):
     headrace.write_report(results["Simulation"], tmp_path / "r.svg")
     assert (tmp_path / "r.svg").read_text().startswith("<svg")
-    with pytest.raises(InputError, match=r"a chart is written as .html"):
+    with pytest.raises(InputError, match=r"a page is written as .html"):
         headrace.write_report(results["Plan"], tmp_path / "r.svg")
 
 

@@ -143,7 +143,7 @@ generate: $(VENV)/package.ok
 
 soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(BIN)/headraced
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
-	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
+	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	for kernel in Prescott:1 Nehalem:2 Haswell:1 Haswell:2; do \
 	  echo "Unit tests under OPENBLAS_CORETYPE=$${kernel%:*}, OPENBLAS_NUM_THREADS=$${kernel#*:}"; \
 	  OPENBLAS_CORETYPE=$${kernel%:*} OPENBLAS_NUM_THREADS=$${kernel#*:} \
@@ -153,7 +153,7 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok 
 	PATCH_KILLS=100 $(BIN)/python -m pytest -q tests/unit/operate/fleet/test_scripts.py
 	HYPOTHESIS_PROFILE=soak CRASHES=50 SNAPSHOTS=50 KILLS=200 TOPOLOGIES=all SEEDINGS_KILLED=50 GROUP_KILLS=30 COURSES=1 \
 	  RESTORES=20 FLIPS=100 BACKUP_KILLS=50 FAULTS=50 PARTITIONS=50 SWITCHOVERS=15 RESCUES=15 LOSSES=15 RESUMES=all TRAPS=all \
-	  REFUSALS=all EC2_FENCING=1 FLAVORS=mariadb,mysql BACKUP_LARGE_MIB=512 DAMAGES=1000 SCENARIOS=48 GAINS=20 WATCH_SECONDS=120 \
+	  REFUSALS=all SWITCHES=all BAD_INPUT=all SEEDING_MIB=2048 HOW_SOON=1 EC2_FENCING=1 FLAVORS=mariadb,mysql BACKUP_LARGE_MIB=512 DAMAGES=1000 SCENARIOS=48 GAINS=20 WATCH_SECONDS=120 \
 	  $(BIN)/python -m pytest -q tests/lab tests/mysql
 	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 $(BIN)/python -m pytest -q tests/api
 

@@ -1,12 +1,13 @@
 """How well the rate and the lag of a replica are predicted on configurations nobody has seen: two
 replicas to calibrate on, then others with other volumes, caches, workers and durability.
 
-    python benchmarks/replica_bench.py [--flavor mariadb|mysql] [--cells N] [--courses N] [--repeat N] [--results FILE]
+    python benchmarks/replica_bench.py [--flavor mariadb|mysql] [--cells N] [--courses N] [--repeat N] [--draw SEED] [--results FILE]
 
 A source writes its load once and rests; each replica receives all of it and applies it with nothing
 beside. The predictions know the two replicas calibrated on, a sample of the source's binary log,
 and the configuration. Other work on the machine slows down what is measured and never makes it
 quicker, so of several runs (--repeat) the quickest counts; the load average stands beside each.
+--draw: cells drawn at random instead of those that stand here, which the model's authors have seen.
 Needs root, /dev/fuse, sysbench and the server.
 """
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import sys
 import time
@@ -85,6 +87,33 @@ def cells(flavor: str) -> tuple[list[ReplicaCell], list[ReplicaCell]]:
     return known, others
 
 
+def drawn(flavor: str, seed: int, count: int) -> list[ReplicaCell]:
+    """Cells drawn at random from the same kinds, no two on one storage with as many workers."""
+    chance, load, found = random.Random(seed), load_of(flavor), {}
+    most = "optimistic" if flavor == "mariadb" else "ordered"
+    kinds = [(f"gp3:20:{iops}", None) for iops in (3_000, 4_000, 7_000, 12_000)]
+    kinds += [("gp2:100", 100.0), ("gp2:300", 0.0), ("io2:20:6000", None)]
+    while len(found) < count:
+        (storage, balance), workers = chance.choice(kinds), chance.choice((0, 0, 2, 4, 8, 16))
+        cache_mib, durable = chance.randrange(44, 500, 4), chance.random() < 0.7
+        words = f"{storage}, {cache_mib} MiB, {workers} workers, {'1/1' if durable else '0/2'}"
+        words += "" if balance is None else f", {balance:g} % credits"
+        flush, sync = (1, 1) if durable else (2, 0)
+        cell = ReplicaCell(
+            words,
+            load,
+            storage,
+            cache_mib,
+            workers,
+            most if workers else "serial",
+            flush,
+            sync,
+            balance_percent=balance,
+        )
+        found.setdefault((storage, workers), cell)
+    return list(found.values())
+
+
 def quickest(lab: ReplicationLab, cell: ReplicaCell, repeat: int) -> Drained | None:
     """The quickest run of a cell; None where none could be measured."""
     found = []
@@ -154,9 +183,12 @@ def main() -> int:
     parser.add_argument("--cells", type=int, default=12, help="of those not calibrated on")
     parser.add_argument("--courses", type=int, default=1, help="loads that begin and end, with one thread")
     parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--draw", type=int, metavar="SEED", help="cells drawn at random")
     parser.add_argument("--results", type=Path)
     asked = parser.parse_args()
     known, others = cells(asked.flavor)
+    if asked.draw is not None:
+        others = drawn(asked.flavor, asked.draw, asked.cells)
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=2.0) as place:
         lab = ReplicationLab(place, say=say)

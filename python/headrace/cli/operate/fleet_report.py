@@ -163,7 +163,5 @@ def _tell(found: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
     )
     if found.risky:
         say(f"{found.risky:,} devices are left out for their risk (--max-risk-percent).")
-    if found.copies:
-        say(f"{found.copies:,} devices are left out because their data would have to be copied.")
     for one in found.refused:
         say(f"{one.change.volume_id} is left out: {one.why}.")

@@ -26,13 +26,11 @@ DOC = "docs/guide/fleet-changes.md"
 @dataclass(frozen=True)
 class AdvisedChanges:
     """`changes`: in the order in which they are made. `refused`: advised, but EC2 or the inventory
-    forbids them. `risky`: how many devices were left out for their risk. `copies`: how many need
-    their data copied, which no modification does."""
+    forbids them. `risky`: how many devices were left out for their risk."""
 
     changes: tuple[VolumeChange, ...]
     refused: tuple[RefusedChange, ...]
     risky: int
-    copies: int
 
 
 def read_answers(path: Path) -> list[VolumeAnswer]:
@@ -97,18 +95,16 @@ def advised_changes(
     devices = {device.key: device for device in inventory.devices()}
     volumes = {volume.id: volume for volume in inventory.volumes}
     changes: list[VolumeChange] = []
-    risky = copies = 0
+    risky = 0
     for one in answers:
         if not one.wanted or one.verdict not in (("change", "grow") if grow else ("change",)):
             continue
-        if one.migration:
-            copies += 1
-        elif one.verdict == "change" and not (1.0 if one.risk is None else one.risk) <= most_risk:
+        if one.verdict == "change" and not (1.0 if one.risk is None else one.risk) <= most_risk:
             risky += 1
         else:
             changes += _of(one, devices.get(one.key))
     kept, refused = checked(ranked_changes(changes), volumes, now or datetime.now(UTC), as_of)
-    return AdvisedChanges(tuple(kept), tuple(refused), risky, copies)
+    return AdvisedChanges(tuple(kept), tuple(refused), risky)
 
 
 def _of(one: VolumeAnswer, device: FleetDevice | None) -> list[VolumeChange]:

@@ -44,8 +44,8 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     `verdict`: "change" saves money, "grow" costs more because today's storage fails the goal,
     "keep" is right as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`:
     storage notation ("" where none is advised). `usd_today`, `usd_wanted`: list price a month.
-    `migration`: the change needs data to be copied. `grain_s`, `days`: of the points.
-    `censored_share`: of the points at a limit of the volume, where more was asked than was given.
+    `grain_s`, `days`: of the points. `censored_share`: of those at a limit of the volume, where
+    more was asked than was given.
 
     The self-check: `balance_error`, median absolute error of BurstBalance in points;
     `throttled_f1`, agreement on the periods with ExceededCheck; `queue_ratio`, simulated over
@@ -66,7 +66,6 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     wanted: str = ""
     usd_today: float | None = None
     usd_wanted: float | None = None
-    migration: bool = False
     grain_s: float | None = None
     days: float | None = None
     censored_share: float | None = None
@@ -98,9 +97,7 @@ NUMBERS = (
 )  # fmt: skip
 TEXTS = ("key", "account", "region", "instance", "verdict", "why", "today", "wanted")
 SCHEMA = pl.Schema(
-    dict.fromkeys(TEXTS, pl.String())
-    | {"volumes": pl.List(pl.String), "migration": pl.Boolean()}
-    | dict.fromkeys(NUMBERS, pl.Float64())
+    dict.fromkeys(TEXTS, pl.String()) | {"volumes": pl.List(pl.String)} | dict.fromkeys(NUMBERS, pl.Float64())
 )
 
 

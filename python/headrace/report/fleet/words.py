@@ -77,7 +77,7 @@ def rows(answers: Sequence, first: int = 1) -> list[tuple]:
             percent(one.risk),
             number(one.wanted_throttled_min),
             latency(one.wanted_p99_ms),
-            one.why + ("; data must be copied" if one.migration else ""),
+            one.why,
         )
         for rank, one in enumerate(answers, first)
     ]
@@ -121,7 +121,7 @@ def shown(answers: Sequence, prices: str, most: int = SHOWN) -> list[object]:
 
 CSV = (
     "rank", "key", "volumes", "account", "region", "instance", "verdict", "today", "wanted", "usd_today", "usd_wanted", "saves_usd",
-    "worth_usd", "risk", "migration", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
+    "worth_usd", "risk", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
     "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "why",
 )  # fmt: skip
 

@@ -79,17 +79,16 @@ def test_arrays_change_as_a_whole_and_in_the_order_of_savings():
     ]
 
 
-def test_risk_growth_and_copies_are_left_out_unless_wanted():
+def test_risk_and_growth_are_left_out_unless_wanted():
     devices = known(*(shown(f"vol-{number}") for number in range(5)))
     answers = [
         answer("vol-0", risk=0.2),
         answer("vol-1", risk=None),
-        answer("vol-2", migration=True),
         answer("vol-3", wanted="gp3:500:9000", verdict="grow", usd_wanted=70.0),
         answer("vol-4", verdict="withheld", wanted="", usd_wanted=None),
     ]
     found = advised_changes(answers, devices, most_risk=0.1)
-    assert (found.changes, found.risky, found.copies) == ((), 2, 1)
+    assert (found.changes, found.risky) == ((), 2)
     found = advised_changes(answers, devices, most_risk=1.0, grow=True)
     assert [(one.volume_id, one.usd_month) for one in found.changes] == [
         ("vol-0", -10.0),

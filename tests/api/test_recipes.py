@@ -235,7 +235,8 @@ def test_grow_and_change_the_type_under_load(aws_lab, tmp_path):
         until(
             lambda: modification(ec2, volume)["ModificationState"], lambda state: state in ("optimizing", "completed")
         )
-        subprocess.run(["xfs_growfs", str(place)], check=True, capture_output=True, timeout=60)
+        grown = subprocess.run(["xfs_growfs", str(place)], capture_output=True, text=True, timeout=60)
+        assert grown.returncode == 0, grown.stderr
         job = finished(load)
         assert job["read"]["total_ios"] > 0 and job["write"]["total_ios"] > 0
         # 16 GiB less what xfs keeps for itself, some per cent of it.

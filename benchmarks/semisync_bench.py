@@ -33,9 +33,8 @@ from headrace.bench import SysbenchOltp, run
 from headrace.connect import connect
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.experiment import DataSet, ExperimentLab, lab_counted, machine
-from headrace.experiment.data import scan
+from headrace.experiment.data import scan, target_of
 from headrace.experiment.replication import ReplicaCell, ReplicaLoad, ReplicationLab, WrittenSource, replica_of
-from headrace.experiment.replication.run import target_of
 from headrace.experiment.replication.statements import Statements
 from headrace.servers.topology import seeding
 from headrace.servers.topology.relay import Relay

@@ -131,7 +131,7 @@ class ExperimentLab:
             progress=lambda share, what: progress(0.1 * share, what),
         )
         try:
-            target = self._target(server)
+            target = target_of(server, self.day)
             prepare(
                 data.benchmark, target, threads=LOADING_THREADS, seed=data.seed, say=lambda text: progress(0.1, text)
             )
@@ -183,7 +183,7 @@ class ExperimentLab:
             progress=progress,
         )
         try:
-            target = self._target(server)
+            target = target_of(server, self.day)
             if place.restored == "initialized":
                 assert server.data_volume is not None, server.name
                 initialize(self.lab, server.data_volume, INITIALIZING_THREADS)
@@ -232,18 +232,6 @@ class ExperimentLab:
         if free < needed + SPARE_GIB:
             rule = f"has {free:.1f} GiB free, and a server takes {needed + SPARE_GIB:.1f}"
             raise CouldNotRun(str(folder), rule, DOC, "Free some, or take a smaller scale.")
-
-    def _target(self, server: servers.Server) -> Target:
-        return server_target(
-            server.address(DATABASE),
-            storage=server.storage,
-            log_storage=server.log_storage,
-            devices=server.devices,
-            lab=self.lab.place,
-            volumes=tuple(volume for volume in (server.data_volume, server.log_volume) if volume),
-            as_of=self.day,
-            engine=server.engine,
-        )
 
     @contextmanager
     def files(self, place: OnFiles, benchmark: Benchmark) -> Iterator[Target]:
@@ -301,3 +289,17 @@ def _remove(folder: Path) -> None:
     """Removes the lab's folder; never what is still mounted in it."""
     if not any(entry.place.startswith(f"{folder}/") for entry in doctor.mounts(doctor.Machine())):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def target_of(server: servers.Server, as_of: str | None = None) -> Target:
+    """A server of an experiment as the target of a benchmark."""
+    return server_target(
+        server.address(DATABASE),
+        storage=server.storage,
+        log_storage=server.log_storage,
+        devices=server.devices,
+        lab=server.lab.place,
+        volumes=tuple(volume for volume in (server.data_volume, server.log_volume) if volume),
+        as_of=as_of,
+        engine=server.engine,
+    )

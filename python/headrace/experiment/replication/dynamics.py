@@ -22,14 +22,13 @@ from headrace.base.processes import Command, undisturbed
 from headrace.bench import SysbenchOltp, Target, run
 from headrace.bench.drivers.benchmark import RunLoad
 from headrace.errors import CouldNotRun
-from headrace.experiment.data import scan
+from headrace.experiment.data import scan, target_of
 from headrace.experiment.replication.cell import ReplicaCell
 from headrace.experiment.replication.run import (
     MOST_WARM_S,
     ReplicationLab,
     WrittenSource,
     holds_all,
-    target_of,
     turned,
 )
 from headrace.experiment.replication.statements import Statements

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 
 from headrace import servers
 from headrace.base.processes import undisturbed
-from headrace.bench import SysbenchOltp, Target, run, server_target
+from headrace.bench import SysbenchOltp, Target, run
 from headrace.bench.drivers.benchmark import Say, silent
 from headrace.errors import CouldNotRun, InputError
-from headrace.experiment.data import DATABASE, ExperimentLab, scan, scan_index
+from headrace.experiment.data import ExperimentLab, scan, scan_index, target_of
 from headrace.experiment.replication.cell import ReplicaCell, ReplicaLoad, source_settings
 from headrace.experiment.replication.counters import PerTransaction, between, count
 from headrace.experiment.replication.statements import Statements
@@ -268,16 +268,3 @@ def wait_received(sql: Statements, transactions: int) -> float:
             raise CouldNotRun(sql.server.name, f"did not receive the load within {RECEIVE_S:g} s", "")
         time.sleep(LOOK_S / 5)
     return time.monotonic() - began
-
-
-def target_of(server: servers.Server) -> Target:
-    """A server of a replication experiment as the target of a benchmark."""
-    return server_target(
-        server.address(DATABASE),
-        storage=server.storage,
-        log_storage=server.log_storage,
-        devices=server.devices,
-        lab=server.lab.place,
-        volumes=tuple(volume for volume in (server.data_volume, server.log_volume) if volume),
-        engine="innodb",
-    )

@@ -145,7 +145,7 @@ KNOWN_ERRORS = (
     (("server ids",), "give each server its own: SET GLOBAL server_id = N, and in its option file"),
     (
         ("max_allowed_packet",),
-        "an event is larger than it takes: SET GLOBAL {apply_packet} = 1073741824 on the replica, max_allowed_packet on both, and start it again",
+        "an event is larger than it takes: SET GLOBAL replica_max_allowed_packet (MariaDB: slave_max_allowed_packet) = 1073741824 on the replica, max_allowed_packet on both, and start it again",
     ),
     (
         ("binlog_cache_size", "1197:"),
@@ -164,7 +164,7 @@ def with_advice(error: str) -> str:
     """An error of a replica's thread with what to do about it, where that is known."""
     for texts, what in KNOWN_ERRORS:
         if any(text.lower() in error.lower() for text in texts):
-            return f"{error} (what to do: {what.format(apply_packet='replica_max_allowed_packet (MariaDB: slave_max_allowed_packet)')})"
+            return f"{error} (what to do: {what})"
     return error
 
 

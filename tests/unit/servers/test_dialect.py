@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headrace.connect.address import Secret
@@ -21,6 +23,8 @@ def test_passwords_stay_in_the_statement():
 
 def test_positions():
     at = SourceOf("h", 1, "u", Secret("p"), position=("binlog.000003", 157), channel="ch1", delay_s=60)
+    # A channel keeps what is not named: the authority of the source before.
+    assert "MASTER_SSL_CA = ''" in MARIADB.point_at(replace(SOURCE, ssl_ca=None))[-1]
     assert "MASTER_USE_GTID = slave_pos" in MARIADB.point_at(SOURCE)[-1]
     text = MARIADB.point_at(at)[-1]
     assert text.startswith("CHANGE MASTER 'ch1' TO MASTER_HOST = 'h'") and "MASTER_USE_GTID = no" in text

@@ -160,8 +160,10 @@ class Dialect:
             f"{old}_HEARTBEAT_PERIOD": HEARTBEAT_S,
             f"{old}_DELAY": int(source.delay_s),
         }
-        if source.ssl_ca is not None:
-            values[f"{old}_SSL_CA"] = literal(source.ssl_ca)
+        if source.ssl_ca is not None or self.is_mariadb:
+            # A channel keeps what is not named: the authority of the source before would refuse
+            # this one.
+            values[f"{old}_SSL_CA"] = literal(source.ssl_ca or "")
         if self.is_mariadb or source.ssl_ca is not None:
             # MariaDB checks the name when this is 1; certificates of the lab name 127.0.0.1 alone,
             # and 0 still checks the authority when there is one.

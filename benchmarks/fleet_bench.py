@@ -1,45 +1,107 @@
-"""A fleet: how fast it is answered. What the advice is worth is in fleet_rules.py.
+"""A fleet: how fast it is answered, and in how much memory. What the advice is worth is in
+fleet_rules.py.
 
-`FLEET_BENCH` volumes (1,000) with 14 days of five-minute points, read from Parquet, answered
-without the risk and with it.
+`FLEET_BENCH` volumes (1,000) with 14 days of five-minute points, in Parquet, answered by
+`headrace fleet plan` in a process of its own, without the risk and with it: seconds to the first
+answers and to all, processor seconds, and the most memory that the process held. `FLEET_RUNS` (3)
+runs of each, in turns; the median and the range are printed.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import resource
+import statistics
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from headrace.operate.fleet.answer import FleetSettings
-from headrace.operate.fleet.planning import plan_fleet
+import polars as pl
+
 from headrace.operate.fleet.points import write_points
 from seeded_fleet import seeded_fleet
 
 VOLUMES = int(os.environ.get("FLEET_BENCH", "1000"))
+RUNS = int(os.environ.get("FLEET_RUNS", "3"))
 SEED = 11
+BLOCK = 500  # volumes that are made at once: all of a large fleet would not fit into memory
+FORTNIGHTS = (0, 10)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run took. `first_s`: until the first answer was printed; `memory_mib`: the most that
+    was resident."""
+
+    first_s: float
+    whole_s: float
+    cpu_s: float
+    memory_mib: float
+    lines: int
 
 
 def main() -> None:
-    """Prints the tables."""
+    """Prints the table."""
     began = time.perf_counter()
-    fleet = seeded_fleet(VOLUMES, SEED)
-    print(f"{VOLUMES:,} volumes, seed {SEED}, 14 days of 5 min, made in {time.perf_counter() - began:.0f} s")
-    with TemporaryDirectory() as folder:
-        points = Path(folder) / "points.parquet"
-        write_points(points, fleet.points.values())
-        for fortnights in (0, 10):
-            began, cpu = time.perf_counter(), time.process_time()
-            plan_fleet(
-                fleet.inventory, points, FleetSettings(fortnights=fortnights), Path(folder) / f"{fortnights}.parquet"
-            )
-            wall, cpu = time.perf_counter() - began, time.process_time() - cpu
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            told = f"risk of {fortnights} fortnights" if fortnights else "without risk"
-            print(
-                f"answered {told}: {wall:.1f} s, {cpu:.1f} CPU-s ({1e3 * cpu / VOLUMES:.1f} ms a volume), at most {memory:,.0f} MiB"
-            )
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        described: list[dict] = []
+        rows = write_points(folder / "points.parquet", _blocks(described))
+        (folder / "volumes.json").write_text(json.dumps({"Volumes": described}))
+        mib = (folder / "points.parquet").stat().st_size / 2**20
+        made = time.perf_counter() - began
+        print(
+            f"{VOLUMES:,} volumes, seed {SEED}, 14 days of 5 min: {rows:,} points in {mib:,.0f} MiB, made in {made:.0f} s"
+        )
+        runs = {count: [] for count in FORTNIGHTS}
+        for number in range(RUNS):
+            for count in FORTNIGHTS:
+                runs[count].append(_run(folder, count, number))
+    for count, found in runs.items():
+        print(f"{f'risk of {count} fortnights' if count else 'without risk'}, {len(found)} runs:")
+        for told, field in (
+            ("first answers", "first_s"),
+            ("all answers", "whole_s"),
+            ("processor", "cpu_s"),
+            ("memory", "memory_mib"),
+        ):
+            values = [getattr(one, field) for one in found]
+            unit = "MiB" if field == "memory_mib" else "s"
+            print(f"  {told:<14}{statistics.median(values):10,.1f} {unit}  ({min(values):,.1f} to {max(values):,.1f})")
+        print(
+            f"  {'a volume':<14}{1e3 * statistics.median(one.cpu_s for one in found) / VOLUMES:10.2f} ms of processor"
+        )
+
+
+def _blocks(described: list[dict]) -> Iterator[pl.DataFrame]:
+    """The points, block by block; what describe-volumes shows of them goes to `described`."""
+    for first in range(0, VOLUMES, BLOCK):
+        fleet = seeded_fleet(min(BLOCK, VOLUMES - first), SEED + first, first=first)
+        described += fleet.described
+        yield pl.concat(list(fleet.points.values()))
+
+
+def _run(folder: Path, fortnights: int, number: int) -> Run:
+    command = [
+        str(Path(sys.executable).with_name("headrace")), "fleet", "plan", str(folder / "points.parquet"),
+        "--inventory", str(folder / "volumes.json"), "--fortnights", str(fortnights), "--output", "jsonl",
+        "--to", str(folder / f"{fortnights}-{number}.parquet"),
+    ]  # fmt: skip
+    began = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None  # it is a pipe
+        first = time.perf_counter() - began if child.stdout.readline() else float("nan")
+        lines = 1 + sum(1 for _ in child.stdout)
+        _, status, used = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    whole = time.perf_counter() - began
+    if child.returncode or lines != VOLUMES:
+        sys.exit(f"headrace fleet plan ended with {child.returncode} after {lines:,} of {VOLUMES:,} answers")
+    return Run(first, whole, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, lines)
 
 
 if __name__ == "__main__":

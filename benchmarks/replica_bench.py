@@ -91,7 +91,7 @@ def drawn(flavor: str, seed: int, count: int) -> list[ReplicaCell]:
     """Cells drawn at random from the same kinds, no two on one storage with as many workers."""
     chance, load, found = random.Random(seed), load_of(flavor), {}
     most = "optimistic" if flavor == "mariadb" else "ordered"
-    kinds = [(f"gp3:20:{iops}", None) for iops in (3_000, 4_000, 7_000, 12_000)]
+    kinds = [(f"gp3:24:{iops}", None) for iops in (3_000, 4_000, 7_000, 12_000)]
     kinds += [("gp2:100", 100.0), ("gp2:300", 0.0), ("io2:20:6000", None)]
     while len(found) < count:
         (storage, balance), workers = chance.choice(kinds), chance.choice((0, 0, 2, 4, 8, 16))

@@ -24,9 +24,10 @@ SHAPES = {name: np.array(shape) for name, shape in daily.SHAPES.items()} | {"bat
 
 @dataclass(frozen=True)
 class SeededFleet:
-    """`demand`: of each volume the five columns of a `FleetDemands`, what was asked and not what was
-    given."""
+    """`described`: the volumes as describe-volumes shows them. `demand`: of each volume the five
+    columns of a `FleetDemands`, what was asked and not what was given."""
 
+    described: list[dict]
     inventory: FleetInventory
     points: dict[str, pl.DataFrame]
     demand: dict[str, list[np.ndarray]]
@@ -36,11 +37,11 @@ class SeededFleet:
         return self.inventory.devices()
 
 
-def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0) -> SeededFleet:
-    """`volumes` volumes of gp2, gp3, io1 and io2 with `days` of points."""
+def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0, first: int = 0) -> SeededFleet:
+    """`volumes` volumes of gp2, gp3, io1 and io2 with `days` of points, numbered from `first`."""
     draw = np.random.default_rng(seed)
     described, demand, points = [], {}, {}
-    for number in range(volumes):
+    for number in range(first, first + volumes):
         name = f"vol-{number:017x}"
         volume, asked = _volume(draw, days, grain_s)
         described.append(
@@ -48,8 +49,8 @@ def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0
         )
         demand[name] = asked
     inventory = inventory_json(described)
-    for first in range(0, volumes, 250):
-        some = inventory.volumes[first : first + 250]
+    for begin in range(0, volumes, 250):
+        some = inventory.volumes[begin : begin + 250]
         batch = [np.concatenate([demand[one.id][column] for one in some]) for column in range(5)]
         lengths = [len(demand[one.id][0]) for one in some]
         followed = core.FleetDemands(*batch, lengths, MAX_OUTSTANDING).follow(
@@ -57,7 +58,7 @@ def seeded_fleet(volumes: int, seed: int, days: int = 14, grain_s: float = 300.0
         )
         for one, rows in zip(some, followed, strict=True):
             points[one.id] = _points(one.id, one.type, demand[one.id], rows, grain_s)
-    return SeededFleet(inventory, points, demand)
+    return SeededFleet(described, inventory, points, demand)
 
 
 def _volume(draw: np.random.Generator, days: int, grain_s: float) -> tuple[dict, list[np.ndarray]]:

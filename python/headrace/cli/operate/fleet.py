@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,13 +15,18 @@ from headrace.cli.options import (
     CommandGroup,
     ForceOption,
     Output,
-    OutputOption,
     RegionOption,
     SeedOption,
+    choice,
     option,
 )
 from headrace.cli.output import data, print_json, progress, say, show, table
 from headrace.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+PlanOutput = Literal[Output, "jsonl"]
 
 EPILOG = """\b
 Examples:
@@ -44,7 +50,8 @@ Examples:
 PLAN_EPILOG = """\b
 Examples:
   headrace fleet plan points.parquet --inventory volumes.json --inventory instances.json --to answers.parquet
-  headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet --p99-ms 2 --output csv > answers.csv"""
+  headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet --p99-ms 2 --output csv > answers.csv
+  headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet --output jsonl | grep grow"""
 REPORT_EPILOG = """\b
 Examples:
   headrace fleet report answers.parquet --report fleet.html
@@ -101,7 +108,9 @@ def plan(
         str | None,
         option("CLUSTER", "Answer on this Ray cluster: auto, HOST:6379 or ray://HOST:10001 (headrace[ray])."),
     ] = None,
-    output: OutputOption = "table",
+    output: Annotated[
+        PlanOutput, choice("What to print on stdout; jsonl: a line an answer, each as soon as it is there.")
+    ] = "table",
     force: ForceOption = False,
 ) -> None:
     """Answer each volume: change, grow, keep, or no advice, with savings and risk. Continues a run
@@ -131,8 +140,22 @@ def plan(
         runner = ray_runner(ray)
     with progress("planning") as tick:
         notes = list(found.notes)
-        answers = plan_fleet(found, points, settings, to, runner=runner, progress=tick, note=notes.append)
-    _show(answers, to, tuple(notes), output)
+        at_once = _print_lines if output == "jsonl" else lambda frame: None
+        answers = plan_fleet(
+            found, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
+        )
+    if output != "jsonl":
+        _show(answers, to, output)
+    for text in notes:
+        say(f"note: {text}")
+
+
+def _print_lines(answers: pl.DataFrame) -> None:
+    """Prints a line of JSON for each answer, at once."""
+    import msgspec
+
+    data("".join(f"{msgspec.json.encode(row).decode()}\n" for row in answers.to_dicts()))
+    sys.stdout.flush()
 
 
 def _not_there(to: Path, force: bool) -> None:
@@ -140,7 +163,7 @@ def _not_there(to: Path, force: bool) -> None:
         raise InputError(str(to), "is there already", "", "Give --force to overwrite it.")
 
 
-def _show(answers: list, to: Path, notes: tuple[str, ...], output: Output) -> None:
+def _show(answers: list, to: Path, output: Output) -> None:
     """Prints all answers as JSON or CSV, or what saves most as a table."""
     from headrace.operate.fleet.answer import answers_frame, ranked
     from headrace.report.output import as_csv
@@ -173,8 +196,6 @@ def _show(answers: list, to: Path, notes: tuple[str, ...], output: Output) -> No
     )
     tail = [f"Without advice, {count:,}: {why}." for why, count in withheld.most_common(5)]
     show(*lines, table(("volume", "today", "advised", "saves/month", "risk", "why"), rows), *tail, f"All answers: {to}")
-    for note in notes:
-        say(f"note: {note}")
 
 
 app.command("report", epilog=REPORT_EPILOG)(report)

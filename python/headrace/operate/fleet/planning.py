@@ -43,10 +43,12 @@ def plan_fleet(
     runner: Runner | None = None,
     progress: Callable[[float], None] = lambda share: None,
     note: Callable[[str], None] = lambda text: None,
+    answered: Callable[[pl.DataFrame], None] = lambda frame: None,
 ) -> list[VolumeAnswer]:
     """Answers every device of the inventory and writes `to` (Parquet). A run that was stopped goes
     on where it was, if nothing it rests on has changed. `note` is told of volumes that have points
-    and no place in the inventory. Raises InputError or CouldNotRun."""
+    and no place in the inventory; `answered` gets the answers of each batch as soon as they are
+    there, those of a run before first. Raises InputError or CouldNotRun."""
     settings = settings.checked()
     places = volumes_of(points)
     batches = list(batches_of(inventory, places))
@@ -62,11 +64,14 @@ def plan_fleet(
     parts = to.with_name(f"{to.name}.parts")
     _prepare(parts, _rests_on(inventory, points, settings))
     open_batches = [number for number in range(len(batches)) if not _part(parts, number).exists()]
+    for number in sorted(set(range(len(batches))) - set(open_batches)):
+        answered(pl.read_parquet(_part(parts, number)))
     run = runner or embedded
     done = len(batches) - len(open_batches)
     progress(done / len(batches))
     for place, content in run([batches[number] for number in open_batches], points, places, settings):
         write_whole(_part(parts, open_batches[place]), content)
+        answered(pl.read_parquet(BytesIO(content)))
         done += 1
         progress(done / len(batches))
     frame = pl.concat([pl.read_parquet(_part(parts, number)) for number in range(len(batches))]).sort("key")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import polars as pl
@@ -44,29 +44,57 @@ METRICS = {
 }
 # Volumes read at once: 14 days of five minutes are 31 KiB a volume and column in memory.
 VOLUMES_AT_ONCE = 125
-ROWS_OF_A_GROUP = 262_144  # some 64 volumes of a fortnight at five minutes
+# Some 8 volumes of a fortnight at five minutes: volumes of an instance, which are answered together,
+# lie anywhere in the file, and a group is read whole.
+ROWS_OF_A_GROUP = 32_768
+# Rows whose volume is read at once to find where each begins: 16 bytes each in memory.
+ROWS_AT_ONCE = 64 * ROWS_OF_A_GROUP
 
 
 def volumes_of(path: Path) -> dict[str, tuple[int, int]]:
     """The first row and the number of rows of each volume, in the order of the file. Raises
     InputError for a file that is not one of points, or whose rows of a volume lie apart."""
-    column = _scan(path).select("volume").collect()["volume"]
-    runs = column.rle().struct.unnest()
-    if runs["value"].n_unique() != runs.height:
-        raise InputError(str(path), "has the rows of a volume in several places", DOC, "Import it again.")
-    starts = (runs["len"].cum_sum() - runs["len"]).to_list()
-    return dict(zip(runs["value"].to_list(), zip(starts, runs["len"].to_list(), strict=True), strict=True))
+    found: dict[str, tuple[int, int]] = {}
+    last = None
+    for volume, first, rows in _runs(path):
+        if volume == last:  # it goes on in the next slice
+            first, rows = found[volume][0], found[volume][1] + rows
+        elif volume in found:
+            raise InputError(str(path), "has the rows of a volume in several places", DOC, "Import it again.")
+        found[volume], last = (first, rows), volume
+    return found
+
+
+def _runs(path: Path) -> Iterator[tuple[str, int, int]]:
+    """Rows of one volume after another: the volume, the first of them, how many. A volume that
+    lies across two slices comes twice in a row."""
+    column = _scan(path).select("volume")
+    height = column.select(pl.len()).collect().item()
+    for begin in range(0, height, ROWS_AT_ONCE):
+        runs = column.slice(begin, ROWS_AT_ONCE).collect()["volume"].rle().struct.unnest()
+        starts = begin + runs["len"].cum_sum() - runs["len"]
+        yield from zip(runs["value"].to_list(), starts.to_list(), runs["len"].to_list(), strict=True)
 
 
 def read_points(path: Path, places: dict[str, tuple[int, int]], volumes: Sequence[str]) -> dict[str, pl.DataFrame]:
-    """The rows of these volumes, as far as the file has them."""
-    known = [name for name in volumes if name in places]
-    if not known:
-        return {}
-    first = min(places[name][0] for name in known)
-    last = max(sum(places[name]) for name in known)
-    rows = _scan(path).slice(first, last - first).collect()
-    return {name: rows.slice(places[name][0] - first, places[name][1]) for name in known}
+    """The rows of these volumes, as far as the file has them. Reads no more than the groups of rows
+    that they lie in."""
+    known = sorted((name for name in volumes if name in places), key=lambda name: places[name])
+    spans: list[list[str]] = []  # volumes that lie next to each other
+    for name in known:
+        if spans and places[name][0] == sum(places[spans[-1][-1]]):
+            spans[-1].append(name)
+        else:
+            spans.append([name])
+    lazy = _scan(path)
+    parts = pl.collect_all(
+        [lazy.slice(places[span[0]][0], sum(places[span[-1]]) - places[span[0]][0]) for span in spans]
+    )
+    return {
+        name: rows.slice(places[name][0] - places[span[0]][0], places[name][1])
+        for span, rows in zip(spans, parts, strict=True)
+        for name in span
+    }
 
 
 def write_points(path: Path, parts: Iterable[pl.DataFrame]) -> int:

@@ -14,8 +14,10 @@ from functools import cache
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import headrace
+from headrace.cli.operate.fleet import app
 from headrace.errors import InputError
 from headrace.operate.fleet.answer import FleetSettings, answers_frame, answers_of, ranked
 from headrace.operate.fleet.batch import answer_batch, weaker
@@ -23,7 +25,7 @@ from headrace.operate.fleet.history import DeviceHistory, history_of
 from headrace.operate.fleet.importing import import_points
 from headrace.operate.fleet.inventory import inventory_json
 from headrace.operate.fleet.planning import plan_fleet
-from headrace.operate.fleet.points import METRICS, read_points, volumes_of, write_points
+from headrace.operate.fleet.points import METRICS, SCHEMA, read_points, volumes_of, write_points
 from headrace.workload import OpenWorkload
 from headrace.workload.points import make_points
 from seeded_fleet import BEGIN, SeededFleet, seeded_fleet
@@ -269,7 +271,12 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatc
         left.append(len(batches))
         return planning.embedded(batches, *rest)
 
-    again = plan_fleet(fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted)
+    told = []
+    again = plan_fleet(
+        fleet().inventory, points, QUICK, tmp_path / "again.parquet", runner=counted, answered=told.append
+    )
+    # Answers are told as soon as they are there, those of the run before first, each once.
+    assert sorted(key for frame in told for key in frame["key"]) == [one.key for one in whole]
     total = len(list(planning.batches_of(fleet().inventory, volumes_of(points))))
     assert again == whole and left == [total - 2]
     assert (tmp_path / "again.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
@@ -277,6 +284,36 @@ def test_a_stopped_run_goes_on_and_ends_with_the_same_bytes(tmp_path, monkeypatc
     other = replaced(p99_ms=9.0)
     plan_fleet(fleet().inventory, points, other, tmp_path / "again.parquet", runner=counted)
     assert left[-1] == total  # other settings: nothing that was kept counts
+
+
+# --- the points' file -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_volumes_are_found_and_read_wherever_they_lie(tmp_path, monkeypatch, seed):
+    """Against a naive filter: volumes of any length, read in slices that cut them anywhere."""
+    from headrace.operate.fleet import points as module
+
+    chance = random.Random(seed)
+    monkeypatch.setattr(module, "ROWS_AT_ONCE", chance.randint(1, 20))
+    monkeypatch.setattr(module, "ROWS_OF_A_GROUP", chance.randint(1, 20))
+    lengths = {f"vol-{chance.randrange(1 << 40):010x}": chance.randint(1, 30) for _ in range(chance.randint(1, 12))}
+    names = [name for name, length in lengths.items() for _ in range(length)]
+    rows = pl.DataFrame({"volume": names, "t_unix": np.arange(len(names), dtype=float)})
+    rows = rows.with_columns(pl.lit(1.0).alias(name) for name in SCHEMA if name not in ("volume", "t_unix", "account"))
+    rows = rows.with_columns(pl.lit("").alias("account")).select(list(SCHEMA))
+    file = tmp_path / "points.parquet"
+    write_points(file, [rows])
+    places = volumes_of(file)
+    assert list(places) == list(lengths) and [length for _, length in places.values()] == list(lengths.values())
+    wanted = chance.sample(list(lengths), chance.randint(1, len(lengths)))
+    read = read_points(file, places, [*wanted, "vol-elsewhere"])
+    assert set(read) == set(wanted)
+    assert all(read[name].equals(rows.filter(pl.col("volume") == name)) for name in wanted)
+    if len(lengths) > 1:
+        write_points(file, [pl.concat([rows, rows.head(1)])])
+        with pytest.raises(InputError, match="several places"):
+            volumes_of(file)
 
 
 # --- import ---------------------------------------------------------------------------------------
@@ -427,3 +464,19 @@ def test_settings_are_checked():
     for bad in ({"p99_ms": 0.0}, {"headroom_percent": -1.0}, {"fortnights": -1}):
         with pytest.raises(InputError):
             replaced(**bad).checked()
+
+
+def test_answers_are_printed_as_lines(tmp_path):
+    """`--output jsonl`: the same answers as `--output json`, a line each."""
+    some = [one for one in fleet().described if one["VolumeId"] in sorted(fleet().points)[:3]]
+    write_points(tmp_path / "points.parquet", [fleet().points[one["VolumeId"]] for one in some])
+    (tmp_path / "volumes.json").write_text(json.dumps({"Volumes": some}))
+    printed = {}
+    for output in ("json", "jsonl"):
+        command = ["plan", str(tmp_path / "points.parquet"), "--inventory", str(tmp_path / "volumes.json")]
+        ran = CliRunner().invoke(app, [*command, "--to", str(tmp_path / output), "--output", output])
+        assert ran.exit_code == 0, ran.stderr
+        printed[output] = ran.stdout
+    lines = [json.loads(line) for line in printed["jsonl"].splitlines()]
+    by_key = {one["key"]: one for one in json.loads(printed["json"])}
+    assert len(lines) == 3 and {one["key"]: one for one in lines} == by_key

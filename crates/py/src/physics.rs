@@ -53,6 +53,12 @@ fn innodb_free_pages(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -
     settings::free_pages(flavor, version, pool_bytes, vcpus)
 }
 
+/// Bytes of the buffer pool that a server makes of what is set, by flavour and version.
+#[pyfunction]
+fn innodb_pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) -> f64 {
+    settings::pool_bytes(flavor, version, asked_bytes, vcpus)
+}
+
 /// A database under a server's settings: flush_log_at_trx_commit, log_bin, sync_binlog (given one
 /// of the three, the others are 1, as the database writes, and 1), doublewrite, io_capacity,
 /// io_capacity_max, redo_bytes with measured_redo_bytes, compaction_write_bytes_s. What is not
@@ -164,5 +170,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(processor_share, module)?)?;
     module.add_function(wrap_pyfunction!(page_write_cost, module)?)?;
     module.add_function(wrap_pyfunction!(innodb_free_pages, module)?)?;
+    module.add_function(wrap_pyfunction!(innodb_pool_bytes, module)?)?;
     module.add_function(wrap_pyfunction!(cache_gib_for, module)?)
 }

@@ -36,6 +36,10 @@ WAIT_POINTS = ("after-sync", "after-commit")
 DEFAULT_VERSION = "mysql-8.4"
 # How long a run goes on after its load, at most: a day.
 MOST_DRAIN_S = 86_400
+# Processors where no instance is named: of so few MySQL makes one buffer pool instance.
+UNKNOWN_VCPUS = 4
+# A buffer pool that its server makes so much larger than it was set is told.
+ROUNDED = 1.01
 # Bounds of the 80 % interval.
 LOW, HIGH = 0.1, 0.9
 # What draws are asked for.
@@ -204,7 +208,7 @@ def predict_replica(
     )
     made = workload.grown(growth) if growth != 1.0 else workload
     settings = replica.settings()
-    own, tight = _own_cache(replica, cache, instance, source["as_of"])
+    own, about_cache = _own_cache(replica, cache, instance, source["as_of"], made.engine)
     asked = _asked(replica, settings, own, instance) | {
         "semi_sync": _semi_sync(semi_sync, replica.version),
         "large": [tuple(float(part) for part in one) for one in large],
@@ -222,7 +226,7 @@ def predict_replica(
     return ReplicaPrediction(
         rows.select(COLUMNS),
         summary,
-        (*_warnings(made, replica, settings, summary), *cache_fits(cache, host), *tight),
+        (*_warnings(made, replica, settings, summary), *cache_fits(cache, host), *about_cache),
         replica,
         settings,
         storage,
@@ -233,15 +237,23 @@ def predict_replica(
     )
 
 
-def _own_cache(replica: Replica, cache_gib: float, instance: str | None, as_of: str | None) -> tuple[float, list[str]]:
-    """The replica's cache, GiB, and what to know of it on its instance. Raises InputError where its
-    instance has no room for it."""
+def _own_cache(
+    replica: Replica, cache_gib: float, instance: str | None, as_of: str | None, engine: str
+) -> tuple[float, list[str]]:
+    """The replica's cache, GiB, as its server makes it of what is set, and what to know of it on
+    its instance. Raises InputError where its instance has no room for it."""
     given = cache_gib if replica.cache_gib is None else replica.cache_gib
     own = check_number("replica-cache-gib", given, LEAST_CACHE_GIB, MOST_CACHE_GIB, "GiB")
     if replica.instance is None and replica.cache_gib is None:
         return own, []  # the source's: looked at already
     host = host_of(instance if replica.instance is None else replica.instance, as_of)
-    return own, cache_fits(own, host, "replica-cache-gib")
+    asked = own
+    if replica.cache_gib is not None and engine == "innodb":
+        flavor, _, version = replica.version.partition("-")
+        vcpus = UNKNOWN_VCPUS if host is None else host["vcpus"]
+        own = core.innodb_pool_bytes(flavor, version, asked * GIB, vcpus) / GIB
+    rounded = f"a buffer pool of {asked:.4g} GiB becomes {own:.4g} GiB: MySQL rounds it up to whole chunks of 128 MiB"
+    return own, [*([rounded] if own > ROUNDED * asked else []), *cache_fits(asked, host, "replica-cache-gib")]
 
 
 def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: str | None) -> dict[str, Any]:

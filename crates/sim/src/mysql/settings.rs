@@ -56,13 +56,31 @@ pub fn at_least(version: &str, wanted: [u32; 3]) -> bool {
     (0..3).map(|i| parts.get(i).copied().unwrap_or(0)).ge(wanted)
 }
 
+/// innodb_buffer_pool_chunk_size, bytes: a pool grows by as much (default of both flavours).
+const CHUNK_BYTES: f64 = 134_217_728.0;
+
+/// Bytes of the pool that a server makes where `asked_bytes` are set: MySQL from 5.7.5 rounds up to
+/// whole chunks of all instances (its manual, "Configuring InnoDB Buffer Pool Size"); a pool that is
+/// smaller than that has smaller chunks. MariaDB does so from 10.2 to 10.8.0, and then has chunks of
+/// a 64th of the pool, which come to almost the same (its manual, innodb_buffer_pool_chunk_size).
+/// Seen with MySQL 9.7.4: replicas with 156 and 224 MiB read as much a transaction, and those with
+/// 260 and 344 (2026-11-23).
+pub fn pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) -> f64 {
+    let rounds = if flavor == "mariadb" { at_least(version, [10, 2, 0]) && !at_least(version, [10, 8, 1]) } else { at_least(version, [5, 7, 5]) };
+    let unit = CHUNK_BYTES * pool_instances(flavor, version, asked_bytes, vcpus);
+    if rounds && asked_bytes > unit {
+        (asked_bytes / unit).ceil() * unit
+    } else {
+        asked_bytes
+    }
+}
+
 /// Instances of a buffer pool where none are set (innodb_buffer_pool_instances in the manuals of
 /// MySQL 8.0 and 8.4; MariaDB has one from 10.5). MySQL: one below 1 GiB; up to 8.3 eight; from 8.4
 /// half as many as the pool has chunks of 128 MiB, but no more than a quarter of the processors, 1
 /// to 64.
 pub fn pool_instances(flavor: &str, version: &str, pool_bytes: f64, vcpus: u32) -> f64 {
     const GIB: f64 = 1_073_741_824.0;
-    const CHUNK_BYTES: f64 = 134_217_728.0; // innodb_buffer_pool_chunk_size
     if flavor == "mariadb" || pool_bytes < GIB {
         1.0
     } else if at_least(version, [8, 4, 0]) {

@@ -193,3 +193,22 @@ fn pages_are_written_back_early() {
     assert!((settings.dirty_share(3_297.0) - 0.3).abs() < 1e-3);
     assert_eq!((settings.dirty_share(100.0), settings.dirty_share(1e6)), (0.1, 0.9));
 }
+
+/// Whole chunks of 128 MiB of all instances, by the defaults of each version (MySQL's manual).
+#[test]
+fn a_buffer_pool_has_whole_chunks() {
+    use headrace_sim::mysql::settings::pool_bytes;
+    let mib = |flavor: &str, version: &str, asked: f64, vcpus: u32| pool_bytes(flavor, version, asked * MIB, vcpus) / MIB;
+    // One instance: multiples of 128 MiB from 128 on, less as it is.
+    for (asked, made) in [(52.0, 52.0), (127.0, 127.0), (128.0, 128.0), (129.0, 256.0), (156.0, 256.0), (260.0, 384.0), (1_000.0, 1_024.0)] {
+        assert_eq!(mib("mysql", "9.7", asked, 2), made, "{asked}");
+    }
+    // Eight instances from 1 GiB on: multiples of 1 GiB. MySQL 8.4 with 16 processors: four of them.
+    assert_eq!(mib("mysql", "8.0.36", 9_300.0, 16), 10_240.0);
+    assert_eq!(mib("mysql", "8.4", 9_300.0, 16), 9_728.0);
+    // Before chunks, and where they are small.
+    for (flavor, version) in [("mysql", "5.6"), ("mysql", "5.7.4"), ("mariadb", "10.11"), ("mariadb", "5.5")] {
+        assert_eq!(mib(flavor, version, 156.0, 2), 156.0);
+    }
+    assert_eq!(mib("mariadb", "10.6.12", 156.0, 2), 256.0);
+}

@@ -6,6 +6,7 @@ An array is one device: its rates are those of its members together, as long as 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from headrace.base import core
 from headrace.base.core import core_errors
@@ -64,6 +65,7 @@ class HoldingLimits:
         return ios, (read_mib_s * self.per_read + write_mib_s * self.per_write) * MIB
 
 
+@lru_cache(maxsize=1_024)  # a fleet asks for today's of each volume over and over
 def holding(storage: str, instance: str | None = None, as_of: str | None = None) -> HoldingLimits:
     """What holds for this storage on this instance. Raises InputError where it is not sold."""
     parsed = Storage.parse(storage)

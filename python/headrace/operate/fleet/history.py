@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -57,13 +58,13 @@ class DeviceHistory:
         """Length of the whole."""
         return self.grain_s * len(self.columns["duration_s"])
 
-    @property
+    @cached_property
     def censored(self) -> np.ndarray:
         """Which points were at a limit: the check said so, or the credits were gone."""
         with np.errstate(invalid="ignore"):
             return (self.exceeded > 0) | (self.balance_percent <= GONE_PERCENT)
 
-    @property
+    @cached_property
     def censored_share(self) -> float:
         """Share of the points at a limit."""
         return float(self.censored.mean())

@@ -8,8 +8,8 @@
 use crate::error::SimError;
 use serde::{Deserialize, Serialize};
 
-/// Fewer clients never wait for a third group ([`SemiSyncPrice::rate`]).
-const THREE: f64 = 3.0;
+/// One client never waits for another's group ([`SemiSyncPrice::rate`]).
+const TWO: f64 = 2.0;
 
 /// A receive thread that is busy for less than this share of the time makes nobody wait.
 const NEVER_FULL: f64 = 0.01;
@@ -40,7 +40,7 @@ pub struct SemiSync {
     #[serde(default)]
     pub wait_point: WaitPoint,
     /// Groups of commits that wait for the same thing become one, as in MySQL; in MariaDB a group
-    /// keeps the binary log until the one before it has its acknowledgement.
+    /// is sent when the one before it has its acknowledgement.
     #[serde(default)]
     pub groups_merge: bool,
 }
@@ -56,9 +56,8 @@ pub struct SemiSyncPrice {
     pub most_tps: f64,
     /// The wait is longer than the timeout: the source goes on unprotected.
     pub times_out: bool,
-    /// At most two groups of commits are under way: one that waits for its acknowledgement, and one
-    /// behind it that is flushed and sent.
-    pub two_groups: bool,
+    /// One group of commits after the other has its acknowledgement; the next is flushed meanwhile.
+    pub in_turn: bool,
 }
 
 impl SemiSyncPrice {
@@ -70,16 +69,16 @@ impl SemiSyncPrice {
     /// Transactions a second of `clients` that commit once each and would do `tps` if they waited
     /// for the network alone; `flush_ms`: of the binary log.
     ///
-    /// With two groups at once a group begins every `(flush + network) / 2`, and a client that
-    /// comes back waits for the next. The receive thread is one server for all of them: mean value
+    /// Groups in turn are sent every network's wait, or flush where that is longer, and a client
+    /// that comes back waits for the next. The receive thread is one server for all of them: mean value
     /// analysis of a closed queue, which one client never finds occupied.
     pub fn rate(&self, clients: f64, tps: f64, flush_ms: f64) -> f64 {
         if tps <= 0.0 || self.times_out {
             return tps;
         }
         let (mut cycle_ms, network_ms) = (clients * 1e3 / tps, self.network_ms());
-        if self.two_groups && clients >= THREE {
-            let period_ms = (flush_ms + network_ms) / 2.0;
+        if self.in_turn && clients >= TWO {
+            let period_ms = flush_ms.max(network_ms);
             let away_ms = (cycle_ms - flush_ms - network_ms).max(1e-3);
             let until_next_ms = period_ms / (1.0 - libm::exp(-period_ms / away_ms)) - away_ms;
             // Without semi-sync a client waits half a flush for the group before it.
@@ -127,7 +126,7 @@ impl SemiSync {
         let nearest = sorted.get(self.acknowledgements as usize - 1).copied().unwrap_or(0.0);
         let added_ms = nearest + receive_s * 1e3;
         let most_tps = if receive_s > 0.0 { 1.0 / receive_s } else { f64::INFINITY };
-        let two_groups = self.wait_point == WaitPoint::AfterSync && !self.groups_merge;
-        SemiSyncPrice { added_ms, relay_ms: receive_s * 1e3, most_tps, times_out: added_ms > self.timeout_ms, two_groups }
+        let in_turn = self.wait_point == WaitPoint::AfterSync && !self.groups_merge;
+        SemiSyncPrice { added_ms, relay_ms: receive_s * 1e3, most_tps, times_out: added_ms > self.timeout_ms, in_turn }
     }
 }

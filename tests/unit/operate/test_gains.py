@@ -125,6 +125,21 @@ def test_the_instance_that_binds_next_is_said_to():
     assert "It will not help alone: the instance's EBS throughput binds at 1" in found.findings[0].words
 
 
+def test_an_instance_whose_burst_is_gone_is_simulated_without_it():
+    """1,240 reads of 64 KiB a second are 77.5 of the 81.25 MB/s, 77.5 MiB/s, that m5.large has without its burst."""
+    volume = {
+        "read_iops": 1_240.0, "charged_iops": 1_240.0, "read_mib_s": 77.5, "read_ms": 6.4, "read_p50_ms": 6.4,
+        "over_volume_iops": 0.0, "over_instance_throughput": 0.99, "instance_byte_balance_percent": 0.0,
+    }  # fmt: skip
+    server = {"tps": 413.0, "pool_reads_per_s": 1_240.0, "data_read_bytes_per_s": 77.5 * 2**20}
+    made = evidence(AT_300 | volume, CLIENTS | server, storage="gp3:500:16000:1000", instance="m5.large")
+    first = diagnose(made, Counsel()).findings[0]
+    assert (first.verdict, first.subject) == ("binds", "instance-credits")
+    # Eight clients wait 6.4 ms three times a transaction and 0.3 ms else: without the limit far more.
+    assert first.gain is not None and first.gain.transactions > 0.5, first.words
+    assert "gives 77.5 MiB/s of 77.49 MiB/s" in first.words and first.remedies
+
+
 def test_no_spending_for_little():
     """Clients that hardly wait: the gain is below 5 %, and nothing that costs money is advised."""
     # A tenth of the time in reads: at most 11 % more, and lifting the cap by itself brings less.

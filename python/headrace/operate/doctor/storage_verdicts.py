@@ -10,6 +10,8 @@ from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy,
 from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
 
+# Units of rates, as figures show them.
+BYTES_S, IOS_S = "bytes/s", "I/Os/s"
 MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
 
 
@@ -81,16 +83,15 @@ def _limit(
 ) -> Finding:
     touched = felt is not None and felt < t.felt_share
     limits = volume.limits
-    allowed = limits.rate_of(subject) if limits else None
-    rate, unit = _rate(volume, subject)
+    rate, allowed, unit = _rate(volume, subject)
     optimizing = volume.facts.state in ("optimizing", "modifying") and subject.startswith("volume")
     name = caps.long(subject)
     how = {
         "seen": f"over it {in_percent(share)} of the time",
         "inferred": f"at it in {in_percent(share)} of the seconds, with latency {volume.slow_times or 0:,.1f} times the type's own",
     }[basis if basis in ("seen", "inferred") else "seen"]
-    at = "" if allowed is None else f" of {_amount(allowed, subject)}"
-    gives = f"{volume.facts.name} gives {_amount(rate, subject)}{at}"
+    at = "" if allowed is None else f" of {_amount(allowed, unit)}"
+    gives = f"{volume.facts.name} gives {_amount(rate, unit)}{at}"
     felt_words = _felt(felt)
     if optimizing:
         words = f"{gives} while it is {volume.facts.state}: until that ends its limits are the lower of those before and after. {felt_words}"
@@ -100,8 +101,8 @@ def _limit(
         words = f"{name[0].upper()}{name[1:]} {_verb(name, touched)}: {gives}, {how}. {felt_words}"
     figures = [
         figure("over_share" if basis == "seen" else "near_share", share, "share", how),
-        figure("rate", rate, unit, _amount(rate, subject)),
-        figure("limit", allowed, unit, "not known" if allowed is None else _amount(allowed, subject)),
+        figure("rate", rate, unit, _amount(rate, unit)),
+        figure("limit", allowed, unit, "not known" if allowed is None else _amount(allowed, unit)),
         *_latency_figures(volume),
     ]
     if volume.balance is not None:
@@ -140,18 +141,23 @@ def _felt(felt: float | None) -> str:
     return "" if felt is None else f"Clients spend {in_percent(felt)} of their time waiting for it."
 
 
-def _rate(volume: VolumeSignals, subject: str) -> tuple[float, str]:
+def _rate(volume: VolumeSignals, subject: str) -> tuple[float, float | None, str]:
+    """What the volume gives, what the limit allows, and the unit of both."""
     limits = volume.limits
-    in_bytes = subject.endswith("throughput") or (
-        subject == "volume-credits" and limits is not None and limits.credit_unit == "bytes"
-    )
-    return (volume.bytes_s, "bytes/s") if in_bytes else (volume.charged_iops, "I/Os/s")
+    if limits is None:
+        return (volume.bytes_s, None, BYTES_S) if subject.endswith("throughput") else (volume.charged_iops, None, IOS_S)
+    if subject == "instance-credits" and limits.instance_bytes_s and limits.instance_iops:
+        # One bucket is of I/Os, the other of bytes: the one whose baseline is nearer is the one that is empty.
+        ios, in_bytes = volume.charged_iops / limits.instance_iops, volume.bytes_s / limits.instance_bytes_s
+        if in_bytes > ios:
+            return volume.bytes_s, limits.instance_bytes_s, BYTES_S
+    bytes_count = subject.endswith("throughput") or (subject == "volume-credits" and limits.credit_unit == "bytes")
+    allowed = limits.rate_of(subject)
+    return (volume.bytes_s, allowed, BYTES_S) if bytes_count else (volume.charged_iops, allowed, IOS_S)
 
 
-def _amount(value: float, subject: str) -> str:
-    if subject.endswith("throughput") or (subject == "volume-credits" and value > 1e6):  # no volume has a million IOPS
-        return f"{value / MIB:,.4g} MiB/s"
-    return f"{value:,.0f} IOPS"
+def _amount(value: float, unit: str) -> str:
+    return f"{value / MIB:,.4g} MiB/s" if unit == BYTES_S else f"{value:,.0f} IOPS"
 
 
 def _latency_figures(volume: VolumeSignals) -> list[FindingFigure]:
@@ -308,21 +314,24 @@ def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Find
     if now is None or first is None or limits is None or limits.credits is None or now <= t.credits_gone_percent:
         return []
     # Of the rates, where they are known: the balance as printed may have whole percents only.
-    asked = volume.bytes_s if limits.credit_unit == "bytes" else volume.charged_iops
-    refill = limits.bytes_s if limits.credit_unit == "bytes" else limits.iops
-    if asked <= refill or first - now < t.coming_fall_percent / 100 * min(1.0, volume.seconds / t.window_s):
+    asked, refill, unit = _rate(volume, "volume-credits")
+    if (
+        refill is None
+        or asked <= refill
+        or first - now < t.coming_fall_percent / 100 * min(1.0, volume.seconds / t.window_s)
+    ):
         return []
     left_s = now / 100 * limits.credits / (asked - refill)
     if left_s > t.coming_s:
         return []
     words = (
         f"The burst credits of {volume.facts.name} will be gone in {span_in_words(max(1, round(left_s)))} at this rate: "
-        f"balance {now:.1f} %, {_amount(asked, 'volume-credits')} asked, {_amount(refill, 'volume-credits')} refilled."
+        f"balance {now:.1f} %, {_amount(asked, unit)} asked, {_amount(refill, unit)} refilled."
     )
     figures = (
         figure("empty_in_s", left_s, "s", f"empty in {span_in_words(max(1, round(left_s)))}"),
         figure("balance_percent", now, "percent", f"balance {now:.1f} %"),
-        figure("rate", asked, "1/s", f"{_amount(asked, 'volume-credits')} asked"),
+        figure("rate", asked, unit, f"{_amount(asked, unit)} asked"),
     )
     return [
         Finding("will bind", "volume-credits", words, volume.facts.name, "coming", None, 1.0 / (1.0 + left_s), figures)

@@ -83,6 +83,7 @@ def _counselled(
             signals,
             own,
             counsel,
+            _balance(volume, one.subject),
         )
         if simulated is not None:
             gain = replace(simulated, factor=factor, next_limit=next_limit, at_factor=factor)
@@ -94,13 +95,19 @@ def _counselled(
     return replace(one, words=words, gain=gain, remedies=remedies)
 
 
+def _balance(volume: VolumeSignals, subject: str) -> float | None:
+    """The credits of today's run, percent: the volume's; none where the instance's are gone. (One
+    figure is for both, so a volume with credits of its own keeps them.)"""
+    return 0.0 if subject == "instance-credits" and volume.balance is None else volume.balance
+
+
 def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Counsel) -> Gain | None:
     """Transactions on another storage for the data, with an interval; None where too little is
     known."""
     volume = next((one for one in signals.volumes if one.facts.role == "data" and one.limits is not None), None)
     if volume is None:
         return None
-    return _simulated(volume, storage, instance, signals, own_database(signals), counsel)
+    return _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.balance)
 
 
 def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
@@ -160,23 +167,23 @@ def _simulated(
     signals: Signals,
     own: OwnDatabase | None,
     counsel: Counsel,
+    balance: float | None,
 ) -> Gain | None:
-    """Transactions on the changed storage over those on today's, with an interval."""
+    """Transactions on the changed storage over those on today's, whose credits begin with `balance`
+    percent, with an interval."""
     limits = volume.limits
     if limits is None:
         return None
     if counsel.database is not None and signals.server is not None:
         return _predicted(
-            counsel.database, limits.storage, limits.instance, storage, instance, volume, signals, counsel
+            counsel.database, limits.storage, limits.instance, storage, instance, balance, signals, counsel
         )
     if own is None:
         return None
     ratios = []
     for database in (own.database, *own.variants):
         try:
-            before, _ = tps_on(
-                database, own.clients, limits.storage, limits.instance, limits.as_of or None, volume.balance
-            )
+            before, _ = tps_on(database, own.clients, limits.storage, limits.instance, limits.as_of or None, balance)
             after, _ = tps_on(database, own.clients, storage, instance, limits.as_of or None, None)
         except HeadraceError:
             return None
@@ -194,7 +201,7 @@ def _predicted(
     instance: str | None,
     storage: str,
     to_instance: str | None,
-    volume: VolumeSignals,
+    balance: float | None,
     signals: Signals,
     counsel: Counsel,
 ) -> Gain | None:
@@ -208,9 +215,7 @@ def _predicted(
         "threads": max(1, round(server.connected)),
     }
     try:
-        before = predict(
-            database, today, instance=instance, start_balance_percent=volume.balance, draws=DRAWS, **common
-        )
+        before = predict(database, today, instance=instance, start_balance_percent=balance, draws=DRAWS, **common)
         after = predict(database, storage, instance=to_instance, draws=DRAWS, **common)
     except HeadraceError:
         return None

@@ -82,7 +82,6 @@ def _limit(
     volume: VolumeSignals, subject: str, share: float, felt: float | None, basis: Basis, signals: Signals, t: Thresholds
 ) -> Finding:
     touched = felt is not None and felt < t.felt_share
-    limits = volume.limits
     rate, allowed, unit = _rate(volume, subject)
     optimizing = volume.facts.state in ("optimizing", "modifying") and subject.startswith("volume")
     name = caps.long(subject)

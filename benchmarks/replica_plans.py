@@ -243,7 +243,7 @@ def changes() -> list[tuple[str, ReplicaCell]]:
     """One figure of the first replica that was calibrated on changed at a time."""
     base = cells(FLAVOR)[0][0]
     return [
-        ("three times the IOPS", base.with_(words="IOPS x 3", storage="gp3:20:15000")),
+        ("three times the IOPS", base.with_(words="IOPS x 3", storage="gp3:30:15000")),
         ("no flushes", base.with_(words="no flushes", flush_log=2, sync_binlog=0)),
         ("all data in the cache", base.with_(words="all in the cache", cache_mib=640)),
         ("no binary log", base.with_(words="no binary log", binlog=False)),

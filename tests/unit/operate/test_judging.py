@@ -326,6 +326,11 @@ EDGES = {
         evidence({"read_ms": 1.4}, {"log_bytes_per_s": 0.0}, {"psi_cpu_share": 0.9}),
         "processors",
     ),
+    "queued_server_share": (  # of four processors
+        evidence(None, {"server_cpus": 0.59, "log_bytes_per_s": 0.0}, {"psi_cpu_share": 0.9}),
+        evidence(None, {"server_cpus": 0.61, "log_bytes_per_s": 0.0}, {"psi_cpu_share": 0.9}),
+        "processors",
+    ),
     "redo_writes_share": (
         evidence(None, {"checkpoint_share": 0.9, "pages_flushed_per_s": 245.0}),
         evidence(None, {"checkpoint_share": 0.9, "pages_flushed_per_s": 255.0}),

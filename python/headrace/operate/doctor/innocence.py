@@ -183,9 +183,10 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
 
 
 def _queued(signals: Signals, rest: float, t: Thresholds) -> bool:
-    """More statements under way than processors, that wait for nothing but these (PSI)."""
+    """More statements under way than processors, that wait for nothing but these (PSI). A server
+    that hardly computes waits for something else, and the pressure is that of others."""
     server, host = signals.server, signals.host
-    if server is None or host.vcpus is None or host.pressure is None:
+    if server is None or host.vcpus is None or host.pressure is None or (host.server or 0.0) < t.queued_server_share:
         return False
     return server.running >= host.vcpus and host.pressure >= t.pressure_share and rest >= t.queued_rest_share
 

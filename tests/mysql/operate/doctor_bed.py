@@ -296,9 +296,8 @@ def small_redo(bed: Bed, chance: random.Random):
 
 @contextmanager
 def log_buffer(bed: Bed, chance: random.Random):
-    """Transactions whose redo does not fit the log buffer of 2 MiB."""
-    bed.reset("io2:20:8000")  # so that no limit of the volume is near
-    # Nor that of the redo log: 30 MiB a second fill the default in three seconds.
+    """Transactions whose redo does not fit the log buffer of 2 MiB, but the log and the volume."""
+    bed.reset("io2:20:8000")
     name, usual = (
         ("innodb_log_file_size", 96 << 20)
         if bed.server.flavor == "mariadb"

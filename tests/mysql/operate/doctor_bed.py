@@ -1,5 +1,4 @@
-"""Scenarios of trouble on real servers of the lab: what is done to a server, and what the doctor
-must say of it."""
+"""Scenarios of trouble on real servers: what is done to one, and what the doctor must say of it."""
 
 from __future__ import annotations
 

@@ -59,10 +59,10 @@ pub fn at_least(version: &str, wanted: [u32; 3]) -> bool {
 /// innodb_buffer_pool_chunk_size, bytes: a pool grows by as much (default of both flavours).
 const CHUNK_BYTES: f64 = 134_217_728.0;
 
-/// Bytes of the pool that a server makes where `asked_bytes` are set: MySQL from 5.7.5 rounds up to
-/// whole chunks of all instances (its manual, "Configuring InnoDB Buffer Pool Size"); a pool that is
-/// smaller than that has smaller chunks. MariaDB does so from 10.2 to 10.8.0, and then has chunks of
-/// a 64th of the pool, which come to almost the same (its manual, innodb_buffer_pool_chunk_size).
+/// Bytes of the pool that a server makes where `asked_bytes` are set: MySQL from 5.7.5 rounds up
+/// to whole chunks of all instances (its manual, "Configuring InnoDB Buffer Pool Size"); a pool
+/// that is smaller than that has smaller chunks. MariaDB does so from 10.2 to 10.8.0, and then has
+/// chunks of a 64th of the pool, which come to almost the same (innodb_buffer_pool_chunk_size).
 /// Seen with MySQL 9.7.4: replicas with 156 and 224 MiB read as much a transaction, and those with
 /// 260 and 344 (2026-11-23).
 pub fn pool_bytes(flavor: &str, version: &str, asked_bytes: f64, vcpus: u32) -> f64 {

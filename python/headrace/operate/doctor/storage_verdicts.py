@@ -146,7 +146,7 @@ def _rate(volume: VolumeSignals, subject: str) -> tuple[float, float | None, str
     if limits is None:
         return (volume.bytes_s, None, BYTES_S) if subject.endswith("throughput") else (volume.charged_iops, None, IOS_S)
     if subject == "instance-credits" and limits.instance_bytes_s and limits.instance_iops:
-        # One bucket is of I/Os, the other of bytes: the one whose baseline is nearer is the one that is empty.
+        # One bucket is of I/Os, the other of bytes: the one whose baseline is nearer is empty.
         ios, in_bytes = volume.charged_iops / limits.instance_iops, volume.bytes_s / limits.instance_bytes_s
         if in_bytes > ios:
             return volume.bytes_s, limits.instance_bytes_s, BYTES_S

@@ -44,8 +44,8 @@ METRICS = {
 }
 # Volumes read at once: 14 days of five minutes are 31 KiB a volume and column in memory.
 VOLUMES_AT_ONCE = 125
-# Some 8 volumes of a fortnight at five minutes: volumes of an instance, which are answered together,
-# lie anywhere in the file, and a group is read whole.
+# Some 8 volumes of a fortnight at five minutes: volumes of an instance, which are answered
+# together, lie anywhere in the file, and a group is read whole.
 ROWS_OF_A_GROUP = 32_768
 # Rows whose volume is read at once to find where each begins: 16 bytes each in memory.
 ROWS_AT_ONCE = 64 * ROWS_OF_A_GROUP

@@ -70,8 +70,8 @@ impl SemiSyncPrice {
     /// for the network alone; `flush_ms`: of the binary log.
     ///
     /// Groups in turn are sent every network's wait, or flush where that is longer, and a client
-    /// that comes back waits for the next. The receive thread is one server for all of them: mean value
-    /// analysis of a closed queue, which one client never finds occupied.
+    /// that comes back waits for the next. The receive thread is one server for all of them: mean
+    /// value analysis of a closed queue, which one client never finds occupied.
     pub fn rate(&self, clients: f64, tps: f64, flush_ms: f64) -> f64 {
         if tps <= 0.0 || self.times_out {
             return tps;

@@ -13,6 +13,11 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 if TYPE_CHECKING:
     import pymysql
 
+
+class NoRoom(CouldNotRun):
+    """All connections of a server, or of an account, are taken."""
+
+
 # Error numbers: MySQL 8.4 "Server Error Message Reference" and "Client Error Message Reference";
 # the same in MariaDB unless said.
 DENIED = (1045, 1698)  # 1698: the account takes no password (unix_socket, auth_socket)
@@ -146,7 +151,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
         return InputError(label, f"the server has no database {address.database}", source, "See SHOW DATABASES.")
     if code in FULL:
         hint = "Try again when clients have left, or raise max_connections (the account's MAX_USER_CONNECTIONS)."
-        return CouldNotRun(label, "takes no more connections", source, hint)
+        return NoRoom(label, "takes no more connections", source, hint)
     if code == BLOCKED:
         return CouldNotRun(label, "blocks this host after failed connections", source, "FLUSH HOSTS on the server.")
     if code == NOT_ALLOWED:

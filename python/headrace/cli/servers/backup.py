@@ -557,14 +557,17 @@ def prune(
     """Delete old backups and the binary logs before them; never the last provable chain."""
     from headrace.servers.backup import retention, unfinished
     from headrace.servers.backup.history import archive
-    from headrace.servers.backup.manifest import backups
+    from headrace.servers.backup.manifest import backups, unread
     from headrace.servers.backup.targets.opening import open_target
 
     target, key = open_target(to), _key(key_file)
     found, problems = backups(target, key)
     for problem in problems:
         say(f"problem: {problem}")
-    wanted = retention.plan(found, archive.timelines(target, key), time.time(), keep, days)
+    strange = unread(target, found)
+    if strange:
+        say(f"note: No binary log is deleted: what {', '.join(strange[:3])} needs of them cannot be read.")
+    wanted = retention.plan(found, archive.timelines(target, key), time.time(), keep, days, strange)
     told = [(one.id, "keep", why) for one, why in wanted.keep] + [(one.id, "delete", why) for one, why in wanted.remove]
     told += [(name, "delete", "before every kept backup") for name in wanted.files]
     names = ("what", "fate", "why")

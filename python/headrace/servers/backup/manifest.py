@@ -17,6 +17,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -264,7 +265,20 @@ def backups(target: BackupTarget, key: bytes | None = None) -> tuple[list[Backup
             continue
         try:
             manifest = read_manifest(target, backup, key)
-            found.append(Backup(manifest, read_proof(target, backup, key)))
         except InputError as error:
             problems.append(f"{backup}: {error.rule}")
+            continue
+        proof = None
+        try:
+            proof = read_proof(target, backup, key)
+        except InputError as error:  # the backup itself may be whole, and counts
+            problems.append(f"the proof of {backup}: {error.rule}; prove it again")
+        found.append(Backup(manifest, proof))
     return found, problems
+
+
+def unread(target: BackupTarget, found: Sequence[Backup]) -> list[str]:
+    """Ids of backups with a manifest that are not among those found: damaged, or of another key."""
+    known = {one.id for one in found}
+    parts = [one.name.split("/") for one in target.list("backups/")]
+    return sorted(one[1] for one in parts if len(one) == 3 and one[2] == MANIFEST and one[1] not in known)

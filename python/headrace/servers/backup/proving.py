@@ -10,14 +10,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.errors import CouldNotRun, HeadraceError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import server as running_servers
 from headrace.servers.backup import source as sources
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.manifest import RestoreProof, read_manifest, write_proof
-from headrace.servers.backup.restore import RestoreRequest, restore
+from headrace.servers.backup.restore import RestoreRequest, checked_fit, restore
 from headrace.servers.backup.source import BackupSource, rows, source_of
 from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.running import Progress, quiet
@@ -79,6 +79,11 @@ def prove(
     """
     began, manifest = time.monotonic(), read_manifest(target, backup, key)
     truth = table_sums(source) if source is not None else None
+    if truth is not None and (broken := unreadable(truth)):
+        raise CouldNotRun(source.name if source else "", broken, DOC, "Repair it there first: CHECK TABLE.")
+    checked_fit(manifest, server_path)  # a server program that does not fit proves nothing
+    if work is not None and not work.is_dir():
+        raise InputError(str(work), "is not a folder", DOC, "Name one with room for the data: --work.")
     histories = archive.timelines(target, key)
     goal = _goal(target, manifest.flavor, manifest.source_id, histories, truth, key)
     name = f"proof-{os.urandom(3).hex()}"
@@ -92,7 +97,7 @@ def prove(
         with contextlib.ExitStack() as leaving:
             leaving.callback(running_servers.destroy, done.server)
             sums = table_sums(source_of(done.server.address(), name, done.server))
-        said = compared(truth, sums)
+        said = unreadable(sums) or compared(truth, sums)
     except HeadraceError as error:
         if not isinstance(error, CouldNotRun) or "replay" in error.rule or "restored server" in error.rule:
             said = f"{error.value}: {error.rule}"
@@ -110,6 +115,13 @@ def prove(
     )
     write_proof(target, backup, proof, key)
     return proof
+
+
+def unreadable(sums: TableSums) -> str:
+    """In words, which tables have no checksum; "" where all have one. CHECKSUM TABLE gives NULL for
+    a table that cannot be opened or read."""
+    broken = sorted(name for name, value in sums.by_table.items() if value is None)
+    return f"{len(broken)} tables cannot be read: {', '.join(broken[:5])}" if broken else ""
 
 
 def compared(truth: TableSums | None, found: TableSums) -> str:

@@ -29,10 +29,17 @@ class RetentionPlan:
 
 
 def plan(
-    found: Sequence[Backup], histories: Sequence[Timeline], now: float, count: int | None, days: float | None
+    found: Sequence[Backup],
+    histories: Sequence[Timeline],
+    now: float,
+    count: int | None,
+    days: float | None,
+    unread: Sequence[str] = (),
 ) -> RetentionPlan:
     """For each source: the newest `count`, those younger than `days`, and the newest chain that is
-    proved, or where none is, the newest that is whole. Raises InputError without a rule."""
+    proved, or where none is, the newest that is whole. `unread`: backups whose manifest cannot be
+    read; which binary logs they need is not known, so all stay. Raises InputError without a
+    rule."""
     if count is None and days is None:
         raise InputError("no rule", "names neither a count nor an age", DOC, "As --keep 7 or --days 30.")
     if (count is not None and count < 1) or (days is not None and not 0 <= days < 1e6):
@@ -54,7 +61,7 @@ def plan(
                 keep.append((one, "the last proved chain" if proved else "the last chain, and none is proved"))
             else:
                 remove.append((one, f"{age:,.1f} days old, {place} newer"))
-    files = unneeded([one for one, _ in keep], histories)
+    files = [] if unread else unneeded([one for one, _ in keep], histories)
     return RetentionPlan(tuple(keep), tuple(remove), tuple(files))
 
 
@@ -102,7 +109,7 @@ def unneeded(kept: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]
         bases = [
             GtidSet.parse(backup.manifest.position.gtid, one.flavor)
             for backup in kept
-            if backup.manifest.flavor == one.flavor and backup.manifest.source_id == one.source_id
+            if backup.manifest.flavor == one.flavor and _begins_before(backup, one)
         ]
         if not bases:
             continue
@@ -112,6 +119,14 @@ def unneeded(kept: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]
             # The last piece first: a file that is half removed has no gap.
             found += [*file.spare, *reversed(file.names)]
     return found
+
+
+def _begins_before(backup: Backup, history: Timeline) -> bool:
+    """Whether a restore of this backup may read this history: it is of the same server, or of one
+    that was promoted and goes on from what the backup holds (moments.choose)."""
+    if backup.manifest.source_id == history.source_id:
+        return True
+    return history.ends.contains(GtidSet.parse(backup.manifest.position.gtid, history.flavor))
 
 
 def refuse_only_chain(backup: Backup, found: Sequence[Backup], histories: Sequence[Timeline]) -> None:
@@ -125,12 +140,13 @@ def refuse_only_chain(backup: Backup, found: Sequence[Backup], histories: Sequen
 def remove(target: BackupTarget, backup: Backup, drop_snapshot: Callable[[str], None] | None = None) -> int:
     """Deletes a backup, its manifest first; how many bytes it took. Raises CouldNotRun."""
     folder = folder_of(backup.id)
-    if backup.manifest.snapshots:
-        if drop_snapshot is None:
-            raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --data-dir.")
-        for snapshot in backup.manifest.snapshots.values():
-            drop_snapshot(snapshot)
+    if backup.manifest.snapshots and drop_snapshot is None:
+        raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --data-dir.")
+    # Without its manifest it is no backup any more, whatever happens next.
     target.remove(f"{folder}/{MANIFEST}")
+    for snapshot in backup.manifest.snapshots.values():
+        assert drop_snapshot is not None  # asked for above
+        drop_snapshot(snapshot)
     for one in target.list(f"{folder}/"):
         target.remove(one.name)
     return backup.manifest.stored_bytes

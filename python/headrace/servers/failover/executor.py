@@ -134,9 +134,12 @@ class Executor:
         Raises CouldNotRun, InputError."""
         with self.journal.alone():
             left = self.journal.unfinished()
+            if left is not None and left.is_over(wish, seen):
+                self.journal.write("given up")
+                left = None
             if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
                 self.say(f"going on with the {wish.kind} that {left.by} began")
-                wish = _joined(left.wish, wish)
+                wish = left.joined(wish)
                 self._closed = self._closed or left.closed
                 self._silenced = self._silenced or (left.closed and bool(wish.events))
             self.lease.take(_leased(wish))
@@ -147,6 +150,14 @@ class Executor:
                 return self._stages(wish, seen)
             finally:
                 self.lease.release()
+
+    def back(self, source: str) -> None:
+        """Its source takes writes: what was begun to replace it and elected nobody is given up."""
+        left = self.journal.unfinished()
+        if left is None or left.wish.kind != "failover" or left.wish.source != source or left.wish.elected:
+            return
+        with contextlib.suppress(CouldNotRun), self.journal.alone():
+            self.journal.write("given up")
 
     def _note_gone(self, wish: FailoverWish, seen: Members) -> None:
         """Keeps what was seen of a source that is dead: it need not be asked again."""
@@ -197,8 +208,7 @@ class Executor:
                 if not self._elected and (
                     wish.kind == "switchover" or all(step.action in BEFORE_ELECTION for step in made.stage)
                 ):
-                    self.journal.write("given up")
-                    self._reopen(wish)
+                    self._undo(wish)
                 raise
             finally:
                 self._closed_up()
@@ -216,8 +226,9 @@ class Executor:
             # A fence that failed is not tried again.
             fence = self._gone.fence if self.hosts[wish.source].can_fence else "none"
             return seen | {wish.source: replace(self._gone, fence=fence)}
-        if wish.kind == "failover" and wish.elected is None and wish.fenced_s is None and not wish.by_hand:
-            seen, _ = self.observer.tick(wish.source)  # a source that is back is not failed over
+        if wish.kind == "failover" and wish.elected is None and wish.source not in self.observer.fenced:
+            # A source that is back is not failed over, whoever said that it is dead.
+            seen, _ = self.observer.tick(wish.source)
             return seen
         return self.observer.look()
 
@@ -225,8 +236,7 @@ class Executor:
         """Nobody was elected: the replicas that were stopped receive again, so that they follow a
         source that comes back. Not where nothing applies: MariaDB would throw away the relay log
         of a replica when its first thread starts (MDEV-4698)."""
-        self.journal.write("given up")
-        self._reopen(wish)
+        self._undo(wish)
         if wish.kind == "failover":
             for one in seen.values():
                 state = one.state
@@ -234,6 +244,13 @@ class Executor:
                     if state and channel.receive == "off" and channel.apply == "on":
                         with contextlib.suppress(HeadraceError):
                             self._hands.change(self.hosts[one.name], *state.dialect.start_receive(channel.name))
+
+    def _undo(self, wish: FailoverWish) -> None:
+        """The source takes writes again, and then the journal says that it ended: one who is killed
+        in between leaves it to be gone on with, and a full disk leaves no source closed."""
+        self._reopen(wish)
+        with contextlib.suppress(HeadraceError):
+            self.journal.write("given up")
 
     def _reopen(self, wish: FailoverWish) -> None:
         """The source of a switchover that nobody was elected in takes writes again, and replicas
@@ -570,21 +587,3 @@ def _timeout_ms(wish: FailoverWish, state: ServerState, seen: Members) -> int:
     if old is not None and old.state is not None and old.state.semi_sync.source_enabled:
         return min(old.state.semi_sync.timeout_ms, MOST_TIMEOUT_MS)
     return state.semi_sync.timeout_ms or int(NEVER_S * 1000)
-
-
-def _joined(left: FailoverWish, now: FailoverWish) -> FailoverWish:
-    """What the journal knows, with the choices of this call."""
-    return replace(
-        now,
-        proof=left.proof or now.proof,
-        fenced_s=left.fenced_s if left.fenced_s is not None else now.fenced_s,
-        elected=left.elected or now.elected,
-        target=now.target or left.target,
-        told=left.told,
-        moved=left.moved,
-        rescued=left.rescued,
-        had=left.had,
-        listed=left.listed,
-        events=left.events if left.events is not None else now.events,
-        scheduled=left.scheduled,
-    )

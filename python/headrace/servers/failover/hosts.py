@@ -8,6 +8,7 @@ Ec2Host       a server on EC2: its instance is stopped, its volumes are detached
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import secrets
@@ -47,10 +48,13 @@ CHANGE_S = 30.0
 # How long the EC2 API is waited for, s (a guess; calls answer within one).
 EC2_S = 20.0
 PASSWORD_BYTES = 24
+USER_DIGITS = 12  # hexadecimal, of a digest of a follower's name: MySQL's user names have 32 at most
 EC2_PACE = {"Delay": 1, "MaxAttempts": 120}  # s; AWS detaches a volume by force within a minute or two
+LOOK_S = 0.5  # between two looks at what the EC2 API has begun, a guess
 DEVICE_S = 30.0  # until the kernel shows an attached volume, a guess: it takes a second or two
 # AWS, "Device names for volumes": /dev/sd[f-p] are recommended for EBS volumes.
 DEVICE_NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
+DOWN = ("stopped", "terminated")  # states of an instance without a running machine
 BY_ID = Path("/dev/disk/by-id")
 # AWS, "Identify EC2 instances": the firmware of Nitro instances has the instance's id there.
 ASSET_TAG = Path("/sys/devices/virtual/dmi/id/board_asset_tag")
@@ -88,7 +92,9 @@ class AddressHost:
 
     def source_for(self, follower: Any, connection: pymysql.Connection, dialect: Dialect) -> SourceOf:
         """How `follower` follows this server: by an account of its own, made here now."""
-        user, password = f"headrace_{follower.port}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
+        # Of this follower alone: many servers listen on one port, and a new password ends the old.
+        own = hashlib.sha256(follower.name.encode()).hexdigest()[:USER_DIGITS]
+        user, password = f"headrace_{own}", Secret(secrets.token_urlsafe(PASSWORD_BYTES))
         closed = not dialect.is_mariadb and accounts.one_row(connection, "SELECT @@GLOBAL.super_read_only") == (1,)
         if closed:
             # Nobody may make an account there; read_only stays.
@@ -213,8 +219,9 @@ class Ec2Host(AddressHost):
         return boto3.Session().client("ec2", region_name=self.region, config=limits)
 
     def fence(self) -> str:
-        """Stops the instance by force and detaches the volumes by force. One of the two is enough:
-        a database without its volumes commits nothing. Raises CouldNotRun when both fail."""
+        """Stops the instance by force and detaches the volumes by force, and waits until one of the
+        two is so: a database without its volumes commits nothing. Raises CouldNotRun when both
+        fail, or neither is so in time."""
         client, done, failed = self.client(), [], []
         for volume in self.volumes:
             try:
@@ -230,7 +237,37 @@ class Ec2Host(AddressHost):
         detached = sum(one.startswith("detached") for one in done) == len(self.volumes) > 0
         if not detached and not any(one.startswith("stopped") for one in done):
             raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
+        self._wait_cut_off(client)
         return ", ".join(done)
+
+    def _wait_cut_off(self, client: Any) -> None:
+        """Both calls only begin: until the instance is down or has none of the volumes, it may go
+        on answering its clients. Raises CouldNotRun."""
+        until, said = time.monotonic() + EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
+        while True:
+            try:
+                if self._is_cut_off(client):
+                    return
+            except Exception as error:
+                said = f" ({_words(error)})"
+            if time.monotonic() >= until:
+                break
+            time.sleep(LOOK_S)
+        rule = f"its instance is not stopped and its volumes are not detached after {EC2_PACE['Delay'] * EC2_PACE['MaxAttempts']:g} s{said}"
+        raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
+
+    def _is_cut_off(self, client: Any) -> bool:
+        """Whether the instance is down, or has none of the volumes any more."""
+        found = client.describe_instances(InstanceIds=[self.instance])["Reservations"]
+        if any(one.get("State", {}).get("Name") in DOWN for each in found for one in each["Instances"]):
+            return True
+        left = [
+            one
+            for volume in self.volumes
+            for one in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]
+            if one["InstanceId"] == self.instance and one["State"] != "detached"
+        ]
+        return bool(self.volumes) and not left
 
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:

@@ -8,6 +8,7 @@ fenced, who was elected, and the proof that semi-sync worked.
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import fcntl
 import json
@@ -16,7 +17,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from headrace.servers.failover.planning.members import (
     AckProof,
     FailoverStep,
     FailoverWish,
+    Members,
     ScheduledEvent,
     ThreadRun,
 )
@@ -35,6 +37,9 @@ from headrace.servers.topology.gtid import GtidSet
 
 # A journal is read whole; a failover writes some 30 lines of some 300 bytes.
 MAX_BYTES = 16 << 20
+# A failover that elected nobody and was left alone for so long is not gone on with: what it found
+# and fenced may have been started since. A guess.
+STALE_S = 600.0
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -45,6 +50,33 @@ class Unfinished:
     wish: FailoverWish
     by: str
     closed: bool = False  # the source was made read-only for it
+    age_s: float = 0.0  # since its last line
+
+    def is_over(self, wish: FailoverWish, seen: Members | None) -> bool:
+        """Whether a failover that elected nobody is of another time: it is long ago, or its source
+        takes writes again. Its fence and its proof then say nothing of today."""
+        if self.wish.kind != "failover" or self.wish.source != wish.source or self.wish.elected is not None:
+            return False
+        found = seen.get(wish.source) if seen is not None else None
+        return self.age_s > STALE_S or (found is not None and found.write == "ok")
+
+    def joined(self, now: FailoverWish) -> FailoverWish:
+        """What the journal knows, with the choices of this call."""
+        left = self.wish
+        return replace(
+            now,
+            proof=now.proof or left.proof,
+            fenced_s=left.fenced_s if left.fenced_s is not None else now.fenced_s,
+            elected=left.elected or now.elected,
+            target=now.target or left.target,
+            told=left.told,
+            moved=left.moved,
+            rescued=left.rescued,
+            had=left.had,
+            listed=left.listed,
+            events=left.events if left.events is not None else now.events,
+            scheduled=left.scheduled,
+        )
 
 
 class Journal:
@@ -161,16 +193,15 @@ class Journal:
                     changes["proof"] = entry["proof"]
         if begun is None:
             return None
-        return Unfinished(_wish_in(begun["wish"] | changes), str(begun.get("by", "")), closed)
+        age_s = max(0.0, time.time() - _unix(self.entries()[-1]["at"]))
+        return Unfinished(_wish_in(begun["wish"] | changes), str(begun.get("by", "")), closed, age_s)
 
     def last_failover_at(self) -> float | None:
         """When the watcher last failed over by itself, Unix seconds."""
         found = [one for one in self.entries() if one["event"] == "begin" and one.get("by") == "watch"]
         if not found:
             return None
-        import calendar
-
-        return calendar.timegm(time.strptime(found[-1]["at"], "%Y-%m-%dT%H:%M:%SZ"))
+        return _unix(found[-1]["at"])
 
     def proof(self, proof: AckProof) -> None:
         """The proof as it stands, for one who goes on after us."""
@@ -188,6 +219,11 @@ class Journal:
 
     def fenced(self, server: str, how: str) -> None:
         self.write("fenced", server=server, how=how, monotonic_s=time.monotonic(), boot=_boot())
+
+
+def _unix(at: str) -> float:
+    """Unix seconds of a line's time."""
+    return float(calendar.timegm(time.strptime(at, "%Y-%m-%dT%H:%M:%SZ")))
 
 
 def _boot() -> str:

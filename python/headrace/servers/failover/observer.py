@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.connect.connection import cut
+from headrace.connect.connection import NoRoom, cut
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
@@ -43,6 +43,8 @@ MAKE = (
 # A row of its own for each connection: a probe that still hangs holds the lock of its row.
 PROBE = f"INSERT INTO {SCHEMA}.probe VALUES (CONNECTION_ID() % {ROWS}, 1) ON DUPLICATE KEY UPDATE number = number + 1"
 NO_TABLE = (1146, 1049)  # ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR
+# The account of the probe, not the server: rights, password, expired (MySQL's error reference).
+PROBE_ITSELF = (1044, 1045, 1142, 1143, 1227, 1370, 1698, 1820, 1862)
 READ_ONLY = (1290, 1836, 3100)  # the server runs with --read-only, in its three forms
 # What the list of processes says of a write that waits for something failover does not mend.
 LOCKS = ("global read lock", "commit lock", "backup lock", "metadata lock", "Waiting for backup")
@@ -187,17 +189,20 @@ class Observer:
             connection.close()
             return "ok", ""
         except CouldNotRun as error:
-            return "stalled", error.rule
+            # All connections taken: another server with as many clients would be as full.
+            return ("blocked" if isinstance(error, NoRoom) else "stalled"), error.rule
         except MySQLError as error:
             code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
             if code in READ_ONLY:
                 return "blocked", "it is read-only"
+            if code in PROBE_ITSELF:
+                return "blocked", f"the account may not write its probe ({code}: {str(error.args[-1])[:160]})"
             if code not in (0, 2013):  # 2013: no answer within the deadline
                 return ("blocked" if code == 1205 else "refused"), f"{code}: {str(error.args[-1])[:200]}"
             words = f"no answer to a write within {write_s:g} s"
             return self._waiting_for(name, number if connection else 0, before, words)
         except HeadraceError as error:
-            return "refused", error.rule
+            return "blocked", f"the probe is not let in: {error.rule}"
         except Exception as error:
             return "stalled", f"no answer to a write within {write_s:g} s ({type(error).__name__})"
         finally:

@@ -14,7 +14,7 @@ import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.errors import CouldNotRun, InputError
@@ -149,15 +149,24 @@ def _listed(cluster: FailoverCluster, host: Any, old: Seen, new: Seen, apart: st
     began = f"{host.name.replace('/', '_')}-diverged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     names = (f"{began}{f'-{number}' if number else ''}.sql" for number in itertools.count())
     path = next(path for name in names if not (path := folder / name).exists())
-    text = f"-- {host.name}: transactions that {new.name} has not: {apart}\n".encode()
-    if isinstance(host, LabHost):
-        program = rescue.program_of(host, required(old).flavor)
-        words = rescue.reading(program, host.own_binary_logs(), _common(old, new))
-        done = subprocess.run([*words, "--verbose"], capture_output=True, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
-        text += done.stdout
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(text)
+        file.write(f"-- {host.name}: transactions that {new.name} has not: {apart}\n".encode())
+        file.flush()
+        if isinstance(host, LabHost):
+            program = rescue.program_of(host, required(old).flavor)
+            words = [*rescue.reading(program, host.own_binary_logs(), _common(old, new)), "--verbose"]
+            _write_out(words, file, host.name)
     return path
+
+
+def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
+    """A reader's output, whole. Raises CouldNotRun: nothing may be thrown away by a list that is
+    not."""
+    done = subprocess.run(words, stdout=file, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
+    if done.returncode != 0:
+        text = " ".join(done.stderr.decode(errors="replace").split())[:200]
+        hint = "Nothing was changed. Read its binary logs by hand before it is seeded anew."
+        raise CouldNotRun(name, f"what only it has could not be read: {text}", GUIDE, hint)
 
 
 def _common(old: Seen, new: Seen) -> GtidSet:

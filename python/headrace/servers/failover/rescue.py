@@ -47,6 +47,7 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
             raise CouldNotRun(old.name, "its volume holds no binary log", GUIDE, "--accept-loss goes on without it.")
         say(f"reading {len(files)} binary logs of {old.name}")
         program = program_of(new, before.flavor)
+        check_earlier(program, files, old.name)
         _open_for_us(new, before.flavor)
         with client_file(new.address) as options:
             into = [*client(program), f"--defaults-extra-file={options}"]
@@ -61,6 +62,7 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
         if not files:
             return []
         program = program_of(old, flavor)
+        check_earlier(program, files, old.name)
         pattern = MARIADB_GTID if flavor == "mariadb" else MYSQL_GTID
         names: dict[str, None] = {}
         with (
@@ -157,6 +159,21 @@ def apply(words: list[str], into: list[str], name: str) -> None:
             raise CouldNotRun(
                 name, f"its tail could not be applied: {text}", GUIDE, "See what it says, and begin again."
             )
+
+
+def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
+    """Only the last file may end where a crash cut it off: the reader stops at the first that is
+    damaged, and what follows would be missed in silence. Raises CouldNotRun."""
+    if len(files) < 2:
+        return
+    words = [*_tool(program, READERS[program.flavor]), *map(str, files[:-1])]
+    done = subprocess.run(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=APPLY_S
+    )
+    if done.returncode != 0:
+        text = " ".join(done.stderr.decode(errors="replace").split())[:200]
+        hint = "--accept-loss goes on without what only this server has."
+        raise CouldNotRun(name, f"a binary log before its last is damaged: {text}", GUIDE, hint)
 
 
 def _check_reader(code: int, said: str, name: str) -> None:

@@ -107,6 +107,7 @@ class Watcher:
     acts: bool = True
     _suspicion: Suspicion = field(default_factory=Suspicion)
     _told: set[tuple[str, str]] = field(default_factory=set)
+    _met: bool = False  # the source took a write while this watched
 
     def watch(self, stop: threading.Event, failovers: int = 1) -> list[Outcome]:
         """Until it is told to stop, or has failed over `failovers` times. Raises CouldNotRun when
@@ -117,6 +118,9 @@ class Watcher:
         while not stop.is_set() and len(done) < failovers:
             began = time.monotonic()
             seen, why = self.look()
+            if self.acts and not self._met and seen[self.source].write == "ok":
+                self._met = True
+                self.executor.back(self.source)
             found = self._tell(seen, before)
             if self.report is not None:
                 self.report(seen, found, self.proof)
@@ -132,7 +136,7 @@ class Watcher:
                     continue
                 done.append(outcome)
                 self.source, self.proof, self.events = outcome.elected or self.source, None, None
-                self._suspicion = Suspicion()
+                self._suspicion, self._met = Suspicion(), False
                 before = None
                 continue
             before = seen
@@ -160,7 +164,8 @@ class Watcher:
             rule = f"failed over by itself {time.time() - last:,.0f} s ago, and once in {FLAP_S:g} s is enough: {why}"
             hint = f"Look at it, then: headrace failover run --from {self.source}."
             raise CouldNotRun(self.source, rule, GUIDE, hint)
-        self.executor.journal.write("detected", why=why)
+        with self.executor.journal.alone():
+            self.executor.journal.write("detected", why=why)
         wish = replace(self.wish, source=self.source, proof=self.proof, events=self.events)
         return self.executor.run(wish, by="watch", seen=seen)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import re
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +28,20 @@ from headrace.servers.backup.targets.target import (
 # was asked for is that of the device, not of the page cache) and a full disk shows early: a guess.
 FLUSH_BYTES = 32 * MIB
 # What is begun lies under such a name until it is whole.
-BEGUN = re.compile(r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,10})\.(?P<random>[0-9a-f]{8})\.begun", re.ASCII)
+BEGUN = re.compile(
+    r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,10})(?:\.h(?P<here>[0-9a-f]{8}))?\.(?P<random>[0-9a-f]{8})\.begun", re.ASCII
+)
+BOOT, NAMESPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
+
+
+def _here() -> str:
+    """This machine since its start, and this view of its processes, in short: a number of a process
+    says nothing on another one that shares the folder."""
+    try:
+        where = BOOT.read_text() + os.readlink(NAMESPACE)
+    except OSError:
+        where = socket.gethostname()
+    return hashlib.sha256(where.encode()).hexdigest()[:8]
 
 
 class FolderTarget(BackupTarget):
@@ -98,7 +113,7 @@ class FolderTarget(BackupTarget):
                 begun, path = BEGUN.fullmatch(file), Path(top, file)
                 if begun is None or not os.path.relpath(path, self.folder).startswith(prefix):
                     continue
-                gone = not Path(f"/proc/{begun['pid']}").exists()
+                gone = begun["here"] == _here() and not Path(f"/proc/{begun['pid']}").exists()
                 with contextlib.suppress(OSError):
                     if gone or now - path.stat().st_mtime > older_s:
                         path.unlink()
@@ -170,7 +185,7 @@ class _FolderWriter(TargetWriter):
         self.target, self.name, self.path, self.over = target, name, path, over
         self._waiting, self._unflushed = bytearray(), 0
         target._make(path.parent, name)
-        self._begun = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.begun")
+        self._begun = path.with_name(f".{path.name}.{os.getpid()}.h{_here()}.{os.urandom(4).hex()}.begun")
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self._begun, flags, 0o600)

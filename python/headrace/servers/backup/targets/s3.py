@@ -307,9 +307,14 @@ class _S3Writer(TargetWriter):
             if self._upload is None:
                 data = bytes(self._waiting)
                 checksum = _sha256(data)
-                with self.target._told(self.name):
-                    answer = client.put_object(**self._where, Body=data, ChecksumSHA256=checksum, IfNoneMatch="*")
-                self._check(answer, data, checksum, 1)
+                try:
+                    with self.target._told(self.name):
+                        answer = client.put_object(**self._where, Body=data, ChecksumSHA256=checksum, IfNoneMatch="*")
+                    self._check(answer, data, checksum, 1)
+                except HeadraceError:
+                    # Stored, but the answer was lost: the client tried again and met its own object.
+                    if not self._is_stored(data):
+                        raise
             else:
                 if self._waiting:
                     self._send(bytes(self._waiting))
@@ -324,6 +329,13 @@ class _S3Writer(TargetWriter):
         except BaseException:
             self.abort()
             raise
+
+    def _is_stored(self, data: bytes) -> bool:
+        """Whether the object is there and holds these bytes."""
+        try:
+            return b"".join(self.target.read(self.name)) == data
+        except HeadraceError:
+            return False
 
     def abort(self) -> None:
         upload, self._upload = self._upload, None

@@ -108,6 +108,9 @@ def _circle(members: Members) -> list[str]:
 def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
     fenced = wish.fenced_s is not None or wish.by_hand
     elected = _elected(members, wish)
+    if fenced and elected is None and source.write == "ok" and source.fence != "done":
+        hint = f"Stop it and make sure that it stays down; or use: headrace failover switchover --from {source.name}."
+        return FailoverPlan(refusal=f"{source.name} was said to be dead, and it takes writes", hint=hint)
     if source.state is not None and not fenced and elected is None:
         if source.write == "ok":
             hint = f"Use: headrace failover switchover --from {source.name}."

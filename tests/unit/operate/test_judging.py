@@ -125,6 +125,8 @@ def test_one_applier():
     assert headline(evidence(None, None, replica=lag, variables=one)) == ("misconfigured", "applier")
     assert headline(evidence(None, None, replica=lag, variables={"slave_parallel_threads": "8"})) == ("fine", "fine")
     assert headline(evidence(None, None, replica={"lag_s": 1.0}, variables=one)) == ("fine", "fine")
+    # A delay that was asked for is no lag.
+    assert headline(evidence(None, None, replica=lag | {"delay_s": lag["lag_s"]}, variables=one)) == ("fine", "fine")
 
 
 def test_a_member_of_an_array():
@@ -396,3 +398,47 @@ def test_every_threshold_stands_in_the_table_with_a_source_and_a_test():
 def test_a_threshold_that_is_not_there():
     with pytest.raises(KeyError):
         Thresholds(no_such=1.0)
+
+
+# --- the instance, where nobody counts the time over it -------------------------------------------
+
+UNCOUNTED = dict.fromkeys(
+    ("over_volume_iops", "over_volume_throughput", "over_instance_iops", "over_instance_throughput")
+)
+SLOW = {"read_ms": 9.0, "read_p50_ms": 9.0, "read_p99_ms": 20.0, "write_iops": 0.0, "write_mib_s": 0.0}
+
+
+@pytest.mark.parametrize("iops", [3_600.0, 3_200.0])
+def test_an_instance_at_its_baseline_is_not_ebs_fault(iops):
+    """m5.large gives 3,600 IOPS without its burst, and the volume 10,000: at 3,600 that binds, near it nobody knows."""
+    busy = UNCOUNTED | SLOW | {"read_iops": iops, "charged_iops": iops, "read_mib_s": iops / 64}
+    found = [
+        (one.verdict, one.subject) for one in findings(evidence(busy, storage="gp3:500:10000", instance="m5.large"))
+    ]
+    assert not [one for one in found if one[0] == "degraded"]
+    assert (("binds", "instance-credits") in found) == (iops == 3_600)
+    # Far below every limit it is.
+    idle = busy | {"read_iops": 500.0, "charged_iops": 500.0, "read_mib_s": 7.8}
+    assert headline(evidence(idle, storage="gp3:500:10000", instance="m5.large"))[0] == "degraded"
+    # With some of its burst left the baseline is no limit.
+    left = busy | {"instance_io_balance_percent": 60.0}
+    assert headline(evidence(left, storage="gp3:500:10000", instance="m5.large"))[0] != "binds"
+
+
+def test_idle_connections_excuse_no_limit():
+    """200 connections, 12 with a statement under way, which wait for the volume at its limit."""
+    pool = SEEN | {"threads_running": 12.0, "threads_connected": 200.0}
+    assert headline(evidence(over("volume_iops"), pool)) == ("binds", "volume-iops")
+
+
+def test_redo_and_log_buffer_never_become_smaller():
+    full = {"checkpoint_share": 0.9, "pages_flushed_per_s": 400.0}
+    large = {"innodb_redo_log_capacity": str(16 << 30)}
+    (first, *_) = findings(evidence(None, full, variables=large))
+    assert first.subject == "redo" and str(32 << 30) in first.remedies[0].lines[0]
+    (first, *_) = findings(
+        evidence(None, {"log_waits_per_s": 1.0}, variables={"innodb_log_buffer_size": str(256 << 20)})
+    )
+    assert first.subject == "log-buffer" and str(512 << 20) in first.remedies[0].lines[0]
+    # A log that holds months of the load is large enough, however full it is.
+    assert headline(evidence(None, full | {"log_bytes_per_s": 1_000.0}))[1] != "redo"

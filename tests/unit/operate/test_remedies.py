@@ -36,6 +36,22 @@ def test_gp2_without_credits_becomes_gp3():
     assert change.remedy.usd_month is not None and change.remedy.usd_month < 0
 
 
+@pytest.mark.parametrize(
+    ("today", "iops", "mib_s", "subject", "wanted", "more"),
+    [
+        # Prices of us-east-1: gp3 0.08 a GiB, 0.005 an IOPS above 3,000, 0.04 a MiB/s above 125; gp2 0.10.
+        ("gp3:500:3000:500", 3_000, 47, "volume-iops", "gp3:500:4500:500", 7.50),
+        ("gp2:1000", 3_000, 47, "volume-iops", "gp3:1000:4500:250", 80 + 7.5 + 5 - 100),
+        ("gp3:500:16000:250", 1_000, 250, "volume-throughput", "gp3:500:16000:375", 5.0),
+        ("gp2:500", 1_500, 23, "volume-credits", "gp3:500:3000:250", 40 + 5 - 50),
+    ],
+)
+def test_no_change_takes_away_what_the_window_did_not_use(today, iops, mib_s, subject, wanted, more):
+    change = change_of_volume(volume(today, iops, mib_s), subject, 1.5, "us-east-1", None)
+    assert change is not None and change.storage == wanted
+    assert change.remedy.usd_month == pytest.approx(more)
+
+
 def test_nothing_while_it_is_optimizing():
     assert (
         change_of_volume(volume("gp3:500", 3_000, 40, state="optimizing"), "volume-iops", 2.0, "us-east-1", None)

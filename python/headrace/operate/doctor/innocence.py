@@ -200,6 +200,8 @@ def _away(signals: Signals, t: Thresholds) -> Finding | None:
     share = server.running / server.connected
     if share > t.away_share:
         return None
+    if (server.felt or 0.0) >= t.felt_share and _at_limit(signals, t):
+        return None  # a pool of idle connections excuses nothing of what those at work wait for
     figures = (
         figure(
             "running",

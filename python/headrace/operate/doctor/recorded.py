@@ -203,7 +203,11 @@ def _degraded(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Find
         [pl.col(name) for name in ("read_ms", "write_ms") if name in rows.columns] or [pl.lit(None)]
     )
     busy = pl.col("charged_iops")
-    idle_of_limits = busy < t.degraded_use * min(volume.limits.iops, volume.limits.instance_iops or volume.limits.iops)
+    limits = volume.limits
+    sizes = [pl.col(name).fill_null(0.0) for name in ("read_mib_s", "write_mib_s") if name in rows.columns]
+    most = min(limits.bytes_s, limits.instance_bytes_s or limits.bytes_s)
+    idle_of_limits = busy < t.degraded_use * min(limits.iops, limits.instance_iops or limits.iops)
+    idle_of_limits &= pl.sum_horizontal(sizes or [pl.lit(0.0)]) * MIB < t.degraded_use * most
     slow = rows.select(
         ((slowest >= t.degraded_factor * p99) & idle_of_limits & (busy >= t.degraded_least_iops))
         .fill_null(False)

@@ -3,8 +3,10 @@ what is loaded or optimized, what will bind; and settings of the server that loo
 
 from __future__ import annotations
 
+import math
+
 from headrace.base import caps
-from headrace.base.units import MIB, in_percent, span_in_words
+from headrace.base.units import GIB, MIB, in_percent, span_in_words
 from headrace.operate.doctor.innocence import figure, is_busy
 from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
 from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals
@@ -12,6 +14,9 @@ from headrace.operate.doctor.thresholds import Thresholds
 
 # Units of rates, as figures show them.
 BYTES_S, IOS_S = "bytes/s", "I/Os/s"
+LOG_BUFFER = 64 * MIB  # bytes, innodb_log_buffer_size: the default of MySQL 8.4
+# Of redo: as much as an hour writes, the usual advice, and more than any default.
+HOUR_S, LEAST_REDO = 3_600.0, 4 * GIB
 MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
 
 
@@ -73,9 +78,27 @@ def _inferred(volume: VolumeSignals, felt: float | None, signals: Signals, t: Th
     if slow is None or slow < t.inferred_latency_factor:
         return []
     names = [name for name, share in volume.near.items() if share >= t.inferred_seconds_share]
+    on_baseline = _of_baseline(volume, signals, t)
+    if on_baseline is not None and abs(on_baseline - 1.0) <= t.credits_near_baseline:
+        return [_limit(volume, "instance-credits", min(1.0, on_baseline), felt, "inferred", signals, t)]
     if "volume-credits" in names and volume.balance is not None and volume.balance > t.credits_gone_percent:
         names.remove("volume-credits")
     return [_limit(volume, name, volume.near[name], felt, "inferred", signals, t) for name in names]
+
+
+def _of_baseline(volume: VolumeSignals, signals: Signals, t: Thresholds) -> float | None:
+    """What all volumes of the instance take over what it gives without its burst, by the nearer of
+    I/Os and bytes; None where that does not bind: no instance, no burst apart, or some is left."""
+    limits, left = volume.limits, volume.instance_balance
+    if limits is None or (left is not None and left > t.credits_gone_percent):
+        return None
+    burst = (limits.instance_burst_iops, limits.instance_burst_bytes_s)
+    if (limits.instance_iops, limits.instance_bytes_s) == burst:
+        return None
+    beside = [one for one in signals.volumes if one.facts.role != "member"]
+    totals = (sum(one.charged_iops for one in beside), sum(one.bytes_s for one in beside))
+    known = (limits.instance_iops, limits.instance_bytes_s)
+    return max((total / most for total, most in zip(totals, known, strict=True) if most), default=None)
 
 
 def _limit(
@@ -182,6 +205,8 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
         return []
     if any((share or 0.0) >= t.seen_share for share in volume.over.values()):
         return []
+    if not any(share is not None for share in volume.over.values()) and _instance_explains(volume, signals, t):
+        return []
     slow = None
     for way, rate in (("read", volume.read_iops), ("write", volume.write_iops)):
         seen, p99 = getattr(volume, f"{way}_ms"), getattr(model, f"{way}_p99")
@@ -197,6 +222,18 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
     if not signals.exact and bursts_hide(volume.use_while_busy, signals.grain_s, t):
         return [_bursts(volume, signals, slow)]
     return [_degraded(volume, signals, slow)]
+
+
+def _instance_explains(volume: VolumeSignals, signals: Signals, t: Thresholds) -> bool:
+    """Whether all volumes of the instance together are near a limit of it, where nobody counts the
+    time over that: slow answers are then no fault of this volume."""
+    if (_of_baseline(volume, signals, t) or 0.0) >= t.degraded_use:
+        return True
+    limits = volume.limits
+    beside = [one for one in signals.volumes if one.facts.role != "member"]
+    most = (None, None) if limits is None else (limits.instance_burst_iops, limits.instance_burst_bytes_s)
+    totals = (sum(one.charged_iops for one in beside), sum(one.bytes_s for one in beside))
+    return any(total >= t.degraded_use * each for total, each in zip(totals, most, strict=True) if each)
 
 
 def bursts_hide(use_while_busy: float | None, grain_s: float, t: Thresholds) -> bool:
@@ -358,13 +395,14 @@ def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
     waits = server.get("log_waits_per_s") or 0.0
     if waits < t.log_waits_per_s:
         return None
-    size = _mib(server, "innodb_log_buffer_size")
+    size, now = _mib(server, "innodb_log_buffer_size"), server.facts.variables.get("innodb_log_buffer_size", "")
+    wanted = max(LOG_BUFFER, 2 * int(now)) if now.isdigit() else LOG_BUFFER
     per = waits / server.tps if server.tps else 0.0
     words = f"The log buffer is too small: {waits:,.1f} times a second a transaction waited for room in it (Innodb_log_waits). That says nothing of disks."
     figures = (figure("log_waits_per_s", waits, "1/s", f"{waits:,.1f} waits a second, {per:.2f} a transaction"),)
     remedy = Remedy(
-        "Make the log buffer larger: 16 to 64 MiB",
-        ("SET GLOBAL innodb_log_buffer_size = 67108864;    -- MySQL; MariaDB before 10.11.8: my.cnf and a restart",),
+        f"Make the log buffer larger: {wanted >> 20} MiB",
+        (f"SET GLOBAL innodb_log_buffer_size = {wanted};    -- MySQL; MariaDB before 10.11.8: my.cnf and a restart",),
         f"innodb_log_buffer_size = {size}" if size else "the value before",
         "nothing",
     )
@@ -387,8 +425,8 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
     if not share or age is None or (signals.volumes and flushed < t.redo_writes_share * ios):
         return None
     seconds = age / share / max(server.get("log_bytes_per_s") or 0.0, 1.0)
-    if share < t.checkpoint_share and seconds > t.redo_holds_s:
-        return None
+    if seconds > HOUR_S or (share < t.checkpoint_share and seconds > t.redo_holds_s):
+        return None  # an hour of the load is what is advised
     name = (
         "innodb_redo_log_capacity" if "innodb_redo_log_capacity" in server.facts.variables else "innodb_log_file_size"
     )
@@ -404,10 +442,13 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
         ),
         figure("holds_s", seconds, "s", f"the log holds {span_in_words(max(1, round(seconds)))} of this load"),
     )
+    has = server.facts.variables.get(name, "")
+    hour = (server.get("log_bytes_per_s") or 0.0) * HOUR_S
+    wanted = max(2 * int(has) if has.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO)
     unit = (
-        "SET GLOBAL innodb_redo_log_capacity = 4294967296;"
+        f"SET GLOBAL innodb_redo_log_capacity = {wanted};"
         if name == "innodb_redo_log_capacity"
-        else "innodb_log_file_size = 4G    # my.cnf, and a restart (MariaDB 10.9 and later: SET GLOBAL)"
+        else f"innodb_log_file_size = {wanted >> 20}M    # my.cnf, and a restart (MariaDB 10.9 and later: SET GLOBAL)"
     )
     remedy = Remedy(
         "Make the redo log larger (a crash then takes longer to recover)",
@@ -447,17 +488,12 @@ def _free_pages(server: ServerSignals, signals: Signals, t: Thresholds) -> Findi
 
 def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
     lag = signals.replica.get("lag_s")
-    if lag is None or lag < t.replica_lag_s:
-        return None
+    if lag is None or lag - (signals.replica.get("delay_s") or 0.0) < t.replica_lag_s:
+        return None  # a delay that was asked for does not count
     variables = server.facts.variables
-    workers = next(
-        (
-            variables[name]
-            for name in ("replica_parallel_workers", "slave_parallel_workers", "slave_parallel_threads")
-            if name in variables
-        ),
-        "",
-    )
+    known = ("replica_parallel_workers", "slave_parallel_workers", "slave_parallel_threads")
+    name = next((name for name in known if name in variables), "")
+    workers = variables.get(name, "")
     if not workers.isdigit() or int(workers) > 1:
         return None
     words = f"The replica is {lag:,.0f} s behind and applies with one thread: it waits for one commit after the other, whatever the storage could do at once."
@@ -465,10 +501,10 @@ def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding 
         figure("lag_s", lag, "s", f"{lag:,.0f} s behind"),
         figure("workers", float(workers), "threads", f"{workers} appliers"),
     )
-    name = "slave_parallel_threads" if server.facts.flavor == "mariadb" else "replica_parallel_workers"
+    stop = "STOP REPLICA SQL_THREAD" if name.startswith("replica") else "STOP SLAVE SQL_THREAD"
     remedy = Remedy(
         "Apply in parallel",
-        (f"STOP REPLICA SQL_THREAD; SET GLOBAL {name} = 8; START REPLICA SQL_THREAD;",),
+        (f"{stop}; SET GLOBAL {name} = 8; {stop.replace('STOP', 'START')};",),
         f"SET GLOBAL {name} = {workers}",
         "nothing",
     )

@@ -52,7 +52,7 @@ HOST_COLUMNS = (
     "memory_available_bytes", "psi_cpu_share", "psi_io_share", "psi_io_full_share",
 )  # fmt: skip
 # Of a replica: `sql_running` and `io_running` 0 or 1, `workers` that may apply at once.
-REPLICA_COLUMNS = ("lag_s", "relay_log_bytes", "sql_running", "io_running", "workers")
+REPLICA_COLUMNS = ("lag_s", "delay_s", "relay_log_bytes", "sql_running", "io_running", "workers")
 
 
 @dataclass(frozen=True)

@@ -160,6 +160,7 @@ class ServerReader:
         lag = first("seconds_behind_source", "seconds_behind_master")
         return {
             "lag_s": None if lag is None else float(str(lag)),
+            "delay_s": float(str(first("sql_delay") or 0)),
             "relay_log_bytes": float(str(first("relay_log_space") or 0)),
             "sql_running": 1.0 if str(first("replica_sql_running", "slave_sql_running")) == "Yes" else 0.0,
             "io_running": 1.0 if str(first("replica_io_running", "slave_io_running")) == "Yes" else 0.0,

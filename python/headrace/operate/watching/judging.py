@@ -57,7 +57,10 @@ class Judge:
         if soon is not None and soon[1].seconds <= KNOWN.coming_s:
             limit = "instance-credits" if soon[0].startswith("instance") else "volume-credits"
             gone = soon[1].seconds <= 0
-            return LiveVerdict("touched" if gone else "will bind", limit, soon[0], f"{soon[0]}: {empty_words(soon[1])}")
+            felt = _mean(self._felt)
+            # Where nobody counts how long requests waited, credits that are gone bind.
+            now = "touched" if exact or (felt is not None and felt < KNOWN.felt_share) else "binds"
+            return LiveVerdict(now if gone else "will bind", limit, soon[0], f"{soon[0]}: {empty_words(soon[1])}")
         if not exact:
             return LiveVerdict(
                 "cannot tell", None, "", "nothing here says how long limits were exceeded; see headrace doctor"

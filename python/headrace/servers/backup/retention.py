@@ -142,7 +142,7 @@ def remove(target: BackupTarget, backup: Backup, drop_snapshot: Callable[[str], 
     folder = folder_of(backup.id)
     if backup.manifest.snapshots and drop_snapshot is None:
         raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --data-dir.")
-    # Without its manifest it is no backup any more, whatever happens next.
+    # Without its manifest it is not a backup any more, whatever happens next.
     target.remove(f"{folder}/{MANIFEST}")
     for snapshot in backup.manifest.snapshots.values():
         assert drop_snapshot is not None  # asked for above

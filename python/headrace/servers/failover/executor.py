@@ -227,7 +227,7 @@ class Executor:
             fence = self._gone.fence if self.hosts[wish.source].can_fence else "none"
             return seen | {wish.source: replace(self._gone, fence=fence)}
         if wish.kind == "failover" and wish.elected is None and wish.source not in self.observer.fenced:
-            # A source that is back is not failed over, whoever said that it is dead.
+            # A source that is back is not failed over, even where someone said that it is dead.
             seen, _ = self.observer.tick(wish.source)
             return seen
         return self.observer.look()

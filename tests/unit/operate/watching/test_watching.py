@@ -282,12 +282,22 @@ def judged(seconds: int, share: float, io_wait: float | None, left: CreditsLeft 
         (0.9, 0.5, CreditsLeft(0.0, None, None, 1.0, 1.0), "binds", "volume-credits"),
         (0.0, 0.5, CreditsLeft(1_000.0, None, None, 1.0, 1.0), "will bind", "volume-credits"),
         (0.0, 0.5, CreditsLeft(4_000.0, None, None, 1.0, 1.0), "fine", None),
+        (0.0, 0.5, CreditsLeft(0.0, None, None, 1.0, 1.0), "touched", "volume-credits"),
     ],
 )
 def test_verdicts_of_the_last_minute(share, io_wait, left, word, limit):
     found = judged(60, share, io_wait, left)
     assert (found.word, found.limit) == (word, limit)
     assert judged(1, 1.0, 0.9).word != "binds", "a single second is no verdict"
+
+
+@pytest.mark.parametrize(("io_wait", "word"), [(None, "binds"), (0.5, "binds"), (0.05, "touched")])
+def test_credits_that_are_gone_bind_where_nobody_counts_the_waiting(io_wait, word):
+    """BurstBalance on instances that are not Nitro: at zero it must not look as if it were over."""
+    judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
+    empty = CreditsLeft(0.0, None, None, 1.0, 1.0)
+    moment = Moment("t", 0.0, 60.0, Judge.UNKNOWN, (VolumeNow("db", "db", left=empty),), server=server)
+    assert judge.see(moment).word == word
 
 
 def test_row_locks_acquit_storage():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage, Volume
-from headrace.base.units import HOURS_PER_MONTH, MIB
+from headrace.base.units import HOURS_PER_MONTH, KIB, MIB
 from headrace.errors import HeadraceError, InputError
 from headrace.operate.doctor.model import Remedy
 from headrace.operate.doctor.signals import VolumeSignals
@@ -46,7 +46,7 @@ def change_of_volume(
     today = Storage.parse(volume.facts.storage)
     need_ios, need_bytes = _wanted(volume, limits, factor)
     found = []
-    for storage in _variants(today, need_ios, need_bytes):
+    for storage in _variants(today, limits, need_ios, need_bytes):
         try:
             then = holding(storage.text, limits.instance, as_of)
             usd = sum(item["usd"] for item in storage.monthly_cost(region, as_of))
@@ -85,17 +85,26 @@ def _wanted(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tupl
     return ios, bytes_s
 
 
-def _variants(today: Storage, need_ios: float, need_bytes: float) -> list[Storage]:
-    """The same members as other types, or with more bought; never smaller."""
+def _kept_bytes(limits: HoldingLimits) -> float:
+    """Bytes a second of today's that its I/Os can move: no change may take them away."""
+    return min(limits.burst_bytes_s, limits.burst_iops * 256 * KIB)
+
+
+def _variants(today: Storage, limits: HoldingLimits, need_ios: float, need_bytes: float) -> list[Storage]:
+    """The same members as other types, or with more bought; never smaller, and with no less of what
+    the window did not use."""
     count, member = len(today.members), today.members[0]
     if any(one != member for one in today.members) or member.type in ("standard", "instance-store"):
         return []
     ios = max(100, math.ceil(need_ios / count / IOPS_STEP) * IOPS_STEP)
     mib_s = max(1, math.ceil(need_bytes / count / MIB / MIB_S_STEP) * MIB_S_STEP)
     made: list[Volume] = []
+    kept_mib_s = math.ceil(_kept_bytes(limits) / count / MIB)
+    kept_ios = member.iops or math.ceil(limits.iops / count) if limits.credit_unit != "bytes" else 0
     for size in dict.fromkeys((member.size_gib, *_sizes(member, ios))):
-        gp3_ios = max(GP3_IOPS, ios, math.ceil(mib_s / MIB_S_PER_IOPS))
-        made.append(Volume("gp3", size, gp3_ios, max(GP3_MIB_S, mib_s)))
+        gp3_mib_s = max(GP3_MIB_S, mib_s, kept_mib_s)
+        gp3_ios = max(GP3_IOPS, ios, kept_ios, math.ceil(gp3_mib_s / MIB_S_PER_IOPS))
+        made.append(Volume("gp3", size, gp3_ios, gp3_mib_s))
         made += [
             Volume(kind, size, max(100, ios, member.iops or 0))
             for kind in ("io1", "io2")
@@ -123,6 +132,10 @@ def _sizes(member: Volume, ios: int) -> list[int]:
 def _better(before: HoldingLimits, after: HoldingLimits, subject: str) -> bool:
     """Whether the limit is higher afterwards, and none of the volume's is lower than what is
     delivered without credits."""
+    if after.burst_iops < 0.99 * before.burst_iops and before.credit_unit != "bytes":
+        return False
+    if after.burst_bytes_s < 0.99 * _kept_bytes(before):
+        return False
     if subject.endswith("throughput") or (subject == "volume-credits" and before.credit_unit == "bytes"):
         return (
             after.bytes_s > before.bytes_s * 1.01
@@ -131,9 +144,7 @@ def _better(before: HoldingLimits, after: HoldingLimits, subject: str) -> bool:
         )
     if subject == "volume-credits":
         return after.iops > before.iops * 1.01
-    return after.burst_iops > before.burst_iops * 1.01 and after.burst_bytes_s >= 0.99 * min(
-        before.burst_bytes_s, before.burst_iops * 256 * 1024
-    )
+    return after.burst_iops > before.burst_iops * 1.01
 
 
 def _room(limits: HoldingLimits, ios: float, bytes_s: float) -> float:

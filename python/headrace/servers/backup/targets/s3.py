@@ -312,7 +312,7 @@ class _S3Writer(TargetWriter):
                         answer = client.put_object(**self._where, Body=data, ChecksumSHA256=checksum, IfNoneMatch="*")
                     self._check(answer, data, checksum, 1)
                 except HeadraceError:
-                    # Stored, but the answer was lost: the client tried again and met its own object.
+                    # Perhaps an answer was lost, and the client tried again and met its own object.
                     if not self._is_stored(data):
                         raise
             else:

@@ -18,7 +18,7 @@ from headrace.observe.live import host
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.evidence import SourceOptions, aws, evidence_of, kept, open_live
 from headrace.operate.evidence import server as reader
-from headrace.operate.evidence.counters import status_row
+from headrace.operate.evidence.counters import another_server, status_row
 from headrace.operate.evidence.limits import holding
 from headrace.operate.evidence.live import LiveSource
 from headrace.operate.evidence.model import SeenVolume, SourceFacts, Tick, gathered
@@ -530,3 +530,17 @@ def test_cloudwatch_files_that_are_wrong(tmp_path, metrics, words):
     with pytest.raises(InputError) as error:
         evidence_of(str(path))
     assert words in str(error.value)
+
+
+def test_a_proxy_that_changes_the_server_is_noticed():
+    """100,000 s and 900,000 s of uptime a second apart are two servers: their difference is no rate."""
+    for before, now, took, words in (
+        (100.0, 101.0, 1.0, ""),
+        (100.0, 161.0, 60.0, ""),
+        (100.0, 103.0, 1.0, ""),  # whole seconds of both, and half a second on the way
+        (100_000.0, 900_000.0, 1.0, "another server"),
+        (900_000.0, 100_000.0, 1.0, "started again"),
+    ):
+        assert words in another_server({"uptime": before}, {"uptime": now}, took)
+        assert bool(another_server({"uptime": before}, {"uptime": now}, took)) == bool(words)
+    assert another_server({}, {"uptime": 1.0}, 1.0) == ""

@@ -22,6 +22,23 @@ LEAST_COMMITS = 0.01
 MYSQL_MAX_AGE_SHARE = 7 / 8
 
 
+# A second of its own for each reading, and half of one for the question's way.
+UPTIME_SLACK_S = 2.5
+
+
+def another_server(before: Mapping[str, float], now: Mapping[str, float], took_s: float) -> str:
+    """In words, why two readings are not of one server that runs on: its uptime went back, or ahead
+    by more than the time between them; "" where they are."""
+    if "uptime" not in before or "uptime" not in now:
+        return ""
+    gone = now["uptime"] - before["uptime"]
+    if gone + 1.5 < 0:
+        return "the server was started again while it was watched: its counters began over"
+    if gone > took_s + UPTIME_SLACK_S:
+        return "another server answered, or its clock was set: a proxy may have changed the server behind it"
+    return ""
+
+
 def status_row(
     before: Mapping[str, float],
     now: Mapping[str, float],

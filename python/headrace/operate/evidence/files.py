@@ -16,7 +16,7 @@ from headrace.observe.formats import import_file
 from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.series import RunFinding, csv_rows, open_text
-from headrace.operate.evidence.counters import status_row
+from headrace.operate.evidence.counters import another_server, status_row
 from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
 from headrace.operate.evidence.volumes import device_row
@@ -196,8 +196,8 @@ def _status_ticks(path: Path, variables: Mapping[str, str], findings: list[RunFi
                 "docs/reference/capture.md",
                 "The clock was set: cut the file there.",
             )
-        if now.get("uptime", 0.0) + 1.5 < before.get("uptime", 0.0):
-            notes.append("the server was started again in the recording: its counters began over")
+        if changed := another_server(before, now, took):
+            notes.append(changed)
             continue
         ticks.append(
             Tick(before_s, took, server=status_row(before, now, took, variables, READER_THREADS, notes.append))

@@ -13,7 +13,7 @@ from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
-from headrace.operate.evidence.counters import WAITS, number_of, status_row
+from headrace.operate.evidence.counters import WAITS, another_server, number_of, status_row
 from headrace.operate.evidence.model import Row, SeenServer
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
@@ -131,8 +131,8 @@ class ServerReader:
         took = at_s - before.at_s
         if not before.counters or took <= 0:
             return {}, {}, 0.0
-        if now.get("uptime", 0.0) + 1.5 < before.counters.get("uptime", 0.0):
-            self._note("the server was started again while it was watched: its counters began over")
+        if changed := another_server(before.counters, now, took):
+            self._note(changed)
             return {}, {}, 0.0
         row = status_row(before.counters, now, took, self.facts.variables, self._idle_threads, self._note)
         if cpu_s is not None and before.cpu_s is not None and cpu_s >= before.cpu_s:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from headrace.connect import Address
 from headrace.errors import HeadraceError, InputError
@@ -21,6 +23,7 @@ from headrace.servers import servers
 
 DOC = "docs/guide/doctor.md"
 FORMS = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record"
+GZIP = b"\x1f\x8b"
 HEAD_BYTES = 200  # enough for the first words of any format
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 AWS_MINUTES = 60  # of CloudWatch, where nothing else is asked
@@ -88,15 +91,44 @@ def evidence_of(
         return files.of_capture(path, options.storage, options.instance, options.as_of), None
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
-    if kept.looks_kept(head) or head[:2] == b"\x1f\x8b":
-        return kept.load(path), None
+        packed = head[:2] == GZIP
+        if packed:
+            file.seek(0)
+            head = _first_of(file)
+    if kept.looks_kept(head) or (packed and not head):
+        return _described(kept.load(path), options), None
+    if packed:
+        rule = "is packed, and is no recording of `headrace doctor --record`"
+        raise InputError(target[:80], rule, DOC, f"Unpack it first: gunzip {path.name}.")
     return files.of_recording(path, options.storage, options.instance, options.as_of)
 
 
-def _noted(evidence: Evidence, options: SourceOptions) -> Evidence:
-    """With what of the options was not used: AWS itself says what a volume is."""
+def _first_of(file: IO[bytes]) -> bytes:
+    """The first bytes of a packed file; none where it is damaged."""
+    try:
+        with gzip.open(file) as unpacked:
+            return unpacked.read(HEAD_BYTES)
+    except (OSError, EOFError, zlib.error):
+        return b""
+
+
+def _described(evidence: Evidence, options: SourceOptions) -> Evidence:
+    """A recording, with what the options say of volumes that it knows nothing of."""
+    unknown = [one.facts.limits is None and one.facts.role != "member" for one in evidence.volumes]
+    if options.storage is None or not any(unknown):
+        return _noted(evidence, options, "the recording says")
+    limits = holding(options.storage, options.instance, options.as_of)
+    volumes = tuple(
+        replace(one, facts=replace(one.facts, storage=options.storage, limits=limits)) if asked else one
+        for one, asked in zip(evidence.volumes, unknown, strict=True)
+    )
+    return replace(evidence, volumes=volumes)
+
+
+def _noted(evidence: Evidence, options: SourceOptions, who: str = "AWS says") -> Evidence:
+    """With what of the options was not used: `who` says what a volume is."""
     known = {"--storage": options.storage, "--instance": options.instance, "--device": ", ".join(options.devices)}
-    unused = [f"{name} {value} was not used: AWS says what the volume is" for name, value in known.items() if value]
+    unused = [f"{name} {value} was not used: {who} what the volume is" for name, value in known.items() if value]
     return replace(evidence, notes=(*evidence.notes, *unused))
 
 

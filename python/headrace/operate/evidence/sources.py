@@ -98,7 +98,7 @@ def evidence_of(
     if kept.looks_kept(head) or (packed and not head):
         return _described(kept.load(path), options), None
     if packed:
-        rule = "is packed, and is no recording of `headrace doctor --record`"
+        rule = "is packed, and is not a recording of `headrace doctor --record`"
         raise InputError(target[:80], rule, DOC, f"Unpack it first: gunzip {path.name}.")
     return files.of_recording(path, options.storage, options.instance, options.as_of)
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.journal import LeaseTaken
 from headrace.servers.failover.planning.election import followers, follows
@@ -35,6 +35,24 @@ SUSPECT_EVERY_S = 0.1
 # One automatic failover in this time, s, as orchestrator has it (RecoveryPeriodBlockSeconds): what
 # fails twice in an hour is for a person to look at.
 FLAP_S = 3_600.0
+
+
+def check_followed(seen: Members, source: str) -> None:
+    """Raises InputError where replicas follow by an address that no named server has: they would
+    not count as the source's, and it would never be failed over."""
+    if followers(seen, seen[source]):
+        return
+    named = {(one.host, one.port) for one in seen.values()}
+    strange = [
+        f"{name} follows {channel.source_host}:{channel.source_port}"
+        for name, one in sorted(seen.items())
+        for channel in (one.state.channels if one.state is not None and name != source else ())
+        if (channel.source_host, channel.source_port) not in named
+    ]
+    if strange:
+        where = f"{seen[source].host}:{seen[source].port}"
+        rule = f"is {where}, and no server named follows that address: {', '.join(strange)}"
+        raise InputError(source, rule, GUIDE, "Name each server by the address that its replicas have for it.")
 
 
 @dataclass
@@ -118,6 +136,8 @@ class Watcher:
         while not stop.is_set() and len(done) < failovers:
             began = time.monotonic()
             seen, why = self.look()
+            if before is None:
+                check_followed(seen, self.source)
             if self.acts and not self._met and seen[self.source].write == "ok":
                 self._met = True
                 self.executor.back(self.source)

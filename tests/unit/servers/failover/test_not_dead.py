@@ -21,6 +21,7 @@ from headrace.servers.failover.hosts import AddressHost, Ec2Host
 from headrace.servers.failover.journal import STALE_S, Journal
 from headrace.servers.failover.planning.members import FailoverWish, Seen
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.watcher import check_followed
 from headrace.servers.topology.dialect import Dialect
 
 VOLUME, INSTANCE = "vol-1", "i-1"
@@ -123,6 +124,19 @@ def test_a_failover_of_another_time_is_not_gone_on_with(tmp_path):
     old.write_text("".join(json.dumps(line) + "\n" for line in lines[:2]))
     aged = Journal(old).unfinished()
     assert aged is not None and aged.age_s == pytest.approx(time.time() - 1_767_225_600.0, abs=60)
+
+
+def test_replicas_that_follow_an_address_nobody_named_are_said():
+    """Named db1 and followed as 10.0.0.5: the watcher would wait for ever."""
+    seen = working().seen()
+    check_followed(seen, "s0")
+    for name in ("s1", "s2"):
+        state = seen[name].state
+        assert state is not None
+        channels = tuple(replace(one, source_host="10.0.0.5") for one in state.channels)
+        seen |= {name: replace(seen[name], state=replace(state, channels=channels))}
+    with pytest.raises(InputError, match=r"no server named follows that address: s1 follows 10\.0\.0\.5:1, s2"):
+        check_followed(seen, "s0")
 
 
 def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):

@@ -17,6 +17,7 @@ BYTES_S, IOS_S = "bytes/s", "I/Os/s"
 LOG_BUFFER = 64 * MIB  # bytes, innodb_log_buffer_size: the default of MySQL 8.4
 # Of redo: as much as an hour writes, the usual advice, and more than any default.
 HOUR_S, LEAST_REDO = 3_600.0, 4 * GIB
+MOST_REDO = 128 * GIB  # bytes, the most that MySQL takes (innodb_redo_log_capacity)
 MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
 
 
@@ -79,7 +80,7 @@ def _inferred(volume: VolumeSignals, felt: float | None, signals: Signals, t: Th
         return []
     names = [name for name, share in volume.near.items() if share >= t.inferred_seconds_share]
     on_baseline = _of_baseline(volume, signals, t)
-    if on_baseline is not None and abs(on_baseline - 1.0) <= t.credits_near_baseline:
+    if not names and on_baseline is not None and abs(on_baseline - 1.0) <= t.credits_near_baseline:
         return [_limit(volume, "instance-credits", min(1.0, on_baseline), felt, "inferred", signals, t)]
     if "volume-credits" in names and volume.balance is not None and volume.balance > t.credits_gone_percent:
         names.remove("volume-credits")
@@ -444,7 +445,7 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
     )
     has = server.facts.variables.get(name, "")
     hour = (server.get("log_bytes_per_s") or 0.0) * HOUR_S
-    wanted = max(2 * int(has) if has.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO)
+    wanted = min(max(2 * int(has) if has.isdigit() else 0, math.ceil(hour / GIB) * GIB, LEAST_REDO), MOST_REDO)
     unit = (
         f"SET GLOBAL innodb_redo_log_capacity = {wanted};"
         if name == "innodb_redo_log_capacity"

@@ -211,6 +211,7 @@ ANSWERS = {
     "mysql_sysbench": [({"cache_gib": 1.0, "threads": 4},)],
     "cache_gib_for": [(16.0,), (16.0, 0.5)],
     "innodb_free_pages": [("mysql", "8.4.0", 17179869184.0, 8), ("mariadb", "10.11", 134217728.0, 2)],
+    "innodb_pool_bytes": [("mysql", "9.7", 163577856.0, 2), ("mariadb", "10.11", 163577856.0, 2)],
     "deployments": [(["rds", "aurora:standard"],)],
     "service_class": [("ec2", "r6g.large"), ("rds:multi-az", "r6g.large")],
     "rds_storage": [("gp3:400",), ("gp2:100",)],

@@ -30,10 +30,10 @@ def test_words_rows_and_charts(capsys, tmp_path):
     )
     told = json.loads(out)
     assert code == 0 and told["summary"]["semi_sync"]["added_ms"] >= 80 and "drawn" not in told["summary"]
-    assert told["summary"]["semi_sync"]["two_groups"]
+    assert told["summary"]["semi_sync"]["in_turn"]
     after = ["--semi-sync", "0.5", "--wait-point", "after-commit", "--output", "json"]
     code, out, _ = ran(capsys, *PREDICT, *replica, *after)
-    assert code == 0 and not json.loads(out)["summary"]["semi_sync"]["two_groups"]
+    assert code == 0 and not json.loads(out)["summary"]["semi_sync"]["in_turn"]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,8 @@ INTO = ("gp3", "io2", "gp2", "st1")
 IOPS_STEP, MIB_S_STEP = 100, 25  # of what is bought: what a person types
 # gp3 includes these (data/volumes/gp3.toml); the catalog refuses less.
 GP3_IOPS, GP3_MIB_S = 3_000, 125
+# As good as the same: gp2 below 170 GiB gives 128 MiB/s, and 125 are included in a gp3. Ours.
+SAME = 0.97
 MIB_S_PER_IOPS = 0.25  # gp3, data/volumes/gp3.toml: at most a MiB/s for four IOPS
 
 
@@ -102,7 +104,7 @@ def _variants(today: Storage, limits: HoldingLimits, need_ios: float, need_bytes
     kept_mib_s = math.ceil(_kept_bytes(limits) / count / MIB)
     kept_ios = member.iops or math.ceil(limits.iops / count) if limits.credit_unit != "bytes" else 0
     for size in dict.fromkeys((member.size_gib, *_sizes(member, ios))):
-        gp3_mib_s = max(GP3_MIB_S, mib_s, kept_mib_s)
+        gp3_mib_s = max(GP3_MIB_S, mib_s, kept_mib_s if SAME * kept_mib_s > GP3_MIB_S else 0)
         gp3_ios = max(GP3_IOPS, ios, kept_ios, math.ceil(gp3_mib_s / MIB_S_PER_IOPS))
         made.append(Volume("gp3", size, gp3_ios, gp3_mib_s))
         made += [
@@ -132,9 +134,9 @@ def _sizes(member: Volume, ios: int) -> list[int]:
 def _better(before: HoldingLimits, after: HoldingLimits, subject: str) -> bool:
     """Whether the limit is higher afterwards, and none of the volume's is lower than what is
     delivered without credits."""
-    if after.burst_iops < 0.99 * before.burst_iops and before.credit_unit != "bytes":
+    if after.burst_iops < SAME * before.burst_iops and before.credit_unit != "bytes":
         return False
-    if after.burst_bytes_s < 0.99 * _kept_bytes(before):
+    if after.burst_bytes_s < SAME * _kept_bytes(before):
         return False
     if subject.endswith("throughput") or (subject == "volume-credits" and before.credit_unit == "bytes"):
         return (

@@ -41,7 +41,6 @@ class Run:
     whole_s: float
     cpu_s: float
     memory_mib: float
-    lines: int
 
 
 def main() -> None:
@@ -101,7 +100,7 @@ def _run(folder: Path, fortnights: int, number: int) -> Run:
     whole = time.perf_counter() - began
     if child.returncode or lines != VOLUMES:
         sys.exit(f"headrace fleet plan ended with {child.returncode} after {lines:,} of {VOLUMES:,} answers")
-    return Run(first, whole, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, lines)
+    return Run(first, whole, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import re
 import select
 import selectors
 import signal
+import socket
 import subprocess
 import threading
 import time
@@ -38,6 +39,7 @@ READ_BYTES = 65_536
 # How much of the end of an output is searched for what went wrong.
 TAIL_BYTES = 65_536
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+PID_NAMESPACE = Path("/proc/self/ns/pid")
 # For what runs as another user: nothing of the caller's that could hold a secret or point
 # elsewhere.
 PRIVATE_ENVIRONMENT = {
@@ -284,6 +286,15 @@ def start(command: Command, log: Path) -> Process:
     if found is None:
         raise CouldNotRun(command.label, f"ended at once: {telling_lines(end_of(log))}", str(log), "")
     return found
+
+
+def where_numbers_hold() -> str:
+    """This machine since its start, and this view of its processes (a container has its own): the
+    number of a process says nothing elsewhere, as where a folder is shared."""
+    try:
+        return f"{BOOT_ID.read_text().strip()} {os.readlink(PID_NAMESPACE)}"
+    except OSError:
+        return socket.gethostname()
 
 
 def look_up(pid: int) -> Process | None:

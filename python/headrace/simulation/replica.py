@@ -247,13 +247,15 @@ def _own_cache(
     if replica.instance is None and replica.cache_gib is None:
         return own, []  # the source's: looked at already
     host = host_of(instance if replica.instance is None else replica.instance, as_of)
-    asked = own
-    if replica.cache_gib is not None and engine == "innodb":
-        flavor, _, version = replica.version.partition("-")
-        vcpus = UNKNOWN_VCPUS if host is None else host["vcpus"]
-        own = core.innodb_pool_bytes(flavor, version, asked * GIB, vcpus) / GIB
-    rounded = f"a buffer pool of {asked:.4g} GiB becomes {own:.4g} GiB: MySQL rounds it up to whole chunks of 128 MiB"
-    return own, [*([rounded] if own > ROUNDED * asked else []), *cache_fits(asked, host, "replica-cache-gib")]
+    told = cache_fits(own, host, "replica-cache-gib")
+    if replica.cache_gib is None or engine != "innodb":
+        return own, told
+    flavor, _, version = replica.version.partition("-")
+    made = core.innodb_pool_bytes(flavor, version, own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"]) / GIB
+    if made > ROUNDED * own:
+        rule = "its server rounds it up to whole chunks of 128 MiB"
+        told = [f"a buffer pool of {own:.4g} GiB becomes {made:.4g} GiB: {rule}", *told]
+    return made, told
 
 
 def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: str | None) -> dict[str, Any]:

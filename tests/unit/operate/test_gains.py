@@ -154,7 +154,7 @@ def test_a_recording_is_described_by_the_options(tmp_path):
     assert told.volumes[0].facts.storage == IO1 and any("gp3:500 was not used" in note for note in told.notes)
     packed = tmp_path / "iostat.txt.gz"
     packed.write_bytes(gzip.compress(b"Linux 6.1.0 (db1)\n"))
-    with pytest.raises(InputError, match="is packed"):
+    with pytest.raises(InputError, match="gzip archive"):
         evidence_of(str(packed), SourceOptions())
 
 

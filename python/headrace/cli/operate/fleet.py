@@ -140,7 +140,7 @@ def plan(
         runner = ray_runner(ray)
     with progress("planning") as tick:
         notes = list(found.notes)
-        at_once = _print_lines if output == "jsonl" else lambda frame: None
+        at_once = _print_lines if output == "jsonl" else None
         answers = plan_fleet(
             found, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
         )

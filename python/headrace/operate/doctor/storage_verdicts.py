@@ -96,8 +96,7 @@ def _of_baseline(volume: VolumeSignals, signals: Signals, t: Thresholds) -> floa
     burst = (limits.instance_burst_iops, limits.instance_burst_bytes_s)
     if (limits.instance_iops, limits.instance_bytes_s) == burst:
         return None
-    beside = [one for one in signals.volumes if one.facts.role != "member"]
-    totals = (sum(one.charged_iops for one in beside), sum(one.bytes_s for one in beside))
+    totals = _together(signals)
     known = (limits.instance_iops, limits.instance_bytes_s)
     return max((total / most for total, most in zip(totals, known, strict=True) if most), default=None)
 
@@ -166,17 +165,15 @@ def _felt(felt: float | None) -> str:
 
 def _rate(volume: VolumeSignals, subject: str) -> tuple[float, float | None, str]:
     """What the volume gives, what the limit allows, and the unit of both."""
-    limits = volume.limits
-    if limits is None:
-        return (volume.bytes_s, None, BYTES_S) if subject.endswith("throughput") else (volume.charged_iops, None, IOS_S)
-    if subject == "instance-credits" and limits.instance_bytes_s and limits.instance_iops:
+    limits, in_bytes = volume.limits, subject.endswith("throughput")
+    allowed = None if limits is None else limits.rate_of(subject)
+    if limits is not None and subject == "volume-credits":
+        in_bytes = limits.credit_unit == "bytes"
+    elif limits is not None and subject == "instance-credits" and limits.instance_bytes_s and limits.instance_iops:
         # One bucket is of I/Os, the other of bytes: the one whose baseline is nearer is empty.
-        ios, in_bytes = volume.charged_iops / limits.instance_iops, volume.bytes_s / limits.instance_bytes_s
-        if in_bytes > ios:
-            return volume.bytes_s, limits.instance_bytes_s, BYTES_S
-    bytes_count = subject.endswith("throughput") or (subject == "volume-credits" and limits.credit_unit == "bytes")
-    allowed = limits.rate_of(subject)
-    return (volume.bytes_s, allowed, BYTES_S) if bytes_count else (volume.charged_iops, allowed, IOS_S)
+        in_bytes = volume.bytes_s / limits.instance_bytes_s > volume.charged_iops / limits.instance_iops
+        allowed = limits.instance_bytes_s if in_bytes else allowed
+    return (volume.bytes_s, allowed, BYTES_S) if in_bytes else (volume.charged_iops, allowed, IOS_S)
 
 
 def _amount(value: float, unit: str) -> str:
@@ -231,10 +228,14 @@ def _instance_explains(volume: VolumeSignals, signals: Signals, t: Thresholds) -
     if (_of_baseline(volume, signals, t) or 0.0) >= t.degraded_use:
         return True
     limits = volume.limits
-    beside = [one for one in signals.volumes if one.facts.role != "member"]
     most = (None, None) if limits is None else (limits.instance_burst_iops, limits.instance_burst_bytes_s)
-    totals = (sum(one.charged_iops for one in beside), sum(one.bytes_s for one in beside))
-    return any(total >= t.degraded_use * each for total, each in zip(totals, most, strict=True) if each)
+    return any(total >= t.degraded_use * each for total, each in zip(_together(signals), most, strict=True) if each)
+
+
+def _together(signals: Signals) -> tuple[float, float]:
+    """I/Os and bytes a second of all volumes of the instance."""
+    beside = [one for one in signals.volumes if one.facts.role != "member"]
+    return sum(one.charged_iops for one in beside), sum(one.bytes_s for one in beside)
 
 
 def bursts_hide(use_while_busy: float | None, grain_s: float, t: Thresholds) -> bool:

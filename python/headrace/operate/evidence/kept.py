@@ -13,6 +13,9 @@ from headrace.base.files import read_bytes, write_whole
 from headrace.errors import InputError
 from headrace.operate.evidence.model import Evidence, SourceFacts, Tick, gathered
 
+GZIP = b"\x1f\x8b"  # first bytes (RFC 1952)
+HEAD_BYTES = 200  # enough for the first words of the format
+
 SCHEMA = "headrace-evidence/1"
 DOC = "docs/guide/doctor.md"
 MAX_BYTES = 256 << 20  # a day of seconds of eight volumes and a server; ours
@@ -31,6 +34,21 @@ def looks_kept(content: bytes) -> bool:
     return content.lstrip()[:60].startswith(b'{"schema":"headrace-evidence')
 
 
+def is_kept(path: Path) -> bool:
+    """Whether a file is one of these by its first bytes, packed or not; a damaged archive may
+    be."""
+    with path.open("rb") as file:
+        packed = file.read(len(GZIP)) == GZIP
+        file.seek(0)
+        if not packed:
+            return looks_kept(file.read(HEAD_BYTES))
+        try:
+            with gzip.open(file) as unpacked:
+                return looks_kept(unpacked.read(HEAD_BYTES))
+        except (OSError, EOFError, zlib.error):
+            return True
+
+
 def save(evidence: Evidence, path: Path) -> None:
     """Writes it, whole or not at all; packed where the name ends with .gz. Raises CouldNotRun."""
     encoder = msgspec.json.Encoder()
@@ -44,7 +62,7 @@ def load(path: Path) -> Evidence:
     """What `save` wrote. A last line that was cut off is left out, with a note. Raises InputError,
     CouldNotRun."""
     content = read_bytes(path, MAX_BYTES)
-    if content[:2] == b"\x1f\x8b":
+    if content[:2] == GZIP:
         content = _unpacked(path, content)
     lines = content.split(b"\n")
     notes: list[str] = []

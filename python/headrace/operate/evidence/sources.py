@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from headrace.connect import Address
 from headrace.errors import HeadraceError, InputError
@@ -23,8 +21,6 @@ from headrace.servers import servers
 
 DOC = "docs/guide/doctor.md"
 FORMS = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record"
-GZIP = b"\x1f\x8b"
-HEAD_BYTES = 200  # enough for the first words of any format
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
 AWS_MINUTES = 60  # of CloudWatch, where nothing else is asked
 
@@ -89,27 +85,9 @@ def evidence_of(
                 "Capture with headrace workload capture.",
             )
         return files.of_capture(path, options.storage, options.instance, options.as_of), None
-    with path.open("rb") as file:
-        head = file.read(HEAD_BYTES)
-        packed = head[:2] == GZIP
-        if packed:
-            file.seek(0)
-            head = _first_of(file)
-    if kept.looks_kept(head) or (packed and not head):
+    if kept.is_kept(path):
         return _described(kept.load(path), options), None
-    if packed:
-        rule = "is packed, and is not a recording of `headrace doctor --record`"
-        raise InputError(target[:80], rule, DOC, f"Unpack it first: gunzip {path.name}.")
     return files.of_recording(path, options.storage, options.instance, options.as_of)
-
-
-def _first_of(file: IO[bytes]) -> bytes:
-    """The first bytes of a packed file; none where it is damaged."""
-    try:
-        with gzip.open(file) as unpacked:
-            return unpacked.read(HEAD_BYTES)
-    except (OSError, EOFError, zlib.error):
-        return b""
 
 
 def _described(evidence: Evidence, options: SourceOptions) -> Evidence:

@@ -43,7 +43,7 @@ def plan_fleet(
     runner: Runner | None = None,
     progress: Callable[[float], None] = lambda share: None,
     note: Callable[[str], None] = lambda text: None,
-    answered: Callable[[pl.DataFrame], None] = lambda frame: None,
+    answered: Callable[[pl.DataFrame], None] | None = None,
 ) -> list[VolumeAnswer]:
     """Answers every device of the inventory and writes `to` (Parquet). A run that was stopped goes
     on where it was, if nothing it rests on has changed. `note` is told of volumes that have points
@@ -64,14 +64,16 @@ def plan_fleet(
     parts = to.with_name(f"{to.name}.parts")
     _prepare(parts, _rests_on(inventory, points, settings))
     open_batches = [number for number in range(len(batches)) if not _part(parts, number).exists()]
-    for number in sorted(set(range(len(batches))) - set(open_batches)):
-        answered(pl.read_parquet(_part(parts, number)))
+    if answered is not None:
+        for number in sorted(set(range(len(batches))) - set(open_batches)):
+            answered(pl.read_parquet(_part(parts, number)))
     run = runner or embedded
     done = len(batches) - len(open_batches)
     progress(done / len(batches))
     for place, content in run([batches[number] for number in open_batches], points, places, settings):
         write_whole(_part(parts, open_batches[place]), content)
-        answered(pl.read_parquet(BytesIO(content)))
+        if answered is not None:
+            answered(pl.read_parquet(BytesIO(content)))
         done += 1
         progress(done / len(batches))
     frame = pl.concat([pl.read_parquet(_part(parts, number)) for number in range(len(batches))]).sort("key")

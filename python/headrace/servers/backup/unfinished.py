@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from headrace.base.processes import BOOT_ID, look_up
+from headrace.base.processes import look_up, where_numbers_hold
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers.backup import manifest as documents
@@ -53,15 +53,12 @@ class RunMark:
 
     @property
     def alive(self) -> bool:
-        """Whether that process runs. One of another machine counts as running for a day."""
-        if self.host != _host():
+        """Whether that process runs. One of another machine, or container, counts as running for a
+        day."""
+        if self.host != where_numbers_hold():
             return time.time() - self.began_unix < SWEEP_S
         found = look_up(self.pid)
         return found is not None and found.started == self.started
-
-
-def _host() -> str:
-    return BOOT_ID.read_text().strip()
 
 
 def _place_of(lab: Lab) -> str:
@@ -72,7 +69,7 @@ def mark(target: BackupTarget, backup: str, source: str, lab: Lab | None) -> Non
     """Says that this process writes a backup, and which lab has its snapshots."""
     own = look_up(os.getpid())
     place = _place_of(lab) if lab is not None else ""
-    made = RunMark(_host(), os.getpid(), own and own.started, time.time(), source, place)
+    made = RunMark(where_numbers_hold(), os.getpid(), own and own.started, time.time(), source, place)
     target.replace(f"{folder_of(backup)}/{RUNNING}", json.dumps(asdict(made)).encode())
 
 

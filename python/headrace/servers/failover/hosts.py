@@ -243,7 +243,8 @@ class Ec2Host(AddressHost):
     def _wait_cut_off(self, client: Any) -> None:
         """Both calls only begin: until the instance is down or has none of the volumes, it may go
         on answering its clients. Raises CouldNotRun."""
-        until, said = time.monotonic() + EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
+        longest_s, said = EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
+        until = time.monotonic() + longest_s
         while True:
             try:
                 if self._is_cut_off(client):
@@ -253,7 +254,7 @@ class Ec2Host(AddressHost):
             if time.monotonic() >= until:
                 break
             time.sleep(LOOK_S)
-        rule = f"its instance is not stopped and its volumes are not detached after {EC2_PACE['Delay'] * EC2_PACE['MaxAttempts']:g} s{said}"
+        rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{said}"
         raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
 
     def _is_cut_off(self, client: Any) -> bool:

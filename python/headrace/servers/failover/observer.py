@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.connect.connection import NoRoom, cut
+from headrace.connect.connection import DENIED, DENIED_DATABASE, EXPIRED, NoRoom, cut
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
@@ -44,7 +44,7 @@ MAKE = (
 PROBE = f"INSERT INTO {SCHEMA}.probe VALUES (CONNECTION_ID() % {ROWS}, 1) ON DUPLICATE KEY UPDATE number = number + 1"
 NO_TABLE = (1146, 1049)  # ER_NO_SUCH_TABLE, ER_BAD_DB_ERROR
 # The account of the probe, not the server: rights, password, expired (MySQL's error reference).
-PROBE_ITSELF = (1044, 1045, 1142, 1143, 1227, 1370, 1698, 1820, 1862)
+PROBE_ITSELF = (*DENIED, DENIED_DATABASE, *EXPIRED, 1142, 1143, 1227, 1370)
 READ_ONLY = (1290, 1836, 3100)  # the server runs with --read-only, in its three forms
 # What the list of processes says of a write that waits for something failover does not mend.
 LOCKS = ("global read lock", "commit lock", "backup lock", "metadata lock", "Waiting for backup")

@@ -154,19 +154,17 @@ def _listed(cluster: FailoverCluster, host: Any, old: Seen, new: Seen, apart: st
         file.flush()
         if isinstance(host, LabHost):
             program = rescue.program_of(host, required(old).flavor)
-            words = [*rescue.reading(program, host.own_binary_logs(), _common(old, new)), "--verbose"]
-            _write_out(words, file, host.name)
+            words = rescue.reading(program, host.own_binary_logs(), _common(old, new))
+            _write_out([*words, "--verbose"], file, host.name)
     return path
 
 
 def _write_out(words: list[str], file: IO[bytes], name: str) -> None:
     """A reader's output, whole. Raises CouldNotRun: nothing may be thrown away by a list that is
     not."""
-    done = subprocess.run(words, stdout=file, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=FLASHBACK_S)
-    if done.returncode != 0:
-        text = " ".join(done.stderr.decode(errors="replace").split())[:200]
-        hint = "Nothing was changed. Read its binary logs by hand before it is seeded anew."
-        raise CouldNotRun(name, f"what only it has could not be read: {text}", GUIDE, hint)
+    if said := rescue.read_out(words, file, FLASHBACK_S):
+        hint = "Nothing was thrown away. Read its binary logs by hand before it is seeded anew."
+        raise CouldNotRun(name, f"what only it has could not be read: {said}", GUIDE, hint)
 
 
 def _common(old: Seen, new: Seen) -> GtidSet:

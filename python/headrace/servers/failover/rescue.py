@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.connect.address import Address, write_client_file
@@ -155,10 +156,8 @@ def apply(words: list[str], into: list[str], name: str) -> None:
         said.seek(0)
         _check_reader(code, said.read().decode(errors="replace"), name)
         if applying.returncode != 0:
-            text = " ".join(errors.decode(errors="replace").split())[:300]
-            raise CouldNotRun(
-                name, f"its tail could not be applied: {text}", GUIDE, "See what it says, and begin again."
-            )
+            rule = f"its tail could not be applied: {_in_line(errors.decode(errors='replace'))}"
+            raise CouldNotRun(name, rule, GUIDE, "See what it says, and begin again.")
 
 
 def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
@@ -167,19 +166,27 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
     if len(files) < 2:
         return
     words = [*_tool(program, READERS[program.flavor]), *map(str, files[:-1])]
-    done = subprocess.run(
-        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=APPLY_S
-    )
-    if done.returncode != 0:
-        text = " ".join(done.stderr.decode(errors="replace").split())[:200]
+    if said := read_out(words, subprocess.DEVNULL, APPLY_S):
         hint = "--accept-loss goes on without what only this server has."
-        raise CouldNotRun(name, f"a binary log before its last is damaged: {text}", GUIDE, hint)
+        raise CouldNotRun(name, f"a binary log before its last is damaged: {said}", GUIDE, hint)
+
+
+def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
+    """Writes what a reader prints; what it said where it did not read all of it, else ""."""
+    done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
+    return (
+        "" if done.returncode == 0 else _in_line(done.stderr.decode(errors="replace")) or f"exit code {done.returncode}"
+    )
+
+
+def _in_line(said: str) -> str:
+    """What a program said, in one line of some length."""
+    return " ".join(said.split())[:300]
 
 
 def _check_reader(code: int, said: str, name: str) -> None:
     if code != 0 and not CUT_OFF.search(said):
-        text = " ".join(said.split())[:300]
-        raise CouldNotRun(name, f"its binary log could not be read: {text}", GUIDE, "")
+        raise CouldNotRun(name, f"its binary log could not be read: {_in_line(said)}", GUIDE, "")
 
 
 @contextlib.contextmanager

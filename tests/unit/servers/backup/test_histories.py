@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from made_histories import BEGAN, LogFile, base_of, keep, replayed
 
 from headrace.errors import InputError

@@ -7,12 +7,12 @@ import errno
 import hashlib
 import os
 import re
-import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from headrace.base.files import hint_of, reason_of, short_name
+from headrace.base.processes import where_numbers_hold
 from headrace.base.units import MIB
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup.targets.target import (
@@ -31,17 +31,11 @@ FLUSH_BYTES = 32 * MIB
 BEGUN = re.compile(
     r"\.(?P<name>.+)\.(?P<pid>[0-9]{1,10})(?:\.h(?P<here>[0-9a-f]{8}))?\.(?P<random>[0-9a-f]{8})\.begun", re.ASCII
 )
-BOOT, NAMESPACE = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
 
 
 def _here() -> str:
-    """This machine since its start, and this view of its processes, in short: a number of a process
-    says nothing on another one that shares the folder."""
-    try:
-        where = BOOT.read_text() + os.readlink(NAMESPACE)
-    except OSError:
-        where = socket.gethostname()
-    return hashlib.sha256(where.encode()).hexdigest()[:8]
+    """Where the numbers of processes are those of this one, in short."""
+    return hashlib.sha256(where_numbers_hold().encode()).hexdigest()[:8]
 
 
 class FolderTarget(BackupTarget):

@@ -5,8 +5,9 @@
 Each rule sees the points of one fortnight, as CloudWatch would show them, and changes what it
 likes. The fortnight that follows, with the demand that was asked and not what was given, is then
 simulated on what it chose. What is saved where that violates is no saving: `of it holds` leaves it
-out. No rule makes a volume smaller in GiB. A violation: the volume throttles, or its p99 is above 5 ms, and it is
-worse than with what it has today.
+out. No rule makes a volume smaller in GiB. A violation: the volume throttles, or its p99 is above
+5 ms, and it is worse than with what it has today. Volumes that fail today may stay as bad as they
+are without a violation: `of it well` and `fail` count by the goal alone, of all volumes.
 
 maxima      the cheapest of gp2 and gp3 of the size that carries the largest 5-minute rates: the
             inputs that Compute Optimizer publishes
@@ -40,20 +41,24 @@ DAY_S = 86_400
 GOAL_MS = FleetSettings().p99_ms
 AT_ONCE = 100  # volumes; bounds the memory
 REGION = "us-east-1"
+WIDTH = 120  # characters: the table is not folded where the output is no terminal
 INCLUDED = (3_000, 125)  # IOPS and MiB/s of every gp3 (data/volumes/gp3.toml)
 
 
 @dataclass(frozen=True)
 class RuleScore:
     """What a rule did. `saves_usd`: of what became cheaper, a month; `holds_usd`: of that, where no
-    violation followed; `costs_usd`: of what became dearer."""
+    violation followed; `well_usd`: of that, where the goal is met; `costs_usd`: of what became
+    dearer; `fail`: volumes, changed or not, that miss the goal."""
 
     rule: str
     changed: int
     saves_usd: float
     holds_usd: float
+    well_usd: float
     costs_usd: float
     violations: int
+    fail: int
 
 
 def main() -> None:
@@ -69,9 +74,11 @@ def main() -> None:
         "saves USD/month",
         "share",
         "of it holds",
+        "of it well",
         "costs USD/month",
         "violations",
         "of changed",
+        "fail",
     ):
         table.add_column(column, justify="left" if column == "rule" else "right")
     for one in scores:
@@ -80,12 +87,14 @@ def main() -> None:
             f"{one.saves_usd:,.0f}",
             f"{one.saves_usd / bill:.1%}",
             f"{one.holds_usd / bill:.1%}",
+            f"{one.well_usd / bill:.1%}",
             f"{one.costs_usd:,.0f}",
             f"{one.violations:,}",
             share,
+            f"{one.fail:,}",
         )
         table.add_row(one.rule, f"{one.changed:,}", *figures)
-    Console().print(table)
+    Console(width=max(Console().width, WIDTH)).print(table)
 
 
 def compare(fleet: SeededFleet) -> tuple[list[RuleScore], float]:
@@ -96,6 +105,7 @@ def compare(fleet: SeededFleet) -> tuple[list[RuleScore], float]:
     today = [volume.notation for volume in volumes]
     rates = [_rates(seen[volume.id]) for volume in volumes]
     rules: dict[str, list[str]] = {
+        "today": today,
         "maxima": [_cheapest(prices, one, *rate[0]) for one, rate in zip(volumes, rates, strict=True)],
         "average": [_cheapest(prices, one, *rate[1]) for one, rate in zip(volumes, rates, strict=True)],
         "gp2 to gp3": [f"gp3:{one.size_gib}" if one.type == "gp2" else one.notation for one in volumes],
@@ -111,7 +121,9 @@ def compare(fleet: SeededFleet) -> tuple[list[RuleScore], float]:
         worse = [violates(before[at], after[at]) for at in changed]
         saved, spent = -sum(one for one in more if one < 0), sum(one for one in more if one > 0)
         holds = -sum(one for one, bad in zip(more, worse, strict=True) if one < 0 and not bad)
-        scores.append(RuleScore(name, len(changed), saved, holds, spent, sum(worse)))
+        failing = [fails(one) for one in after]
+        well = -sum(one for at, one in zip(changed, more, strict=True) if one < 0 and not failing[at])
+        scores.append(RuleScore(name, len(changed), saved, holds, well, spent, sum(worse), sum(failing)))
     return scores, sum(usd)
 
 
@@ -175,6 +187,11 @@ def _truth(fleet: SeededFleet, volumes: list[FleetVolume], storages: list[str]) 
 def violates(before: tuple[float, float], after: tuple[float, float]) -> bool:
     throttles = after[0] > THROTTLED_S and after[0] > before[0]
     return throttles or after[1] > max(GOAL_MS, before[1])
+
+
+def fails(given: tuple[float, float]) -> bool:
+    """Whether throttled seconds and a p99 in ms miss the goal, whatever they were before."""
+    return given[0] > THROTTLED_S or given[1] > GOAL_MS
 
 
 def _parts(items: list) -> Iterable[list]:

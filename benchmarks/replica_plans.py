@@ -1,13 +1,15 @@
 """Do planned replicas hold, does the next cheaper one fail, and does the verdict name what matters?
 
-    python benchmarks/replica_plans.py [--goals N] [--seconds S] [--verdicts N] [--results FILE] [--quiet-lock FILE]
+    python benchmarks/replica_plans.py [--goals N] [--draw SEED] [--apart] [--seconds S] [--verdicts N] [--results FILE] [--quiet-lock FILE]
 
 Goals (load, bound of lag, one thread or workers) are drawn from a seed. For each,
 `headrace.plan_replica` chooses the cheapest replica, and both that and the next cheaper one that it
 looked at are built on the lab with their volume, cache and workers; the source gets the goal's load
 for a while. A replica holds if its lag stays within the bound and it applies what is written, so
 that its lag would not grow in an hour either. Volumes with credits begin with those that the
-prediction leaves after that hour. Instances are SMALLER: their caches are divided by it, as the
+prediction leaves after that hour. With --apart the source stands still while a replica applies what
+it has received, as if each had a machine of its own: it holds if its rate reaches the goal's load.
+Instances are SMALLER: their caches are divided by it, as the
 data are; their prices are not.
 
 A verdict (--verdicts) says what holds a replica back: one figure of it is changed at a time, and
@@ -46,7 +48,7 @@ from headrace.workload import TransactionWorkload
 from prove_accuracy import Quiet
 from replica_bench import cells, load_of
 
-SEED = 14  # of the goals; any
+SEED = 14  # of the goals, where none is named; any
 FLAVOR, VERSION = "mariadb", "mariadb-10.11"
 # Data of 0.42 GiB stand for 10 GiB.
 SMALLER = 25.0
@@ -81,9 +83,9 @@ class LagGoal:
     lag_s: float
 
 
-def goals() -> list[LagGoal]:
+def goals(seed: int = SEED) -> list[LagGoal]:
     """More than are needed: those for which nothing cheaper exists prove half as much."""
-    chance = random.Random(SEED)
+    chance = random.Random(seed)
     found = []
     for number in range(100):
         mode = ("single", "optimistic")[number % 2]
@@ -104,10 +106,10 @@ def hosts() -> list[candidates.Host]:
     ]
 
 
-def planned(workload: TransactionWorkload, wanted: int) -> list[tuple[LagGoal, ReplicaPlan]]:
+def planned(workload: TransactionWorkload, wanted: int, seed: int) -> list[tuple[LagGoal, ReplicaPlan]]:
     """Goals with a plan and a cheaper candidate that does not hold."""
     found = []
-    for goal in goals():
+    for goal in goals(seed):
         made = plan_replica(
             workload,
             lag_s=goal.lag_s,
@@ -227,7 +229,7 @@ def on_replica(lab: ReplicationLab, group: list[Try], load_s: int) -> list[dict]
 
 def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
     """Both candidates of each goal on the lab."""
-    plans = planned(workload, asked.goals)
+    plans = planned(workload, asked.goals, asked.draw)
     found: list[dict] = []
     for group in tries(workload, plans):
         with quiet.gate():
@@ -236,6 +238,27 @@ def plans_proved(lab: ReplicationLab, workload: TransactionWorkload, asked: argp
     for number, (goal, _) in enumerate(plans):
         both = {one["role"]: one for one in found if one["number"] == number}
         rows.append({"goal": asdict(goal)} | both)
+    return rows
+
+
+def plans_apart(lab: ReplicationLab, workload: TransactionWorkload, asked: argparse.Namespace, quiet: Quiet) -> list:
+    """The rate of both candidates of each goal, with the source at rest."""
+    plans = planned(workload, asked.goals, asked.draw)
+    rates: dict[tuple[str, float | None], float] = {}
+    rows: list[dict] = [{"goal": asdict(goal)} for goal, _ in plans]
+    for one in (one for group in tries(workload, plans) for one in group):
+        key = (one.cell.words, one.cell.balance_percent)
+        if key not in rates:
+            try:
+                with quiet.gate():
+                    rates[key] = lab.drain(one.cell).tps
+            except CouldNotRun as error:
+                if "applied" not in error.rule:
+                    raise
+                lab.say(f"{one.cell.words}: {error.rule}")
+                rates[key] = 0.0  # too few to tell a rate, and far fewer than any goal
+        told = {"tps": rates[key], "held": rates[key] >= one.goal.tps, "choice": one.choice.to_dict()}
+        rows[one.number][one.role] = told | {"balance_percent": one.cell.balance_percent}
     return rows
 
 
@@ -277,8 +300,11 @@ def plans_table(rows: list) -> str:
             one = row[name]
             choice = one["choice"]
             words = f"{choice['instance']}, {choice['storage']}, {choice['workers']} workers"
-            said = f"{one['lag_s']:.1f} s, {100 * one['applied_share']:.1f} % applied"
-            if math.isinf(one["lag_s"]):
+            if "tps" in one:
+                said = f"{one['tps']:.0f} tps"
+            elif not math.isinf(one["lag_s"]):
+                said = f"{one['lag_s']:.1f} s, {100 * one['applied_share']:.1f} % applied"
+            else:
                 said = "half not applied" if one["ran"] else "not run, a lighter load failed"
             parts += [words, f"{'held' if one['held'] else 'failed'}: {said}"]
         lines.append(f"| {goal['tps']} tps, {goal['lag_s']:g} s, {goal['mode']} | {' | '.join(parts)} |")
@@ -298,6 +324,8 @@ def verdicts_table(rows: list) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--goals", type=int, default=10)
+    parser.add_argument("--draw", type=int, default=SEED, metavar="SEED", help="of the goals")
+    parser.add_argument("--apart", action="store_true", help="the source stands still while a replica applies")
     parser.add_argument("--seconds", type=int, default=LOAD_S)
     parser.add_argument("--verdicts", type=int, default=len(changes()))
     parser.add_argument("--results", type=Path)
@@ -321,7 +349,7 @@ def main() -> int:
             workload = calibrated(base, log)
             quiet.free()
             found = verdicts(lab, workload, base[0], asked.verdicts, quiet)
-            rows = plans_proved(lab, workload, asked, quiet)
+            rows = (plans_apart if asked.apart else plans_proved)(lab, workload, asked, quiet)
         finally:
             quiet.free()
             lab.close()

@@ -1,13 +1,13 @@
 """What semi-sync costs a source, predicted from its runs without it and the configuration alone.
 
-    python benchmarks/semisync_bench.py [--flavor mariadb|mysql] [--cells N] [--results FILE] [--quiet-lock FILE]
+    python benchmarks/semisync_bench.py [--flavor mariadb|mysql] [--cells N] [--draw SEED] [--results FILE] [--quiet-lock FILE]
 
 A source on a gp3 of the lab, durable (1/1), and one replica that applies what it gets. Three runs
 without semi-sync (1, 4 and 16 clients) and a sample of the binary log calibrate the workload. Then
 round trip, sync_relay_log, the replica's volume and the wait point change from cell to cell, and
 the transactions a second of each are compared with `headrace predict --replica --semi-sync`.
 
-A round trip is added by a relay (headrace.servers.topology.relay) and measured as a client does:
+A round trip is added by a relay (headrace.servers.topology.network.relay) and measured as a client does:
 the median of an empty statement's answers, before the load. A cell in which the source went on
 without its replica (by status) does not count. `--quiet-lock`: a file that is locked while
 something is measured. Needs root, /dev/fuse, sysbench and the server.
@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -37,7 +39,7 @@ from headrace.experiment.data import scan, target_of
 from headrace.experiment.replication import ReplicaCell, ReplicaLoad, ReplicationLab, WrittenSource, replica_of
 from headrace.experiment.replication.statements import Statements
 from headrace.servers.topology import seeding
-from headrace.servers.topology.relay import Relay
+from headrace.servers.topology.network.relay import Relay
 from headrace.servers.topology.state import observe
 from headrace.workload import TransactionWorkload
 from headrace.workload.replica import measured_replica
@@ -97,6 +99,25 @@ CELLS = (
     SemiSyncCell(16, None, 10_000, FAST),
     SemiSyncCell(4, 5.0, 10_000, FAST),
 )
+
+
+def drawn(number: int, seed: int) -> list[SemiSyncCell]:
+    """Cells at random, of the clients that are calibrated on (others are the source model's to say):
+    what semi-sync adds is what is asked."""
+    chance = random.Random(seed)
+    found = []
+    for _ in range(number):
+        delay_ms = round(math.exp(chance.uniform(math.log(1.0), math.log(30.0))), 1)
+        found.append(
+            SemiSyncCell(
+                chance.choice(CALIBRATED_ON),
+                delay_ms,
+                chance.choice((0, 1, 10_000, 10_000)),
+                chance.choice((SLOW, FAST)),
+                chance.choice(("AFTER_SYNC", "AFTER_COMMIT")),
+            )
+        )
+    return found
 
 
 class Pair:
@@ -288,6 +309,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--flavor", choices=("mariadb", "mysql"), default="mariadb")
     parser.add_argument("--cells", type=int, default=len(CELLS))
+    parser.add_argument("--draw", type=int, metavar="SEED", help="cells drawn at random")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--quiet-lock")
     asked = parser.parse_args()
@@ -297,7 +319,10 @@ def main() -> int:
     say = lambda text: print(f"{time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)  # noqa: E731
     with ExperimentLab(data_gib=1.0) as place:
         found = cells_measured(
-            ReplicationLab(place, say=say), asked.flavor, CELLS[: asked.cells], Quiet(asked.quiet_lock, HOLD_S)
+            ReplicationLab(place, say=say),
+            asked.flavor,
+            CELLS[: asked.cells] if asked.draw is None else drawn(asked.cells, asked.draw),
+            Quiet(asked.quiet_lock, HOLD_S),
         )
     rows = found["rows"]
     print(f"### Semi-sync, {asked.flavor}\n\n{table(rows)}\n")

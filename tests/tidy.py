@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tokenize
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +79,7 @@ def long_functions(path: Path) -> list[str]:
 
 def long_python_functions(path: Path) -> list[str]:
     found = []
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_of(path.read_text()):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = node.end_lineno - node.body[0].lineno + 1
             if length > MAX_FUNCTION_LINES:
@@ -102,18 +103,25 @@ def facts_without_source() -> list[str]:
     return wrong
 
 
+# Each check looks at the files again; a tree is of some thousand nodes, so not all are kept.
+@lru_cache(maxsize=4)
+def nodes_of(source: str) -> list[ast.AST]:
+    """All nodes of a module, itself first."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def texts_of_python(source: str) -> Iterator[tuple[int, str]]:
     """String literals, the plain parts of f-strings and comments, each with its line."""
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
     yield from comments_of(source)
 
 
-def comments_of(source: str) -> Iterator[tuple[int, str]]:
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string.lstrip("# ")
+@lru_cache(maxsize=4)
+def comments_of(source: str) -> list[tuple[int, str]]:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return [(token.start[0], token.string.lstrip("# ")) for token in tokens if token.type == tokenize.COMMENT]
 
 
 def texts_of_rust(source: str) -> Iterator[tuple[int, str]]:
@@ -144,7 +152,7 @@ def wide_prose(path: Path) -> list[str]:
     lines = source.splitlines()
     numbers = set()
     if path.suffix == ".py":
-        for node in ast.walk(ast.parse(source)):
+        for node in nodes_of(source):
             if isinstance(
                 node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
             ) and ast.get_docstring(node):
@@ -174,7 +182,7 @@ def bare_constants(path: Path) -> list[str]:
     source = path.read_text()
     lines, found = source.splitlines(), []
     commented = {number for number, _ in comments_of(source)}
-    for node in ast.parse(source).body:
+    for node in nodes_of(source)[0].body:
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if not is_number(value):
             continue
@@ -192,7 +200,7 @@ def laid_out_by_hand(path: Path) -> list[str]:
     """`# fmt: skip` anywhere but at a table of data: a list, tuple, set or dictionary that is given a name."""
     source = path.read_text()
     tables = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         value = node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None
         if isinstance(value, ast.List | ast.Tuple | ast.Dict | ast.Set) or (isinstance(value, ast.Call) and value.args):
             tables |= set(range(node.lineno, node.end_lineno + 1))

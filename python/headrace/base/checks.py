@@ -63,20 +63,25 @@ def check_text(what: str, value: object, hint: str = "") -> str:
 def check_number(what: str, value: object, low: float, high: float, unit: str = "") -> float:
     """A finite number from low to high, as float."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise InputError(f"{what} = {shown(value)}", "must be a number", LIMITS_SOURCE)
+        raise _out_of_range(what, shown(value), "must be a number")
     unit = f" {unit}" if unit else ""
     if not low <= value <= high:  # NaN compares false, so it is refused here too
-        raise InputError(
-            f"{what} = {shown(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}", LIMITS_SOURCE
-        )
+        raise _out_of_range(what, f"{shown(value, 40)}{unit}", f"must be {low:,.10g} to {high:,.10g}{unit}")
     return float(value)
 
 
 def check_whole(what: str, value: object, low: int, high: int) -> int:
     """A whole number from low to high."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{what} = {shown(value, 40)}", f"must be a whole number {low} to {high}", LIMITS_SOURCE)
+        raise _out_of_range(what, shown(value, 40), f"must be a whole number {low} to {high}")
     return value
+
+
+def _out_of_range(what: str, value: str, rule: str) -> InputError:
+    """An option has its limits from its command; all else is of a workload's file."""
+    if what.startswith("--"):
+        return InputError(f"{what} = {value}", rule, "the command's --help", "Give a number in that range.")
+    return InputError(f"{what} = {value}", rule, LIMITS_SOURCE)
 
 
 class Shown(ABC):

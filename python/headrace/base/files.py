@@ -8,6 +8,7 @@ import errno
 import os
 import re
 import tempfile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headrace.errors import CouldNotRun, InputError
@@ -25,8 +26,7 @@ def path_of(name: object) -> Path:
 def read_bytes(path: Path, limit: int) -> bytes:
     """A file's bytes, or an error that says why not."""
     try:
-        if path.is_dir():
-            raise InputError(str(path), "is a folder, a file is needed", "", "Name a file in it.")
+        refuse_folder(path)
         size = path.stat().st_size
         if size > limit:
             raise InputError(
@@ -50,6 +50,42 @@ def read_bytes(path: Path, limit: int) -> bytes:
     if len(content) > limit:
         raise InputError(str(path), f"at most {limit / 2**20:,.0f} MiB are read", DOC, "Cut it into parts.")
     return content
+
+
+def refuse_folder(path: Path) -> None:
+    """Raises InputError where a folder stands where a file is to be read."""
+    if path.is_dir():
+        raise InputError(str(path), "is a folder, a file is needed", "", "Name a file in it.")
+
+
+def check_output(
+    option: str, path: Path, inputs: Iterable[Path] = (), *, endings: Sequence[str] = (), force: bool = True
+) -> None:
+    """Refuses a file to write before any work is done: of another ending than one of `endings`, in
+    a folder that is not there, one that is read (by whatever name or link), one that is there
+    already and not to be overwritten. `option`: what names it. Raises InputError."""
+    value = f"{option} {short_name(path)}"
+    if endings and path.suffix.lower() not in endings:
+        name = f"{path.stem or 'file'}{endings[0]}"
+        raise InputError(value, f"must end in {' or '.join(endings)}", "", f"For example {option} {name}.")
+    if not path.parent.is_dir():
+        raise InputError(value, f"the folder {short_name(path.parent)} does not exist", "", "Make it, or name another.")
+    if path.is_dir():
+        raise InputError(value, "is a folder, a file is needed", "", "Name a file in it.")
+    for one in inputs:
+        if _is_same(path, one):
+            rule = f"is the same file as {short_name(one)}, which is read: it would be overwritten"
+            raise InputError(value, rule, "", f"Name another file; no option overwrites {short_name(one.name)}.")
+    if path.exists() and not force:
+        raise InputError(value, "is there already", "", "Give --force to overwrite it, or name another file.")
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two names lead to one file."""
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):  # one of them is not there, or cannot be a name
+        return False
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -288,6 +288,20 @@ def check_region(region: str) -> str:
         return core.region_code(check_text("region", region, "For example us-east-1."))
 
 
+def check_day(as_of: Day) -> str | None:
+    """The day as ISO text (None: the newest known), or an InputError for what is none and for days
+    before the first volume type of the catalog."""
+    day = day_of(as_of)
+    with core_errors():
+        known = core.volume_eras(day)
+    if not known:
+        first = min(era["from"] for era in core.volume_eras(all_eras=True))
+        raise InputError(
+            f"day {day}", f"the first volumes in the catalog are of {first}", "data/volumes", "Ask for a later day."
+        )
+    return day
+
+
 def no_ebs_prices(region: str) -> InputError:
     """The refusal of a region that has prices of instances alone."""
     return InputError(

@@ -384,6 +384,11 @@ class PriceList:
 
     # --- storage ----------------------------------------------------------------------------------
 
+    @property
+    def table(self) -> core.RegionPrices:
+        """The region's prices of storage at the rates to be paid, as the core takes them."""
+        return self._table
+
     def knows(self, product: str) -> bool:
         """Whether every part of the bill of a volume type, of `snapshot`, or of an instance type
         (`m5.large`) has a price here."""

@@ -96,6 +96,15 @@ def load(name: str) -> Any:
     return typer.main.get_command(group)
 
 
+# Parts of pydantic's names for values that it refuses as numbers, and what was wanted.
+NUMBER_SIGNS = {
+    "int": "a whole number",
+    "float": "a number",
+    "than": "a number",
+    "finite": "a number",
+}
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from headrace import __version__
@@ -158,11 +167,36 @@ def show_error(error: HeadraceError) -> None:
     print("\n".join(plain(line).replace("\n", " ") for line in lines), file=sys.stderr)
 
 
+def _number_error(error: Any) -> tuple[str, str] | None:
+    """Value and rule where an option takes a number and got something else; else None."""
+    option, found = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
+    if option is None or found is None:
+        return None
+    first = found()[0]
+    kind = next((word for sign, word in NUMBER_SIGNS.items() if sign in first["type"]), None)
+    if kind is None:
+        return None
+    least, most = getattr(option, "min", None), getattr(option, "max", None)
+    if getattr(getattr(option, "type_descriptor", None), "annotation", None) is int:
+        kind = "a whole number"
+    if least is not None and most is not None:
+        kind += f" from {least:,} to {most:,}"
+    elif least is not None:
+        kind += f" of at least {least:,}"
+    elif most is not None:
+        kind += f" of at most {most:,}"
+    name = option.opts[-1] if option.opts[-1].startswith("-") else option.opts[0].upper()
+    return f"{name} {str(first['input'])[:60]}", f"must be {kind}"
+
+
 def usage_error(error: Any) -> InputError:
     """A refusal of the argument parser, laid out like all others."""
+    context = getattr(error, "ctx", None)
+    where = f"{context.command_path} --help" if context is not None else "headrace --help"
+    if (number := _number_error(error)) is not None:
+        return InputError(*number, where, f"See `{where}`.")
     message = error.format_message().strip().rstrip(".").replace(": Value error, ", ": ")
     hint = ""
-    context = getattr(error, "ctx", None)
     before, found, near = message.partition(" Did you mean ")
     if not found:
         before, found, near = message.partition(" (Possible options: ")
@@ -173,7 +207,6 @@ def usage_error(error: Any) -> InputError:
         elsewhere := [name for name, _ in commands() if name.split()[-1] == unknown[1] and name.count(" ") > 1]
     ):
         hint = f"Did you mean {' or '.join(f'`{name}`' for name in elsewhere[:3])}? "
-    where = f"{context.command_path} --help" if context is not None else "headrace --help"
     return InputError("", message[:1].lower() + message[1:], where, f"{hint}See `{where}`.")
 
 

@@ -27,6 +27,18 @@ def say(text: str) -> None:
     print(plain(text), file=sys.stderr)
 
 
+def note(text: str) -> None:
+    """Tells the user a sentence or more on stderr, broken between words where a terminal is too
+    narrow for it."""
+    import shutil
+
+    from headrace.report.tables import wrapped
+
+    width = shutil.get_terminal_size().columns
+    for line in wrapped(text, width) if sys.stderr.isatty() else [text]:
+        say(line)
+
+
 def print_json(value: object) -> None:
     """Prints one JSON document."""
     data(as_json(value))

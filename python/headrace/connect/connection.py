@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import struct
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from headrace.connect.address import DEFAULT_PORT, DOC, PASSWORD_VARIABLE, Address
@@ -20,6 +22,8 @@ class NoRoom(CouldNotRun):
 
 # Error numbers: MySQL 8.4 "Server Error Message Reference" and "Client Error Message Reference";
 # the same in MariaDB unless said.
+# The kind of an error where no server answered; else one did, and refused this client.
+UNREACHABLE = "unreachable"
 DENIED = (1045, 1698)  # 1698: the account takes no password (unix_socket, auth_socket)
 DENIED_DATABASE, UNKNOWN_DATABASE = 1044, 1049  # ER_DBACCESS_DENIED_ERROR, ER_BAD_DB_ERROR
 # all connections taken; the account's are; the account's share of an hour is
@@ -35,8 +39,8 @@ CONNECT, LOST, SSL = (2002, 2003, 2005), (2006, 2012, 2013), 2026
 
 # What is used of PyMySQL beyond its public interface; tests/unit/connect names them, so that a
 # release without them shows.
-CLOSE_SOCKET = "_force_close"
-PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET)
+CLOSE_SOCKET, ANSWER_TIME = "_force_close", "_read_timeout"
+PRIVATE = ("_secure", "_auth_plugin_name", "_read_packet", CLOSE_SOCKET, ANSWER_TIME)
 
 
 def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
@@ -85,6 +89,17 @@ def cut(connection: pymysql.Connection) -> None:
     """Closes the socket without a word to the server: a query that still hangs in another thread
     ends."""
     getattr(connection, CLOSE_SOCKET)()
+
+
+@contextlib.contextmanager
+def answers_within(connection: pymysql.Connection, seconds: float) -> Iterator[None]:
+    """While it lasts, an answer has to come so soon; pymysql.err.OperationalError otherwise."""
+    before = getattr(connection, ANSWER_TIME)
+    setattr(connection, ANSWER_TIME, seconds)
+    try:
+        yield
+    finally:
+        setattr(connection, ANSWER_TIME, before)
 
 
 class _ClearPassword:
@@ -168,7 +183,7 @@ def _refusal(address: Address, error: Exception, timeout_s: float) -> HeadraceEr
         hint = "Set up TLS on the server, or use its socket."
         return InputError(label, "offers no TLS", f"ssl-mode={address.ssl_mode}", hint)
     if code in SHUTTING_DOWN:
-        return CouldNotRun(label, "is shutting down", source, "Start it again.")
+        return CouldNotRun(label, "is shutting down", source, "Start it again.", kind=UNREACHABLE)
     return CouldNotRun(label, f"refused the connection: {_words(error)}", source, "See the server's error log.")
 
 
@@ -191,18 +206,20 @@ def _no_server(address: Address, cause: BaseException | None, timeout_s: float) 
         return InputError(label, f"the host {address.host} is not known", "getaddrinfo(3)", "Is the name right?")
     if isinstance(cause, TimeoutError):
         hint = "Is the host up, and the port open in firewall and security group?"
-        return CouldNotRun(label, f"did not answer within {timeout_s:g} s", "", hint)
+        return CouldNotRun(label, f"did not answer within {timeout_s:g} s", "", hint, kind=UNREACHABLE)
     if isinstance(cause, PermissionError):
         return CouldNotRun(label, "this user may not open the socket", "unix(7)", "Run as a user that may.")
     if isinstance(cause, FileNotFoundError):
         hint = "Is the server running? SELECT @@socket tells its path."
-        return CouldNotRun(label, "there is no such socket", "unix(7)", hint)
+        return CouldNotRun(label, "there is no such socket", "unix(7)", hint, kind=UNREACHABLE)
     if isinstance(cause, ConnectionRefusedError):
-        return CouldNotRun(label, "no server listens there", "", "Is it running, with this port or socket?")
-    return CouldNotRun(label, f"cannot be reached: {cause or 'no connection'}", "", "Is the server running?")
+        hint = "Is it running, with this port or socket?"
+        return CouldNotRun(label, "no server listens there", "", hint, kind=UNREACHABLE)
+    rule = f"cannot be reached: {cause or 'no connection'}"
+    return CouldNotRun(label, rule, "", "Is the server running?", kind=UNREACHABLE)
 
 
 def _no_mysql(address: Address, what: str) -> CouldNotRun:
     hint = "Is this the port of the server (3306; 33060 is the X protocol, which is another)? Did the server just end?"
     rule = f"does not answer like a MySQL server: {what}"
-    return CouldNotRun(address.label, rule, "MySQL client/server protocol", hint)
+    return CouldNotRun(address.label, rule, "MySQL client/server protocol", hint, kind=UNREACHABLE)

@@ -124,6 +124,11 @@ def open_recording(path) -> Recording:
     else:
         path = path_of(path)
         name, content = clip(path.name, 80), read_bytes(path, MAX_BYTES)
+    return recording_of(name, content)
+
+
+def recording_of(name: str, content: bytes) -> Recording:
+    """The recording that a file's content is. Raises InputError when it is not text."""
     if not content.strip():
         raise InputError(name, "the file is empty", DOC, "Was the recording stopped before its first report?")
     for magic, what, hint in _MAGIC:

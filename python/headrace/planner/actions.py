@@ -11,7 +11,7 @@ from headrace.planner.result import Choice
 
 # Both take a backup and the binary log of a MySQL that runs elsewhere.
 MOVE_IN = "restore a backup there and replicate into it by the binary log"
-VOLUME_ID = "vol-0123456789abcdef0"  # stands for the user's own
+VOLUME_ID = "VOLUME_ID"  # stands for the user's own, as ZONE and MOUNT_POINT do
 # The API knows one io2; its Block Express limits come with the instance and size.
 API_TYPES = {"io2-block-express": "io2"}
 WITH_IOPS = ("gp3", "io1", "io2", "io2-block-express")

@@ -21,7 +21,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from functools import cache
+from functools import cache, cached_property
 from typing import cast
 
 from headrace.base import core
@@ -94,6 +94,8 @@ class Family:
     era: core.Era = field(repr=False, compare=False)
     counts: tuple[int, ...] = ()
     service: str = "ec2"
+    # Figures asked for so far: a search asks for the same few thousands of times.
+    figures: dict[tuple[str, str], float | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -124,17 +126,21 @@ class Family:
     def figure(self, rule: str, name: str) -> float | None:
         """A number of the era's `iops` or `throughput` rule; None where the rule has none of that
         name."""
-        param = self.era[rule].get(name)
-        return param["value"] if isinstance(param, dict) and isinstance(param.get("value"), (int, float)) else None
+        key = (rule, name)
+        if key not in self.figures:
+            param = self.era[rule].get(name)
+            known = isinstance(param, dict) and isinstance(param.get("value"), (int, float))
+            self.figures[key] = param["value"] if known else None
+        return self.figures[key]
 
-    @property
+    @cached_property
     def axis(self) -> str:
         """What performance is bought by: "iops", "size", or "none"."""
         return {"provisioned": "iops", "included-plus": "iops", "fixed": "none", "local-disk": "none"}.get(
             self.era["iops"]["rule"], "size"
         )
 
-    @property
+    @cached_property
     def buys_throughput(self) -> bool:
         """MiB/s are bought on their own (gp3)."""
         return self.era["throughput"]["rule"] == "included-plus"

@@ -19,10 +19,11 @@ from headrace.planner.database import DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
 from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
 from headrace.planner.market.durability import (
-    combined_afr_percent,
+    copies_of,
+    figures_of,
     lowest_afr_percent,
     published_afr_percent,
-    static_figures,
+    small_percent,
 )
 from headrace.planner.market.rules import managed_caveats
 from headrace.planner.result import Choice, Saving
@@ -75,7 +76,7 @@ class Chooser(ABC, Generic[Judge]):
             ),
             *self.extra_items,
         ]
-        afr = self._afr(about.family, about.members, log)
+        afr, _ = figures_of(self.directory, candidate, host.service)
         return {
             "storage": data,
             "log_storage": log,
@@ -136,13 +137,6 @@ class Chooser(ABC, Generic[Judge]):
             return []
         with core_errors():
             return core.storage_limits(behind, self.judge.prices.as_of, self.judge.hosts[candidate[2]].name)
-
-    def _afr(self, family: Family, members: int, log: str | None) -> float | None:
-        own = static_figures(family, members)[0]
-        if log is None:
-            return own
-        about = self.directory.about(log)
-        return combined_afr_percent([own, static_figures(about.family, about.members)[0]])
 
     def _room_missed(self, candidate: Candidate, usable: float) -> list[str]:
         needed, missed = self.need.of(candidate[1]), []
@@ -404,16 +398,17 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
         metrics = {name: row.get(name) for name in DATABASE} | {
             "cost_usd_month": common["cost_usd_month"],
             "durability_afr_percent": common["durability_afr_percent"],
-            "consistency_percent": static_figures(
-                self.directory.about(candidate[0], host.service).family, common["members"]
-            )[1],
+            "consistency_percent": figures_of(self.directory, candidate, host.service)[1],
         }
         metrics["headroom_percent"] = judge.headroom_percent(
             {name: math.nan if value is None else value for name, value in metrics.items()}
         )
         tps = metrics["tps"] or 0.0
         misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, doubt)
-        at_most = judge.conditions.arrivals_tps or math.inf
+        # What arrives bounds an open load, with the head-room that it was judged with; a backlog
+        # that is worked off does more for a while.
+        arriving = judge.conditions.arrivals_tps
+        at_most = math.inf if arriving is None else max(tps, arriving * (1.0 + judge.headroom / 100.0))
         dry_at_s, first_tps = row["dry_at_s"], row["first_tps"]
         return Choice(
             **common,
@@ -513,8 +508,9 @@ def latency_doubts(volume_type: str, as_of: str) -> list[str]:
 
 def durability_in_words(family: Family, members: int, afr_percent: float | None) -> str:
     """What the data can expect of the storage in a year."""
-    if family.volume_type == AURORA:
-        return "six copies in three zones; no annual failure rate is published"
+    copies = copies_of(family.service)
+    if copies is not None and afr_percent is not None:
+        return f"annual chance of losing the data {small_percent(afr_percent)}: {copies.words}"
     if family.volume_type == "instance-store":
         return "none: gone with the instance or a disk"
     one = published_afr_percent(family.era)

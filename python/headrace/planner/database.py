@@ -23,9 +23,10 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import DAY_S, GIB
 from headrace.catalog.price_list import PriceList
-from headrace.planner.candidates import AURORA, Candidate, Family, Host, volumes_behind
+from headrace.planner.candidates import AURORA, Candidate, Directory, Family, Host, volumes_behind
 from headrace.planner.demand import Counts
 from headrace.planner.goals import Goal, headroom_of
+from headrace.planner.market.durability import figures_of
 from headrace.planner.market.services import managed_items
 from headrace.simulation.services import SECONDS_A_MONTH, near_published, unseen
 from headrace.workload.transactions import TransactionWorkload
@@ -87,6 +88,8 @@ class DatabaseJudge:
         self.counts = Counts()
         self.headroom = headroom_of(goals)
         self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
+        self.static_goals = [goal for goal in self.goals if goal.about.kind == "static"]
+        self.directory = Directory(prices.as_of)
         self._usd: dict[str, float] = {}
         self._managed_usd: dict[Candidate, float] = {}
         self._ios: dict[int, tuple[float, float, float]] = {}
@@ -162,9 +165,10 @@ class DatabaseJudge:
         return volumes_behind(candidate[0], self.hosts[candidate[2]].service, self.prices.as_of)
 
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
-        """Which candidates meet every goal on performance by the best guess, head-room included."""
+        """Which candidates meet every goal but that on cost by the best guess, head-room
+        included."""
         columns = self.run(candidates)
-        fine = columns["status"] == "ran"
+        fine = (columns["status"] == "ran") & self.meets_static(candidates)
         for goal in self.load_goals:
             fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
         return fine.tolist()
@@ -172,7 +176,24 @@ class DatabaseJudge:
     def meets_with_confidence(self, candidates: Sequence[Candidate], confidence: float | None = None) -> list[bool]:
         """Which candidates meet them with the confidence required, or with another."""
         least = self.confidence if confidence is None else confidence
-        return [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
+        fine = self.meets_static(candidates)
+        likely = [doubt.probability >= least for doubt in self.scenarios.of(candidates)]
+        return (fine & np.array(likely, dtype=bool)).tolist()
+
+    def statics(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
+        """Durability and promised consistency, which follow from type, layout and service alone."""
+        figures = [figures_of(self.directory, one, self.hosts[one[2]].service) for one in candidates]
+        afr, promised = np.array(figures, dtype=float).reshape(-1, 2).T
+        return {"durability_afr_percent": afr, "consistency_percent": promised}
+
+    def meets_static(self, candidates: Sequence[Candidate]) -> np.ndarray:
+        """Which candidates meet the goals on these."""
+        fine = np.ones(len(candidates), dtype=bool)
+        if self.static_goals:
+            figures = self.statics(candidates)
+            for goal in self.static_goals:
+                fine &= goal.met(figures[goal.metric])
+        return fine
 
     def near(self, host: Host) -> int:
         """Published runs of Aurora that lie near a host's question; 0 for other services."""
@@ -294,7 +315,9 @@ class Scenarios:
 
     def __init__(self, judge: DatabaseJudge, workload: TransactionWorkload, draws: int, seed: int) -> None:
         self.judge = judge
-        databases = workload.draws(draws, seed) or [workload.database]
+        drawn = workload.draws(draws, seed)
+        databases = drawn or [workload.database]
+        self.drawn = len(drawn)
         with core_errors():
             self.cores = [core.TransactionCandidates(database) for database in databases]
         # Only an open load needs the factor as a number: its backlog has no closed form. Spread

@@ -22,7 +22,7 @@ from headrace.base.units import HOUR_S, HOURS_PER_MONTH
 from headrace.catalog.price_list import PriceList
 from headrace.planner.candidates import MIRRORED, Candidate, Directory, Host, volumes_behind
 from headrace.planner.goals import Goal, headroom_of
-from headrace.planner.market.durability import static_figures
+from headrace.planner.market.durability import figures_of
 from headrace.planner.market.services import managed_items
 from headrace.workload import OpenWorkload
 
@@ -178,7 +178,7 @@ class DemandJudge:
             "lowest_balance_percent": np.where(ran & np.isnan(lowest), 100.0, lowest),
             "delivered_iops": delivered,
         }
-        static = [self._static(candidate) for candidate in candidates]
+        static = [figures_of(self.directory, one, self.hosts[one[2]].service) for one in candidates]
         metrics["durability_afr_percent"] = np.array([afr for afr, _ in static], dtype=float)
         metrics["consistency_percent"] = np.array([promised for _, promised in static], dtype=float)
         return columns | metrics
@@ -191,10 +191,6 @@ class DemandJudge:
         if factor not in self._loads:
             self._loads[factor] = self.demand.times(factor)
         return self._loads[factor]
-
-    def _static(self, candidate: Candidate) -> tuple[float | None, float | None]:
-        about = self.directory.about(candidate[0], self.hosts[candidate[2]].service)
-        return static_figures(about.family, about.members)
 
     def behind(self, candidate: Candidate) -> str:
         """The EBS volumes that serve a candidate."""

@@ -50,6 +50,7 @@ NEAREST_SHAPES, NEAREST_POINTS = 4, 6
 # Confidences at which the cheapest few are looked at again for their regret.
 SURER, MADE_SURER = (0.9, 0.95, 0.99), 6
 CURVES, CURVE_POINTS, CURVE_USD = 6, 10, 3.0
+CURVES_OF_SERVICES = 8  # curves of several services: as many as there are colours
 
 
 @dataclass(frozen=True)
@@ -208,11 +209,11 @@ class PlanEngine:
         columns = (
             self.judge.run(candidates, prune=False)
             if isinstance(self.judge, DemandJudge)
-            else self.judge.run(candidates, bounds=False)
+            else self.judge.run(candidates, bounds=False) | self.judge.statics(candidates)
         )
         away = np.zeros(len(candidates))
         for goal in self.asked.goals:
-            if goal.about.kind == "load":
+            if goal.about.kind in ("load", "static"):
                 away += goal.distance(columns[goal.metric])
             elif goal.about.kind == "cost":
                 away += goal.distance(usd)
@@ -471,7 +472,7 @@ class PlanEngine:
             "engine": judge.workload.engine,
             "least_regret": None if out.least is None else moved(out.least),
             "confidence": asked.confidence,
-            "draws": len(judge.scenarios.cores),
+            "draws": judge.scenarios.drawn,
             "undecided": out.undecided,
             "threads": about.threads,
             "arrivals_tps": about.arrivals_tps,
@@ -525,11 +526,16 @@ class PlanEngine:
         return [note for note in dict.fromkeys(found) if note not in self.asked.warnings]
 
     def _frontier(self, searched: Sequence[FamilyResult], recommended: Choice | None) -> pl.DataFrame:
-        """Cost against performance along the best space of the cheapest families."""
-        starts = sorted(
+        """Cost against performance along the best space of the cheapest families, each service's
+        among them."""
+        cheapest = sorted(
             ((one.passing or [*one.guessed])[0] for one in searched if one.guessed),
             key=lambda found: (found.best is None, rank(found)),
-        )[:CURVES]
+        )
+        first = {found.space.family.service: found for found in reversed(cheapest)}
+        most_curves = CURVES if len(first) == 1 else CURVES_OF_SERVICES
+        others = [found for found in cheapest if all(found is not one for one in first.values())]
+        starts = [*first.values(), *others[: max(0, most_curves - len(first))]]
         wanted: dict[Candidate, str] = {}
         for found in starts:
             (x, x_high), (y, y_high) = found.space.shape.x, found.space.shape.y
@@ -543,7 +549,13 @@ class PlanEngine:
             wanted |= {found.space.candidate(point): found.space.family.name for point in points}
         usd = self.judge.costs(list(wanted)) * self.asked.nodes + self.fixed_usd if wanted else []
         most = CURVE_USD * recommended.cost_usd_month if recommended else math.inf
-        kept = [(candidate, float(cost)) for candidate, cost in zip(wanted, usd, strict=True) if cost <= most]
+        # Whoever asks about a service wants to see it, however dear it is.
+        always = {found.candidate for found in first.values()}
+        kept = [
+            (candidate, float(cost))
+            for candidate, cost in zip(wanted, usd, strict=True)
+            if cost <= most or (len(first) > 1 and candidate in always)
+        ]
         delivered = self.chooser.delivered([candidate for candidate, _ in kept]) if kept else []
         points = []
         for (candidate, cost), figures in zip(kept, delivered, strict=True):

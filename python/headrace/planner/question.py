@@ -470,11 +470,20 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
         extra_items=_snapshots(settings, prices, size, common["nodes"]),
         cache_share=settings.cache_share,
         confidence=confidence,
-        draws=check_whole("draws", DRAWS if settings.draws is None else settings.draws, 0, 1_000),
+        draws=_draws(settings.draws),
         seed=check_whole("seed", 1 if settings.seed is None else settings.seed, 0, 2**63 - 1),
         today_family=today_family,
         **common,
     )
+
+
+def _draws(asked: int | None) -> int:
+    if asked == 0 and not isinstance(asked, bool):
+        hint = (
+            "Leave --draws out, or ask for 1 or more; for one run of the best estimate use headrace predict --draws 0."
+        )
+        raise InputError("draws = 0", "a plan weighs probabilities, and without draws there is none", SOURCE, hint)
+    return check_whole("draws", DRAWS if asked is None else asked, 1, 1_000)
 
 
 def _conditions(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], cycle: str) -> Conditions:

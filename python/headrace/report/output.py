@@ -101,3 +101,5 @@ def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS
         raise InputError(str(path), rule, "the ending of the name decides", f"For example {what}{ending}.")
     if path is not None and not path.parent.is_dir():
         raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
+    if path is not None and path.is_dir():
+        raise InputError(str(path), "is a folder, and a file is to be written", "", "Name a file in it.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from headrace.planner.goals import MAX_HEADROOM_PERCENT
+from headrace.planner.market.durability import LEAST_TOLD, small_percent
 from headrace.report.services.planned import services_page, services_shown
 from headrace.report.simulation import clock_start
 from headrace.report.tables import table
@@ -53,7 +54,7 @@ def found(plan) -> list[Line]:
         cost = f"{near.place}, {usd(near.cost_usd_month)} USD a month"
         lines.append((f"Nothing meets every goal. Closest: {cost}: {'; '.join(near.misses)}.", "warn"))
     else:
-        why = "no volume of that day holds these data or sustains this load"
+        why = "no storage of that day holds these data or sustains this load"
         lines.append((f"Nothing meets every goal, and nothing comes close: {why}.", "warn"))
     lines += _regret(plan)
     if plan.compared is not None:
@@ -117,8 +118,10 @@ def durability(choice) -> str:
         return "the data are gone when the instance stops"
     if choice.durability_afr_percent is None:
         return "no annual failure rate is published"
-    one_in = 100.0 / choice.durability_afr_percent if choice.durability_afr_percent else float("inf")
-    return f"up to {number(choice.durability_afr_percent, 2)} % a year to lose the data (1 in {number(one_in, 2)})"
+    chance = small_percent(choice.durability_afr_percent)
+    if choice.durability_afr_percent < LEAST_TOLD:
+        return f"{chance} a year to lose the data"
+    return f"up to {chance} a year to lose the data (1 in {number(100.0 / choice.durability_afr_percent, 2)})"
 
 
 def _first_day(choice) -> str:
@@ -200,9 +203,20 @@ def _considered(plan) -> str:
     cannot = "cannot reach the goals" if database else "cannot deliver the demand"
     counts = ((plan.simulated, "simulated"), (plan.bounded, cannot), (plan.invalid, "not possible"))
     told = ", ".join(f"{count:,} {what}" for count, what in counts if count)
+    if not plan.considered:
+        # No family can hold the data, or has a price: probabilities of nothing are not told.
+        return f"No candidate{on} was there to be looked at."
     words = f"{plan.considered:,} candidates{on} considered: {told}"
     words += "" if database else "; all others are proved to cost more or to fail"
-    return words + (f". Probabilities from {plan.draws} databases drawn from the calibration." if plan.draws else ".")
+    if not database:
+        return f"{words}."
+    if not plan.draws:
+        return (
+            f"{words}. Probabilities count only how runs scatter: nothing is known of how sure the parameters of this "
+            "workload are, since no calibration made them."
+        )
+    drawn = "1 database" if plan.draws == 1 else f"{plan.draws:,} databases"
+    return f"{words}. Probabilities from {drawn} drawn from the calibration."
 
 
 def title(plan) -> str:
@@ -289,7 +303,7 @@ def _common_cells(choice) -> dict[str, str]:
     credits = choice.volume_type in ("gp2", "st1", "sc1") and balance is not None
     return {
         "head-room": headroom(choice),
-        "AFR a year": "lost on stop" if not choice.persistent else "-" if afr is None else f"{number(afr, 2)} %",
+        "AFR a year": "lost on stop" if not choice.persistent else "-" if afr is None else small_percent(afr),
         "lowest balance": f"{number(balance)} %" if credits else "-",
         "bottleneck": choice.binds.get("short", "-"),
         "credits": choice.runs_dry["words"] if choice.runs_dry else "",
@@ -487,13 +501,23 @@ def add_cost(made: Page, plan, headed: bool = True) -> None:
         best = plan.recommended
         name = None if best is None else f"{best.storage} on {best.instance}" if best.instance else best.storage
         limit = next((goal.limit for goal in plan.goals if goal.metric == "p99_ms"), None)
-        chart, heading = cost.frontier(plan.frontier.to_dicts(), name, limit), "Cost against delivered performance"
+        chart, heading = cost.frontier(_points(plan), name, limit), "Cost against delivered performance"
         described = "Storages of every family by monthly cost and I/O p99 of the worst five minutes"
     if chart is None:
         return
     if headed:
         made.heading(heading)
     made.chart(chart, described)
+
+
+def _points(plan) -> list[dict]:
+    """Points of the chart of a demand; the recommended is one, also where it lies on no family's
+    cheapest line."""
+    points, best = plan.frontier.to_dicts(), plan.recommended
+    if best is None or any((one["storage"], one["instance"]) == (best.storage, best.instance) for one in points):
+        return points
+    own = {name: getattr(best, name) for name in ("storage", "instance", "family", "cost_usd_month", "meets_goals")}
+    return [*points, own | {"p99_ms": best.metrics["p99_ms"]}]
 
 
 def _add_balances(made: Page, workload, runs) -> None:
@@ -513,7 +537,9 @@ def _add_balances(made: Page, workload, runs) -> None:
 def _add_bills(made: Page, plan) -> None:
     from headrace.report.charts import cost
 
-    shown = [plan.recommended, *plan.winners[:4], *plan.closest[:4], plan.in_place, plan.compared]
+    services = [] if plan.services is None else [one.best for one in plan.services.answers]
+    few = 4 if len(services) < 2 else 1
+    shown = [plan.recommended, *plan.winners[:few], *plan.closest[:few], *services, plan.in_place, plan.compared]
     bills = list({choice.key: choice for choice in shown if choice is not None}.values())
     if any(item["usd"] for choice in bills for item in choice.items):
         made.heading("What it costs")

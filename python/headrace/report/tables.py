@@ -16,6 +16,7 @@ from rich.text import Text
 from headrace.report.output import plain
 from headrace.report.words import glued
 
+PROSE_WIDTH = 100  # characters; of sentences that nobody reads on a terminal, as wide as they are read well
 PIPE_WIDTH = 240  # characters; without a terminal there is nothing to wrap for
 GAP = 2  # blanks between columns
 INDENT = 4  # of what stands under its row
@@ -229,6 +230,13 @@ def show(*parts: object) -> None:
         for line in plain(part).split("\n"):
             for piece in [line] if cell_len(line) <= out.width else _indented(line, out.width):
                 out.print(_whole(Text(piece)))
+
+
+def folded(line: str) -> list[str]:
+    """A line of prose on as many lines as it takes: of the terminal's width, of PROSE_WIDTH without
+    one."""
+    told = not sys.stdout.isatty() and not os.environ.get("COLUMNS", "").isdigit()
+    return _indented(line, PROSE_WIDTH if told else console().width)
 
 
 def _indented(line: str, width: int) -> list[str]:

@@ -121,6 +121,7 @@ EXTENSIONS = """subjectAltName=IP:127.0.0.1,DNS:localhost{more}
 basicConstraints=CA:FALSE
 extendedKeyUsage=serverAuth
 """
+AUTHORITY = "source-{name}.pem"  # of a server that another follows, next to its own
 FILES = ("ca.pem", "server-cert.pem", "server-key.pem")
 
 
@@ -159,7 +160,7 @@ def place_certificates(where: ServerPaths, user: User) -> None:
             os.chown(where.keys / name, 0, user.gid)
             os.chmod(where.keys / name, 0o640)
         # The authorities of the servers that it follows.
-        for authority in where.tls.glob("source-*.pem"):
+        for authority in where.tls.glob(AUTHORITY.format(name="*")):
             shutil.copyfile(authority, where.keys / authority.name)
             os.chown(where.keys / authority.name, 0, user.gid)
             os.chmod(where.keys / authority.name, 0o640)

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -104,7 +104,7 @@ class Record:
     `unpaced`: its volumes have no limits. `encrypted`: its volumes are. `options`: of its [mysqld],
     without those that Headrace sets. `settings`: those that were asked for one by one. `log_begun`:
     where in its error log, in bytes, its present run begins. `host`: where it listens, if it has a
-    port; other than 127.0.0.1 it is in a network namespace of its own (topology/links).
+    port; other than 127.0.0.1 it is in a network namespace of its own (topology/network/links).
     """
 
     name: str
@@ -135,10 +135,20 @@ class Record:
         """The record with other values."""
         return replace(self, **changes)
 
+    def settings_with(self, changed: Mapping[str, str | None]) -> dict[str, str | None]:
+        """Its settings with others. A name has one value: `loose-` before it says only that a
+        server without it may go on, and the last of an option file would win."""
+        names = {_plain(name) for name in changed}
+        return {name: value for name, value in self.settings.items() if _plain(name) not in names} | dict(changed)
+
     @property
     def volumes(self) -> tuple[str, ...]:
         """Ids of its volumes, data first."""
         return tuple(volume for volume in (self.data_volume, self.log_volume) if volume)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "-").removeprefix("loose-")
 
 
 def save(where: ServerPaths, record: Record) -> None:

@@ -28,8 +28,8 @@ from headrace.servers.config import check, checked_memory, checked_settings
 from headrace.servers.flavors import find_program
 from headrace.servers.record import GUIDE, Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
-from headrace.servers.topology import links
-from headrace.servers.topology.links import free_host
+from headrace.servers.topology.network import links
+from headrace.servers.topology.network.links import free_host
 
 # How often a log that is followed is looked at.
 LOOK_EVERY_S = 0.25
@@ -135,7 +135,7 @@ def up(
     `log_seed_from`: with a snapshot, that of the log volume of the same moment.
     `progress`: told a share (0 to 1) and what is done. `timeout_s`:
     longest wait for the server to answer. `own_address`: not at 127.0.0.1 but with an address of
-    its own in a network namespace, whose link can be cut (`topology.links`); at port 3306, if no
+    its own in a network namespace, whose link can be cut (`topology.network`); at port 3306, if no
     other is named; `host`: that very address.
 
     Raises InputError, CouldNotRun, LabRefused. When `up` fails or is interrupted, nothing is left
@@ -218,7 +218,7 @@ def _started(
     progress: Progress,
     timeout_s: float,
 ) -> Record:
-    wanted = {"settings": known.settings | checked_settings(settings), "unpaced": unpaced}
+    wanted = {"settings": known.settings_with(checked_settings(settings)), "unpaced": unpaced}
     other = known.with_(**wanted) != known
     if wanted["settings"] != known.settings:
         _check_settings(where, known.with_(**wanted))

@@ -98,7 +98,8 @@ def _typed(key: str, value: str) -> object:
     if key in COUNTS:
         return whole(key, value)
     if not re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,9})?", value):
-        raise InputError(f"{key}={value[:40]}", "must be a number", STANDARD_SOURCE, STANDARD_EXAMPLE)
+        rule = "must be a number that is not negative, of up to twelve digits and without an exponent"
+        raise InputError(f"{key}={value[:40]}", rule, STANDARD_SOURCE, STANDARD_EXAMPLE)
     return float(value)
 
 
@@ -115,7 +116,8 @@ def _size_bytes(what: str, text: str) -> float:
 def whole(what: str, text: str) -> int:
     """A whole number of at most nine digits. Raises InputError."""
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise InputError(f"{what}={text[:40]}", "must be a whole number", "", "For example 16.")
+        rule = "must be a whole number from 0 to 999,999,999"
+        raise InputError(f"{what}={text[:40]}", rule, "", "For example 16.")
     return int(text)
 
 

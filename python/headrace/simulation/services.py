@@ -23,6 +23,7 @@ from headrace.base.core import core_errors
 from headrace.base.units import GIB, Z80, Day, day_of
 from headrace.errors import InputError
 from headrace.simulation.database import DRAWS, MAX_SECONDS
+from headrace.simulation.replica import Replica, predict_replica
 from headrace.workload.transactions import TransactionWorkload
 
 SOURCE = "headrace predict --help"
@@ -60,11 +61,13 @@ class ServiceOutcome:
 
     `refusal`: why it cannot be, or None; then everything below is there. `volumes`: the EBS volumes
     behind it in storage notation, None for Aurora. `tps` with its 80 % interval, `p95_ms`, `cap`
-    (what binds). `lag_ms`: mean and highest lag of a reader, None where there is no model of it;
-    `lag_words` says what replicates. `rto_s`: low and high end of a failover; `rpo_s`: lost when
-    the instance is lost, and when its zone is. `ios_per_tx`: billed reads and writes of a
-    transaction (Aurora). `items`, `missing`, `usd_month`: the bill, None without a price.
-    `cannot`: what it cannot do. `confidence`: what stands behind the answer.
+    (what binds). `lag_ms`: mean and highest lag of a reader in the second half of the run, None
+    where there is none or no model of it; `lag_words` says what replicates. `keeps_up`: the share
+    of the databases drawn with which a replica by binary log is not left behind. `rto_s`: low and
+    high end of a failover; `rpo_s`: lost when the instance is lost, and when its zone is.
+    `ios_per_tx`: billed reads and writes of a transaction (Aurora). `items`, `missing`,
+    `usd_month`: the bill, None without a price. `cannot`: what it cannot do. `confidence`: what
+    stands behind the answer.
     """
 
     deployment: str
@@ -79,6 +82,7 @@ class ServiceOutcome:
     reads_per_tx: float | None = None
     lag_ms: tuple[float, float] | None = None
     lag_words: str = ""
+    keeps_up: float | None = None
     reader_cpu_share: float | None = None
     rto_s: tuple[Fact, Fact] | None = None
     rpo_s: tuple[Fact, Fact] | None = None
@@ -205,6 +209,17 @@ def compare(
 
 
 @dataclass(frozen=True)
+class _ReaderLag:
+    """Lag of a reader: mean and highest in ms, what replicates, the share of draws it keeps up
+    in."""
+
+    ms: tuple[float, float] | None
+    words: str
+    keeps_up: float | None = None
+    cpu_share: float | None = None
+
+
+@dataclass(frozen=True)
 class _Asked:
     """One question, and its answer for a deployment."""
 
@@ -247,7 +262,7 @@ class _Asked:
         near = near_published(*known) if aurora else 0
         low, high = self._interval(deployment, volumes, tps, near)
         million, per_tx = self._ios(deployment, half, reads, tps)
-        lag_ms, lag_words, cpu = self._lag(deployment, tps, found["limits"]["vcpus"])
+        lag = self._lag(deployment, volumes, rows, tps, found["limits"]["vcpus"])
         with core_errors():
             bill = core.service_bill(
                 deployment, self.instance, self.storage, self.region, self.day, self.readers, self.data_gib(), million
@@ -263,9 +278,10 @@ class _Asked:
             p95_ms=float(half["p95_ms"].median() or 0.0),  # pyright: ignore[reportArgumentType]
             cap=str(caps["cap"][0]),
             reads_per_tx=reads,
-            lag_ms=lag_ms,
-            lag_words=lag_words,
-            reader_cpu_share=cpu,
+            lag_ms=lag.ms,
+            lag_words=lag.words,
+            keeps_up=lag.keeps_up,
+            reader_cpu_share=lag.cpu_share,
             rto_s=self._pair(deployment, ("rto_low", "rto_high")),
             rpo_s=self._pair(deployment, ("rpo_instance", "rpo_zone")),
             ios_per_tx=per_tx,
@@ -296,7 +312,8 @@ class _Asked:
         """What holds for all of them."""
         lines = [
             "A bill counts the server, its storage and its I/O; backups, snapshots, traffic and support are left out.",
-            "ec2 and rds:single-az are one server without a replica; Aurora has the readers of --readers.",
+            "ec2 and rds:single-az are one server without a replica; Aurora has the readers of --readers. The lag that "
+            "stands with them is that of a replica of the same class and volumes, which the bill has not.",
         ]
         if self.clients is not None and self.busy_percent == 100.0:
             lines.append(
@@ -356,22 +373,51 @@ class _Asked:
         per_tx = (billed["reads"], billed["writes"])
         return sum(per_tx) * tps * used, per_tx
 
-    def _lag(self, deployment: str, tps: float, vcpus: int) -> tuple[tuple[float, float] | None, str, float | None]:
+    def _lag(self, deployment: str, volumes: str | None, rows: pl.DataFrame, tps: float, vcpus: int) -> _ReaderLag:
         if deployment.startswith("aurora"):
             if self.readers == 0:
-                return None, "no reader", None
+                return _ReaderLag(None, "no reader")
             # A reader of the same class has the same pages cached, as far as the load is the same.
             redo = self.workload.database["log"]["redo_bytes_per_tx"] * tps
             found = core.aurora_reader(redo, 1.0, vcpus)
             mean, highest = found["mean_ms"], found["highest_ms"]
             if mean is None or highest is None:
-                return None, "does not keep up: it restarts", found["cpu_share"]
-            return (mean, highest), "applies redo to cached pages", found["cpu_share"]
-        words = {
-            "rds:multi-az": "none: the standby serves no reads",
-            "rds:multi-az-cluster": "readers apply the binary log; commits are held back beyond 120 s",
-        }
-        return None, words.get(deployment, "replicas apply the binary log"), None
+                return _ReaderLag(None, "does not keep up: it restarts", cpu_share=found["cpu_share"])
+            return _ReaderLag((mean, highest), "applies redo to cached pages", cpu_share=found["cpu_share"])
+        if deployment == "rds:multi-az":
+            return _ReaderLag(None, "none: the standby serves no reads")
+        words = "replicas apply the binary log"
+        if deployment == "rds:multi-az-cluster":
+            words = "readers apply the binary log; commits are held back beyond 120 s"
+        return self._applier_lag(volumes or self.storage, rows, words)
+
+    def _applier_lag(self, volumes: str, rows: pl.DataFrame, words: str) -> _ReaderLag:
+        """Of a replica of the same class and volumes, with the defaults of its version."""
+        # A row may stand for several seconds; a replica follows them one by one.
+        tps = [float(rows["tps"][second * rows.height // self.seconds]) for second in range(self.seconds)]
+        host = self.instance.removeprefix("db.")
+        try:
+            found = predict_replica(
+                self.workload,
+                volumes,
+                Replica(volumes),
+                instance=host,
+                cache_gib=self.cache_gib,
+                as_of=self.day,
+                seconds=self.seconds,
+                source_tps=tps,
+                seed=self.seed,
+                draws=self.draws,
+            )
+        except InputError as error:
+            return _ReaderLag(None, f"{words}: not predicted, {error.rule}")
+        half = found.rows.filter(pl.col("t_s").is_between(self.seconds // 2, self.seconds - 1))["lag_s"] * 1e3
+        ms = (float(half.mean() or 0.0), float(half.max() or 0.0))  # pyright: ignore[reportArgumentType]
+        told = found.summary
+        rate = (
+            f"up to {told['applier_tps']:,.3g} tps with {found.settings['workers']} workers ({found.replica.version})"
+        )
+        return _ReaderLag(ms, f"{words}, {rate}", told["keeps_up"])
 
     def _pair(self, deployment: str, keys: tuple[str, str]) -> tuple[Fact, Fact]:
         option = None

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
-from doctor_bed import SCENARIOS, WATCH_S, Beds, Scenario, loaded, run_scenario, timed_scenario
+from bed_loads import loaded
+from doctor_bed import SCENARIOS, WATCH_S, Beds, Scenario, run_scenario, timed_scenario
 from lab_servers import sql
 
 from headrace.operate.doctor.advising.gains import Counsel, gain_on, next_of
@@ -95,21 +96,17 @@ def test_seeded_troubles(beds, tmp_path):
 
 
 def committed(bed) -> float:
-    """Selects and commits a second over a measurement."""
+    """Transactions a second over a measurement: commits, or single statements where none is sent."""
 
-    def count() -> float:
-        rows = sql(bed.server, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_select', 'Com_commit')")
-        values = {name: float(value) for name, value in rows}
-        return values["Com_commit"] if values["Com_commit"] > last[0] else values["Com_select"]
+    def count() -> tuple[float, float]:
+        values = {name: float(value) for name, value in sql(bed.server, "SHOW GLOBAL STATUS LIKE 'Com\\_%'")}
+        return values["Com_commit"], sum(values[f"Com_{kind}"] for kind in ("select", "update", "insert", "delete"))
 
-    last = [float(sql(bed.server, "SHOW GLOBAL STATUS LIKE 'Com_commit'")[0][1])]
-    selects = float(sql(bed.server, "SHOW GLOBAL STATUS LIKE 'Com_select'")[0][1])
-    began = time.monotonic()
+    before, began = count(), time.monotonic()
     time.sleep(COUNT_S)
-    took = time.monotonic() - began
-    commits = float(sql(bed.server, "SHOW GLOBAL STATUS LIKE 'Com_commit'")[0][1]) - last[0]
-    now = float(sql(bed.server, "SHOW GLOBAL STATUS LIKE 'Com_select'")[0][1])
-    return (commits or now - selects) / took
+    took, after = time.monotonic() - began, count()
+    commits, statements = (now - was for now, was in zip(after, before, strict=True))
+    return (commits if commits > 0 else statements) / took
 
 
 # What is lifted, by turns: the bed, the volumes it goes through (what binds first), and the loads.
@@ -159,7 +156,7 @@ def test_what_lifting_a_limit_brings(beds):
         name, today, lifted, (script, threads) = LIFTED[number % len(LIFTED)](random.Random(200 + number))
         bed = beds.bed(name)
         bed.reset(today)
-        with loaded(bed.server, script, threads):
+        with loaded(bed.server, script, threads, rows=bed.rows):
             if today.startswith("gp2"):
                 bed.lab.set_balance(bed.volume, 0.0)
             time.sleep(SETTLE_S)

@@ -403,3 +403,20 @@ def test_workload_show_of_a_database(call, runs):
     assert call("workload", "show", TPCC, "--output", "csv")[1].startswith("name,words,value")
     refusal(call("workload", "show", TPCC, "--report", "x.svg"), "--report", "headrace predict")
     refusal(call("workload", "show", TPCC, "--growth", "0"), "--growth")
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("warehouses=-5,cache_gib=4,threads=16", "warehouses=-5: must be a number that is not negative"),
+        (
+            "warehouses=5,cache_gib=1e9,threads=16",
+            "cache_gib=1e9: must be a number that is not negative, of up to twelve",
+        ),
+        ("warehouses=5,cache_gib=4,threads=-16", "threads=-16: must be a whole number from 0 to 999,999,999"),
+    ],
+)
+def test_a_number_on_the_line_of_a_benchmark_is_refused_with_the_rule_it_breaks(call, text, rule):
+    """-5 is a number: `must be a number` was no reason."""
+    code, out, err = call("predict", f"sysbench-tpcc:{text}", "--storage", "gp3:500")
+    assert code == 2 and not out and rule in err

@@ -93,7 +93,7 @@ def test_usage(call, words):
         (("--region", "moon-1"), "moon-1: is not a region"),
         (("--report", "page.pdf"), "a page is written as .html"),
         (("--report", "nowhere/page.html"), "the folder does not exist"),
-        (("--record", "nowhere/seen.jsonl"), "the folder does not exist"),
+        (("--record", "nowhere/seen.jsonl"), "the folder nowhere does not exist"),
     ],
 )
 def test_what_is_written_wrong_is_said_before_anything_is_watched(call, recording, words, said):

@@ -373,6 +373,20 @@ def test_felt_turns_touched_into_binds():
     assert headline(evidence(over("volume_iops"), quiet | {"pool_reads_per_s": 21.0}))[0] == "binds"
 
 
+def test_few_writers_among_many_readers_are_felt():
+    """A hundred of 1,100 transactions write 500 bytes each: the binary log counts them, and their two syncs of 10 ms are
+    half of four clients' time. By the mean of all, 45 bytes, nobody would seem to write."""
+    slow = over("volume_iops")
+    mixed = {"tps": 1_100.0, "log_bytes_per_s": 50_000.0, "pool_reads_per_s": 0.0}
+    logging = {"log_bin": "ON", "sync_binlog": "1"}
+
+    def felt(**more: float | None) -> float | None:
+        made = evidence(slow | {"write_ms": 10.0}, mixed | more, variables=logging)
+        return next(one.felt for one in findings(made) if one.subject == "volume-iops")
+
+    assert felt(logged_per_s=100.0) == pytest.approx(0.5) and felt(logged_per_s=None) == 0.0
+
+
 def test_every_threshold_stands_in_the_table_with_a_source_and_a_test():
     here = Path(__file__).parent
     names = [row.name for row in table()]
@@ -398,6 +412,114 @@ def test_every_threshold_stands_in_the_table_with_a_source_and_a_test():
 def test_a_threshold_that_is_not_there():
     with pytest.raises(KeyError):
         Thresholds(no_such=1.0)
+
+
+def test_a_slow_volume_that_nobody_feels_is_not_blamed_while_processors_are_short():
+    """Requests wait for a processor as well: 3 ms where the type's p99 is 1.2 ms; 13 a second are 1 % of four clients' time."""
+    slow = {"read_iops": 40.0, "read_ms": 3.0, "read_p50_ms": 3.0, "read_p99_ms": 6.0, "read_mib_s": 0.625}
+    short = {"user_cpus": 3.4, "system_cpus": 0.5, "psi_cpu_share": 0.98}
+    quiet = {"pool_reads_per_s": 13.0, "log_bytes_per_s": 0.0}
+    assert headline(evidence(slow, quiet)) == ("degraded", "degraded")
+    assert headline(evidence(slow, quiet, short)) == ("not storage", "processors")
+    assert ("degraded", "degraded") in [(one.verdict, one.subject) for one in findings(evidence(slow, quiet, short))]
+    # 40 reads a second of 50 ms are half of four clients' time.
+    felt = slow | {"read_ms": 50.0, "read_p50_ms": 50.0}
+    assert headline(evidence(felt, quiet | {"pool_reads_per_s": 40.0}, short)) == ("degraded", "degraded")
+
+
+def test_a_stalled_volume_is_blamed_though_processors_are_short():
+    """No I/O completes, so nobody seems to wait for it."""
+    stalled = {"stalled": 1.0, "read_iops": 0.0, "write_iops": 0.0, "charged_iops": 0.0}
+    nothing = {"tps": 0.0, "pool_reads_per_s": 0.0, "log_bytes_per_s": 0.0}
+    short = {"user_cpus": 3.4, "system_cpus": 0.5, "psi_cpu_share": 0.98}
+    assert headline(evidence(stalled, nothing, short)) == ("degraded", "degraded")
+
+
+@pytest.mark.parametrize(
+    ("reads", "writes", "doublewrite", "flavor", "redo"),
+    [
+        (311.0, 2_000.0, "ON", "mysql", True),
+        (1_500.0, 1_300.0, "ON", "mysql", False),
+        (311.0, 2_000.0, "OFF", "mysql", False),  # 848 of 2,311
+        (311.0, 2_000.0, "DETECT_ONLY", "mysql", False),
+        (311.0, 2_000.0, "ON", "mariadb", False),  # many pages in one write of its buffer
+    ],
+)
+def test_a_flushed_page_is_written_once_more_in_the_doublewrite_buffer(reads, writes, doublewrite, flavor, redo):
+    """848 pages flushed a second and 345 syncs of redo log and binlog each, as MySQL 9.7 does with 8 MiB of redo: all writes
+    but those of logs are 1,310 of 2,311 I/Os, which is more than half; or 848 of 2,800, which is less."""
+    volume = {"read_iops": reads, "write_iops": writes, "charged_iops": reads + writes, "write_mib_s": writes / 64}
+    server = {"pages_flushed_per_s": 848.0, "log_fsyncs_per_s": 345.0, "log_bytes_per_s": 540e3}
+    server |= {"checkpoint_share": 0.45, "checkpoint_age_bytes": 3.34e6}
+    has = {"log_bin": "ON", "sync_binlog": "1", "innodb_doublewrite": doublewrite}
+    found = findings(evidence(volume, server, variables=has, flavor=flavor))
+    assert ("redo" in [one.subject for one in found]) == redo
+
+
+# Pages are flushed in the background, in bursts over the limit: the volume is at rest 70 % of the
+# time, and the mean of the writes is 8 ms.
+BURSTS = {"read_iops": 450.0, "write_iops": 450.0, "charged_iops": 900.0, "write_ms": 8.0, "idle_share": 0.7}
+BURSTS |= {"over_volume_iops": 0.06}
+FLUSHED = {"pages_flushed_per_s": 450.0}  # all of its writes
+
+
+def test_a_limit_that_hardly_a_client_waits_for_is_touched():
+    """Two clients, at work a third of the time, spend it with I/O that takes what it takes anywhere."""
+    work = FLUSHED | {"pool_reads_per_s": 450.0, "threads_running": 0.3, "threads_connected": 2.0}
+    [first, *_] = findings(evidence(BURSTS, work | {"tps": 30.0, "log_bytes_per_s": 330e3}))
+    assert (first.verdict, first.subject) == ("touched", "volume-iops") and "Hardly a client waits" in first.words
+    assert first.felt is not None and first.felt > 0.9
+    # As many requests of clients who are all at work, and wait 19 ms longer than need be: 450 reads are 9 clients.
+    slow = BURSTS | {"read_ms": 20.0, "read_p50_ms": 20.0, "idle_share": 0.0}
+    assert headline(evidence(slow, work | {"threads_running": 9.0}))[0] == "binds"
+
+
+def test_a_commit_meets_a_burst_of_page_writes_as_often_as_there_is_one():
+    """Writes take 8 ms on average and gp3's own median is about 0.7 ms: a sync that comes at any time takes about
+    0.7 + 0.3 x 7.3 = 2.9 ms. Ten times 100 of them a second are 2.9 of four clients; by the mean of the writes, all."""
+    write = {"tps": 1_000.0, "log_bytes_per_s": 1e6, "pool_reads_per_s": 0.0}
+    felt = findings(evidence(BURSTS, write | FLUSHED))[0].felt
+    assert felt == pytest.approx(2.9 / 4, abs=0.03)
+    assert findings(evidence(BURSTS | {"idle_share": None}, write | FLUSHED))[0].felt == 1.0
+    # Where no pages are flushed the commits are the burst: each takes what a write takes.
+    few = write | {"tps": 300.0, "threads_running": 6.0, "pages_flushed_per_s": 0.0}
+    alone = BURSTS | {"write_ms": 10.0, "write_iops": 300.0, "idle_share": 0.9}
+    [first, *_] = findings(evidence(alone, few))
+    assert (first.verdict, first.felt) == ("binds", pytest.approx(0.5))
+
+
+def test_the_commits_of_a_replica_are_no_clients():
+    """Its appliers commit 100 times a second, and 40 pooled connections do nothing."""
+    pool = {"threads_running": 0.5, "threads_connected": 40.0, "pool_reads_per_s": 0.0, "questions_per_s": 0.2}
+    assert headline(evidence(None, pool, follows=True)) == ("fine", "fine")
+    assert headline(evidence(None, pool | {"questions_per_s": 200.0}, follows=True)) == ("not storage", "network")
+    slow = over("volume_iops", write_ms=10.0)
+    # With clients at work nobody tells their commits from the appliers': it is not known who waits.
+    [first, *_] = findings(evidence(slow, {"pool_reads_per_s": 0.0}, follows=True))
+    assert (first.verdict, first.felt) == ("binds", None)
+    # Nor where it is behind, though some readers of cached data do not wait.
+    few, late = {"pool_reads_per_s": 0.0, "threads_running": 0.3}, {"lag_s": 900.0, "delay_s": 0.0}
+    assert findings(evidence(slow, few, follows=True, replica=late))[0].verdict == "binds"
+    # Nobody asks it anything, and its appliers wait for reads: the limit binds, and no client feels it.
+    alone = {"threads_running": 0.0, "threads_connected": 1.0, "tps": 100.0}
+    [first, *_] = findings(evidence(over("volume_iops"), WAITING | alone, follows=True))
+    assert (first.verdict, first.subject, first.felt) == ("binds", "volume-iops", None)
+    assert findings(evidence(slow, {"pool_reads_per_s": 0.0}))[0].felt > 0.1
+
+
+def test_without_a_binary_log_reads_hide_no_writers():
+    """100 of 1,100 statements write 500 bytes each; a sync of 10 ms each is a quarter of four clients' time."""
+    mixed = {"tps": 1_100.0, "log_bytes_per_s": 50_000.0, "pool_reads_per_s": 0.0, "writing_per_s": 100.0}
+    made = evidence(over("volume_iops", write_ms=10.0), mixed)
+    assert next(one.felt for one in findings(made) if one.subject == "volume-iops") == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("page, subject", [("65536", "fine"), ("16384", "backup")])
+def test_reads_of_one_page_are_not_a_backups(page, subject):
+    """innodb_page_size may be 64 KiB (MariaDB and MySQL, system variables)."""
+    reads = {"read_iops": 100.0, "read_mib_s": 6.25}
+    made = evidence(reads, {"data_read_bytes_per_s": 2.0 * 2**20}, variables={"innodb_page_size": page})
+    assert headline(made)[1] == subject
 
 
 # --- the instance, where nobody counts the time over it -------------------------------------------

@@ -7,31 +7,11 @@ import random
 from datetime import datetime, timedelta
 
 import pytest
+from doctored import iostat
 
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.recorded import diagnose_recording
 from headrace.operate.evidence import SourceOptions, evidence_of
-
-HEAD = (
-    "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz"
-    "     d/s     dkB/s   drqm/s  %drqm d_await dareq-sz  aqu-sz  %util"
-)
-CPU = (
-    "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n           5.00    0.00    2.00    1.00    0.00   92.00\n"
-)
-
-
-def iostat(path, rows, start=datetime(2026, 11, 20, 9, 58)):
-    """A file of iostat -xt 1: (reads a second, KiB of each, await ms) by second."""
-    text = "Linux 6.1.0 (db1) \t11/20/2026 \t_x86_64_\t(4 CPU)\n\n"
-    for second, (reads, kib, await_ms) in enumerate([(50.0, 16.0, 0.6), *rows]):
-        at = start + timedelta(seconds=second)
-        queue, util = reads * await_ms / 1e3, min(100.0, reads * 0.05 * await_ms)
-        zeros = "0.00 " * 10
-        text += f"{at:%m/%d/%Y %H:%M:%S}\n{CPU}\n{HEAD}\n"
-        text += f"nvme1n1 {reads:.2f} {reads * kib:.2f} 0.00 0.00 {await_ms:.2f} {kib:.2f} {zeros}0.00 0.00 {queue:.2f} {util:.2f}\n\n"
-    path.write_text(text)
-    return path
 
 
 def day(chance, hot, level, kib=16.0, await_ms=26.5):

@@ -4,6 +4,7 @@ cost and how to undo it."""
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from doctored import evidence
@@ -28,6 +29,16 @@ def test_what_is_bought():
     # 4,500 IOPS more than are included at 0.005 USD.
     assert change.remedy.usd_month == pytest.approx(22.5) and "--iops 3000" in change.remedy.undo
     assert "4 modifications" in change.remedy.rules or "modifications of a volume" in change.remedy.rules
+
+
+def test_lines_to_paste_name_the_volume_where_it_is_known():
+    one = volume("gp3:500", 3_000, 46.9)
+    for known, told in ((None, "VOLUME_ID"), ("vol-0e67", "vol-0e67")):
+        one.facts = replace(one.facts, id=known)
+        change = change_of_volume(one, "volume-iops", 2.5, "us-east-1", None)
+        assert change is not None
+        for line in (*change.remedy.lines, change.remedy.undo):
+            assert f"--volume-id {told} " in line
 
 
 def test_gp2_without_credits_becomes_gp3():

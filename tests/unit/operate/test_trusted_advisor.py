@@ -18,8 +18,11 @@ from headrace.operate.doctor.trusted_advisor import (
     UNUSED,
     AdvisedVolume,
     advised,
+    of_evidence,
     rules,
 )  # fmt: skip
+from headrace.operate.evidence.limits import holding
+from headrace.operate.evidence.model import SeenVolume, SourceFacts, Tick, gathered
 
 
 def result(check: str, **given) -> str:
@@ -139,3 +142,26 @@ def test_a_seeded_fleet():
         (INSTANCE, "yellow"),
         (INSTANCE, "ok"),
     } <= seen
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.49, "yellow"), (0.47, "ok")])
+def test_the_throughput_of_an_instance_is_that_of_all_its_volumes(share, expected):
+    """Two volumes at 49 % of the instance's maximum each are at 98 %: above 95. Members of an array
+    are not counted beside it, and the kind of an array is that of its members."""
+    limits = holding("2xio2:100:3000", "m5.large", None)
+    mib_s = share * limits.instance_burst_bytes_s / 2**20
+    row = {"read_iops": 10.0, "write_iops": 0.0, "read_mib_s": mib_s, "write_mib_s": 0.0}
+    volumes = (
+        SeenVolume("array", "2xio2:100:3000", None, limits),
+        SeenVolume("array/0", "io2:100:3000", None, None, role="member"),
+        SeenVolume("log", "gp3:100", None, holding("gp3:100", "m5.large", None), role="log"),
+    )
+    facts = SourceFacts("aws:x", "cloudwatch", 60.0, "UTC", volumes, None, None, "m5.large", None, False, ())
+    day = 1_790_035_200.0  # midnight, UTC
+    assert day % 86_400 == 0
+    ticks = [Tick(day + 60.0 * minute, 60.0, {one.name: dict(row) for one in volumes}) for minute in range(1_440)]
+    evidence = gathered(facts, ticks)
+    found = of_evidence(evidence.volumes[0], evidence)
+    assert found.volume_type == "io2" and len(found.mib_s_periods) == 288 and len(found.days) == 1
+    assert found.mib_s_periods[0] == pytest.approx(2 * mib_s)
+    assert next(one.result for one in advised(found) if one.check_id == INSTANCE) == expected

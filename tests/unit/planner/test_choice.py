@@ -171,7 +171,7 @@ def test_the_line_to_paste_has_the_right_numbers_and_can_be_undone(today, target
     modify = found[0]
     line = modify["lines"][0]
     assert shlex.split(line)[:3] == ["aws", "ec2", "modify-volume"] and re.fullmatch(
-        r"vol-[0-9a-f]{17}", parameters(line)["volume-id"]
+        r"VOLUME_ID", parameters(line)["volume-id"]
     )
     told = parameters(line)
     told.pop("volume-id")
@@ -232,7 +232,7 @@ def test_the_log_volume_is_bought_too():
     # redo and binlog.
     def placed(today: str):
         goals = ["tps>=300", "headroom_percent>=0"]
-        return plan(shop(), goals=goals, instances=["r6i.large"], exclude=only("gp3"), draws=0, compare=today).compared
+        return plan(shop(), goals=goals, instances=["r6i.large"], exclude=only("gp3"), draws=1, compare=today).compared
 
     apart, smaller, larger = (
         placed("r6i.large/gp3:100,log=gp3:80"),
@@ -373,7 +373,7 @@ def test_a_log_volume_can_lose_the_data_too():
         goals=["tps>=300", "headroom_percent>=0"],
         instances=["r6i.large"],
         exclude=only("gp3"),
-        draws=0,
+        draws=1,
         compare="r6i.large/gp3:100,log=gp3:100",
     )
     assert found.compared.durability_afr_percent == pytest.approx(100 * (1 - 0.998**2))

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planner_cases import only, shop, steady
+from planner_cases import certain, only, shop, steady
 
 import headrace
 from headrace.errors import InputError
@@ -216,3 +216,23 @@ def test_need_is_the_data_over_what_is_not_free():
 
     assert (needed(), needed(free_percent=0), needed(free_percent=50), needed(free_percent=20)) == (667, 500, 1000, 625)
     assert needed(size_gib=300) == 400 and needed(growth=1.5) == 1000 and needed(demand_growth=1.5) == 667
+
+
+def test_no_draws_are_refused_and_no_drawn_database_is_claimed():
+    """Without draws there is no probability to tell; a database that no calibration made has nothing to draw from."""
+    database = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=64)
+    with pytest.raises(InputError, match="without draws there is none"):
+        make_question(database, PlanSettings(goals=["tps>=300"], draws=0))
+    with pytest.raises(InputError, match="a whole number 1 to"):
+        make_question(database, PlanSettings(goals=["tps>=300"], draws=-1))
+    quick = {"goals": ["tps>=300"], "instances": ["r6i.large"], "exclude": only("gp3")}
+    one = plan(database, draws=1, **quick)
+    assert one.draws == 1 and "Probabilities from 1 database drawn" in sentences(one)
+    bare = plan(certain(), draws=8, **quick)
+    assert bare.draws == 0 and "since no calibration made them" in sentences(bare)
+
+
+def sentences(made) -> str:
+    from headrace.report.plan import found
+
+    return " ".join(line for line, _ in found(made))

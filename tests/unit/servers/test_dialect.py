@@ -8,6 +8,7 @@ import pytest
 
 from headrace.connect.address import Secret
 from headrace.errors import InputError
+from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import Dialect, SourceOf, checked_filters, literal
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import dialect_of_version
@@ -24,7 +25,9 @@ def test_passwords_stay_in_the_statement():
 def test_positions():
     at = SourceOf("h", 1, "u", Secret("p"), position=("binlog.000003", 157), channel="ch1", delay_s=60)
     # A channel keeps what is not named: the authority of the source before.
-    assert "MASTER_SSL_CA = ''" in MARIADB.point_at(replace(SOURCE, ssl_ca=None))[-1]
+    for made, word in ((MARIADB, "MASTER"), (NEW, "SOURCE")):
+        assert f"{word}_SSL_CA = ''" in made.point_at(replace(SOURCE, ssl_ca=None))[-1]
+        assert "SSL_CA" not in made.point_at(replace(SOURCE, ssl_ca=None, keeps_ca=True))[-1]
     assert "MASTER_USE_GTID = slave_pos" in MARIADB.point_at(SOURCE)[-1]
     text = MARIADB.point_at(at)[-1]
     assert text.startswith("CHANGE MASTER 'ch1' TO MASTER_HOST = 'h'") and "MASTER_USE_GTID = no" in text
@@ -34,6 +37,11 @@ def test_positions():
     for wrong in (("binlog.000003", 3), ("x'y", 4), ("", 4)):
         with pytest.raises(InputError):
             NEW.point_at(SourceOf("h", 1, "u", Secret("p"), position=wrong))
+
+
+def test_authorities_of_ours_are_of_one_source():
+    assert accounts.is_ours("/run/headrace/mysql/1/b/tls/source-a.pem")
+    assert not accounts.is_ours("/etc/mysql/company-ca.pem") and not accounts.is_ours("")
 
 
 def test_names_by_version():

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from headrace.servers.topology.relay import Relay
+from headrace.servers.topology.network.relay import Relay
 
 
 @pytest.fixture

@@ -43,6 +43,16 @@ def record_of(**changes) -> record.Record:
     return record.Record(**(plain | changes))
 
 
+def test_a_setting_has_one_value_loose_or_not():
+    """The last of an option file wins, wherever it came from."""
+    made = record_of(settings={"rpl-semi-sync-source-enabled": "OFF", "loose-a-b": "1", "port-x": None})
+    assert made.settings_with({"loose_rpl_semi_sync_source_enabled": "ON", "a_b": "2"}) == {
+        "port-x": None,
+        "loose_rpl_semi_sync_source_enabled": "ON",
+        "a_b": "2",
+    }
+
+
 # --- places ---------------------------------------------------------------------------------------
 
 

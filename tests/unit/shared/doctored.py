@@ -3,6 +3,8 @@ what is to be wrong with them."""
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import signals_of
@@ -50,6 +52,8 @@ def evidence(
     members: dict[str, dict] | None = None,
     exact: bool = True,
     vcpus: int = 4,
+    flavor: str = "mariadb",
+    follows: bool = False,
     each=lambda index, tick: tick,
 ) -> Evidence:
     """A healthy server with these figures in place of its own. A value may be a function of the
@@ -71,9 +75,9 @@ def evidence(
             row(QUIET_SERVER, server, index) if with_server else {}, row(QUIET_HOST, host, index), dict(replica or {}),
         )  # fmt: skip
         ticks.append(each(index, tick))
-    known = (
-        SeenServer("mysql://db1", "10.11.19-MariaDB", "mariadb", VARIABLES | (variables or {})) if with_server else None
-    )
+    version = "10.11.19-MariaDB" if flavor == "mariadb" else "9.7.0"
+    seen = SeenServer("mysql://db1", version, flavor, VARIABLES | (variables or {}), replica=follows)
+    known = seen if with_server else None
     source = SourceFacts("test", "live", grain_s, "UTC", tuple(facts), known, vcpus, instance, None, exact)
     return gathered(source, [tick for tick in ticks if tick is not None])
 
@@ -88,3 +92,25 @@ def headline(made: Evidence, **changed: float) -> tuple[str, str]:
     """Verdict and subject of the headline."""
     first = findings(made, **changed)[0]
     return first.verdict, first.subject
+
+
+HEAD = (
+    "Device            r/s     rkB/s   rrqm/s  %rrqm r_await rareq-sz     w/s     wkB/s   wrqm/s  %wrqm w_await wareq-sz"
+    "     d/s     dkB/s   drqm/s  %drqm d_await dareq-sz  aqu-sz  %util"
+)
+CPU = (
+    "avg-cpu:  %user   %nice %system %iowait  %steal   %idle\n           5.00    0.00    2.00    1.00    0.00   92.00\n"
+)
+
+
+def iostat(path, rows, start=datetime(2026, 11, 20, 9, 58)):
+    """A file of iostat -xt 1: (reads a second, KiB of each, await ms) by second."""
+    text = "Linux 6.1.0 (db1) \t11/20/2026 \t_x86_64_\t(4 CPU)\n\n"
+    for second, (reads, kib, await_ms) in enumerate([(50.0, 16.0, 0.6), *rows]):
+        at = start + timedelta(seconds=second)
+        queue, util = reads * await_ms / 1e3, min(100.0, reads * 0.05 * await_ms)
+        zeros = "0.00 " * 10
+        text += f"{at:%m/%d/%Y %H:%M:%S}\n{CPU}\n{HEAD}\n"
+        text += f"nvme1n1 {reads:.2f} {reads * kib:.2f} 0.00 0.00 {await_ms:.2f} {kib:.2f} {zeros}0.00 0.00 {queue:.2f} {util:.2f}\n\n"
+    path.write_text(text)
+    return path

@@ -12,6 +12,7 @@ import headrace
 from headrace import InputError
 from headrace.base import core
 from headrace.cli import main as cli
+from headrace.report.charts.services import side_by_side
 from headrace.simulation.services import SECONDS_A_MONTH, compare
 
 SHOP = headrace.sysbench_tpcc(warehouses=500, engine="innodb", cache_gib=24, threads=64)
@@ -98,6 +99,22 @@ def test_readers_decide_lag_and_failover():
     assert (with_one.rto_s[1].value, alone.rto_s[1].value) == (60.0, 600.0)
 
 
+def test_a_replica_by_binary_log_is_that_of_predict_replica():
+    """The same run, replica and source as `predict --replica` has; at a tenth of it, it keeps up."""
+    found = of(compare(SHOP, "gp3:500", on=["ec2"], **SHORT), "ec2")
+    alone = headrace.predict_replica(
+        SHOP, "gp3:500", headrace.Replica("gp3:500"), instance="r6g.xlarge", seconds=60, draws=0, seed=1,
+    )  # fmt: skip
+    assert f"up to {alone.summary['applier_tps']:,.3g} tps" in found.lag_words
+    half = alone.rows.filter((alone.rows["t_s"] >= 30) & (alone.rows["t_s"] < 60))["lag_s"] * 1e3
+    assert found.lag_ms == pytest.approx((half.mean(), half.max()), rel=0.05)  # the source's seconds are drawn
+    cluster = of(compare(SHOP, "gp3:500", on=["rds:multi-az-cluster"], **SHORT), "rds:multi-az-cluster")
+    assert cluster.lag_ms is not None and "120 s" in cluster.lag_words
+    assert of(compare(SHOP, "gp3:500", on=["rds:multi-az"], **SHORT), "rds:multi-az").lag_ms is None
+    idle = of(compare(SHOP, "gp3:500", on=["ec2"], arrivals_tps=0.1 * found.tps, **(SHORT | {"draws": 4})), "ec2")
+    assert idle.lag_ms[1] < 1_000 and idle.keeps_up == 1.0
+
+
 def test_what_a_service_cannot_is_said_and_the_others_go_on():
     found = compare(SHOP, "st1:500", **SHORT)
     assert "does not offer st1" in of(found, "rds:multi-az").refusal
@@ -169,3 +186,31 @@ def test_the_command_prints_table_json_csv_and_a_page(run, tmp_path):
 def test_options_that_mean_nothing_together_are_refused(run, arguments, said):
     code, _, told = run(*arguments)
     assert code == 2 and said in told
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_none_that_is_possible_is_a_finding(run, tmp_path, output):
+    """It ended with 0, and drew a chart of nothing."""
+    page = tmp_path / "page.html"
+    code, shown, told = run("--on", "rds", "--instance", "t2.nano", "--output", output, "--report", str(page))
+    assert code == 1 and "db.t2.nano" in shown and not page.exists()
+    assert "none of rds:single-az, rds:multi-az, rds:multi-az-cluster is possible with t2.nano" in told
+
+
+def test_the_chart_names_what_is_billed_and_nothing_else():
+    """gp3:500 is billed by its size alone: a colour for IOPS stood in the legend of no bar. Each
+    deployment has its row in both panels, that without a price too."""
+    found = compare(SHOP, "gp3:500", on=["ec2", "rds"], **SHORT)
+    drawn = side_by_side(found, "shop").to_dict()
+    bills = drawn["vconcat"][1]
+    assert bills["encoding"]["color"]["scale"]["domain"] == ["server", "storage"]
+    names = ["ec2", "rds:single-az", "rds:multi-az", "rds:multi-az-cluster"]
+    assert bills["encoding"]["y"]["scale"]["domain"] == names
+    assert bills["encoding"]["x"]["title"] == "USD a month; no bar: no price known"
+    for panel in (bills["encoding"]["x"], _x_of(drawn["vconcat"][0])):
+        # The last number was moved inwards, onto the one before it.
+        assert panel["axis"]["labelFlush"] is False and panel["axis"]["tickCount"] <= 8
+
+
+def _x_of(layers: dict) -> dict:
+    return layers["layer"][0]["encoding"]["x"]

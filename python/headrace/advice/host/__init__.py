@@ -24,6 +24,7 @@ from headrace.advice.host.reading import FINDING, STATES, UNREAD, HostQuestion, 
 from headrace.advice.host.system import system_readings
 from headrace.advice.host.table import HostCheck, host_checks
 from headrace.advice.host.tree import SOURCE, open_tree
+from headrace.advice.model import RISKS
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import MIB, Day, day_of
@@ -51,9 +52,15 @@ class HostAdvice:
         return tuple(one for one in self.readings if one.state == FINDING)
 
     def rows(self) -> list[dict]:
-        """A row a reading, findings first: for tables, json and csv."""
+        """A row a reading, findings first and of these what can cost most: for tables, json and
+        csv."""
+
+        def order(one: HostReading) -> tuple[int, int]:
+            costs = -RISKS.index(host_checks()[one.check].risk) if one.state == FINDING else 0
+            return STATES.index(one.state), costs
+
         found = []
-        for one in sorted(self.readings, key=lambda one: STATES.index(one.state)):
+        for one in sorted(self.readings, key=order):
             check = host_checks()[one.check]
             told = {name: getattr(one, name) for name in ("check", "subject", "state", "value", "note")}
             names = ("title", "where", "wanted", "why", "risk", "install", "old_advice", "outdated_because")

@@ -120,10 +120,18 @@ def _aio(facts: HostFacts) -> HostReading:
     return HostReading(found.check, "", found.state, found.value, found.note or note, found.settings)
 
 
+# MySQL's server, and MariaDB's before 10.5, is mysqld; io_uring came with MariaDB 10.6
+# (checks.csv).
+MARIADB = "mariadbd"
+
+
 def _io_uring(facts: HostFacts) -> HostReading:
     path = "/proc/sys/kernel/io_uring_disabled"
     if facts.tree.number(path) is None and path not in facts.tree.unreadable:
         return HostReading("io_uring", "", NOT_HERE, "", "the kernel has no such switch (before Linux 6.6)")
+    servers = {facts.tree.read(f"/proc/{process}/comm") for process in facts.processes(SERVERS)}
+    if servers and MARIADB not in servers:
+        return HostReading("io_uring", "", NOT_HERE, "", "the server that runs is not a MariaDB that knows io_uring")
     return _number("io_uring", facts, path, "kernel.io_uring_disabled", "0")
 
 
@@ -175,7 +183,7 @@ def _interrupts(facts: HostFacts) -> HostReading:
         note = "no queue of a network interface is in /proc/interrupts with its affinity"
         return HostReading("irq", "", UNREAD, "", note)
     spread = len(masks) > 1 or len(numbers) == 1
-    value = f"{len(numbers)} queues on {len(masks)} set{'s' if len(masks) > 1 else ''} of processors"
+    value = f"{_several(len(numbers), 'queue')} on {_several(len(masks), 'set')} of processors"
     note = "" if spread else "start irqbalance"
     return HostReading("irq", "", FINE if spread else FINDING, value, note)
 
@@ -201,7 +209,7 @@ def _steering(facts: HostFacts, interface: str) -> HostReading:
         return _unread("rps", facts, f"/sys/class/net/{interface}/queues")
     on = any(mask.strip("0,") for mask in known)
     enough = len(queues) >= min(processors, int(host_checks()["rps"].least or 0))
-    value = f"{len(queues)} queues, {processors} processors, {'on' if on else 'off'}"
+    value = f"{_several(len(queues), 'queue')}, {_several(processors, 'processor')}, {'on' if on else 'off'}"
     if on != enough:
         note = "" if enough else "fewer queues than processors: steering helps"
         return HostReading("rps", interface, FINE, value, note)
@@ -220,13 +228,28 @@ def _flows(facts: HostFacts) -> HostReading:
     entries = facts.tree.number(path)
     if entries is None:
         return _unread("rfs", facts, path)
-    counts = [facts.tree.number(f"{queue}/rps_flow_cnt") for name in facts.interfaces for queue in facts.queues(name)]
-    per_queue = sum(count for count in counts if count)
+    queues = [(name, queue) for name in facts.interfaces for queue in facts.queues(name)]
+    known = {one: count for one in queues if (count := facts.tree.number(f"{one[1]}/rps_flow_cnt")) is not None}
+    per_queue = sum(known.values())
     value = f"table {entries:,}, queues {per_queue:,} together"
-    if bool(entries) == bool(per_queue) and per_queue <= max(entries, 0) and (not entries or per_queue == entries):
+    # The kernel rounds each count up to a power of two, so that together they may come to almost
+    # twice the table (docs.kernel.org/networking/scaling.html).
+    if (not entries and not per_queue) or entries <= per_queue < 2 * entries:
         return HostReading("rfs", "", FINE, value)
-    off = [KernelSetting("sysctl", "net.core.rps_sock_flow_entries", "0")] if entries else []
-    return HostReading("rfs", "", FINDING, value, "the table and the queues' counts do not add up", tuple(off))
+    # Where queues are fewer than processors steering helps: the counts are made to fit the table.
+    few = facts.processors is not None and len(queues) < min(facts.processors, int(host_checks()["rps"].least or 0))
+    each = entries // len(known) if entries and known and few else 0
+    settings = [] if each or not entries else [KernelSetting("sysctl", "net.core.rps_sock_flow_entries", "0")]
+    settings += [
+        KernelSetting("udev", f"queues/{queue.rsplit('/', 1)[1]}/rps_flow_cnt", str(each), name)
+        for (name, queue), count in known.items()
+        if count != each
+    ]
+    return HostReading("rfs", "", FINDING, value, "the table and the queues' counts do not add up", tuple(settings))
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 # --- the rest -------------------------------------------------------------------------------------

@@ -37,6 +37,9 @@ MAX_SECONDS, MAX_THREADS = 7 * DAY_S, 100_000
 FEWEST_SECONDS = 2  # a mean needs two
 # Of folders for accounts and the tool's own files, which are removed at the end.
 TEMPORARY = "headrace-bench-"
+# How often half a data set is removed before that is given up, and s between two tries: guesses; a
+# purge of some thousand rows takes a second.
+UNDO_TRIES, UNDO_PAUSE_S = 15, 1.0
 
 
 class InterruptedRun(KeyboardInterrupt):
@@ -339,7 +342,7 @@ def prepare(
             benchmark.prepare(target, Path(folder), threads, seed, say)
             whole = benchmark.prepared(target, threads)
         except BaseException:
-            _undo(benchmark, target, Path(folder))
+            _undo(benchmark, target, Path(folder), say)
             raise
     if not whole:
         raise InputError(
@@ -351,12 +354,18 @@ def prepare(
     return True
 
 
-def _undo(benchmark: Benchmark, target: Target, folder: Path) -> None:
-    """Removes half a data set: the next run must not take it for a whole one."""
-    try:
-        benchmark.cleanup(target, folder)
-    except Exception:  # what went wrong first is what the user must hear
-        return
+def _undo(benchmark: Benchmark, target: Target, folder: Path, say: Say) -> None:
+    """Removes half a data set: the next run must not take it for a whole one. On a full volume
+    InnoDB drops a table only when it has purged the undo log of what was rolled back."""
+    for left in range(UNDO_TRIES - 1, -1, -1):
+        try:
+            return benchmark.cleanup(target, folder)
+        except Exception as error:  # what went wrong first is what the user must hear in the end
+            if not left:
+                say(f"half of the data could not be removed: {error}")
+                return None
+        time.sleep(UNDO_PAUSE_S)
+    return None
 
 
 def cleanup(benchmark: Benchmark, target: Target) -> None:

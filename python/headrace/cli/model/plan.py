@@ -143,7 +143,9 @@ class PlanOptions:
     confidence: Annotated[
         float | None, option("SHARE", "Database: probability from which a goal counts as met. Default: 0.8.")
     ] = None
-    draws: Annotated[int | None, option("N", "Database: random draws from the calibration. Default: 32.")] = None
+    draws: Annotated[
+        int | None, option("N", "Database: random draws from the calibration, at least 1. Default: 32.")
+    ] = None
     seed: Annotated[int | None, option("N", "Database: seed for the random draws. Default: 1.")] = None
     top: Annotated[int, option("N", "How many choices to show.", min=1, max=100)] = 10
 

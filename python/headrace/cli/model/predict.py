@@ -42,7 +42,7 @@ Examples:
 
 A row per second: transactions a second, 95th percentile of response times, IOPS, MiB/s, balances, the bottleneck,
 dirty and cached share. The table shows them shortened; csv and json have every row. A demand of I/Os is run by
-`headrace simulate`."""
+`headrace simulate`. Exit code 1: with --on, none of the services is possible."""
 
 DATABASE_SECONDS = 3_600  # an hour: a cold cache has filled on most storages
 EVENTS_SECONDS = 60  # every I/O of every client: about as long as such a run takes

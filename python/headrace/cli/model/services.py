@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from headrace.cli.options import Output, RegionOption, option
 from headrace.cli.output import print_csv, print_json, say, show
 from headrace.errors import InputError
@@ -83,7 +85,8 @@ def print_services(
         start=settings.start or "warm",
         **given,
     )
-    if report is not None:
+    possible = any(one.refusal is None for one in found.outcomes)
+    if report is not None and possible:
         from headrace.report.services.page import write_comparison
 
         write_comparison(report, found)
@@ -94,3 +97,9 @@ def print_services(
         print_csv(words.csv_rows(found), words.CSV)
     else:
         show(*words.shown(found))
+    if not possible:
+        asked = ", ".join(one.deployment for one in found.outcomes)
+        say(f"none of {asked} is possible with {settings.instance} and {storage}: nothing was predicted")
+        if report is not None:
+            say(f"{report} was not written: there is nothing to show")
+        raise typer.Exit(1)

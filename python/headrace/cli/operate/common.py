@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,19 @@ TARGET = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT], aws:vol-..., a captu
 TargetArgument = Annotated[str, typer.Argument(metavar="TARGET", help=f"{TARGET}.")]
 LIVE = "lab:VOLUME[,VOLUME...], mysql://USER@HOST[:PORT] or aws:vol-..., several of them together if you like"
 TargetsArgument = Annotated[list[str], typer.Argument(metavar="TARGET...", help=f"{LIVE}.")]
+
+
+def told_storage(text: str | None, instance: str | None) -> SourceOptions:
+    """`--storage [INSTANCE/]DATA[,log=LOG]` and `--instance`, and no other option. Raises
+    InputError."""
+    from headrace.base.storage import parse_placement
+    from headrace.operate.evidence import SourceOptions
+
+    if text is None:
+        return SourceOptions(instance=instance)
+    named = parse_placement(text)
+    log = None if named.log is None else str(named.log)
+    return SourceOptions(str(named.data), named.instance or instance, log_storage=log)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +45,8 @@ class TodayOptions:
 
     def source(self, place: LabPlace, password: PasswordOptions) -> SourceOptions:
         """As the evidence takes them."""
-        from headrace.operate.evidence import SourceOptions
-
-        return SourceOptions(
-            storage=self.storage,
-            instance=self.instance,
+        return replace(
+            told_storage(self.storage, self.instance),
             as_of=self.as_of,
             devices=tuple(self.device or ()),
             read_address=password.read_address,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.cli.operate.common import told_storage
 from headrace.cli.options import (
     AsOfOption,
     ForceOption,
@@ -19,7 +22,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import say, show, table
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
     from headrace.operate.doctor.model import Diagnosis
@@ -76,13 +79,13 @@ def doctor(
     force: ForceOption = False,
 ) -> None:
     """Say what binds a server now, whether it is felt, and what to do about it."""
-    from headrace.base.storage import parse_placement
+    from headrace.base.files import check_output
     from headrace.catalog.facts import check_region
     from headrace.cli.inputs import read_database
     from headrace.operate.doctor.advising.gains import Counsel
     from headrace.operate.doctor.diagnosis import diagnose
     from headrace.operate.doctor.recorded import diagnose_recording
-    from headrace.operate.evidence import SourceOptions, evidence_of, kept
+    from headrace.operate.evidence import evidence_of, kept
     from headrace.report.output import check_chart_path
 
     if target is None:
@@ -92,40 +95,65 @@ def doctor(
             )
         raise typer.Exit(_advisor_rules(output))
     check_chart_path(report, (".html",))
-    for path in (report, record):
-        if path is not None and path.exists() and not force:
-            raise InputError(str(path), "is there already", "", "Name another, or add --force.")
-        if path is not None and not path.parent.is_dir():
-            raise InputError(str(path), "the folder does not exist", "", "Make it, or name another.")
+    if trusted_advisor and report is not None:
+        hint = "Leave one of them out."
+        raise InputError(
+            "--trusted-advisor and --report", "the checks are printed only", "headrace doctor --help", hint
+        )
+    kept.check_name(record)
+    for name, path in (("--report", report), ("--record", record)):
+        if path is not None:
+            check_output(name, path, [Path(target)], force=force)
     check_region(region)
-    if storage is not None:
-        named = parse_placement(storage)
-        storage, instance = str(named.data), named.instance or instance
-    options = SourceOptions(
-        storage, instance, as_of, tuple(device or ()), password.read_address, place.open, members=True
+    options = replace(
+        told_storage(storage, instance),
+        as_of=as_of,
+        devices=tuple(device or ()),
+        read_address=password.read_address,
+        lab=place.open,
+        members=True,
     )
     database = None if workload is None else read_database(str(workload))
     evidence, demand = evidence_of(target, options, seconds)
-    if record is not None:
-        kept.save(evidence, record)
+    kept_well = record is None or _wrote(record, lambda: kept.save(evidence, record))
+    if record is not None and kept_well:
         say(f"kept in {record}: headrace doctor {record}")
     if trusted_advisor:
-        raise typer.Exit(_advised(evidence, output))
+        code = _advised(evidence, output)
+        raise typer.Exit(code if kept_well else CouldNotRun.default_exit_code)
     counsel = Counsel(database, region, as_of)
     found = diagnose(evidence, counsel) if demand is None else diagnose_recording(evidence, demand, counsel)
+    # The verdict first: a disk that is full must not cost it.
+    code = _shown(found, output, all_findings)
     if report is not None:
         from headrace.report.html import write_page
         from headrace.report.operate.doctor import doctor_page
 
-        write_page(report, doctor_page(found.to_document(), [tick.to_document() for tick in evidence.ticks()]))
-        say(f"report: {report}")
-    raise typer.Exit(_shown(found, output, all_findings))
+        ticks = [tick.to_document() for tick in evidence.ticks()]
+        if _wrote(report, lambda: write_page(report, doctor_page(found.to_document(), ticks))):
+            say(f"report: {report}")
+        else:
+            kept_well = False
+    raise typer.Exit(code if kept_well else CouldNotRun.default_exit_code)
+
+
+def _wrote(path: Path, write: Callable[[], None]) -> bool:
+    """Whether a file was written; says so where not, and the command goes on."""
+    from headrace.cli.app import show_error
+
+    try:
+        write()
+    except CouldNotRun as error:
+        show_error(error)
+        return False
+    return True
 
 
 def _shown(found: Diagnosis, output: str, everything: bool) -> int:
     """Prints it; the exit code."""
     from headrace.operate.doctor.output import lines, nagios_code, nagios_line
     from headrace.report.output import as_json, plain
+    from headrace.report.tables import folded
 
     if output == "nagios":
         print(plain(nagios_line(found)))
@@ -133,7 +161,7 @@ def _shown(found: Diagnosis, output: str, everything: bool) -> int:
     if output == "json":
         print(as_json(found.to_document()))
     else:
-        print(plain("\n".join(lines(found, everything))))
+        print(plain("\n".join(lines(found, everything, folded))))
     return found.exit_code
 
 
@@ -160,7 +188,7 @@ def _advised(evidence: Evidence, output: str) -> int:
     """What the checks say of the volumes that were seen."""
     from headrace.operate.doctor.trusted_advisor import advised, of_evidence
 
-    found = [one for volume in evidence.volumes if volume.rows.height for one in advised(of_evidence(volume))]
+    found = [one for volume in evidence.volumes if volume.rows.height for one in advised(of_evidence(volume, evidence))]
     rows = [(one.volume, one.rule.name, one.rule.status, one.result, one.why) for one in found]
     documents = [
         {"volume": one.volume, "check_id": one.check_id, "result": one.result, "why": one.why} for one in found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from headrace.cli.operate.fleet_report import report
+from headrace.cli.operate.fleet_report import FleetPriceOptions, fleet_prices, report
 from headrace.cli.options import (
     AsOfOption,
     CommandGroup,
@@ -21,10 +21,12 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import data, print_json, progress, say, show, table
-from headrace.errors import InputError
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from headrace.operate.fleet.answer import FleetSettings
+    from headrace.operate.fleet.inventory import FleetInventory
 
 PlanOutput = Literal[Output, "jsonl"]
 
@@ -40,6 +42,8 @@ docs/guide/fleet.md."""
 
 app = CommandGroup("Right-size a fleet of volumes: import its metrics, plan, report.", EPILOG)
 SHOWN = 20  # rows of a table of thousands
+MOST_REASONS = 5  # of those why there is no advice; `report` has all
+ENDINGS = (".parquet",)  # of what `import` and `plan` write
 
 
 FILES = "get-metric-data pages, CSV, or a metric stream: JSON lines, OpenTelemetry or Parquet, with or without gzip."
@@ -51,7 +55,8 @@ PLAN_EPILOG = """\b
 Examples:
   headrace fleet plan points.parquet --inventory volumes.json --inventory instances.json --to answers.parquet
   headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet --p99-ms 2 --output csv > answers.csv
-  headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet --output jsonl | grep grow"""
+  headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet --output jsonl | grep grow
+  headrace fleet plan points.parquet --inventory volumes.json --to answers.parquet --cost cur-2026-10.parquet"""
 REPORT_EPILOG = """\b
 Examples:
   headrace fleet report answers.parquet --report fleet.html
@@ -69,12 +74,13 @@ def import_metrics(
 ) -> None:
     """Put the points of many volumes into one Parquet file."""
     from headrace.base.checks import check_number
+    from headrace.base.files import check_output
     from headrace.base.units import DAY_S
     from headrace.operate.fleet.importing import import_points
 
     if period is not None:
         check_number("--period", period, 60, DAY_S, "s")
-    _not_there(to, force)
+    check_output("--to", to, files, endings=ENDINGS, force=force)
     with progress("importing") as tick:
         volumes, rows, notes = import_points(files, to, period_s=period, progress=tick)
     say(f"{rows:,} points of {volumes:,} volumes written to {to}")
@@ -92,6 +98,7 @@ def plan(
         ),
     ],
     to: Annotated[Path, option("FILE", "Parquet file to write: an answer for each volume.", "--to", "-o")],
+    prices: FleetPriceOptions,
     p99_ms: Annotated[
         float, option("MS", "No advice whose I/O p99 is above this and above today's.", "--p99-ms")
     ] = 5.0,
@@ -115,13 +122,14 @@ def plan(
 ) -> None:
     """Answer each volume: change, grow, keep, or no advice, with savings and risk. Continues a run
     that was stopped."""
+    from headrace.base.files import check_output
     from headrace.cli.model.plan import listed
     from headrace.operate.fleet.answer import FleetSettings
     from headrace.operate.fleet.inventory import read_inventory
     from headrace.operate.fleet.planning import plan_fleet
     from headrace.planner.candidates import check_exclude
 
-    _not_there(to, force)
+    check_output("--to", to, (points, *inventory, *prices.files), endings=ENDINGS, force=force)
     settings = FleetSettings(
         p99_ms=p99_ms,
         headroom_percent=headroom,
@@ -131,21 +139,26 @@ def plan(
         least_days=least_days,
         fortnights=fortnights,
         seed=seed,
-    )
+    ).checked()
     found = read_inventory([str(file) for file in inventory])
+    notes = list(found.notes)
+    settings = _priced(settings, found, prices, notes)
     runner = None
     if ray is not None:
         from headrace.operate.fleet.on_ray import ray_runner
 
         runner = ray_runner(ray)
-    with progress("planning") as tick:
-        notes = list(found.notes)
-        at_once = _print_lines if output == "jsonl" else None
-        answers = plan_fleet(
-            found, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
-        )
+    at_once = _print_lines if output == "jsonl" else None
+    try:
+        with progress("planning") as tick:
+            answers = plan_fleet(
+                found, points, settings, to, runner=runner, progress=tick, note=notes.append, answered=at_once
+            )
+    except KeyboardInterrupt:
+        _tell_how_to_go_on(to)
+        raise
     if output != "jsonl":
-        _show(answers, to, output)
+        _show(answers, to, output, settings.prices)
     for text in notes:
         say(f"note: {text}")
 
@@ -158,14 +171,35 @@ def _print_lines(answers: pl.DataFrame) -> None:
     sys.stdout.flush()
 
 
-def _not_there(to: Path, force: bool) -> None:
-    if to.exists() and not force:
-        raise InputError(str(to), "is there already", "", "Give --force to overwrite it.")
+def _priced(
+    settings: FleetSettings, found: FleetInventory, options: FleetPriceOptions, notes: list[str]
+) -> FleetSettings:
+    """The settings with what the options say of prices; what is to be said goes to `notes`."""
+    import msgspec
+
+    if options == FleetPriceOptions():
+        return settings
+    prices, more = fleet_prices(options, found, settings.as_of, settings.region)
+    tables = prices.tables((one.region or settings.region, one.account) for one in found.volumes)
+    notes += more
+    return msgspec.structs.replace(settings, tables=tables, prices=prices.source)
 
 
-def _show(answers: list, to: Path, output: Output) -> None:
+def _tell_how_to_go_on(to: Path) -> None:
+    """Says what an interrupt left, where it left something."""
+    from headrace.operate.fleet.planning import kept_batches
+
+    if kept := kept_batches(to):
+        batches = "1 batch of volumes is" if kept == 1 else f"{kept:,} batches of volumes are"
+        say(f"{batches} answered and kept in {to}.parts: the same command goes on from there.")
+    else:
+        say("No batch of volumes was answered yet: the same command begins anew.")
+
+
+def _show(answers: list, to: Path, output: Output, prices: str) -> None:
     """Prints all answers as JSON or CSV, or what saves most as a table."""
     from headrace.operate.fleet.answer import answers_frame, ranked
+    from headrace.report.fleet.words import devices_of, reasons
     from headrace.report.output import as_csv
     from headrace.report.words import percent, usd
 
@@ -179,9 +213,11 @@ def _show(answers: list, to: Path, output: Output) -> None:
     counts = Counter(one.verdict for one in answers)
     saved = sum(one.saves_usd for one in answers if one.verdict == "change")
     more = -sum(one.saves_usd for one in answers if one.verdict == "grow")
+    at = "the prices below" if ";" in prices else prices
     lines = [
-        f"{len(answers):,} volumes: {counts['change']:,} to change, saving {usd(saved)} a month at list prices; {counts['grow']:,} too "
-        f"small, {usd(more)} more a month; {counts['keep']:,} right as they are; {counts['withheld']:,} without advice.",
+        f"{devices_of(answers)}: {counts['change']:,} to change, saving {usd(saved)} USD a month at {at}; "
+        f"{counts['grow']:,} too small, {usd(max(0.0, more))} USD more a month; {counts['keep']:,} to keep; "
+        f"{counts['withheld']:,} without advice.",
         "",
     ]
     rows = [
@@ -189,13 +225,14 @@ def _show(answers: list, to: Path, output: Output) -> None:
         for one in best[:SHOWN]
         if one.wanted
     ]
-    withheld = Counter(
-        one.why.partition(":")[0] if one.why.startswith("not modelled") else one.why
-        for one in answers
-        if one.verdict == "withheld"
+    tail = [f"Without advice, {count:,}: {why}." for count, why in reasons(answers)[:MOST_REASONS]]
+    tail += [f"Prices: {prices}."] if ";" in prices else []
+    show(
+        *lines,
+        table(("volume", "today", "advised", "saves USD/month", "risk", "why"), rows),
+        *tail,
+        f"All answers: {to}",
     )
-    tail = [f"Without advice, {count:,}: {why}." for why, count in withheld.most_common(5)]
-    show(*lines, table(("volume", "today", "advised", "saves/month", "risk", "why"), rows), *tail, f"All answers: {to}")
 
 
 app.command("report", epilog=REPORT_EPILOG)(report)

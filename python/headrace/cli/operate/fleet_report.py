@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,9 +15,11 @@ from headrace.errors import InputError
 
 if TYPE_CHECKING:
     from headrace.operate.fleet.advised import AdvisedChanges
+    from headrace.operate.fleet.cost import FleetPrices
     from headrace.operate.fleet.inventory import FleetInventory
 
 HELP = "headrace fleet report --help"
+MOST_TOLD = 5  # accounts and regions whose rates are told one by one; a fleet may have hundreds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +28,15 @@ class FleetPriceOptions:
 
     cost: Annotated[
         list[Path] | None,
-        option("FILE", "Cost and Usage Report (CUR 2.0), Parquet or CSV: bills at what was paid. Repeatable."),
+        option("FILE", "Cost and Usage Report (CUR 2.0), Parquet or CSV: prices are what was paid. Repeatable."),
     ] = None
     discount_percent: Annotated[float, option("PERCENT", "Taken off list prices.")] = 0.0
     price_file: Annotated[Path | None, option("FILE", "Own rates (docs/reference/prices.md).")] = None
+
+    @property
+    def files(self) -> list[Path]:
+        """What is read for them."""
+        return [*(self.cost or []), *([self.price_file] if self.price_file else [])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,20 +70,32 @@ def report(
 ) -> None:
     """Show the answers for a fleet, and write a page or the changes: an AWS CLI script with its
     rollback, a diff of Terraform files. Changes nothing itself."""
+    from headrace.base.files import check_output
+    from headrace.catalog.facts import check_day
     from headrace.operate.fleet.advised import read_answers, repriced
     from headrace.operate.fleet.inventory import read_inventory
     from headrace.report.fleet import words
     from headrace.report.output import check_chart_path
 
     check_chart_path(page)
+    as_of = check_day(as_of)
+    state = [patching.terraform_state] if patching.terraform_state else []
+    inputs = [answers, *(inventory or []), *prices.files, *state]
+    if page is not None:
+        check_output("--report", page, inputs)
     found = read_answers(answers)
     known = read_inventory([str(file) for file in inventory]) if inventory else None
     notes = list(known.notes) if known else []
-    told = "list prices"
+    told = words.prices_of(found)
     if prices != FleetPriceOptions():
-        made, more = _prices(prices, known, as_of)
-        found, told = repriced(found, made), made.source
+        made, more = fleet_prices(prices, known, as_of)
+        found, searched = repriced(found, made), told
+        told = words.prices_of(found)
         notes += more
+        if searched != told:
+            notes.append(
+                f"The advice was searched at {searched}: give the same options to fleet plan to search at these."
+            )
     if page is not None:
         from headrace.report.fleet.page import write_fleet
 
@@ -84,7 +104,7 @@ def report(
     if patching.patch is not None:
         if known is None:
             raise InputError("--patch", "needs the inventory, to know what is there", HELP, "Give --inventory.")
-        _write_changes(found, known, patching, patching.patch, as_of, force)
+        _write_changes(found, known, patching, patching.patch, as_of, force, inputs)
     elif patching.terraform_state is not None:
         raise InputError("--terraform-state", "is of --patch", HELP, "Add --patch DIR.")
     if output == "json":
@@ -97,22 +117,36 @@ def report(
         say(f"note: {note}")
 
 
-def _prices(prices: FleetPriceOptions, known: FleetInventory | None, as_of: str | None) -> tuple[Any, list[str]]:
-    """The prices that the options name, and what is to be said of them."""
+def fleet_prices(
+    prices: FleetPriceOptions, known: FleetInventory | None, as_of: str | None, region: str = ""
+) -> tuple[FleetPrices, list[str]]:
+    """The prices that the options name, and what is to be said of them. `region`: of volumes that
+    do not say their own."""
     from headrace.operate.fleet.cost import FleetPrices, read_cost_report
 
     if not prices.cost:
         return FleetPrices(as_of, prices.discount_percent, prices.price_file), []
     if known is None:
         raise InputError("--cost", "needs the inventory, to know the volumes' regions", HELP, "Give --inventory.")
-    regions = {volume.id: volume.region for volume in known.volumes}
+    regions = {volume.id: volume.region or region for volume in known.volumes}
     accounts = {volume.id: volume.account for volume in known.volumes if volume.account}
     paid = read_cost_report(prices.cost, regions, accounts)
-    return FleetPrices(as_of, prices.discount_percent, prices.price_file, paid), list(paid.notes)
+    made = FleetPrices(as_of, prices.discount_percent, prices.price_file, paid)
+    told = [table.told for table in made.tables((regions[one.id], one.account) for one in known.volumes)]
+    notes = [f"Prices in {text}." for text in told[:MOST_TOLD]]
+    if len(told) > MOST_TOLD:
+        notes.append(f"{len(told) - MOST_TOLD:,} more pairs of region and account have their own rates too.")
+    return made, [*notes, *paid.notes]
 
 
 def _write_changes(
-    answers: Any, known: FleetInventory, options: FleetPatchOptions, folder: Path, as_of: str | None, force: bool
+    answers: Any,
+    known: FleetInventory,
+    options: FleetPatchOptions,
+    folder: Path,
+    as_of: str | None,
+    force: bool,
+    inputs: Sequence[Path],
 ) -> None:
     """Writes scripts and diff, and says what is not in them."""
     from headrace.operate.fleet.advised import advised_changes
@@ -134,18 +168,22 @@ def _write_changes(
         files |= {"terraform.diff": made.diff} if made.diff else {}
         for note in made.notes:
             say(f"terraform: {note.address + ': ' if note.address else ''}{note.what}")
-    _write(folder, files, force)
+    _write(folder, files, force, inputs)
     _tell(found, folder, files)
 
 
-def _write(folder: Path, files: dict[str, str], force: bool) -> None:
+def _write(folder: Path, files: dict[str, str], force: bool, inputs: Sequence[Path]) -> None:
+    from headrace.base.files import check_output
     from headrace.report.output import write_text
 
-    there = [name for name in files if (folder / name).exists()]
-    if there and not force:
-        raise InputError(str(folder / there[0]), "is there already", "", "Give --force to overwrite it.")
     if not folder.is_dir():
+        if folder.exists():
+            rule = "is a file, and a folder is needed"
+            raise InputError(f"--patch {folder}", rule, HELP, "Name another folder; it is made if it is not there.")
+        check_output("--patch", folder)  # the folder it is in must be there
         folder.mkdir()
+    for name in files:
+        check_output("--patch", folder / name, inputs, force=force)
     for name, text in files.items():
         write_text(folder / name, text)
         if name.endswith(".sh"):

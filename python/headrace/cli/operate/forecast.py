@@ -89,6 +89,9 @@ def forecast(
     used = None if space is None else read_space(space)
     where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     if score:
+        if report is not None:
+            hint = "Leave one of them out."
+            raise InputError("--score and --report", "scores are printed only", "headrace forecast --help", hint)
         return _score(load, storage, used, where, output)
     with progress("simulating futures") as tick:
         made = answer.forecast(
@@ -103,20 +106,16 @@ def forecast(
             progress=tick,
             **where,
         )
-    if report is not None:
-        if made.credits is None and report.suffix != ".html":
-            hint = "Write a page (.html) instead."
-            raise InputError(
-                str(report), "a chart shows credits, and none are forecast here", "headrace forecast --help", hint
-            )
-        words.write_forecast(report, made)
-        say(f"written to {report}")
     if output == "json":
         print_json(words.document(made))
     else:
         show(*words.in_words(made), *([""] if made.notes else []), *(f"note: {note}" for note in made.notes))
     if keep:
         ledger.keep(made.promises(), ledger.default_ledger())
+    # Said and kept first, then written: a disk that is full must not cost the answer.
+    if report is not None:
+        words.write_forecast(report, made)
+        say(f"written to {report}")
     if made.findings():
         raise typer.Exit(1)
 
@@ -134,8 +133,11 @@ def read_recording(text: str, device: str | None = None) -> tuple[OpenWorkload, 
     if text.startswith(TARGETS) or path.is_dir() or path.suffix in (".jsonl", ".gz"):
         from headrace.operate.forecast.sources import demand_of
 
-        return demand_of(text)
+        return demand_of(text, device)
     own = text.startswith(("demo:", "fio:")) or (path.is_file() and detect(open_recording(text).text)[1] == OWN_FILE)
+    if own and device is not None:
+        rule = f"{text} is a workload: it has one demand, and no devices"
+        raise InputError(f"--device {device}", rule, "headrace forecast --help", "Leave it out.")
     found = read_demand(text) if own else import_file(text, device=device, gaps="hold")
     if not isinstance(found, OpenWorkload):
         hint = "Record the server: iostat -xt 60 > iostat.txt"
@@ -156,7 +158,10 @@ def _score(load: OpenWorkload, storage: str, used: Any, where: dict[str, Any], o
         growth = growth_ahead(history, storage, **where)
     except InputError:
         growth = ()
-    found = ledger.scores(load.name, storage, ledger.kept(path), load, history, growth, used, **where)
+    notes: list[str] = []
+    found = ledger.scores(load.name, storage, ledger.kept(path, notes), load, history, growth, used, **where)
+    for note in notes:
+        say(f"note: {note}")
     if output == "json":
         return print_json(found)
     if not found:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -152,7 +154,7 @@ def _once(moment: Moment, output: str) -> None:
     else:
         from headrace.operate.watching.screen import as_text, whole
 
-        data(as_text(whole(moment)))
+        data(as_text(whole(moment, shutil.get_terminal_size().columns if sys.stdout.isatty() else None)))
 
 
 def _figures(moment: Moment) -> dict[str, float | None]:
@@ -169,8 +171,6 @@ def _figures(moment: Moment) -> dict[str, float | None]:
 
 def _line(document: object) -> None:
     data(json.dumps(document, ensure_ascii=False) + "\n")
-    import sys
-
     sys.stdout.flush()
 
 

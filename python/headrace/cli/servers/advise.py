@@ -17,7 +17,7 @@ from headrace.cli.options import (
     option,
     storage_option,
 )
-from headrace.cli.output import data, print_frame, print_json, say, show, table
+from headrace.cli.output import data, note, print_frame, print_json, say, show, table
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ def advise_on_host(
     from headrace.advice.host import advise_host
 
     found = advise_host(root, datadir=datadir, storage=storage, as_of=as_of)
-    for note in found.notes if output != "json" else ():
-        say(f"note: {note}")
+    for text in found.notes if output != "json" else ():
+        note(f"note: {text}")
     if output in OF_HOSTS:
         data(found.to_file(output))
     elif output == "json":
@@ -200,11 +200,11 @@ def _reason(row: dict) -> str:
 
 def print_advice(found: Advice, output: Form) -> None:
     """Prints the answer: notes and findings on stderr, unless they are part of the data."""
-    for note in found.notes:
-        say(f"note: {note}")
+    for text in found.notes:
+        note(f"note: {text}")
     if output != "json":
         for finding in found.findings:
-            say(f"finding: {finding.parameter}: {finding.text}")
+            note(f"finding: {finding.parameter}: {finding.text}")
     if output == "cnf":
         data(found.to_cnf())
     elif output == "diff":

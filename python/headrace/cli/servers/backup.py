@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from dataclasses import dataclass
@@ -584,11 +585,9 @@ def prune(
     if not yes:
         typer.confirm(f"Delete {len(wanted.remove)} backups?", abort=True, err=True)
 
-    def drop(snapshot: str) -> None:
-        with place.open() as lab:
-            lab.delete_snapshot(snapshot)
-
-    for one, _ in wanted.remove:
-        retention.remove(target, one, drop)
-    for name in wanted.files:
-        target.remove(name)
+    with contextlib.ExitStack() as leaving:
+        lab = None
+        if any(one.manifest.snapshots for one, _ in wanted.remove):
+            lab = leaving.enter_context(place.open())
+        for text in retention.carry_out(target, wanted, archive.timelines(target, key), lab):
+            say(f"kept: {text}")

@@ -192,7 +192,8 @@ def watch(
 
     from headrace.servers.failover.watcher import Watcher
 
-    with _opened(place, cluster, servers) as found:
+    _check_clients(clients)
+    with _opened(place, cluster, servers) as found, _ended_by_signals():
         executor = found.executor(clients, say, choices.drain_s)
         wish = _wish("failover", executor.observer.look(), choices, source, None)
         say(f"watching {wish.source}")
@@ -251,6 +252,38 @@ def _opened(place: LabPlace, options: ClusterOptions, servers: list[str] | None)
         yield cluster_of(servers or (), lab, options.journal, options.ec2 or (), options.rescue_on)
 
 
+def _check_clients(path: Path | None) -> None:
+    """Raises InputError for a file that could not be written once the new source is open."""
+    import os
+
+    if path is None:
+        return
+    folder = path.parent
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        rule = (
+            "is a folder"
+            if path.is_dir()
+            else f"cannot be written: {folder} is not a folder that this user may write to"
+        )
+        raise InputError(f"--clients {path}", rule, "docs/guide/failover.md", "Make the folder, or name another file.")
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP end as Ctrl-C does: a source that was closed takes writes again."""
+    import signal
+
+    def end(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {one: signal.signal(one, end) for one in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
 def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:
     from headrace.servers.failover.cluster import source_in
     from headrace.servers.failover.planning.members import FailoverWish
@@ -282,7 +315,8 @@ def _change(
     output: Any,
     max_wait: float = 10.0,
 ) -> None:
-    with _opened(place, cluster, servers) as found:
+    _check_clients(clients)
+    with _opened(place, cluster, servers) as found, _ended_by_signals():
         executor = found.executor(clients, say, choices.drain_s)
         executor.max_wait_s = max_wait
         try:
@@ -303,7 +337,7 @@ def _change(
     print_answer(answer, output, [answer], tuple(answer), lambda: (_pairs(answer),))
     if outcome.gives_up:
         say(f"given up: {outcome.gives_up}")
-    if not outcome.kept or outcome.left_out or outcome.gives_up:
+    if not outcome.kept or outcome.left_out or outcome.gives_up or outcome.clients:
         raise typer.Exit(1)
 
 

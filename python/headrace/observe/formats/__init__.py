@@ -8,19 +8,20 @@ devices      from the reports of a tool to the series of a device, and to a work
 from __future__ import annotations
 
 import os
+from copy import copy
 from datetime import datetime
 
 from headrace.base.checks import check_choice
 from headrace.base.files import OWN_FILE, detect
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch, iostat, sar, vmstat
-from headrace.observe.formats.devices import ImportOptions, build
-from headrace.observe.recording import DOC, open_recording
+from headrace.observe.formats.devices import ImportOptions, Readings, build, ranked
+from headrace.observe.recording import DOC, Recording, open_recording
 from headrace.workload.model import OpenWorkload
 
 FORMATS = ("auto", "iostat", "vmstat", "sar", "cloudwatch")
 
-__all__ = ["FORMATS", "import_file"]
+__all__ = ["FORMATS", "import_each", "import_file"]
 
 
 def import_file(
@@ -49,6 +50,35 @@ def import_file(
     Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot be
     read.
     """
+    recording, readings = _read(path, format, read_kib, write_kib, any_unit)
+    options = ImportOptions(device=device, interval_s=interval_s, start=start, gaps=gaps, name=name)
+    return build(recording, readings, options)
+
+
+def import_each(path: str | os.PathLike, most: int) -> dict[str, OpenWorkload | None]:
+    """The demand of each device of a recording by its name, those with the most I/Os first; None
+    behind the first `most`, and where a device alone makes none. Raises as `import_file`."""
+    recording, readings = _read(path)
+    found: dict[str, OpenWorkload | None] = {}
+    for index, device in enumerate(ranked(readings)):
+        # Copies: building notes what it saw, and may leave out the last report.
+        apart = copy(recording), copy(readings)
+        apart[0].notes, apart[1].reports = [*recording.notes], [*readings.reports]
+        try:
+            found[device] = build(*apart, ImportOptions(device=device)) if index < most else None
+        except InputError:
+            found[device] = None
+    return found
+
+
+def _read(
+    path: str | os.PathLike,
+    format: str = "auto",
+    read_kib: float | None = None,
+    write_kib: float | None = None,
+    any_unit: bool = False,
+) -> tuple[Recording, Readings]:
+    """The recording and what its tool reports in it."""
     check_choice("format", format, FORMATS)
     recording = open_recording(path)
     kind, looks_like = detect(recording.text)
@@ -75,5 +105,4 @@ def import_file(
         readings = vmstat.parse(recording, read_kib, write_kib, any_unit)
     else:
         readings = {"iostat": iostat, "sar": sar, "cloudwatch": cloudwatch}[kind].parse(recording)
-    options = ImportOptions(device=device, interval_s=interval_s, start=start, gaps=gaps, name=name)
-    return build(recording, readings, options)
+    return recording, readings

@@ -285,17 +285,32 @@ def _points(series: TimeSeries, rows: list[tuple[int, bool]], interval_s: float,
 # --- device ---------------------------------------------------------------------------------------
 
 
-def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample]]:
+def ranked(readings: Readings) -> list[str]:
+    """The devices of a recording, those with the most I/Os first."""
+    return _by_weight(_weights(readings))
+
+
+def _weights(readings: Readings) -> dict[str, float]:
+    """The I/Os a second of each device, added up over the reports."""
     weight: dict[str, float] = {}
     for report in readings.reports:
         for device, sample in report.devices.items():
             weight[device] = weight.get(device, 0.0) + sample.reads_per_s + sample.writes_per_s
+    return weight
+
+
+def _by_weight(weight: dict[str, float]) -> list[str]:
+    return sorted(weight, key=lambda device: (-weight[device], device))
+
+
+def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tuple[str, list[Sample]]:
+    weight = _weights(readings)
     if not weight:
         hint = "Record without -z, or name the device to the tool."
         raise recording.bad("", "no devices", f"{readings.tool} listed none", hint)
-    ranked = sorted(weight, key=lambda device: (-weight[device], device))
+    order = _by_weight(weight)
     count = len(readings.reports)
-    listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in ranked[:12])
+    listing = ", ".join(f"{clip(device, 40)} ({weight[device] / count:,.1f} IOPS)" for device in order[:12])
     if wanted is not None:
         members = [_listed(member.strip(), weight) for member in wanted.split("+")]
         for member in members:
@@ -305,13 +320,13 @@ def _choose(recording: Recording, readings: Readings, wanted: str | None) -> tup
         if len(set(members)) != len(members):
             raise InputError(f"device {clip(wanted)!r}", "names a device twice", DOC, f"There are: {listing}.")
         return "+".join(members), _column(recording, readings, members)
-    if len(ranked) > 1:
-        if weight[ranked[0]] < CLEAR_WINNER * weight[ranked[1]] or weight[ranked[0]] == 0.0:
+    if len(order) > 1:
+        if weight[order[0]] < CLEAR_WINNER * weight[order[1]] or weight[order[0]] == 0.0:
             rule = "none does clearly more than the others"
             hint = f"Name one, or several with + between them: {listing}."
-            raise InputError(f"{recording.name}: {len(ranked)} devices", rule, DOC, hint)
-        recording.notes.append(f"{ranked[0]} was taken as the busiest of: {listing}.")
-    return ranked[0], _column(recording, readings, ranked[:1])
+            raise InputError(f"{recording.name}: {len(order)} devices", rule, DOC, hint)
+        recording.notes.append(f"{order[0]} was taken as the busiest of: {listing}.")
+    return order[0], _column(recording, readings, order[:1])
 
 
 def _listed(member: str, listed: dict) -> str:

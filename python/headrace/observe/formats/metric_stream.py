@@ -21,6 +21,7 @@ OPEN_TELEMETRY = "CloudWatch guide, Metric streams, OpenTelemetry 0.7.0 and 1.0.
 NAMED = "amazonaws.com/"  # before namespace and metric in the name of a metric
 LABELS = 1  # StringKeyValue in a data point of OpenTelemetry 0.7 (opentelemetry-proto v0.7.0, metrics.proto)
 NS_PER_MS = 1_000_000
+MS_PER_S = 1_000.0
 
 
 class StreamValue(msgspec.Struct):
@@ -42,6 +43,8 @@ class StreamPoint(msgspec.Struct):
     value: StreamValue
     account_id: str = ""
     unit: str = ""
+    # As far as the format tells it: OpenTelemetry has both ends, JSON the start alone.
+    period_s: float | None = None
 
 
 def open_telemetry_points(name: str, file: IO[bytes], notes: list[str]) -> Iterator[tuple[int, StreamPoint]]:
@@ -90,6 +93,7 @@ def _point_of(metric: Any, point: Any, account: str) -> StreamPoint:
     namespace, _, plain = metric.name.removeprefix(NAMED).rpartition("/")
     extremes = {one.quantile: one.value for one in point.quantile_values}
     unknown = float("nan")
+    lasted_ms = (point.time_unix_nano - point.start_time_unix_nano) // NS_PER_MS
     return StreamPoint(
         namespace=names.pop("Namespace", namespace),
         metric_name=names.pop("MetricName", plain),
@@ -98,6 +102,7 @@ def _point_of(metric: Any, point: Any, account: str) -> StreamPoint:
         value=StreamValue(point.count, point.sum, extremes.get(1.0, unknown), extremes.get(0.0, unknown)),
         account_id=account,
         unit=metric.unit,
+        period_s=lasted_ms / MS_PER_S if lasted_ms > 0 else None,
     )
 
 

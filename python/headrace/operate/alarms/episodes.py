@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -75,10 +74,9 @@ class Episodes:
         self._courses: dict[tuple[str, str, str | None], _Course] = {}
         self._last: float | None = None
 
-    def see(self, moment: Moment, findings: Sequence[LiveVerdict] | None = None) -> list[EpisodeEvent]:
-        """What is to be told after this moment. Its verdict alone counts where no findings are
-        given. A gap in the moments is neither the finding nor its absence.
-        """
+    def see(self, moment: Moment) -> list[EpisodeEvent]:
+        """What is to be told after this moment. A gap in the moments is neither the finding nor its
+        absence."""
         now = moment.t_unix
         gone = 0.0 if self._last is None else now - self._last
         if gone < 0:
@@ -90,7 +88,7 @@ class Episodes:
             gone = moment.grain_s
         self._last = now
         present = {}
-        for finding in (moment.verdict,) if findings is None else findings:
+        for finding in moment.findings:
             if finding.word in TOLD:
                 present.setdefault((finding.word, finding.where, finding.limit), finding)
         told = []

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headrace.operate.doctor.advising.gains import Counsel, with_counsel
+from headrace.operate.doctor.earlier import earlier
 from headrace.operate.doctor.judging import MOST_FINDINGS, judged
 from headrace.operate.doctor.model import Diagnosis, Finding
-from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.signals import newest, signals_of
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.model import Evidence
 
@@ -20,7 +21,8 @@ def diagnose(evidence: Evidence, counsel: Counsel | None = None, thresholds: Thr
     findings = judged(signals, thresholds)
     if counsel is not None:
         findings = with_counsel(findings, evidence, signals, counsel, thresholds)
-    return assembled(evidence, findings)
+    judged_s = newest(evidence, thresholds.window_s).span_s
+    return assembled(evidence, findings, earlier=earlier(evidence, thresholds), judged_s=judged_s)
 
 
 def assembled(evidence: Evidence, findings: list[Finding], **more) -> Diagnosis:

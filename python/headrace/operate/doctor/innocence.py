@@ -3,10 +3,13 @@ at before anything else."""
 
 from __future__ import annotations
 
-from headrace.base.units import MIB, in_percent, span_in_words
+from headrace.base.units import KIB, MIB, in_percent, span_in_words
 from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
 from headrace.operate.doctor.signals import Signals, VolumeSignals
 from headrace.operate.doctor.thresholds import Thresholds
+
+# Reads this many times as large as a page of InnoDB (up to 64 KiB) are not its own (a guess).
+LARGER_THAN_A_PAGE = 1.25
 
 
 def figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:
@@ -66,8 +69,10 @@ def _foreign(signals: Signals, t: Thresholds) -> Finding | None:
         return None
     own = signals.server.get("data_read_bytes_per_s")
     volume = max(signals.volumes, key=lambda one: one.read_iops * one.read_kib)
-    read = volume.read_iops * volume.read_kib * 1024.0
-    if own is None or read < t.foreign_least_mib_s * MIB or volume.read_kib < t.foreign_kib:
+    read = volume.read_iops * volume.read_kib * KIB
+    page = signals.server.facts.variables.get("innodb_page_size", "")
+    least_kib = max(t.foreign_kib, LARGER_THAN_A_PAGE * int(page) / KIB if page.isdigit() else 0.0)
+    if own is None or read < t.foreign_least_mib_s * MIB or volume.read_kib < least_kib:
         return None
     share = max(0.0, read - own) / read
     if share < t.foreign_share:
@@ -122,7 +127,12 @@ def _cold(signals: Signals, t: Thresholds) -> Finding | None:
         figure("free_share", free, "share", f"{in_percent(free)} of the buffer pool was never used"),
         figure("uptime_s", uptime, "s", f"the server was started {span_in_words(round(uptime))} ago"),
         figure("pool_reads_per_s", reads, "pages/s", f"{reads:,.0f} pages a second are read for the first time"),
-        figure("full_in_s", left_s, "s", f"full in about {span_in_words(max(1, round(left_s)))} at this pace"),
+        figure(
+            "full_in_s",
+            left_s,
+            "s",
+            f"the buffer pool is full in about {span_in_words(max(1, round(left_s)))} at this pace",
+        ),
     )
     words = (
         f"The cache is cold: {in_percent(1 - free)} of the buffer pool is filled, {span_in_words(round(uptime))} after the start. "
@@ -154,8 +164,10 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
         return None
     figures = (
         figure("busy_share", host.busy, "share", f"{in_percent(busy)} of {host.vcpus} processors at work"),
-        figure("server_share", host.server, "share", f"{in_percent(by_server)} by the server"),
-        figure("steal_share", host.steal, "share", f"{in_percent(steal)} taken by other guests"),
+        figure("server_share", host.server, "share", f"{in_percent(by_server)} of the processors used by the server"),
+        figure(
+            "steal_share", host.steal, "share", f"{in_percent(steal)} of the processors taken by other guests (steal)"
+        ),
         figure("felt", felt, "share", _felt_words(felt)),
     )
     if steal >= t.steal_share:
@@ -195,12 +207,14 @@ def _away(signals: Signals, t: Thresholds) -> Finding | None:
     """Connections that mostly have nothing under way, while work is done: the time goes into the
     clients or the network."""
     server = signals.server
-    if server is None or server.connected < t.away_least_connections or server.tps < t.idle_tps:
+    # The transactions of a replica are its appliers': of its clients only the questions are known.
+    work = None if server is None else server.get("questions_per_s") if server.facts.replica else server.tps
+    if server is None or server.connected < t.away_least_connections or (work or 0.0) < t.idle_tps:
         return None
     share = server.running / server.connected
     if share > t.away_share:
         return None
-    if (server.felt or 0.0) >= t.felt_share and _at_limit(signals, t):
+    if ((server.felt or 0.0) >= t.felt_share or server.commits_unknown) and _at_limit(signals, t):
         return None  # a pool of idle connections excuses nothing of what those at work wait for
     figures = (
         figure(

@@ -26,13 +26,15 @@ def judged(signals: Signals, thresholds: Thresholds, exact: bool = True) -> list
     innocents = innocent(signals, thresholds)
     storage = of_volumes(signals, thresholds)
     settings = of_settings(signals, thresholds)
-    ordered = _ordered(innocents, storage, settings)
+    ordered = _ordered(innocents, storage, settings, signals, thresholds)
     if not ordered:
         ordered = [_nothing(signals)]
     return [one if one.grain else replace(one, grain=grain) for one in ordered]
 
 
-def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Finding]) -> list[Finding]:
+def _ordered(
+    innocents: list[Finding], storage: list[Finding], settings: list[Finding], signals: Signals, t: Thresholds
+) -> list[Finding]:
     storage = sorted(storage, key=lambda one: (BASES.index(one.basis), one.verdict == "touched", -one.weight))
     settings = sorted(settings, key=lambda one: -one.weight)
     binding = [one for one in storage if one.verdict in ("binds", "degraded")]
@@ -43,8 +45,13 @@ def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Fi
     excusing = [one for one in innocents if one not in explaining and one.verdict == "not storage"]
     idle = [one for one in innocents if one.verdict == "fine"]
     # A degraded volume, or one that loads from a snapshot, is slow also while clients wait for
-    # something else.
-    trouble = [one for one in binding if one.verdict == "degraded" or one.subject in ("first-touch", "optimizing")]
+    # something else. But where processors are short, what a device answers waits for one as well.
+    trouble = [
+        one
+        for one in binding
+        if (one.verdict == "degraded" and not _waits_for_processors(one, signals, t))
+        or one.subject in ("first-touch", "optimizing")
+    ]
     best_felt = max((one.felt or 0.0 for one in felt), default=0.0)
     # Other waits than for storage excuse it where they take more of the clients' time.
     strong = [one for one in excusing if one.weight > best_felt]
@@ -66,6 +73,16 @@ def _ordered(innocents: list[Finding], storage: list[Finding], settings: list[Fi
         if one not in found:
             found.append(one)
     return found
+
+
+def _waits_for_processors(one: Finding, signals: Signals, t: Thresholds) -> bool:
+    """Whether a volume answers late, is hardly waited for, and processors are short. Not one that
+    has stalled, of which nothing is felt because nothing comes through."""
+    host = signals.host
+    used = (host.busy or 0.0) + (host.steal or 0.0)
+    short = used >= t.processor_share or (host.pressure or 0.0) >= t.pressure_share
+    stalled = any(volume.stalled for volume in signals.volumes if volume.facts.name == one.volume)
+    return short and one.subject == "degraded" and not stalled and one.felt is not None and one.felt < t.felt_share
 
 
 def _nothing(signals: Signals) -> Finding:

@@ -107,7 +107,9 @@ class Window(Document):
 @dataclass(frozen=True)
 class Diagnosis(Document):
     """One headline and at most three findings; the headline is the first of `findings`. `others`:
-    what else was found, shown with --all. `missing`: what no source gave."""
+    what else was found, shown with --all. `earlier`: what was found before the newest `judged_s`
+    seconds, which the other findings are of (0: all that was seen). `missing`: what no source gave.
+    """
 
     target: str
     verdict: Verdict
@@ -115,8 +117,10 @@ class Diagnosis(Document):
     findings: tuple[Finding, ...]
     others: tuple[Finding, ...] = ()
     windows: tuple[Window, ...] = ()
+    earlier: tuple[Finding, ...] = ()
     grain: str = ""
     span_s: float = 0.0
+    judged_s: float = 0.0
     clock: str = ""
     storage: tuple[str, ...] = ()
     instance: str | None = None

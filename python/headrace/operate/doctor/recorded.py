@@ -11,7 +11,7 @@ import polars as pl
 
 from headrace.base.units import MIB, clock_text, in_percent, span_in_words
 from headrace.errors import HeadraceError
-from headrace.operate.doctor.advising.gains import Counsel
+from headrace.operate.doctor.advising.gains import Counsel, why
 from headrace.operate.doctor.advising.remedies import change_of_volume
 from headrace.operate.doctor.diagnosis import assembled
 from headrace.operate.doctor.judging import grain_words
@@ -55,7 +55,7 @@ def diagnose_recording(
         slow = _degraded(workload, evidence, t)
         if slow is None or slow.verdict != "degraded":
             slow = _unexplained(workload, evidence, t) or slow
-        return assembled(evidence, [replace(slow or _calm(workload), grain=grain)])
+        return assembled(evidence, [replace(slow or _calm(workload, facts.name), grain=grain)])
     findings = [
         _finding(name, [one for one in told if one.limit == name], workload, facts.name)
         for name in dict.fromkeys(one.limit for one in told)
@@ -65,11 +65,11 @@ def diagnose_recording(
     return assembled(evidence, findings, windows=told)
 
 
-def _calm(workload: OpenWorkload) -> Finding:
+def _calm(workload: OpenWorkload, device: str) -> Finding:
     known = workload.recorded_latency()
     if known is None:
-        words = "No window at a limit was found, but the recording has no latency: a limit that is met for a short time does not show."
-        return Finding("cannot tell", "latency", words)
+        words = f"No window in which {device} was at a limit was found, but the recording has no latency: a limit that is met for a short time does not show."
+        return Finding("cannot tell", "latency", words, device)
     worst = known.filter(pl.col("mean_ms").is_not_null()).sort("mean_ms", descending=True).head(1)
     at = ""
     if worst.height:
@@ -79,7 +79,7 @@ def _calm(workload: OpenWorkload) -> Finding:
             + (f" at {moment}" if moment else f", {span_in_words(round(float(worst['t_s'][0])))} after the start")
             + "."
         )
-    return Finding("fine", "fine", f"No window at a limit in this recording.{at}")
+    return Finding("fine", "fine", f"No window at a limit in this recording of {device}.{at}", device)
 
 
 def _unexplained(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Finding | None:
@@ -110,8 +110,10 @@ def _unexplained(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> F
         f"Is that the storage it was recorded on?{beside}"
     )
     figures = (
-        FindingFigure("rate", one.recorded, one.unit, f"a flat {one.recorded:,.4g} {one.unit}"),
-        FindingFigure("seconds", one.to_s - one.from_s, "s", f"for {span_in_words(round(one.to_s - one.from_s))}"),
+        FindingFigure("rate", one.recorded, one.unit, f"rate: a flat {one.recorded:,.4g} {one.unit}"),
+        FindingFigure(
+            "seconds", one.to_s - one.from_s, "s", f"it lasted {span_in_words(round(one.to_s - one.from_s))}"
+        ),
     )
     return Finding(
         "cannot tell", "storage", words, facts.name, "inferred", figures=figures, from_unix=one.from_s, to_unix=one.to_s
@@ -234,8 +236,8 @@ def _degraded(workload: OpenWorkload, evidence: Evidence, t: Thresholds) -> Find
         f"{p99:,.1f} ms) far below every limit. It is EBS's fault, and minutes long as a rule: open a case, do not resize."
     )
     figures = (
-        FindingFigure("recorded_ms", ms, "ms", f"{ms:,.2f} ms recorded"),
-        FindingFigure("seconds", span_s, "s", f"for {span_in_words(round(span_s))}"),
+        FindingFigure("recorded_ms", ms, "ms", f"an I/O took {ms:,.2f} ms (recorded)"),
+        FindingFigure("seconds", span_s, "s", f"it lasted {span_in_words(round(span_s))}"),
     )
     verdict, subject = "degraded", "degraded"
     stretch = replace(evidence, volumes=(replace(one, rows=part),))
@@ -275,19 +277,25 @@ def _finding(name: str, windows: list[Window], workload: OpenWorkload, volume: s
         f"That is why it was slow then."
     )
     figures = (
-        FindingFigure("share", total_s / span_s, "share", f"{in_percent(total_s / span_s, 1)} of the recording"),
-        FindingFigure("rate", first.rate, first.unit, f"a flat {first.rate:,.4g} {first.unit}"),
+        FindingFigure(
+            "share", total_s / span_s, "share", f"time at the limit: {in_percent(total_s / span_s, 1)} of the recording"
+        ),
+        FindingFigure("rate", first.rate, first.unit, f"rate: a flat {first.rate:,.4g} {first.unit}"),
         FindingFigure(
             "recorded_ms",
             first.recorded_ms,
             "ms",
-            "latency not recorded" if first.recorded_ms is None else f"{first.recorded_ms:,.2f} ms recorded",
+            "latency not recorded"
+            if first.recorded_ms is None
+            else f"an I/O took {first.recorded_ms:,.2f} ms (recorded)",
         ),
         FindingFigure(
             "model_ms",
             first.model_ms,
             "ms",
-            "storage not named: no model" if first.model_ms is None else f"{first.model_ms:,.2f} ms by the model",
+            "storage not named: no model"
+            if first.model_ms is None
+            else f"an I/O takes {first.model_ms:,.2f} ms there by the model",
         ),
         FindingFigure(
             "at_least_iops", first.at_least_iops, "I/Os/s", f"at least {first.at_least_iops:,.0f} IOPS were asked"
@@ -318,6 +326,6 @@ def _advised(
             counsel.region,
             counsel.as_of,
         )
-    except HeadraceError:
-        change = None
+    except HeadraceError as error:
+        return replace(one, words=f"{one.words} What to change is not known: {why(error)}.")
     return one if change is None else replace(one, remedies=(change.remedy,))

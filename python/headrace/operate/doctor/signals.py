@@ -90,8 +90,8 @@ class VolumeSignals:
 @dataclass
 class ServerSignals:
     """Of the server: means over the window. `felt`: share of clients' time in I/O waits; its parts
-    are `felt_read` and `felt_commit`; `locks`: share in row locks; `client_s`: clients at work on
-    average."""
+    are `felt_read` and `felt_commit`; of those `held_read` and `held_commit`, in clients on
+    average, wait for more than the volume's own latency. `locks`: share in row locks."""
 
     facts: SeenServer
     seconds: float
@@ -100,6 +100,8 @@ class ServerSignals:
     connected: float
     felt_read: float | None
     felt_commit: float | None
+    held_read: float | None
+    held_commit: float | None
     locks: float | None
     values: dict[str, float | None]
     filled: float = 0.0  # share of the buffer pool that was filled within the window
@@ -132,10 +134,20 @@ class ServerSignals:
         return self.values.get(name)
 
     @property
+    def commits_unknown(self) -> bool:
+        """Whether nobody tells the commits of its clients from those of its appliers: a replica."""
+        return self.facts.replica and self.felt_commit is None
+
+    @property
     def felt(self) -> float | None:
         """Both parts, at most all of the time."""
-        known = [part for part in (self.felt_read, self.felt_commit) if part is not None]
-        return min(1.0, sum(known)) if known else None
+        return together(self.felt_read, self.felt_commit, 1.0)
+
+
+def together(reads: float | None, commits: float | None, most: float) -> float | None:
+    """Both ways of waiting, as far as they are known, and `most` of it at most."""
+    known = [part for part in (reads, commits) if part is not None]
+    return min(most, sum(known)) if known else None
 
 
 @dataclass
@@ -170,7 +182,7 @@ def signals_of(evidence: Evidence, thresholds: Thresholds, whole: bool = False) 
         found.member_ms = _members(part, found.facts.name)
     return Signals(
         volumes,
-        _server(part, volumes),
+        _server(part, volumes, thresholds.little_running),
         _host(part),
         evidence.facts.grain_s,
         evidence.facts.exact,
@@ -180,12 +192,13 @@ def signals_of(evidence: Evidence, thresholds: Thresholds, whole: bool = False) 
 
 def newest(evidence: Evidence, window_s: float) -> Evidence:
     """The last `window_s` of it, at least two ticks."""
-    frames = [one.rows for one in evidence.volumes] + [evidence.server, evidence.host]
-    ends = [float(frame["t_unix"][-1] + frame["duration_s"][-1]) for frame in frames if frame.height]
-    if not ends:
-        return evidence
-    wide = max(window_s, 2 * evidence.facts.grain_s)
-    return evidence.between(max(ends) - wide - 1e-6, max(ends) + 1.0)
+    end = evidence.ends_unix
+    return evidence if end is None else evidence.between(end - wide_enough(evidence, window_s) - 1e-6, end + 1.0)
+
+
+def wide_enough(evidence: Evidence, window_s: float) -> float:
+    """How long a stretch is judged as one, s: `window_s`, and two ticks at least."""
+    return max(window_s, 2 * evidence.facts.grain_s)
 
 
 def mean(frame: pl.DataFrame, name: str) -> float | None:
@@ -324,31 +337,36 @@ def _members(evidence: Evidence, name: str) -> dict[str, float]:
     return found
 
 
-def _server(evidence: Evidence, volumes: Sequence[VolumeSignals]) -> ServerSignals | None:
+def _server(evidence: Evidence, volumes: Sequence[VolumeSignals], little: float) -> ServerSignals | None:
     rows = evidence.server
     if evidence.facts.server is None or not rows.height:
         return None
     values = {name: mean(rows, name) for name in rows.columns if name not in ("t_unix", "duration_s")}
-    running, tps = values.get("threads_running") or 0.0, values.get("tps") or 0.0
+    facts, running = evidence.facts.server, values.get("threads_running") or 0.0
     data = next((one for one in volumes if one.facts.role == "data"), None)
     log = next((one for one in volumes if one.facts.role == "log"), data)
-    # A sample of running threads a second is coarse: a client that waits was running.
+    # A sample of running threads a second is coarse: a client that waits for a lock was running.
     clients = max(running, values.get("lock_waiters") or 0.0, 1e-9)
-    felt_read = _felt(values.get("pool_reads_per_s"), _mean_ms(evidence, data, "read"), clients)
-    felt_commit = _felt(_commits(evidence.facts.server, values, tps), _mean_ms(evidence, log, "write"), clients)
+    reads = _waits(values.get("pool_reads_per_s"), _read_ms(evidence, data), clients)
+    if facts.replica and clients < little:
+        reads = _Waits(None, None)  # they are its appliers'
+    pages_s = writes_a_page(facts) * (values.get("pages_flushed_per_s") or 0.0)
+    commits = _waits(_commits(facts, values), _sync_ms(evidence, log, pages_s), clients)
     locks = values.get("lock_waiters")
     waiting = values.get("lock_waiting")
     if locks is not None or waiting is not None:
         # Time is counted when a wait ends; who still waits is counted by the gauge.
         locks = min(1.0, max(locks or 0.0, waiting or 0.0) / clients)
     return ServerSignals(
-        facts=evidence.facts.server,
+        facts=facts,
         seconds=float(rows["duration_s"].sum()),
-        tps=tps,
+        tps=values.get("tps") or 0.0,
         running=running,
         connected=values.get("threads_connected") or 0.0,
-        felt_read=felt_read,
-        felt_commit=felt_commit,
+        felt_read=reads.felt,
+        felt_commit=commits.felt,
+        held_read=reads.held,
+        held_commit=commits.held,
         locks=locks,
         values=values,
         filled=_filled(rows),
@@ -358,6 +376,34 @@ def _server(evidence: Evidence, volumes: Sequence[VolumeSignals]) -> ServerSigna
 def _filled(rows: pl.DataFrame) -> float:
     free = rows["free_share"].drop_nulls() if "free_share" in rows.columns else pl.Series([], dtype=pl.Float64)
     return float(free[0] - free[-1]) if free.len() else 0.0
+
+
+@dataclass(frozen=True)
+class _Latency:
+    """How long one of a client's requests takes, ms, and how much of that is the volume's own."""
+
+    ms: float
+    own_ms: float
+
+
+def _read_ms(evidence: Evidence, volume: VolumeSignals | None) -> _Latency | None:
+    mean_ms = _mean_ms(evidence, volume, "read")
+    if volume is None or mean_ms is None:
+        return None
+    return _Latency(mean_ms, 0.0 if volume.model is None else min(mean_ms, volume.model.read_p50))
+
+
+def _sync_ms(evidence: Evidence, volume: VolumeSignals | None, pages_s: float) -> _Latency | None:
+    """Pages are written in bursts that wait for each other. A commit comes at any time, and meets
+    such a burst in the share of the time in which there is one. `pages_s`: writes a second of
+    pages; the others are commits themselves, as all on a volume of the log's own are."""
+    mean_ms = _mean_ms(evidence, volume, "write")
+    if volume is None or mean_ms is None:
+        return None
+    own_ms = 0.0 if volume.model is None else min(mean_ms, volume.model.write_p50)
+    busy = 1.0 if volume.busy_share is None or volume.model is None else volume.busy_share
+    pages = 0.0 if volume.facts.role == "log" else min(1.0, pages_s / max(volume.write_iops, 1e-9))
+    return _Latency(own_ms + (mean_ms - own_ms) * (1.0 - pages * (1.0 - busy)), own_ms)
 
 
 def _mean_ms(evidence: Evidence, volume: VolumeSignals | None, way: str) -> float | None:
@@ -378,14 +424,20 @@ def _of_requests(rows: pl.DataFrame, way: str) -> float | None:
     return total / weight if weight > 0 else None
 
 
-def _commits(facts: SeenServer, values: dict[str, float | None], tps: float) -> float | None:
+def _commits(facts: SeenServer, values: dict[str, float | None]) -> float | None:
     """Waits for a sync a second, at most: a sync for the redo log and one for the binlog, of
-    transactions that log something."""
-    syncs = syncs_of(facts)
-    log = values.get("log_bytes_per_s")
-    if log is None or not tps or log / tps < LEAST_LOG_BYTES:
+    transactions that log something. The binary log counts these; without one they are all or none
+    of those that may have written. Those of a replica are its appliers', and no client's."""
+    if facts.replica:
+        return None
+    syncs, logged = syncs_of(facts), values.get("logged_per_s")
+    if logged is not None and logs_to_binlog(facts):
+        return logged * syncs
+    log, writing = values.get("log_bytes_per_s"), values.get("writing_per_s")
+    writing = values.get("tps") if writing is None else writing
+    if log is None or not writing or log / writing < LEAST_LOG_BYTES:
         return 0.0 if log is not None else None
-    return tps * syncs
+    return writing * syncs
 
 
 # A transaction that changes a row logs more than this; one that only reads logs nothing, and the
@@ -393,21 +445,44 @@ def _commits(facts: SeenServer, values: dict[str, float | None], tps: float) -> 
 LEAST_LOG_BYTES = 100.0
 
 
+def writes_a_page(facts: SeenServer) -> float:
+    """I/Os at most for a flushed page: MariaDB writes pages to the doublewrite buffer many at
+    once."""
+    off = facts.variables.get("innodb_doublewrite", "ON").upper() in ("OFF", "0", "DETECT_ONLY")
+    return 1.0 if off or facts.flavor == "mariadb" else 2.0
+
+
 def syncs_of(facts: SeenServer) -> int:
     """How many syncs a commit waits for."""
-    variables = facts.variables
-    redo = variables.get("innodb_flush_log_at_trx_commit", "1") == "1"
-    binlog = variables.get("log_bin", "OFF").upper() in ("ON", "1") and variables.get("sync_binlog", "0") == "1"
+    redo = facts.variables.get("innodb_flush_log_at_trx_commit", "1") == "1"
+    binlog = logs_to_binlog(facts) and facts.variables.get("sync_binlog", "0") == "1"
     return int(redo) + int(binlog)
 
 
-def _felt(waits_per_s: float | None, wait_ms: float | None, clients: float) -> float | None:
-    """Share of the clients' time: waits a second times how long each takes."""
+def logs_to_binlog(facts: SeenServer) -> bool:
+    """Whether the server has a binary log."""
+    return facts.variables.get("log_bin", "OFF").upper() in ("ON", "1")
+
+
+@dataclass(frozen=True)
+class _Waits:
+    """Share of the clients' time, and how many clients on average wait for more than the volume's
+    own latency. None where it is not known."""
+
+    felt: float | None
+    held: float | None
+
+
+def _waits(waits_per_s: float | None, each: _Latency | None, clients: float) -> _Waits:
+    """Waits a second times how long each takes."""
     if waits_per_s is None:
-        return None
+        return _Waits(None, None)
     if waits_per_s <= 0:
-        return 0.0
-    return None if wait_ms is None else min(1.0, waits_per_s * wait_ms / 1e3 / clients)
+        return _Waits(0.0, 0.0)
+    if each is None:
+        return _Waits(None, None)
+    held = waits_per_s * (each.ms - each.own_ms) / 1e3
+    return _Waits(min(1.0, waits_per_s * each.ms / 1e3 / clients), held)
 
 
 def _host(evidence: Evidence) -> HostSignals:

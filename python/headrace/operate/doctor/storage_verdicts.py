@@ -9,7 +9,7 @@ from headrace.base import caps
 from headrace.base.units import GIB, MIB, in_percent, span_in_words
 from headrace.operate.doctor.innocence import figure, is_busy
 from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
-from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals
+from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals, syncs_of, together, writes_a_page
 from headrace.operate.doctor.thresholds import Thresholds
 
 # Units of rates, as figures show them.
@@ -37,12 +37,37 @@ def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
 def _felt_of(volume: VolumeSignals, signals: Signals) -> float | None:
     """Share of clients' time in waits for this volume."""
     server = signals.server
-    if server is None:
-        return None
+    return None if server is None else _of_volume(volume, signals, server.felt_read, server.felt_commit, 1.0)
+
+
+def _held_by(volume: VolumeSignals, signals: Signals) -> float | None:
+    """Clients that wait, on average, because this volume answers later than it could."""
+    server = signals.server
+    return None if server is None else _of_volume(volume, signals, server.held_read, server.held_commit, math.inf)
+
+
+def _of_volume(
+    volume: VolumeSignals, signals: Signals, reads: float | None, commits: float | None, most: float
+) -> float | None:
+    """What waits for this volume: commits for that of the log; reads where the log has its own;
+    else both."""
     if volume.facts.role == "log":
-        return server.felt_commit
+        return commits
     several = any(one.facts.role == "log" for one in signals.volumes)
-    return server.felt_read if several else server.felt
+    return reads if several else together(reads, commits, most)
+
+
+def _behind_s(signals: Signals) -> float:
+    """How far a replica is behind, s; a delay that was asked for does not count."""
+    return (signals.replica.get("lag_s") or 0.0) - (signals.replica.get("delay_s") or 0.0)
+
+
+def _appliers_may_wait(signals: Signals, t: Thresholds) -> bool:
+    """Whether more may wait than is known: appliers of a replica that is behind, or its clients."""
+    server = signals.server
+    if server is None or not server.commits_unknown:
+        return False
+    return _behind_s(signals) >= t.replica_lag_s or server.running >= t.little_running
 
 
 def _limits(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:
@@ -50,6 +75,8 @@ def _limits(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Find
     if not is_busy(volume, t):
         return []
     felt, found = _felt_of(volume, signals), []
+    if felt is not None and felt < t.felt_share and _appliers_may_wait(signals, t):
+        felt = None
     for name in caps.COUNTED:
         share = volume.over.get(name)
         if share is None or share < t.seen_share or volume.over_seconds[name] < t.steady_seconds_share:
@@ -104,7 +131,8 @@ def _of_baseline(volume: VolumeSignals, signals: Signals, t: Thresholds) -> floa
 def _limit(
     volume: VolumeSignals, subject: str, share: float, felt: float | None, basis: Basis, signals: Signals, t: Thresholds
 ) -> Finding:
-    touched = felt is not None and felt < t.felt_share
+    held = _held_by(volume, signals)
+    touched = felt is not None and (felt < t.felt_share or (held is not None and held < t.little_running))
     rate, allowed, unit = _rate(volume, subject)
     optimizing = volume.facts.state in ("optimizing", "modifying") and subject.startswith("volume")
     name = caps.long(subject)
@@ -115,6 +143,8 @@ def _limit(
     at = "" if allowed is None else f" of {_amount(allowed, unit)}"
     gives = f"{volume.facts.name} gives {_amount(rate, unit)}{at}"
     felt_words = _felt(felt)
+    if touched and felt >= t.felt_share:
+        felt_words = f"Hardly a client waits for that: {held or 0.0:.1g} on average."
     if optimizing:
         words = f"{gives} while it is {volume.facts.state}: until that ends its limits are the lower of those before and after. {felt_words}"
     elif subject.endswith("credits"):
@@ -122,24 +152,26 @@ def _limit(
     else:
         words = f"{name[0].upper()}{name[1:]} {_verb(name, touched)}: {gives}, {how}. {felt_words}"
     figures = [
-        figure("over_share" if basis == "seen" else "near_share", share, "share", how),
-        figure("rate", rate, unit, _amount(rate, unit)),
-        figure("limit", allowed, unit, "not known" if allowed is None else _amount(allowed, unit)),
+        figure(
+            "over_share" if basis == "seen" else "near_share", share, "share", how.replace(" it ", " the limit ", 1)
+        ),
+        figure("rate", rate, unit, f"rate: {_amount(rate, unit)} (mean)"),
+        figure("limit", allowed, unit, f"limit: {'not known' if allowed is None else _amount(allowed, unit)}"),
         *_latency_figures(volume),
     ]
     if volume.balance is not None:
-        figures.append(figure("balance_percent", volume.balance, "percent", f"balance {volume.balance:.1f} %"))
+        figures.append(figure("balance_percent", volume.balance, "percent", f"credit balance: {volume.balance:.1f} %"))
     if volume.instance_balance is not None:
         figures.append(
             figure(
                 "instance_balance_percent",
                 volume.instance_balance,
                 "percent",
-                f"the instance's balance {volume.instance_balance:.1f} %",
+                f"the instance's credit balance: {volume.instance_balance:.1f} %",
             )
         )
     if felt is not None:
-        figures.append(figure("felt", felt, "share", f"{in_percent(felt)} of the clients' time"))
+        figures.append(figure("felt", felt, "share", f"clients wait for it {in_percent(felt)} of their time"))
     basis = "felt" if felt is not None and not touched else basis
     return Finding(
         "touched" if touched else "binds",
@@ -329,7 +361,10 @@ def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Fin
         "Open a case with AWS for that volume; where the array has a copy, take the member out and rebuild it",
         source="operate_page 1.4",
     )
-    figures = tuple(figure(f"ms of {name}", ms, "ms", f"{name}: {ms:,.2f} ms") for name, ms in volume.member_ms.items())
+    figures = tuple(
+        figure(f"ms of {name}", ms, "ms", f"an I/O of {name} takes {ms:,.2f} ms")
+        for name, ms in volume.member_ms.items()
+    )
     return [
         Finding(
             "degraded",
@@ -367,9 +402,9 @@ def _coming(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Find
         f"balance {now:.1f} %, {_amount(asked, unit)} asked, {_amount(refill, unit)} refilled."
     )
     figures = (
-        figure("empty_in_s", left_s, "s", f"empty in {span_in_words(max(1, round(left_s)))}"),
-        figure("balance_percent", now, "percent", f"balance {now:.1f} %"),
-        figure("rate", asked, unit, f"{_amount(asked, unit)} asked"),
+        figure("empty_in_s", left_s, "s", f"the credits are empty in {span_in_words(max(1, round(left_s)))}"),
+        figure("balance_percent", now, "percent", f"credit balance: {now:.1f} %"),
+        figure("rate", asked, unit, f"rate: {_amount(asked, unit)} are asked"),
     )
     return [
         Finding("will bind", "volume-credits", words, volume.facts.name, "coming", None, 1.0 / (1.0 + left_s), figures)
@@ -401,7 +436,14 @@ def _log_buffer(server: ServerSignals, t: Thresholds) -> Finding | None:
     wanted = max(LOG_BUFFER, 2 * int(now)) if now.isdigit() else LOG_BUFFER
     per = waits / server.tps if server.tps else 0.0
     words = f"The log buffer is too small: {waits:,.1f} times a second a transaction waited for room in it (Innodb_log_waits). That says nothing of disks."
-    figures = (figure("log_waits_per_s", waits, "1/s", f"{waits:,.1f} waits a second, {per:.2f} a transaction"),)
+    figures = (
+        figure(
+            "log_waits_per_s",
+            waits,
+            "1/s",
+            f"{waits:,.1f} waits for room in the log buffer a second, {per:.2f} a transaction",
+        ),
+    )
     remedy = Remedy(
         f"Make the log buffer larger: {wanted >> 20} MiB",
         (f"SET GLOBAL innodb_log_buffer_size = {wanted};    -- MySQL; MariaDB before 10.11.8: my.cnf and a restart",),
@@ -424,7 +466,7 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
     share, age = server.get("checkpoint_share"), server.get("checkpoint_age_bytes")
     flushed = server.get("pages_flushed_per_s") or 0.0
     ios = sum(one.iops for one in signals.volumes)
-    if not share or age is None or (signals.volumes and flushed < t.redo_writes_share * ios):
+    if not share or age is None or (signals.volumes and _page_writes(server, signals) < t.redo_writes_share * ios):
         return None
     seconds = age / share / max(server.get("log_bytes_per_s") or 0.0, 1.0)
     if seconds > HOUR_S or (share < t.checkpoint_share and seconds > t.redo_holds_s):
@@ -438,7 +480,7 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
         f"{flushed:,.0f} pages a second to make room. An hour is good."
     )
     figures = (
-        figure("checkpoint_share", share, "share", f"checkpoint age {in_percent(share)} of the most it may be"),
+        figure("checkpoint_share", share, "share", f"checkpoint age: {in_percent(share)} of the most it may be"),
         figure(
             "pages_flushed_per_s", flushed, "pages/s", f"{flushed:,.0f} pages flushed a second, {ios:,.0f} I/Os in all"
         ),
@@ -471,6 +513,15 @@ def _redo(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | N
     )
 
 
+def _page_writes(server: ServerSignals, signals: Signals) -> float:
+    """I/Os a second that write pages: all writes but those of logs. A flushed page is written once
+    more to the doublewrite buffer if there is such a buffer, in MySQL most often alone."""
+    flushed = server.get("pages_flushed_per_s") or 0.0
+    logs = (server.get("log_fsyncs_per_s") or 0.0) * syncs_of(server.facts)
+    written = sum(one.write_iops for one in signals.volumes) - logs
+    return min(writes_a_page(server.facts) * flushed, max(flushed, written))
+
+
 def _free_pages(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
     waits = server.get("free_waits_per_s") or 0.0
     if waits < t.free_waits_per_s:
@@ -490,8 +541,8 @@ def _free_pages(server: ServerSignals, signals: Signals, t: Thresholds) -> Findi
 
 def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding | None:
     lag = signals.replica.get("lag_s")
-    if lag is None or lag - (signals.replica.get("delay_s") or 0.0) < t.replica_lag_s:
-        return None  # a delay that was asked for does not count
+    if lag is None or _behind_s(signals) < t.replica_lag_s:
+        return None
     variables = server.facts.variables
     known = ("replica_parallel_workers", "slave_parallel_workers", "slave_parallel_threads")
     name = next((name for name in known if name in variables), "")
@@ -500,8 +551,8 @@ def _applier(server: ServerSignals, signals: Signals, t: Thresholds) -> Finding 
         return None
     words = f"The replica is {lag:,.0f} s behind and applies with one thread: it waits for one commit after the other, whatever the storage could do at once."
     figures = (
-        figure("lag_s", lag, "s", f"{lag:,.0f} s behind"),
-        figure("workers", float(workers), "threads", f"{workers} appliers"),
+        figure("lag_s", lag, "s", f"the replica is {lag:,.0f} s behind its source"),
+        figure("workers", float(workers), "threads", f"{workers} applier threads"),
     )
     stop = "STOP REPLICA SQL_THREAD" if name.startswith("replica") else "STOP SLAVE SQL_THREAD"
     remedy = Remedy(

@@ -17,7 +17,7 @@ from importlib.resources import files
 import polars as pl
 
 from headrace.base.units import DAY_S, MIB
-from headrace.operate.evidence.model import VolumeEvidence
+from headrace.operate.evidence.model import Evidence, VolumeEvidence
 
 TABLE = "trusted_advisor.csv"
 MAGNETIC, UNUSED, NOT_OPTIMIZED, INSTANCE = "k3J2hns32g", "DAvU99Dc4C", "PPkZrjsH2q", "Bh2xRR2FGH"
@@ -166,26 +166,40 @@ def _snapshots(one: AdvisedVolume, rule: AdvisorRule) -> tuple[str, str]:
     return ("yellow" if one.snapshot_age_days > SNAPSHOT_YELLOW_DAYS else "ok"), told
 
 
-def of_evidence(one: VolumeEvidence) -> AdvisedVolume:
-    """What the rows of a volume tell the checks: whole UTC days, and the five-minute periods of the
-    last of them."""
-    rows = one.rows.with_columns(
-        (pl.col("t_unix") // DAY_S).alias("day"),
-        (pl.col("t_unix") // FIVE_MINUTES_S).alias("period"),
-        (pl.col("read_iops") + pl.col("write_iops")).alias("iops"),
-        (pl.col("read_mib_s") + pl.col("write_mib_s")).alias("mib_s"),
-    )
-    seconds = rows.group_by("day").agg(pl.col("duration_s").sum()).sort("day")
-    whole = [day for day, covered in seconds.iter_rows() if covered >= WHOLE_DAY * DAY_S]
-    days = [rows.filter(pl.col("day") == day)["iops"].to_list() for day in whole]
+def of_evidence(volume: VolumeEvidence, evidence: Evidence) -> AdvisedVolume:
+    """What the rows of a volume tell the checks: whole UTC days; and of the last of them the
+    five-minute periods of all volumes of its instance that were seen (an array once)."""
+    days = _days(volume.rows)
+    whole = [day for day, rows in days.items() if float(rows["duration_s"].sum()) >= WHOLE_DAY * DAY_S]
     periods: list[float] = []
     if whole:
-        last = rows.filter(pl.col("day") == whole[-1])
-        periods = last.group_by("period").agg(pl.col("mib_s").mean()).sort("period")["mib_s"].to_list()
-    limits = one.facts.limits
+        beside = [one for one in evidence.volumes if one.facts.role != "member"]
+        rows = [one.rows.filter(pl.col("t_unix") // DAY_S == whole[-1]) for one in beside if one.rows.height]
+        periods = _mib_s_periods(rows)
+    limits = volume.facts.limits
     most = limits.instance_burst_bytes_s / MIB if limits and limits.instance_burst_bytes_s else None
-    kind = (one.facts.storage or "").partition(":")[0]
-    return AdvisedVolume(one.facts.name, kind, days=days, mib_s_periods=periods, instance_mib_s=most)
+    # An array is named by how many of which: 4xgp3:100.
+    kind = (volume.facts.storage or "").partition(":")[0].rpartition("x")[2]
+    iops = [(days[day]["read_iops"] + days[day]["write_iops"]).to_list() for day in whole]
+    return AdvisedVolume(volume.facts.name, kind, days=iops, mib_s_periods=periods, instance_mib_s=most)
+
+
+def _days(rows: pl.DataFrame) -> dict[float, pl.DataFrame]:
+    """By UTC day, oldest first."""
+    days = rows.with_columns(day=pl.col("t_unix") // DAY_S).partition_by("day", as_dict=True, include_key=False)
+    return {float(str(day)): days[(day,)] for (day,) in sorted(days)}
+
+
+def _mib_s_periods(volumes: Sequence[pl.DataFrame]) -> list[float]:
+    """MiB/s of these volumes together in each period of five minutes: its mean for each, summed."""
+    total = pl.concat(
+        rows.group_by(period=pl.col("t_unix") // FIVE_MINUTES_S).agg(
+            mib_s=((pl.col("read_mib_s") + pl.col("write_mib_s")) * pl.col("duration_s")).sum()
+            / pl.col("duration_s").sum()
+        )
+        for rows in volumes
+    )
+    return total.group_by("period").agg(pl.col("mib_s").sum()).sort("period")["mib_s"].to_list()
 
 
 WHOLE_DAY = 0.99  # of a day, as workload/observed.py calls a recording whole

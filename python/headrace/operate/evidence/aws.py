@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import Any
 
 from headrace.base.units import MIB, MINUTE_S
@@ -23,6 +24,9 @@ OF_VOLUME = {
     "BurstBalance": "Average", "VolumeIOPSExceededCheck": "Maximum", "VolumeThroughputExceededCheck": "Maximum",
     "VolumeStalledIOCheck": "Maximum",
 }  # fmt: skip
+# A count that is missing for more minutes than this is not late: it does not come. A guess.
+MOST_LATE = 5
+COUNTS = ("VolumeReadOps", "VolumeWriteOps", "VolumeReadBytes", "VolumeWriteBytes")
 OF_INSTANCE = {
     "InstanceEBSIOPSExceededCheck": "Maximum", "InstanceEBSThroughputExceededCheck": "Maximum",
     "EBSIOBalance%": "Average", "EBSByteBalance%": "Average",
@@ -57,6 +61,8 @@ def evidence_of_aws(
         owner, metric = meaning[key]
         for at, value in points.items():
             by_time.setdefault(at, {}).setdefault(owner, {})[metric] = value
+    for name in volumes:
+        _drop_unfinished(by_time, name)
     ticks, seen = [], set()
     for at, owners in sorted(by_time.items()):
         rows = {}
@@ -92,6 +98,17 @@ def evidence_of_aws(
         tuple(missing),
     )
     return gathered(source, ticks, [note for one in described.values() for note in one["notes"]])
+
+
+def _drop_unfinished(by_time: dict[float, dict[str, dict[str, float]]], volume: str) -> None:
+    """Takes away the newest minutes of a volume in which counts that came before are missing:
+    metrics of a minute arrive one by one, and what has not arrived is not zero."""
+    mine = [(at, owners[volume]) for at, owners in sorted(by_time.items()) if volume in owners]
+    expected = [metric for metric in COUNTS if any(metric in values for _, values in mine)]
+    late = list(takewhile(lambda one: any(metric not in one[1] for metric in expected), reversed(mine)))
+    if len(late) <= MOST_LATE:
+        for at, _ in late:
+            del by_time[at][volume]
 
 
 def row_of_minute(values: Mapping[str, float], limits: HoldingLimits | None, seconds: float = float(MINUTE_S)) -> Row:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from headrace.observe.run_files.status import CHECKPOINT_ENDS, COMMITS, READS, WRITES
 from headrace.operate.evidence.model import Row
@@ -14,9 +14,20 @@ WAITS = {
     "wait/io/file/sql/binlog": "binlog_waiters",
 }
 PICOSECONDS = 1e12  # in a second
+# Of performance_schema: transactions that ended, explicit ones and autocommit.
+TRANSACTIONS = "transactions"
+# Transactions that used a cache of the binary log: each of them wrote (both manuals, server status
+# variables). Without a binary log both stay where they are.
+LOGGED = ("binlog_cache_use", "binlog_stmt_cache_use")
+# What a reading adds to by itself: SHOW is a question, SELECT is a transaction as well.
+OWN_SHOW = ("questions",)
+OWN_SELECT = (*OWN_SHOW, *READS, TRANSACTIONS)
 # Commits explain the work from this share of the questions on; else statements do (a guess:
 # autocommit sends none).
 LEAST_COMMITS = 0.01
+# Statements that write, a commit: more than these are mostly committed by themselves (a guess;
+# TPC-C has 30 at the most).
+MOST_A_COMMIT = 40.0
 # MariaDB flushes hard from Innodb_checkpoint_max_age on; MySQL 8 and later from about 7/8 of the
 # redo log's capacity on (log0log of MySQL 8.0; read at second hand).
 MYSQL_MAX_AGE_SHARE = 7 / 8
@@ -46,17 +57,17 @@ def status_row(
     variables: Mapping[str, str],
     idle_threads: int,
     note: Callable[[str], None] = lambda text: None,
+    own: Collection[str] = (),
 ) -> Row:
     """What a server did between two readings of its counters, `took_s` apart. `idle_threads`: of
-    Threads_running, those that do no client's work. `note` is told of counters that went back."""
-    rate = CounterRates(before, now, took_s)
-    commits, statements = rate.total(COMMITS), rate.total((*WRITES, *READS))
+    Threads_running, those that do no client's work. `note` is told of counters that went back.
+    `own`: counters that the reading itself raised by one."""
+    rate = CounterRates(before, now, took_s, own)
     questions = rate("questions")
-    by_commit = commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
     pool = now.get("innodb_buffer_pool_pages_total")
     running, connected = now.get("threads_running"), now.get("threads_connected")
     row: Row = {
-        "tps": commits if by_commit else statements,
+        "tps": _transactions(rate, questions),
         "questions_per_s": questions,
         "pool_reads_per_s": rate("innodb_buffer_pool_reads"),
         "pool_requests_per_s": rate("innodb_buffer_pool_read_requests"),
@@ -71,6 +82,8 @@ def status_row(
         "free_waits_per_s": rate("innodb_buffer_pool_wait_free"),
         "sent_bytes_per_s": rate("bytes_sent"),
         "binlog_bytes_per_s": rate("binlog_bytes_written"),
+        "logged_per_s": rate.total(LOGGED),
+        "writing_per_s": _writing(rate, questions),
         "dirty_share": _share(now.get("innodb_buffer_pool_pages_dirty"), pool),
         "free_share": _share(now.get("innodb_buffer_pool_pages_free"), pool),
         "threads_running": None if running is None else max(0.0, running - idle_threads),
@@ -86,6 +99,32 @@ def status_row(
     if rate.went_back:
         note(f"a counter went back ({rate.went_back[0]}): FLUSH STATUS or a restart; that second is left out")
     return row | _checkpoint(now, variables)
+
+
+def _transactions(rate: CounterRates, questions: float | None) -> float | None:
+    """A second: those that performance_schema counted, else commits, else statements. It hardly
+    counts those that are prepared (XA), which are commits."""
+    commits = rate.total(COMMITS)
+    if counted := rate(TRANSACTIONS):
+        return max(counted, commits or 0.0)
+    return commits if _explicit(commits, questions) else rate.total((*WRITES, *READS))
+
+
+def _writing(rate: CounterRates, questions: float | None) -> float | None:
+    """Transactions that wrote, at most: commits, or statements where each is committed by
+    itself."""
+    commits, writes = rate.total(COMMITS), rate.total(WRITES)
+    if commits is None or writes is None:
+        return None
+    if counted := rate(TRANSACTIONS):
+        return min(writes, max(counted, commits))
+    explicit = _explicit(commits, questions) and writes <= MOST_A_COMMIT * commits
+    return min(commits, writes) if explicit else writes
+
+
+def _explicit(commits: float | None, questions: float | None) -> bool:
+    """Whether transactions are ended by COMMIT, and not statement by statement."""
+    return commits is not None and commits > 0 and commits >= LEAST_COMMITS * (questions or 0.0)
 
 
 def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
@@ -104,11 +143,17 @@ def _checkpoint(now: Mapping[str, float], variables: Mapping[str, str]) -> Row:
 
 
 class CounterRates:
-    """Differences of counters over the time between two readings; None where one is missing or went
-    back."""
+    """Differences of counters over the time between two readings, less one
+    of those in `own`; None where one is missing or went back."""
 
-    def __init__(self, before: Mapping[str, float], now: Mapping[str, float], took_s: float) -> None:
-        self._before, self._now, self._took_s = before, now, took_s
+    def __init__(
+        self,
+        before: Mapping[str, float],
+        now: Mapping[str, float],
+        took_s: float,
+        own: Collection[str] = (),
+    ) -> None:
+        self._before, self._now, self._took_s, self._own = before, now, took_s, own
         self.went_back: list[str] = []
 
     def __call__(self, name: str) -> float | None:
@@ -118,7 +163,7 @@ class CounterRates:
         if change < 0:
             self.went_back.append(name)
             return None
-        return change / self._took_s
+        return max(0.0, change - (name in self._own)) / self._took_s
 
     def total(self, names: tuple[str, ...]) -> float | None:
         """Of several together, those that are there."""

@@ -12,7 +12,7 @@ from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, parse_iso
-from headrace.observe.formats import import_file
+from headrace.observe.formats import import_each, import_file
 from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.series import RunFinding, csv_rows, open_text
@@ -26,15 +26,22 @@ MAX_TOML_BYTES = 1 << 20  # as a run description takes
 KIB_IN_MIB = 1024.0
 # A sample that comes later than this many intervals after the one before is behind a gap.
 GAP_INTERVALS = 3.0
+# Devices of a recording that are looked at besides the one that is judged, and per cent of the time
+# in use, on the mean, from which one is worth a word where requests wait in line. Ours.
+ARRAYS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
+MOST_OTHERS, BUSY_PERCENT = 12, 90.0
 # Of Threads_running in a capture: the one that asks.
 READER_THREADS = 1
 
 
 def of_recording(
-    path: Path, storage: str | None, instance: str | None, as_of: str | None
+    path: Path, storage: str | None, instance: str | None, as_of: str | None, device: str | None = None
 ) -> tuple[Evidence, OpenWorkload]:
-    """A recording of one device, and the same as a demand. Raises as `import_file`."""
-    workload = import_file(path)
+    """A recording of one device, and the same as a demand. Without `device` it is the one that
+    clearly does most, or one that waits where that one does not. Raises as
+    `import_file`."""
+    workload = import_file(path, device=device)
+    workload, beside = (workload, []) if device is not None else _slowest(path, workload)
     limits = None if storage is None else holding(storage, instance, as_of)
     source = workload.source
     begin = _begin(source.get("clock_start"))
@@ -62,7 +69,44 @@ def of_recording(
         False,
         missing,
     )
-    return gathered(facts, ticks, [*_of_rds(tool, storage), *workload.notes()]), workload
+    return gathered(facts, ticks, [*beside, *_of_rds(tool, storage), *workload.notes()]), workload
+
+
+def _slowest(path: Path, busiest: OpenWorkload) -> tuple[OpenWorkload, list[str]]:
+    """The device to judge where none was named, and what to say of the others: the one that does
+    most, unless another waits and it does not. One that does little may be the one that is slow."""
+    first = str(busiest.source.get("device"))
+    if first.startswith(ARRAYS):
+        return busiest, []  # the others may be its members, which have limits of their own
+    each = import_each(path, MOST_OTHERS)
+    names = [name for name in each if name != first]
+    slow = {name: made for name in names if (made := each[name]) is not None and _waits(made)}
+    taken, notes = busiest, []
+    if slow and not _waits(busiest):
+        name, taken = next(iter(slow.items()))
+        notes.append(f"{name} was taken: it was at a limit or always busy, and {first}, which does most, was not")
+    judged = taken.source.get("device")
+    others = [name for name in slow if name != judged]
+    notes += [f"{name} was at a limit or always busy too, and was not judged: add --device {name}" for name in others]
+    left = [name for name in (first, *names) if name != judged and name not in slow]
+    if left:
+        notes.append(f"not judged: {', '.join(left[:MOST_OTHERS])} (--device NAME judges one of them)")
+    return taken, notes
+
+
+def _waits(workload: OpenWorkload) -> bool:
+    """Whether a device was at a limit for some time, or busy for most of it with requests in
+    line."""
+    if workload.censored:
+        return True
+    points = workload.points
+    if "util_percent" not in points.columns or "queue" not in points.columns:
+        return False
+    known = points.select("util_percent", "queue").drop_nulls()
+    if not known.height:
+        return False
+    util, queue = known.to_numpy().mean(axis=0)
+    return bool(util >= BUSY_PERCENT and queue >= 1.0)
 
 
 def _of_rds(tool: str, storage: str | None) -> list[str]:
@@ -180,6 +224,8 @@ def _variables(description: Mapping[str, Any]) -> dict[str, str]:
     ):
         if key in settings:
             found[name] = str(settings[key])
+    if "binlog" in settings:
+        found["log_bin"] = "ON" if settings["binlog"] else "OFF"
     return found
 
 

@@ -13,6 +13,7 @@ from headrace.base.files import read_bytes, write_whole
 from headrace.errors import InputError
 from headrace.operate.evidence.model import Evidence, SourceFacts, Tick, gathered
 
+ENDINGS = (".jsonl", ".jsonl.gz")
 GZIP = b"\x1f\x8b"  # first bytes (RFC 1952)
 HEAD_BYTES = 200  # enough for the first words of the format
 
@@ -49,13 +50,20 @@ def is_kept(path: Path) -> bool:
             return True
 
 
+def check_name(path: Path | None) -> None:
+    """Refuses a name whose ending does not say how it is written. Raises InputError."""
+    if path is not None and not path.name.lower().endswith(ENDINGS):
+        rule = f"a recording is written as {' or '.join(ENDINGS)}"
+        raise InputError(str(path), rule, "the ending of the name decides", "For example seen.jsonl.gz.")
+
+
 def save(evidence: Evidence, path: Path) -> None:
     """Writes it, whole or not at all; packed where the name ends with .gz. Raises CouldNotRun."""
     encoder = msgspec.json.Encoder()
     lines = [encoder.encode(Header(SCHEMA, evidence.facts, evidence.notes))]
     lines += [encoder.encode(tick.to_document()) for tick in evidence.ticks()]
     content = b"\n".join(lines) + b"\n"
-    write_whole(path, gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    write_whole(path, gzip.compress(content, mtime=0) if path.suffix.lower() == ".gz" else content)
 
 
 def load(path: Path) -> Evidence:

@@ -36,14 +36,16 @@ VOLUME_COLUMNS = (
 )  # fmt: skip
 # Of a server. `*_per_s` are rates; `threads_running` without the reader itself; `lock_waiters`,
 # `data_waiters`, `log_waiters`, `binlog_waiters` are threads' worth of waiting (seconds a second);
-# `server_cpus` processors' worth of its process; shares 0 to 1.
+# `server_cpus` processors' worth of its process; `logged_per_s` transactions that wrote to the
+# binary log, `writing_per_s` those that wrote at most, by the statements; shares 0 to 1.
 SERVER_COLUMNS = (
     "tps", "questions_per_s", "pool_reads_per_s", "pool_requests_per_s", "data_reads_per_s", "data_read_bytes_per_s", "data_writes_per_s",
     "fsyncs_per_s", "log_fsyncs_per_s", "log_bytes_per_s", "pages_flushed_per_s", "log_waits_per_s",
     "free_waits_per_s", "checkpoint_age_bytes", "checkpoint_share", "dirty_share", "free_share", "threads_running",
     "threads_connected", "lock_waiters", "lock_waiting", "data_waiters", "log_waiters", "binlog_waiters",
     "pending_reads", "pending_writes", "pending_fsyncs", "sent_bytes_per_s", "uptime_s", "server_cpus",
-    "binlog_bytes_per_s", "statements_running",
+    "binlog_bytes_per_s", "statements_running", "logged_per_s",
+    "writing_per_s",
 )  # fmt: skip
 # Of the host: processors' worth (`nice_cpus`: of `user_cpus`, what yields to everything else), and
 # the shares of time in which something waited for processors or for I/O (PSI).
@@ -167,6 +169,18 @@ class Evidence:
         """Seconds that the longest series covers."""
         frames = [one.rows for one in self.volumes] + [self.server, self.host]
         return max((float(frame["duration_s"].sum()) for frame in frames if frame.height), default=0.0)
+
+    @property
+    def ends_unix(self) -> float | None:
+        """When its last tick ends; None without any."""
+        frames = [one.rows for one in self.volumes] + [self.server, self.host]
+        return max((float(one["t_unix"][-1] + one["duration_s"][-1]) for one in frames if one.height), default=None)
+
+    @property
+    def begins_unix(self) -> float | None:
+        """When its first tick begins; None without any."""
+        frames = [one.rows for one in self.volumes] + [self.server, self.host]
+        return min((float(one["t_unix"][0]) for one in frames if one.height), default=None)
 
     def between(self, from_unix: float, to_unix: float) -> Evidence:
         """The ticks that begin in this stretch."""

@@ -13,7 +13,15 @@ from headrace.connect import Address, connect
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.observe.live import host, profile
 from headrace.observe.run_files.status import COMMITS, READS, WRITES
-from headrace.operate.evidence.counters import WAITS, another_server, number_of, status_row
+from headrace.operate.evidence.counters import (
+    OWN_SELECT,
+    OWN_SHOW,
+    TRANSACTIONS,
+    WAITS,
+    another_server,
+    number_of,
+    status_row,
+)
 from headrace.operate.evidence.model import Row, SeenServer
 
 ANSWER_S = 20.0  # a server that has not answered for so long is gone; as observe.live.sampler
@@ -28,10 +36,14 @@ BOTH = (
     "performance_schema.events_waits_summary_global_by_event_name WHERE EVENT_NAME IN ({names})"
 )
 # MySQL leaves the counters of statements out of that table (MySQL manual, "Performance Schema
-# Status Variable Tables"); MariaDB has them in information_schema.
+# Status Variable Tables"); MariaDB has them in information_schema. Prepared statements stand under
+# statement/com/Execute whatever they do, so transactions are counted as such: explicit ones and
+# autocommit alike (instrument `transaction`, on by default since MySQL 8.0).
 STATEMENTS = (
     " UNION ALL SELECT CONCAT('com_', SUBSTRING(EVENT_NAME, 15)), COUNT_STAR FROM "
     "performance_schema.events_statements_summary_global_by_event_name WHERE EVENT_NAME IN ({names})"
+    " UNION ALL SELECT '" + TRANSACTIONS + "', SUM(COUNT_STAR) FROM "
+    "performance_schema.events_transactions_summary_global_by_event_name"
 )
 # A replica's own state, asked for in place of the status this often, s.
 REPLICA_EVERY_S = 5.0
@@ -134,7 +146,8 @@ class ServerReader:
         if changed := another_server(before.counters, now, took):
             self._note(changed)
             return {}, {}, 0.0
-        row = status_row(before.counters, now, took, self.facts.variables, self._idle_threads, self._note)
+        own = OWN_SHOW if self._statement == STATUS else OWN_SELECT
+        row = status_row(before.counters, now, took, self.facts.variables, self._idle_threads, self._note, own)
         if cpu_s is not None and before.cpu_s is not None and cpu_s >= before.cpu_s:
             row["server_cpus"] = (cpu_s - before.cpu_s) / took
         return row, dict(self._replica), took

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from headrace.base import core
+from headrace.base.core import core_errors
 from headrace.connect import Address
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
@@ -28,10 +30,12 @@ AWS_MINUTES = 60  # of CloudWatch, where nothing else is asked
 @dataclass(frozen=True)
 class SourceOptions:
     """What is said besides the target. `storage`, `instance`, `as_of`: what today's storage is,
-    where the source does not say. `devices`: block devices of this host. `read_address`: makes an
-    address of a text (the password comes from there). `lab`: opens the lab, raises where none
-    answers. `alone`: of lab:VOLUME, do not look for the server on it. `members`: of arrays of the
-    lab, read each member too (volumes of role `member`, named NAME/0 and so on)."""
+    where the source does not say, and `log_storage` that of a log volume. `devices`: block devices
+    of this host. `read_address`: makes an address of a text (the password comes from there). `lab`:
+    opens the lab, raises where none answers. `alone`: of lab:VOLUME, do not look for the server on
+    it. `members`: of arrays of the lab, read each member too (volumes of role `member`, named
+    NAME/0 and so on).
+    """
 
     storage: str | None = None
     instance: str | None = None
@@ -41,6 +45,7 @@ class SourceOptions:
     lab: Callable[[], Lab] = Lab
     alone: bool = False
     members: bool = False
+    log_storage: str | None = None
 
 
 def is_live(target: str) -> bool:
@@ -50,6 +55,7 @@ def is_live(target: str) -> bool:
 
 def open_live(target: str, options: SourceOptions = SourceOptions()) -> LiveSource:
     """A source to watch. Raises InputError, CouldNotRun."""
+    _check(options)
     if target.startswith("lab:"):
         return _of_lab(target, options)
     if target.startswith("mysql://"):
@@ -69,6 +75,7 @@ def evidence_of(
     if is_live(target):
         with open_live(target, options) as source:
             return collect(source, seconds or LIVE_SECONDS, progress), None
+    _check(options)
     if target.startswith("aws:"):
         minutes = AWS_MINUTES if seconds is None else max(1, round(seconds / 60))
         names = _names(target, "aws:", "aws:vol-0123456789abcdef0")
@@ -84,10 +91,52 @@ def evidence_of(
                 DOC,
                 "Capture with headrace workload capture.",
             )
-        return files.of_capture(path, options.storage, options.instance, options.as_of), None
+        captured = files.of_capture(path, options.storage, options.instance, options.as_of)
+        return _chosen(captured, options.devices), None
     if kept.is_kept(path):
-        return _described(kept.load(path), options), None
-    return files.of_recording(path, options.storage, options.instance, options.as_of)
+        return _described(_chosen(kept.load(path), options.devices), options), None
+    if len(options.devices) > 1:
+        several = ", ".join(options.devices)
+        hint = "Name one, or the members of an array with + between them: --device nvme1n1+nvme2n1."
+        raise InputError(f"--device {several}", "a recording is judged one device at a time", DOC, hint)
+    device = options.devices[0] if options.devices else None
+    return files.of_recording(path, options.storage, options.instance, options.as_of, device)
+
+
+def _check(options: SourceOptions) -> None:
+    """Whether what is said besides the target can be: also where nothing of it will be used.
+    Raises InputError."""
+    with core_errors():
+        core.volume_eras(options.as_of)
+        if options.instance is not None:
+            core.instance(options.instance, options.as_of)
+    for storage in (options.storage, options.log_storage):
+        if storage is not None:
+            holding(storage, options.instance, options.as_of)
+
+
+def _chosen(evidence: Evidence, devices: tuple[str, ...]) -> Evidence:
+    """The volumes that were named (by name, id or device), with the members of arrays among them;
+    all where none was. Raises InputError for one that is not there."""
+    if not devices:
+        return evidence
+    names = {}
+    for one in evidence.volumes:
+        for name in (one.facts.name, one.facts.id, one.facts.device):
+            if name:
+                names[name.removeprefix("/dev/")] = one.facts.name
+    wanted = set()
+    for device in devices:
+        if device.removeprefix("/dev/") not in names:
+            there = ", ".join(
+                f"{one.facts.name} ({one.facts.device})" if one.facts.device else one.facts.name
+                for one in evidence.volumes
+            )
+            hint = f"There are: {there}." if there else "It has no figures of disks at all."
+            raise InputError(f"--device {device[:80]}", f"is not in {Path(evidence.facts.target).name}", DOC, hint)
+        wanted.add(names[device.removeprefix("/dev/")])
+    chosen = tuple(one for one in evidence.volumes if {one.facts.name, one.facts.name.partition("/")[0]} & wanted)
+    return replace(evidence, facts=replace(evidence.facts, volumes=tuple(one.facts for one in chosen)), volumes=chosen)
 
 
 def _described(evidence: Evidence, options: SourceOptions) -> Evidence:
@@ -105,7 +154,9 @@ def _described(evidence: Evidence, options: SourceOptions) -> Evidence:
 
 def _noted(evidence: Evidence, options: SourceOptions, who: str = "AWS says") -> Evidence:
     """With what of the options was not used: `who` says what a volume is."""
-    known = {"--storage": options.storage, "--instance": options.instance, "--device": ", ".join(options.devices)}
+    known = {"--storage": options.storage, "--instance": options.instance}
+    if evidence.facts.kind == "cloudwatch":
+        known["--device"] = ", ".join(options.devices)
     unused = [f"{name} {value} was not used: {who} what the volume is" for name, value in known.items() if value]
     return replace(evidence, notes=(*evidence.notes, *unused))
 
@@ -119,6 +170,9 @@ def _names(target: str, prefix: str, example: str) -> list[str]:
 
 def _of_lab(target: str, options: SourceOptions) -> LiveSource:
     names = _names(target, "lab:", "lab:db")
+    if options.devices:
+        given = f"--device {', '.join(options.devices)}"
+        raise InputError(given, f"is not for {target[:80]}, which names its volumes itself", DOC, "Leave it out.")
     lab = options.lab()
     volumes = LabVolumes(lab, names, options.members)
     server = None if options.alone else _server_on(lab, names, volumes)
@@ -161,9 +215,17 @@ def _with_volumes(target: str, server: ServerReader, options: SourceOptions) -> 
     of_lab = _lab_volumes(devices, server, options) if limits is None else None
     if of_lab is not None:
         return LiveSource(target, of_lab, server, True, of_lab.instance, of_lab.as_of)
-    volumes = DeviceVolumes(devices, limits)
+    log = server.log_device if server.log_device != server.data_device else None
+    of_log = None
+    if options.log_storage is not None:
+        of_log = holding(options.log_storage, options.instance, options.as_of)
+    volumes = DeviceVolumes(devices, limits, log=log, log_limits=of_log)
     if limits is None:
         volumes.missing.append("the limits: nobody said what the storage is (--storage)")
+    elif log is not None and of_log is None:
+        volumes.missing.append(
+            f"the limits of {log}, which has the logs: --storage {options.storage},log=STORAGE says it"
+        )
     return LiveSource(target, volumes, server, True, options.instance, options.as_of)
 
 

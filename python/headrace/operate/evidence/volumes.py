@@ -173,11 +173,20 @@ def row_of_lab(row: Mapping[str, float | None]) -> Row:
 
 class DeviceVolumes:
     """Block devices of this host: the statistics page where the device has one, else
-    /proc/diskstats. `storage`: what they are, in storage notation, by device (None: not known)."""
+    /proc/diskstats. `limits`: what holds for each of them (None: not known); `log`: the kernel name
+    of the one that has only the logs, `log_limits` what holds for that."""
 
-    def __init__(self, devices: Sequence[str], limits: HoldingLimits | None = None, page=nvme.read_device) -> None:
+    def __init__(
+        self,
+        devices: Sequence[str],
+        limits: HoldingLimits | None = None,
+        page=nvme.read_device,
+        log: str | None = None,
+        log_limits: HoldingLimits | None = None,
+    ) -> None:
         self._names = host.device_names(devices)
-        self._limits, self._page = limits, page
+        self._log, self._page = log, page
+        self._limits = {name: log_limits if name == log else limits for name in self._names}
         self.notes: list[str] = []
         self.missing: list[str] = []
         self._pages: dict[str, nvme.NvmePage] = {}
@@ -207,10 +216,12 @@ class DeviceVolumes:
                 )
                 if text not in self.notes:
                     self.notes.append(text)
-        storage = self._limits.storage if self._limits else None
-        return tuple(
-            SeenVolume(name, storage, f"/dev/{name}", self._limits, id=host.volume_id(name)) for name in self._names
-        )
+        found = []
+        for name in self._names:
+            limits, role = self._limits[name], "log" if name == self._log else "data"
+            storage = limits.storage if limits else None
+            found.append(SeenVolume(name, storage, f"/dev/{name}", limits, role=role, id=host.volume_id(name)))
+        return tuple(found)
 
     def read(self) -> dict[float, dict[str, Row]]:
         """One row a device, of the time since the last reading."""
@@ -250,7 +261,7 @@ class DeviceVolumes:
         reads = change["reads"] + parts * change["reads_merged"]
         flushes = min(change["writes"], change.get("flushes", 0.0))
         writes = change["writes"] - flushes + parts * change["writes_merged"]
-        return device_row(change, reads, writes, flushes, took, self._limits)
+        return device_row(change, reads, writes, flushes, took, self._limits[name])
 
     def _from_page(self, name: str, took: float) -> Row:
         """Time over the limits, from the statistics page."""

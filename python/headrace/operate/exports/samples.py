@@ -111,11 +111,9 @@ def _of_volume(volume: VolumeNow, moment: Moment) -> Iterator[tuple[str, ValueSa
         yield "headrace_used_ratio", ValueSample((volume.id, limit), share)
     if volume.gone is None:
         for limit in JUDGED:
-            binds = moment.verdict.word == "binds" and moment.verdict.limit == limit
-            yield (
-                "headrace_verdict",
-                ValueSample((volume.id, limit), float(binds and moment.verdict.where == volume.label)),
-            )
+            binds = ("binds", volume.label, limit)
+            found = any((one.word, one.where, one.limit) == binds for one in moment.findings)
+            yield "headrace_verdict", ValueSample((volume.id, limit), float(found))
 
 
 def _cumulative(bins: Iterable[tuple[int, int, int]]) -> tuple[tuple[float, int], ...]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from headrace.base.files import refuse_folder
 from headrace.base.storage import Storage
 from headrace.errors import HeadraceError, InputError
 from headrace.operate.fleet.answer import SCHEMA, VolumeAnswer, answers_of, ranked
@@ -35,6 +36,7 @@ class AdvisedChanges:
 
 def read_answers(path: Path) -> list[VolumeAnswer]:
     """The answers that `headrace fleet plan` wrote, those worth most first. Raises InputError."""
+    refuse_folder(path)
     try:
         frame = pl.read_parquet(path)
     except FileNotFoundError:
@@ -57,10 +59,12 @@ def repriced(answers: Sequence[VolumeAnswer], prices: FleetPrices) -> list[Volum
         groups.setdefault((one.region, one.account), []).append(one)
     found = []
     for (region, account), own in groups.items():
-        texts = sorted({text for one in own for text in (one.today, one.wanted) if text})
-        known = dict(zip(texts, prices.totals(texts, region, account), strict=True)) if region else {}
+        judged = [one for one in own if one.usd_today is not None]
+        texts = sorted({text for one in judged for text in (one.today, one.wanted) if text})
+        known = dict(zip(texts, prices.totals(texts, region, account), strict=True)) if region and texts else {}
         found += [_repriced(one, known) for one in own]
-    return ranked(found)
+    source = prices.source
+    return ranked([msgspec.structs.replace(one, prices=source) for one in found])
 
 
 def _repriced(one: VolumeAnswer, known: dict[str, float]) -> VolumeAnswer:

@@ -9,16 +9,23 @@ import msgspec
 import polars as pl
 
 from headrace.base.checks import check_number, check_whole
+from headrace.catalog.facts import check_day, check_region
+from headrace.operate.fleet.cost import PriceTable
 
 Verdict = Literal["change", "grow", "keep", "withheld"]
 
 
+LIST_PRICES = "list prices"
+
+
 class FleetSettings(msgspec.Struct, frozen=True):
     """`p99_ms`: no storage is advised whose I/O p99 of the worst five minutes is above this and
-    above today's. `headroom_percent`: growth of the demand that is carried without throttling, for
-    what means of minutes hide. `region`: prices, where a volume does not say its own. `exclude`:
-    types that are not wanted. `fortnights`: how many are drawn for the risk. Raises InputError by
-    `checked`."""
+    above today's (where that waits for limits: above today's without waiting). `headroom_percent`:
+    growth of the demand that is carried without throttling, for what means of minutes hide.
+    `region`: prices, where a volume does not say its own. `exclude`: types that are not wanted.
+    `fortnights`: how many are drawn for the risk. `tables`: what each account pays in each region
+    (`FleetPrices.tables`); list prices for those without one. `prices`: what they are, in words.
+    Raises InputError by `checked`."""
 
     p99_ms: float = 5.0
     headroom_percent: float = 30.0
@@ -28,14 +35,16 @@ class FleetSettings(msgspec.Struct, frozen=True):
     least_days: float = 7.0
     fortnights: int = 10
     seed: int = 1
+    tables: tuple[PriceTable, ...] = ()
+    prices: str = LIST_PRICES
 
     def checked(self) -> FleetSettings:
-        """Itself, or InputError."""
+        """Itself, its region and day as they are written elsewhere; or InputError."""
         check_number("p99_ms", self.p99_ms, 0.01, 60_000, "ms")
         check_number("headroom_percent", self.headroom_percent, 0, 400, "%")
         check_number("least_days", self.least_days, 0.04, 366, "days")
         check_whole("fortnights", self.fortnights, 0, 1_000)
-        return self
+        return msgspec.structs.replace(self, region=check_region(self.region), as_of=check_day(self.as_of))
 
 
 class VolumeAnswer(msgspec.Struct, frozen=True):
@@ -43,7 +52,7 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
 
     `verdict`: "change" saves money, "grow" costs more because today's storage fails the goal,
     "keep" is right as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`:
-    storage notation ("" where none is advised). `usd_today`, `usd_wanted`: list price a month.
+    storage notation ("" where none is advised). `usd_today`, `usd_wanted`: a month at `prices`.
     `grain_s`, `days`: of the points. `censored_share`: of those at a limit of the volume, where
     more was asked than was given.
 
@@ -77,10 +86,11 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     wanted_throttled_min: float | None = None
     wanted_p99_ms: float | None = None
     risk: float | None = None
+    prices: str = LIST_PRICES
 
     @property
     def saves_usd(self) -> float:
-        """Savings a month at list prices; 0 where no change is advised."""
+        """Savings a month; 0 where no change is advised."""
         if not self.wanted or self.usd_today is None or self.usd_wanted is None:
             return 0.0
         return self.usd_today - self.usd_wanted
@@ -95,7 +105,7 @@ NUMBERS = (
     "usd_today", "usd_wanted", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
     "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "risk",
 )  # fmt: skip
-TEXTS = ("key", "account", "region", "instance", "verdict", "why", "today", "wanted")
+TEXTS = ("key", "account", "region", "instance", "verdict", "why", "today", "wanted", "prices")
 SCHEMA = pl.Schema(
     dict.fromkeys(TEXTS, pl.String()) | {"volumes": pl.List(pl.String)} | dict.fromkeys(NUMBERS, pl.Float64())
 )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,15 +20,16 @@ import polars as pl
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage
-from headrace.base.units import DAY_S, MIB
+from headrace.base.units import DAY_S, MIB, span_in_words
 from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
 from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
+from headrace.operate.fleet.cost import PriceTable
 from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, history_of
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.selfcheck import SelfCheck, check
-from headrace.planner.candidates import LOCAL, Candidate, Directory, Family, Host, Space, families_on, spaces_of
+from headrace.planner.candidates import LOCAL, Candidate, Directory, Family, Host, Shape, Space, families_on, spaces_of
 from headrace.planner.demand import THROTTLED_S
 from headrace.planner.search import Search, SpaceResult, rank
 from headrace.workload.model import MAX_OUTSTANDING
@@ -39,6 +40,11 @@ LEAST_SAVING = 0.02
 LEAST_SAVING_USD = 0.5  # a month
 # An instance's devices together this near its limit in a period: the instance binds.
 AT_INSTANCE = 0.97
+MOST_SHAPES = 1_024  # sizes whose shapes are kept: a fleet has some hundred; a guess
+# Prices of storages that are kept, some 200 bytes each: a fleet of 10,000 asks for fewer; a guess.
+MOST_USD = 262_144
+# The share of a demand at which nothing waits for a limit, and latency is the storage's own; ours.
+CALM = 1e-3
 SLACK = 1e-9  # of a p99 against its bound: what summing leaves
 
 
@@ -67,12 +73,15 @@ def answer_batch(
         today, history, why = None, None, _withheld(device)
         try:
             today = device.storage()
-            holding(today.text, device.members[0].instance_type or None, settings.as_of)  # refuses what is not known
+            # Refuse what is not known: the storage on its instance, and its region's prices.
+            holding(today.text, device.members[0].instance_type or None, settings.as_of)
+            families(device.members[0].region or settings.region, settings.as_of, settings.exclude)
             history = None if why else history_of(device, points, settings.least_days)
         except HeadraceError as error:
             why = why or f"{error.value}: {error.rule}"
         if history is None or today is None:
-            found[device.key] = _answer(device, "withheld", why, "" if today is None else today.text)
+            text = "" if today is None else today.text
+            found[device.key] = _answer(device, "withheld", why, text, prices=settings.prices)
         else:
             open_devices.append(_Open(device, today, history))
     if open_devices:
@@ -111,6 +120,7 @@ class _Batch:
         lengths = [len(one.history.columns["duration_s"]) for one in devices]
         self.demands = core.FleetDemands(**columns, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
         self.instances = [one.device.members[0].instance_type or None for one in devices]
+        self.tables = {(table.region, table.account): table for table in settings.tables}
         self._known: dict[Candidate, bool] = {}
 
     def answers(self) -> list[VolumeAnswer]:
@@ -131,12 +141,12 @@ class _Batch:
         for one, rows in zip(self.devices, followed, strict=True):
             one.checked = check(one.history, one.today, rows)
 
-    def _evaluate(self, indexes: Sequence[int], storages: Sequence[str]) -> dict[str, list]:
-        """Storages under the demands of these indexes, in the settled cycle."""
+    def _evaluate(self, indexes: Sequence[int], storages: Sequence[str], factor: float = 1.0) -> dict[str, list]:
+        """Storages under so much of the demands of these indexes, in the settled cycle."""
         instances = [self.instances[index] for index in indexes]
         with core_errors():
             return self.demands.evaluate(
-                indexes, storages, instances, [1.0] * len(indexes), as_of=self.settings.as_of, prune_above=math.inf
+                indexes, storages, instances, [factor] * len(indexes), as_of=self.settings.as_of, prune_above=math.inf
             )
 
     def _today(self, trusted: Sequence[int]) -> None:
@@ -147,6 +157,11 @@ class _Batch:
             one.figures["today_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             one.figures["today_p99_ms"] = columns["worst_p99_ms"][place]
             one.bound_ms = max(self.settings.p99_ms, columns["worst_p99_ms"][place] or 0.0)
+        # A p99 of waiting for limits is nothing to hold another storage to: without it, then.
+        waiting = [index for index in trusted if self.devices[index].figures["today_throttled_min"] > 0]
+        calm = self._evaluate(waiting, [self.devices[index].today.text for index in waiting], CALM)
+        for place, index in enumerate(waiting):
+            self.devices[index].bound_ms = max(self.settings.p99_ms, calm["worst_p99_ms"][place] or 0.0)
 
     # --- search -----------------------------------------------------------------------------------
 
@@ -180,10 +195,8 @@ class _Batch:
         return weaker(candidate[0], one.today.text, self.settings.as_of, one.short_of)
 
     def costs(self, candidates: Sequence[Candidate]) -> np.ndarray:
-        """USD a month at the list prices of each device's region."""
-        return np.array(
-            [usd_of(self._region(self.devices[place]), self.settings.as_of, data) for data, _, place in candidates]
-        )
+        """USD a month at the prices of each device's region and account."""
+        return np.array([self._usd(self.devices[place], data) for data, _, place in candidates])
 
     def _region(self, one: _Open) -> str:
         return one.device.members[0].region or self.settings.region
@@ -202,15 +215,12 @@ class _Batch:
     def _spaces(self, index: int) -> list[Space]:
         """What today's volumes can be modified into: the planner's rule for its `in place` row."""
         today = self.devices[index].today
-        sizes = {member.size_gib for member in today.members}
-        if len(sizes) > 1 or today.members[0].type in (LOCAL, "standard"):
+        if not can_be_searched(today):
             return []
-        found = []
-        for family in families(self._region(self.devices[index]), self.settings.as_of, self.settings.exclude):
-            own = Family(family.volume_type, today.layout, family.era, (len(today.members),))
-            shaped = spaces_of(own, [NO_HOST], [None], max(sizes) * len(today.members) // own.data_share, 0)
-            found += [Space(space.shape, None, index) for space in shaped]
-        return found
+        region, settings = self._region(self.devices[index]), self.settings
+        count, gib = len(today.members), today.members[0].size_gib
+        shapes = shapes_in(region, settings.as_of, settings.exclude, today.layout, count, gib)
+        return [Space(shape, None, index) for shape in shapes]
 
     # --- risk -------------------------------------------------------------------------------------
 
@@ -253,19 +263,24 @@ class _Batch:
         if one.best is None:
             return ""
         text = one.best.candidate[0]
-        before, after = self._usd(one), one.best.usd
         if text == one.today.text:
             return ""
-        if self._fails(one):
-            return text
-        return text if before - after >= max(LEAST_SAVING * before, LEAST_SAVING_USD) else ""
+        return text if self._fails(one) or self._saves(one) else ""
+
+    def _saves(self, one: _Open) -> bool:
+        """Whether what was found costs noticeably less than today's storage."""
+        assert one.best is not None  # asked only where something was found
+        before = self._usd(one, one.today.text)
+        return before - one.best.usd >= max(LEAST_SAVING * before, LEAST_SAVING_USD)
 
     def _fails(self, one: _Open) -> bool:
         """Whether today's storage throttles, or did in the recording."""
         return one.figures["today_throttled_min"] > 0 or one.history.censored_share > 0
 
-    def _usd(self, one: _Open) -> float:
-        return usd_of(self._region(one), self.settings.as_of, one.today.text)
+    def _usd(self, one: _Open, storage: str) -> float:
+        region = self._region(one)
+        table = self.tables.get((region, one.device.members[0].account))
+        return usd_of(region, self.settings.as_of, storage) if table is None else usd_at(table, storage)
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -279,10 +294,11 @@ class _Batch:
             "balance_error": checked.balance_error,
             "throttled_f1": checked.throttled_f1,
             "queue_ratio": checked.queue_ratio,
+            "prices": self.settings.prices,
         }
         if checked.why:
             return _answer(one.device, "withheld", f"not modelled: {checked.why}", one.today.text, **about)
-        about |= {"usd_today": self._usd(one), **one.figures}
+        about |= {"usd_today": self._usd(one, one.today.text), **one.figures}
         wanted = self._wanted(one)
         if not wanted:
             return _answer(one.device, "keep", self._why_keep(one), one.today.text, **about)
@@ -291,11 +307,31 @@ class _Batch:
         bound = self._instance_bound(one)
         if bound and self._fails(one):
             return _answer(one.device, "keep", bound, one.today.text, **(about | {"wanted": "", "usd_wanted": None}))
-        if self._fails(one) and one.best.usd > self._usd(one):
-            why = f"today's volume is at a limit {history.censored_share:.1%} of the time: what it gave is less than what was asked"
-            return _answer(one.device, "grow", why, one.today.text, **about)
-        why = f"meets p99 of {one.bound_ms:.3g} ms without throttling under {self.settings.headroom_percent:g} % more demand"
-        return _answer(one.device, "change", why, one.today.text, **about)
+        if not self._saves(one):  # then today's fails
+            return _answer(one.device, "grow", self._why_grow(one), one.today.text, **about)
+        return _answer(one.device, "change", self._why_change(one), one.today.text, **about)
+
+    def _why_grow(self, one: _Open) -> str:
+        count, total = int(one.history.censored.sum()), len(one.history.censored)
+        if count:
+            grain = span_in_words(one.history.grain_s)
+            return f"today's volume is at a limit in {count:,} of {total:,} periods of {grain}: what it gave is less than what was asked"
+        waited = 60.0 * one.figures["today_throttled_min"]
+        span = span_in_words(round(waited)) if waited >= 1.0 else "less than 1 s"
+        return f"simulated with the recorded demand, today's volume makes requests wait for its limits for {span}"
+
+    def _why_change(self, one: _Open) -> str:
+        carries = f"nothing waits for a limit under {self.settings.headroom_percent:g} % more demand"
+        p99_ms = one.figures.get("wanted_p99_ms")
+        if p99_ms is None:  # nothing was asked of it
+            return carries
+        told = f"its I/O p99 is {_ms(p99_ms)}"
+        if self._fails(one):
+            return f"today's volume makes requests wait for its limits; with this one {carries}, and {told}"
+        bound = f"the goal is {_ms(self.settings.p99_ms)}"
+        if one.bound_ms > self.settings.p99_ms:
+            bound = f"today's is {_ms(one.bound_ms)}"
+        return f"{carries}, and {told} ({bound})"
 
     def _instance_bound(self, one: _Open) -> str:
         """Where the instance binds while this volume is at a limit, a larger volume brings nothing;
@@ -321,11 +357,18 @@ class _Batch:
         return ""
 
     def _why_keep(self, one: _Open) -> str:
+        if one.best is None and not can_be_searched(one.today):
+            return f"for {one.today.text} nothing is looked for: magnetic volumes and arrays of unequal ones stay"
         if one.best is None:
             return "no storage that it can be modified into meets the goals"
         if self._fails(one):
             return "it is at a limit at times, and nothing that gives as much of what it is short of costs less"
         return "nothing that meets the goals costs noticeably less"
+
+
+def _ms(value: float) -> str:
+    """A latency with three figures."""
+    return f"{value:.3g} ms" if value < 100 else f"{value:,.0f} ms"
 
 
 # --- the core, prices and families ----------------------------------------------------------------
@@ -345,6 +388,13 @@ def usd_of(region: str, as_of: str | None, storage: str) -> float:
     return float(prices_of(region, as_of).volume_totals([storage], 0.0)[0])
 
 
+@lru_cache(maxsize=MOST_USD)
+def usd_at(table: PriceTable, storage: str) -> float:
+    """USD a month of a storage at an account's prices; NaN where none is known."""
+    with core_errors():
+        return core.monthly_totals([storage], table.region, table.table["as_of"], 0.0, table.table)[0]
+
+
 @cache
 def weaker(wanted: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
     """Whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the two only
@@ -352,6 +402,26 @@ def weaker(wanted: str, today: str, as_of: str | None, short_of: tuple[bool, boo
     after, before = holding(wanted, as_of=as_of), holding(today, as_of=as_of)
     fewer = after.burst_iops < before.burst_iops, after.burst_bytes_s < before.burst_bytes_s
     return any(short and less for short, less in zip(short_of, fewer, strict=True))
+
+
+def can_be_searched(today: Storage) -> bool:
+    """Whether something else is looked for: of volumes that are alike and of a current type."""
+    alike = len({member.size_gib for member in today.members}) == 1
+    return alike and today.members[0].type not in (LOCAL, "standard")
+
+
+@lru_cache(maxsize=MOST_SHAPES)
+def shapes_in(
+    region: str, as_of: str | None, exclude: tuple[str, ...], layout: str, members: int, gib: int
+) -> tuple[Shape, ...]:
+    """What `members` volumes of `gib` in a layout can be modified into. Volumes of one size share
+    them, and so the notations made."""
+    found: list[Shape] = []
+    for family in families(region, as_of, exclude):
+        own = Family(family.volume_type, layout, family.era, (members,))
+        shaped = spaces_of(own, [NO_HOST], [None], gib * members // own.data_share, 0)
+        found += [space.shape for space in shaped]
+    return tuple(found)
 
 
 @cache

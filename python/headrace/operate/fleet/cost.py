@@ -3,8 +3,9 @@
 A report (CUR 2.0, Parquet or CSV) tells rates, not bills: its rows are hours of one month, with a
 volume that was made or changed in the middle of it. So what was paid for a GiB, an IOPS and a MiB/s
 is read from it, and the bill of a whole month, of today's volume and of a wanted one alike, is made
-with these rates by the rules of the catalog. Where the report has no row of its kind, the list
-price is taken at the discount that the report shows for the account.
+with these rates by the rules of the catalog. Each item of a volume type has its own rate: a GiB of
+gp3 tells nothing of its IOPS, nor of io2. Where the report has no row of an item, its list price is
+taken, and that is told. The search for what to advise and the bills are made with the same table.
 
 Discounts that the report states as rows are taken off; credits, refunds, fees and tax are not part
 of a rate: they end, or follow it. They are told.
@@ -13,7 +14,7 @@ of a rate: they end, or follow it. They are told.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -23,9 +24,10 @@ import polars as pl
 
 from headrace.base import core
 from headrace.base.core import core_errors
-from headrace.base.files import hint_of, path_of, reason_of, short_name
+from headrace.base.files import hint_of, path_of, reason_of, refuse_folder, short_name
+from headrace.base.units import in_percent
 from headrace.catalog.price_list import PriceList
-from headrace.errors import CouldNotRun, InputError
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 DOC = "docs/guide/fleet-changes.md"
 SOURCE = "docs.aws.amazon.com/cur/latest/userguide/table-dictionary-cur2.html"
@@ -39,6 +41,9 @@ NEEDED = {
     "line_item_unblended_cost": pl.Float64,
 }
 WISHED = {"line_item_usage_account_id": pl.String, "line_item_currency_code": pl.String}
+# What is paid after discounts, where the account has some (SOURCE): summed over usage and discounts
+# it is the invoice, so it takes the place of the unblended cost of both.
+NET = "line_item_net_unblended_cost"
 # Types of line items (SOURCE, line_item_line_item_type): what is used, what is taken off it.
 USAGE = ("Usage", "DiscountedUsage", "SavingsPlanCoveredUsage")
 DISCOUNTS = ("BundledDiscount", "Discount", "EdpDiscount", "PrivateRateDiscount", "RiVolumeDiscount", "SppDiscount")
@@ -58,6 +63,11 @@ COMPONENTS = {
 # one by one.
 UNITS = {"throughput": 1024.0, "million_ios": 1e-6}
 TIERS = {"": 0, "tier1": 0, "tier2": 1, "tier3": 2}  # which step of the price, lowest first
+# Items in words, in the order in which they are told.
+ITEMS = {"storage": "GiB", "iops": "IOPS", "throughput": "MiB/s", "million_ios": "I/Os"}
+# A rate this near the list price is the list price: hours of a month are summed in binary
+# fractions, and AWS rounds costs to ten digits. Ours.
+AS_LISTED = 1e-4
 
 
 @dataclass(frozen=True)
@@ -85,6 +95,18 @@ class PaidRate:
     usd: float
 
 
+@dataclass(frozen=True, eq=False)
+class PriceTable:
+    """What an account pays in a region: `table` as the core takes it. `told`: which items are at
+    the account's own rates and which at list prices, in words; "" where all are of one source.
+    """
+
+    region: str
+    account: str
+    table: core.RegionPrices
+    told: str = ""
+
+
 @dataclass(frozen=True)
 class CostReport:
     """What a Cost and Usage Report says of volumes. `month`: `2026-10`. `billed`: US dollars of
@@ -109,7 +131,7 @@ class FleetPrices:
     price_file: str | Path | None = None
     report: CostReport | None = None
     _lists: dict[str, PriceList] = field(default_factory=dict, repr=False)
-    _tables: dict[tuple[str, str], core.RegionPrices] = field(default_factory=dict, repr=False)
+    _tables: dict[tuple[str, str], PriceTable] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.report is not None and (self.discount_percent or self.price_file is not None):
@@ -122,24 +144,37 @@ class FleetPrices:
         if self.report is not None:
             return f"rates of the Cost and Usage Report of {self.report.month}"
         lists = [self._lists[region] for region in sorted(self._lists)]
-        return lists[0].headed(instances=False) if len(lists) == 1 else f"list prices of {len(lists)} regions"
+        if len(lists) == 1:
+            return lists[0].headed(instances=False)
+        less = f", less {self.discount_percent:g} %" if self.discount_percent else ""
+        own = f", with the rates of {Path(self.price_file).name}" if self.price_file is not None else ""
+        return f"list prices of {len(lists)} regions{less}{own}"
 
     def bill(self, storage: str, region: str, account: str = "", million_ios: float = 0.0) -> VolumeBill:
         """The bill of a month of a storage in the notation. Raises InputError where a price is not
         known."""
-        if self.report is None:
-            return VolumeBill(storage, tuple(self._list(region).volume_items(storage, million_ios)))
         with core_errors():
-            items = core.monthly_cost(storage, region, self.as_of, million_ios, self._table(region, account))
+            items = core.monthly_cost(storage, region, self.as_of, million_ios, self.table(region, account).table)
         return VolumeBill(storage, tuple(items))
 
     def totals(self, storages: Sequence[str], region: str, account: str = "", million_ios: float = 0.0) -> list[float]:
         """Totals of many storages' bills; NaN where a price is not known or the storage is not
         sold."""
-        if self.report is None:
-            return self._list(region).volume_totals(storages, million_ios)
         with core_errors():
-            return core.monthly_totals(list(storages), region, self.as_of, million_ios, self._table(region, account))
+            table = self.table(region, account).table
+            return core.monthly_totals(list(storages), region, self.as_of, million_ios, table)
+
+    def tables(self, places: Iterable[tuple[str, str]]) -> tuple[PriceTable, ...]:
+        """The tables of these regions and accounts, each once; none where EBS has no price in a
+        region."""
+        found = []
+        for region, account in sorted(set(places)):
+            try:
+                PriceList(region, self.as_of)
+            except HeadraceError:  # the region's own; what is wrong with the price file is told
+                continue
+            found.append(self.table(region, account))
+        return tuple(found)
 
     def _list(self, region: str) -> PriceList:
         if region not in self._lists:
@@ -148,29 +183,32 @@ class FleetPrices:
             )
         return self._lists[region]
 
-    def _table(self, region: str, account: str) -> core.RegionPrices:
-        """The region's prices at the rates that the account paid."""
+    def table(self, region: str, account: str = "") -> PriceTable:
+        """The prices of a region that the account pays."""
         key = (region, account)
         if key not in self._tables:
-            with core_errors():
-                listed = core.volume_prices(region, self.as_of)
-            self._tables[key] = {**listed, "items": self._paid(listed["items"], region, account)}
+            listed = self._list(region).table
+            made = PriceTable(region, account, listed) if self.report is None else self._paid(listed, region, account)
+            self._tables[key] = made
         return self._tables[key]
 
-    def _paid(self, listed: Sequence[core.PriceItem], region: str, account: str) -> list[core.PriceItem]:
+    def _paid(self, listed: core.RegionPrices, region: str, account: str) -> PriceTable:
+        """The listed prices with the rates that the account paid in place of those it paid."""
         assert self.report is not None
         here = [rate for of, rate in self.report.rates if of == region]
-        paid = _by_kind([rate for rate in here if rate.account == account]) or _by_kind(here)
-        steps = _steps(listed)
-        found = {key: usd / amount for key, (amount, usd) in paid.items() if amount > 0.0}
-        at_list = sum(amount * steps[key]["usd"] for key, (amount, _) in paid.items() if key in steps)
-        factor = sum(usd for key, (_, usd) in paid.items() if key in steps) / at_list if at_list > 0.0 else 1.0
-        rows = []
-        for key, row in steps.items():
-            usd = found.get(key, row["usd"] * factor)
-            source = f"Cost and Usage Report of {self.report.month}" if key in found else row["source"]
-            rows.append({**row, "usd": usd, "source": source})
-        return rows
+        own = _rates(rate for rate in here if rate.account == account)
+        # What another account of the report pays for an item is nearer than its list price.
+        found = _rates(here) | own
+        source = f"Cost and Usage Report of {self.report.month}"
+        steps = _steps(listed["items"])
+        rows: list[core.PriceItem] = [
+            {**row, "usd": found[key], "source": source} if key in found else row for key, row in steps.items()
+        ]
+        factors = {key: found[key] / row["usd"] for key, row in steps.items() if key in found and row["usd"] > 0.0}
+        of = f"account {account}" if own and account else "all accounts of the report"
+        others = {key for key in found if own and key not in own}
+        told = f"{region}, {of}: {_factors_in_words(factors, steps, others)}"
+        return PriceTable(region, account, {**listed, "items": rows}, told)
 
 
 # --- the report --------------------------------------------------
@@ -201,6 +239,7 @@ class _Report:
         return pl.concat([self._of(path) for path in self.paths])
 
     def _of(self, path: Path) -> pl.DataFrame:
+        refuse_folder(path)
         try:
             parquet = path.suffix.lower() == ".parquet"
             scan = pl.scan_parquet(path) if parquet else pl.scan_csv(path, infer_schema=False)
@@ -218,6 +257,8 @@ class _Report:
                 pl.col(name).cast(kind, strict=True) if name in there else pl.lit("", kind).alias(name)
                 for name, kind in (NEEDED | WISHED).items()
             ]
+            net = pl.col(NET).cast(pl.Float64, strict=True) if NET in there else pl.lit(None, pl.Float64).alias(NET)
+            columns.append(net)
             used = pl.col("line_item_usage_type").str.contains("EBS:Volume", literal=True)
             other = pl.col("line_item_line_item_type").is_in([*USAGE, *DISCOUNTS]).not_()
             return scan.select(columns).filter(used | other).collect()
@@ -250,11 +291,17 @@ class _Report:
         return self._put_together(used, known, regions, accounts, month, notes)
 
     def _put_together(self, used, known, regions, accounts, month, notes) -> CostReport:
-        amount = pl.col("line_item_usage_amount").filter(pl.col("line_item_line_item_type").is_in(USAGE)).sum()
+        is_usage = pl.col("line_item_line_item_type").is_in(USAGE)
+        amount = pl.col("line_item_usage_amount").filter(is_usage).sum()
         keys = ["line_item_resource_id", "line_item_usage_account_id", "line_item_usage_type"]
+        # Where usage has a net cost, its discounts are in it.
+        net = (is_usage & pl.col(NET).is_not_null()).any().over(keys)
+        cost = pl.when(net).then(pl.col(NET).fill_null(0.0)).otherwise("line_item_unblended_cost")
+        used = used.with_columns(cost.alias("line_item_unblended_cost"))
         sums = used.group_by(keys, maintain_order=True).agg(amount, pl.col("line_item_unblended_cost").sum())
-        rates: list[tuple[str, PaidRate]] = []
+        rates: dict[tuple[str, str, str, str, int], tuple[float, float]] = {}
         billed: dict[str, float] = {}
+        strange = sums.height
         for resource, account, kind, quantity, usd in sums.iter_rows():
             volume = (resource or "").rpartition("/")[2]
             if volume not in regions:
@@ -262,9 +309,10 @@ class _Report:
             product, component, step = known[kind]
             billed[volume] = billed.get(volume, 0.0) + usd
             units = quantity * UNITS.get(component, 1.0)
-            rate = PaidRate(accounts.get(volume) or account, product, component, step, units, usd)
-            rates.append((regions[volume], rate))
-        strange = sums.height - len(rates)
+            rate = (regions[volume], accounts.get(volume) or account or "", product, component, step)
+            known_units, known_usd = rates.get(rate, (0.0, 0.0))
+            rates[rate] = (known_units + units, known_usd + usd)
+            strange -= 1
         if strange:
             notes.append(f"{strange} items of volumes that are not in the inventory are left out.")
         lacking = len(set(regions) - set(billed))
@@ -275,7 +323,8 @@ class _Report:
         if not rates:
             rule = "has none of the inventory's volumes"
             raise InputError(f"{self.name} of {month}", rule, DOC, "Give the report of the same accounts and time.")
-        return CostReport(month, tuple(rates), billed, tuple(notes))
+        made = [(key[0], PaidRate(*key[1:], units, usd)) for key, (units, usd) in rates.items()]
+        return CostReport(month, tuple(made), billed, tuple(notes))
 
     def _one_month(self, rows: pl.DataFrame, notes: list[str]) -> tuple[pl.DataFrame, str]:
         """The rows of the latest month."""
@@ -302,6 +351,41 @@ def _kind(usage_type: str) -> tuple[str, str, int] | None:
         return None
     product = {"piops": "io1", None: "standard"}.get(match["type"], match["type"])
     return product, COMPONENTS[match["kind"]], TIERS[match["tier"] or ""]
+
+
+def _factors_in_words(
+    factors: dict[tuple[str, str, int], float],
+    steps: Iterable[tuple[str, str, int]],
+    others: Collection[tuple[str, str, int]],
+) -> str:
+    """Which items are at own rates, or at those of `others` of the report's accounts, and how far
+    from the list price; which are at list prices."""
+
+    def name(key: tuple[str, str, int]) -> str:
+        return f"{key[0]} {ITEMS[key[1]]}" + (f" (step {key[2] + 1})" if key[2] else "")
+
+    def apart(factor: float) -> str:
+        share = factor - 1.0
+        if abs(share) <= AS_LISTED:
+            return "as listed"
+        return f"{in_percent(abs(share), 1)} {'below' if share < 0 else 'above'} list"
+
+    volumes = [key for key in steps if key[1] in ITEMS and key[0] != "snapshot"]
+    volumes.sort(key=lambda key: (key[0], list(ITEMS).index(key[1]), key[2]))
+    known = [(key in others, f"{name(key)} ({apart(factors[key])})") for key in volumes if key in factors]
+    own, theirs = ([text for other, text in known if other == one] for one in (False, True))
+    listed = [name(key) for key in volumes if key not in factors]
+    parts = [f"own rates of {', '.join(own)}"] if own else []
+    parts += [f"rates of other accounts of {', '.join(theirs)}"] if theirs else []
+    lower = any(factor < 1.0 - AS_LISTED for factor in factors.values())
+    doubt = " (a discount on all usage would lower these too)" if lower else ""
+    parts += [f"list prices of {', '.join(listed)}, which the report does not have{doubt}"] if listed else []
+    return "; ".join(parts)
+
+
+def _rates(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], float]:
+    """USD a unit of each kind of usage, where any was paid for."""
+    return {key: usd / amount for key, (amount, usd) in _by_kind(rates).items() if amount > 0.0}
 
 
 def _by_kind(rates: Iterable[PaidRate]) -> dict[tuple[str, str, int], tuple[float, float]]:

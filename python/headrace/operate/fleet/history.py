@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 import polars as pl
 
-from headrace.base.units import DAY_S
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import DAY_S, in_percent
 from headrace.errors import InputError
 from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.inventory import FleetDevice
+from headrace.workload.points import MAX_OPS_PER_S
 
 DOC = "docs/guide/fleet.md"
 FORTNIGHT_DAYS = 14  # days: the span of Compute Optimizer and of this fleet's advice
@@ -25,6 +30,9 @@ MOST_IO_BYTES = 64.0 * 1024 * 1024  # what the model takes for one I/O
 # A delivered rate this near a limit of the volume is the limit's, not the demand's: rounding of
 # CloudWatch's sums and of the second's worth that a rested volume has saved.
 AT_LIMIT = 0.97
+# Points longer than this hide bursts: an hour's mean of five busy minutes is a twelfth of them. s:
+# the period that metric-data of a fortnight is fetched with (docs/guide/fleet.md).
+MOST_GRAIN_S = 300.0
 # Balances are whole percents: at or below this the credits are gone.
 GONE_PERCENT = 1.0
 
@@ -117,8 +125,10 @@ class DeviceHistory:
 
 
 def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float) -> DeviceHistory:
-    """The points of all members on one axis. Raises InputError for a member without points, for
-    fewer days than `least_days`, and for a recording with too many holes."""
+    """The points of all members on one axis, from the last modification of any on: what was before
+    is of another volume. Raises InputError for a member without points, for fewer days than
+    `least_days`, for points too long or beyond any volume, and for a recording with too many
+    holes."""
     series = []
     for member in device.members:
         rows = points.get(member.id)
@@ -130,11 +140,16 @@ def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_da
         rule = f"has points of {', '.join(f'{grain:g}' for grain in sorted(grains))} s; one period is needed"
         raise InputError(device.key, rule, DOC, "Import one period for a device.")
     (grain,) = grains
-    begin = max(float(rows["t_unix"][0]) for rows in series)
+    if grain > MOST_GRAIN_S:
+        rule = f"has points of {grain:,.0f} s, which hide bursts: {MOST_GRAIN_S:g} s at most"
+        raise InputError(device.key, rule, DOC, "Import points of five minutes: CloudWatch keeps them for 63 days.")
+    begin, modified = _begins(device, series, grain)
     end = min(float(rows["t_unix"][-1]) for rows in series) + grain
     count = max(0, round((end - begin) / grain))
     if count * grain < least_days * DAY_S:
-        raise InputError(f"{device.key}: {count * grain / DAY_S:.1f} days", f"at least {least_days:g} are needed", DOC)
+        since = f" since it was modified on {modified:%Y-%m-%d}" if modified is not None else ""
+        told = f"{device.key}: {count * grain / DAY_S:.1f} days{since}"
+        raise InputError(told, f"at least {least_days:g} are needed", DOC)
     sums: dict[str, np.ndarray] = {
         name: np.zeros(count) for name in ("read_ops", "write_ops", "read_bytes", "write_bytes")
     }
@@ -155,13 +170,39 @@ def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_da
         exceeded_of = (exceeded_of[0] or bool((iops > 0).any()), exceeded_of[1] or bool((throughput > 0).any()))
         queue[index] += rows["queue"].to_numpy()[inside]
     if missing > MOST_MISSING * count:
-        rule = f"has no points for {missing / count:.0%} of its periods"
+        rule = f"has no points for {in_percent(missing / count)} of its periods"
         raise InputError(device.key, rule, DOC, "Volumes that are seldom attached get no advice.")
     given = ((sums["read_ops"] + sums["write_ops"]) / grain, (sums["read_bytes"] + sums["write_bytes"]) / grain)
-    found = DeviceHistory(
-        begin, grain, _demand(sums, grain), balance, exceeded, exceeded_of, queue, *given, missing / count
-    )
+    demand = _demand(_of_device(sums, device), grain)
+    if (most := max(float(demand[name].max()) for name in ("reads_per_s", "writes_per_s"))) > MAX_OPS_PER_S:
+        rule = f"a point has {most:,.0f} operations a second, more than any volume can"
+        raise InputError(device.key, rule, DOC, "Are counts and periods of its points right?")
+    found = DeviceHistory(begin, grain, demand, balance, exceeded, exceeded_of, queue, *given, missing / count)
     return _uncensored(found)
+
+
+def _begins(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tuple[float, datetime | None]:
+    """Where the history begins, and the modification that it begins behind, if it is one."""
+    begin = max(float(rows["t_unix"][0]) for rows in series)
+    last = max((one.ended or one.started for member in device.members for one in member.modifications), default=None)
+    if last is None or last.timestamp() <= begin:
+        return begin, None
+    return begin + grain * math.ceil((last.timestamp() - begin) / grain), last
+
+
+def _of_device(sums: dict[str, np.ndarray], device: FleetDevice) -> dict[str, np.ndarray]:
+    """What was asked of an array, of what its members did together: a mirror writes everything
+    twice, and parity reads before it writes."""
+    with core_errors():
+        cost = core.storage_cost(device.storage().text)
+    reads_per_write = cost["reads_per_write"]
+    writes_per_write = cost["ios_per_write"] - reads_per_write
+    found = {}
+    for unit in ("ops", "bytes"):
+        writes = sums[f"write_{unit}"] / writes_per_write
+        reads = np.maximum(sums[f"read_{unit}"] - reads_per_write * writes, 0.0)
+        found |= {f"read_{unit}": reads / cost["ios_per_read"], f"write_{unit}": writes}
+    return found
 
 
 def _uncensored(history: DeviceHistory) -> DeviceHistory:
@@ -171,7 +212,7 @@ def _uncensored(history: DeviceHistory) -> DeviceHistory:
         return history
     columns = history.columns
     waiting = np.nan_to_num(history.queue)
-    given = (columns["reads_per_s"] + columns["writes_per_s"]) * history.grain_s
+    given = history.given_iops * history.grain_s
     # What leaves the queue was asked before: it is taken off where it is answered.
     more = np.diff(waiting, prepend=0.0)
     near = history.censored | np.roll(history.censored, 1)

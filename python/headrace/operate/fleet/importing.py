@@ -3,25 +3,33 @@
 get-metric-data pages (JSON) and CSV exports are read by the readers of `workload import`; metric
 streams (JSON, a line a point, or OpenTelemetry; plain or gzip) point by point; Parquet of streams
 or of an earlier import by its columns. What is read is spilled into parts by volume, so that memory
-holds one part, not the fleet. Points that come twice count once; the last one read counts."""
+holds one part, not the fleet. Points that come twice count once; the last one read counts.
+
+Each point has its period: as the format tells it (an earlier import, OpenTelemetry, CSV), as the
+points of its volume in its page lie apart, or else as all of its volume without a period do. Points
+of a volume that are of different periods are made to one (`--period`) or refused."""
 
 from __future__ import annotations
 
 import gzip
+import math
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
 import msgspec
+import numpy as np
 import polars as pl
 
+from headrace.base.files import refuse_folder
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch
 from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
-from headrace.observe.recording import clip, open_recording
-from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SCHEMA, write_points
+from headrace.observe.recording import MAX_BYTES, clip, recording_of
+from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SCHEMA, SUMS, write_points
 
 NAMESPACE = "AWS/EBS"
 STREAMS = "CloudWatch guide, Metric streams, JSON format"
@@ -29,16 +37,39 @@ PARTS = 64  # of volumes, by their ids: a part of 10,000 volumes over 14 days of
 POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
 MOST_VALUE = 1e15  # no sum of a period comes near it; keeps sums finite
 MS_PER_S = 1_000.0
+# Seconds since 1970 of 2006-01-01, the year in which EC2 began, and of 2100-01-01, ours: what lies
+# outside is in another unit.
+EARLIEST_S, LATEST_S = 1_136_073_600.0, 4_102_444_800.0
 # As CloudWatch and OpenTelemetry (UCUM) name bytes; without a unit it is CloudWatch's own.
 BYTES = {"Bytes", "By", "None", ""}
 GZIP, PARQUET = b"\x1f\x8b", b"PAR1"
+HEAD = 4_096  # bytes from which a file's form is seen; ours: the first point of a stream is shorter
+# Field 1 of an ExportMetricsServiceRequest, resource_metrics: a message (protobuf, encoding).
+FIRST_FIELD = b"\x0a"
+UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 SPILLED = {
     "volume": pl.String(),
     "metric": pl.String(),
     "t_unix": pl.Float64(),
     "value": pl.Float64(),
     "account": pl.String(),
+    "period_s": pl.Float64(),
 }
+SUMMED = [metric for metric, (column, _) in METRICS.items() if column in SUMS]
+# Steps between points that must be seen before they tell a period; ours: one hole misleads two.
+LEAST_STEPS = 3
+# So many shorter steps in a row than most are points of another period: nothing else makes steps
+# shorter; a guess.
+SHORTER_IN_A_ROW = 3
+# So many longer ones of one length may be so too, and are told; or nothing was asked of the volume
+# in between, which CloudWatch leaves out on Xen (EBS user guide, metrics for Amazon EBS); a guess.
+LONGER_IN_A_ROW = 12
+# The sum of the points within a longer one, against its figure: counts are whole; ours.
+SUM_SLACK = 0.01
+STEP_SLACK_S = 1.0  # times are printed in whole seconds
+# The share of a longer period that its points must cover; a guess. Their rate is taken for all
+# of it.
+LEAST_COVERED = 0.5
 
 
 def import_points(
@@ -66,13 +97,20 @@ def import_points(
             for number in range(PARTS):
                 part = spill.part(number)
                 if part is not None:
-                    wide = _wide(part, period_s)
+                    wide = _wide(part, period_s, spill.sparse)
                     volumes[0] += wide["volume"].n_unique()
                     if wide.height:
                         yield wide
                 progress(0.8 + 0.2 * (number + 1) / PARTS)
 
         rows = write_points(to, parts())
+    if spill.sparse:
+        volume = min(spill.sparse)
+        others = f", and {len(spill.sparse) - 1:,} other volumes are like it" if len(spill.sparse) > 1 else ""
+        notes.append(
+            f"{volume} has points {spill.sparse[volume]}{others}: taken as holes. "
+            "Points of two periods in one file would look the same: give each period files of its own."
+        )
     return volumes[0], rows, list(dict.fromkeys(notes))
 
 
@@ -83,15 +121,23 @@ class _Spill:
         self.folder, self.written = folder, 0
         self.columns: dict[str, list] = {name: [] for name in SPILLED}
         self.known: dict[str, int] = {}
+        # Volumes whose points lie further apart for a while: holes, or another period in one file.
+        self.sparse: dict[str, str] = {}
 
-    def add(self, volume: str, metric: str, t_unix: float, value: float, account: str = "") -> None:
-        for name, one in zip(SPILLED, (volume, metric, t_unix, value, account), strict=True):
+    def add(
+        self, volume: str, metric: str, t_unix: float, value: float, account: str = "", period_s: float | None = None
+    ) -> None:
+        for name, one in zip(SPILLED, (volume, metric, t_unix, value, account, period_s), strict=True):
             self.columns[name].append(one)
         if len(self.columns["volume"]) >= POINTS_AT_ONCE:
             self.flush()
 
     def add_frame(self, frame: pl.DataFrame) -> None:
-        """Rows of SPILLED."""
+        """Rows of SPILLED, behind all that were added before."""
+        self.flush()
+        self._write(frame)
+
+    def _write(self, frame: pl.DataFrame) -> None:
         numbers = {volume: self._number(volume) for volume in frame["volume"].unique()}
         for (number,), part in (
             frame.with_columns(pl.col("volume").replace_strict(numbers, return_dtype=pl.Int64).alias("part"))
@@ -110,7 +156,7 @@ class _Spill:
         if self.columns["volume"]:
             frame = pl.DataFrame(self.columns, schema=SPILLED)
             self.columns = {name: [] for name in SPILLED}
-            self.add_frame(frame)
+            self._write(frame)
 
     def part(self, number: int) -> pl.DataFrame | None:
         found = sorted(self.folder.glob(f"{number:03d}-*.parquet"))
@@ -118,51 +164,86 @@ class _Spill:
 
 
 def _read(file: Path, spill: _Spill, notes: list[str]) -> None:
+    refuse_folder(file)
     try:
         with file.open("rb") as opened:
-            head = opened.read(4_096)
+            head = opened.read(HEAD)
     except OSError as error:
         raise InputError(
             str(file), f"cannot be read: {error.strerror}", "", "Check the name and the permissions."
         ) from None
     if head.startswith(PARQUET):
         return _read_parquet(file, spill)
-    if head.startswith(GZIP):
-        with gzip.open(file) as opened:
-            return _read_member(file, opened, spill, notes)
+    if not head.startswith(GZIP):
+        with file.open("rb") as opened:
+            return _read_plain(file, head, opened, spill, notes)
+    with gzip.open(file) as opened:
+        try:
+            head = opened.read(HEAD)
+            opened.seek(0)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise _damaged(f"{file.name}, start", error) from None
+        if head:
+            _read_plain(file, head, cast("IO[bytes]", opened), spill, notes)
+
+
+def _read_plain(file: Path, head: bytes, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+    """Reads what is not Parquet, after unpacking; its first bytes say what it is."""
     if b'"metric_stream_name"' in head or b'"metric_name"' in head:
-        with file.open("rb") as opened:
-            return _read_stream(file, opened, spill, notes)
-    if b"\0" in head:
-        with file.open("rb") as opened:
-            return _read_open_telemetry(file, opened, spill, notes)
-    _read_export(file, spill, notes)
+        _read_stream(file, opened, spill, notes)
+    elif b"\0" in head and not head.startswith(UTF_16):
+        if not _may_be_open_telemetry(head):
+            rule = "is of no form that is read here: pages of get-metric-data, CSV, metric streams, an earlier import"
+            raise InputError(clip(file.name, 80), rule, f"{DOC}, Points", "Is it the file you meant, and whole?")
+        _read_open_telemetry(file, opened, spill, notes)
+    else:
+        _read_export(file, opened, spill, notes)
 
 
-def _read_export(file: Path, spill: _Spill, notes: list[str]) -> None:
-    recording = open_recording(file)
-    series, _ = cloudwatch.read_metrics(recording)
+def _may_be_open_telemetry(head: bytes) -> bool:
+    """Whether a file begins as a record in OpenTelemetry format does: its length, seven bits a
+    byte, then the tag of its first field."""
+    last = next((at for at, byte in enumerate(head) if byte < 0x80), len(head))
+    return int.from_bytes(head[: last + 1], "big") > 0 and head[last + 1 : last + 2] == FIRST_FIELD
+
+
+def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str]) -> None:
+    try:
+        content = opened.read(MAX_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _damaged(file.name, error) from None
+    if len(content) > MAX_BYTES:
+        rule = f"is larger than {MAX_BYTES / 2**20:,.0f} MiB, unpacked"
+        raise InputError(file.name, rule, DOC, "Ask for the metrics in several files, of some volumes each.")
+    recording = recording_of(clip(file.name, 80), content)
+    series, told = cloudwatch.read_metrics(recording)
+    same = told[0] if len(set(told)) == 1 else None
+    periods = {} if told else _periods_of_page(file, series, spill)
     for (volume, metric), points in series.items():
         if metric not in METRICS:
             continue
         if not volume:
             hint = "Let the label say it: aws cloudwatch get-metric-data with Label 'vol-... VolumeReadOps'."
             raise recording.bad("", metric, "does not say of which volume it is", hint)
-        for at, (_, _, value) in points.items():
-            spill.add(volume, metric, at, value)
+        for at, (where, _, value) in points.items():
+            if not EARLIEST_S <= at <= LATEST_S:
+                place = f"line {where}" if isinstance(where, int) else where
+                raise _of_no_time(f"{recording.name}, {place}: {metric}", at)
+            spill.add(volume, metric, at, value, period_s=periods.get(volume, same))
     notes += recording.notes
 
 
-def _read_member(file: Path, opened: gzip.GzipFile, spill: _Spill, notes: list[str]) -> None:
-    """JSON begins with a brace or an empty line; anything else is OpenTelemetry."""
-    try:
-        json_lines = opened.peek(1)[:1] in (b"{", b"\n", b"\r", b" ", b"")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise _damaged(f"{file.name}, start", error) from None
-    if json_lines:
-        _read_stream(file, opened, spill, notes)
-    else:
-        _read_open_telemetry(file, cast("IO[bytes]", opened), spill, notes)
+def _periods_of_page(file: Path, series: cloudwatch.Metrics, spill: _Spill) -> dict[str, float]:
+    """The period of each volume in a page, where its points tell it."""
+    rows = [(volume, at) for (volume, metric), points in series.items() if metric in SUMMED for at in points]
+    if not rows:
+        return {}
+    schema = {name: SPILLED[name] for name in ("volume", "t_unix")}
+    found = _told_by_steps(pl.DataFrame(rows, schema=schema, orient="row"), f"{clip(file.name, 80)}, ")
+    _note_sparse(found, spill.sparse)
+    # Holes alone can make most steps longer; then all points of the volume decide.
+    sure = found.filter(pl.col("steps") >= LEAST_STEPS, pl.col("shortest") >= pl.col("period_s") - STEP_SLACK_S)
+    return dict(sure.select("volume", "period_s").rows())
 
 
 def _damaged(place: str, error: Exception) -> InputError:
@@ -180,7 +261,7 @@ def _read_open_telemetry(file: Path, opened: IO[bytes], spill: _Spill, notes: li
 
 def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[str]) -> None:
     decode = msgspec.json.Decoder(StreamPoint).decode
-    number, bad = 0, None
+    number, taken, bad = 0, 0, None
     try:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -193,10 +274,13 @@ def _read_stream(file: Path, lines: Iterable[bytes], spill: _Spill, notes: list[
                 rule = f"is not a point of a metric stream: {error}"
                 bad = InputError(f"{file.name}, line {number}: {clip(line.decode(errors='replace'))}", rule, STREAMS)
                 continue  # a last line may be cut off; refused when another follows
+            taken += 1
             _take(file, "line", number, point, spill)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise _damaged(f"{file.name}, line {number}", error) from None
     if bad is not None:
+        if not taken:  # a file of one line is not cut off: it is something else
+            raise bad
         notes.append(f"{file.name}: the last line is cut off and was left out.")
 
 
@@ -215,102 +299,282 @@ def _take(file: Path, unit: str, number: int, point: StreamPoint, spill: _Spill)
     if not 0 <= found <= MOST_VALUE:
         rule = "must be 0 or more, and finite"
         raise InputError(f"{file.name}, {unit} {number}: {point.metric_name} = {found:g}", rule, STREAMS)
-    spill.add(volume, point.metric_name, point.timestamp / MS_PER_S, found, point.account_id)
+    if not EARLIEST_S <= point.timestamp / MS_PER_S <= LATEST_S:
+        raise _of_no_time(f"{file.name}, {unit} {number}: {point.metric_name}", point.timestamp / MS_PER_S)
+    spill.add(volume, point.metric_name, point.timestamp / MS_PER_S, found, point.account_id, point.period_s)
 
 
 def _read_parquet(file: Path, spill: _Spill) -> None:
-    lazy = pl.scan_parquet(file)
-    names = lazy.collect_schema()
+    name = clip(file.name, 80)
+    with _parquet(name):
+        lazy = pl.scan_parquet(file)
+        names = lazy.collect_schema()
     if set(COLUMNS) <= set(names):
-        return _again(lazy, spill)
+        columns = {column: metric for metric, (column, _) in METRICS.items()}
+        index = ["volume", "t_unix", "account", "period_s"]
+        for rows in _slices(name, lazy.select(COLUMNS), POINTS_AT_ONCE // len(columns)):
+            long = rows.unpivot(on=list(columns), index=index, variable_name="metric")
+            kept = long.filter(pl.col("value").is_not_nan() & pl.col("value").is_not_null())
+            kept = kept.with_columns(pl.col("metric").replace_strict(columns)).select(list(SPILLED))
+            _check_times(name, kept)
+            spill.add_frame(kept)
+        return
+    columns = _stream_columns(name, names)
+    ours = (pl.col("namespace") == NAMESPACE) & pl.col("metric_name").is_in(list(METRICS))
+    for rows in _slices(name, lazy, POINTS_AT_ONCE):
+        frame = rows.filter(ours).select(**columns).select(list(SPILLED)).drop_nulls(["volume"])
+        wrong = frame.filter(~pl.col("value").is_finite() | (pl.col("value") < 0) | (pl.col("value") > MOST_VALUE))
+        if wrong.height:
+            first = wrong.row(0, named=True)
+            value = f"{name}: {first['metric']} of {first['volume']} = {first['value']}"
+            raise InputError(value, "must be 0 or more, and finite", STREAMS)
+        _check_times(name, frame)
+        spill.add_frame(frame)
+
+
+@contextmanager
+def _parquet(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+        rule = f"is cut off or damaged: {clip(str(error))}"
+        raise InputError(name, rule, "Apache Parquet", "Fetch the object or make the file again.") from None
+
+
+def _slices(name: str, lazy: pl.LazyFrame, rows: int) -> Iterator[pl.DataFrame]:
+    """The rows of a file in parts of that many: a fleet does not fit into memory."""
+    with _parquet(name):
+        height = lazy.select(pl.len()).collect().item()
+    for begin in range(0, height, rows):
+        with _parquet(name):
+            part = lazy.slice(begin, rows).collect()
+        yield part
+
+
+def _stream_columns(name: str, names: pl.Schema) -> dict[str, pl.Expr]:
+    """What makes SPILLED's columns of those of a metric stream. Raises InputError for others."""
     wanted = {"namespace", "metric_name", "dimensions", "timestamp", "value"}
     if not wanted <= set(names):
         rule = f"lacks {', '.join(sorted(wanted - set(names)))}: it is neither of an import nor of a metric stream"
-        raise InputError(str(file), rule, STREAMS)
-    kind = names["timestamp"]
+        raise InputError(name, rule, STREAMS)
     time = pl.col("timestamp")
-    if isinstance(kind, pl.Datetime):
+    if isinstance(names["timestamp"], pl.Datetime):
         seconds = time.dt.epoch("us") / 1e6
-    elif kind.is_integer():
+    elif names["timestamp"].is_integer():
         seconds = time / MS_PER_S
     else:
-        raise InputError(f"{file.name}: timestamp is {kind}", "must be a timestamp, or milliseconds", STREAMS)
-    count, total = pl.col("value").struct.field("count"), pl.col("value").struct.field("sum")
-    by_metric = pl.col("metric_name")
-    averaged = [name for name, (_, statistic) in METRICS.items() if statistic == "Average"]
-    largest = [name for name, (_, statistic) in METRICS.items() if statistic == "Maximum"]
-    value = (
-        pl.when(by_metric.is_in(averaged))
-        .then(total / count)
-        .when(by_metric.is_in(largest))
-        .then(pl.col("value").struct.field("max"))
-        .otherwise(total)
-    )
-    account = pl.col("account_id").cast(pl.String) if "account_id" in names else pl.lit("")
-    rows = lazy.filter(pl.col("namespace") == NAMESPACE, by_metric.is_in(list(METRICS))).select(
-        pl.col("dimensions").struct.field("VolumeId").alias("volume"),
-        by_metric.alias("metric"),
-        seconds.alias("t_unix"),
-        value.cast(pl.Float64).alias("value"),
-        account.alias("account"),
-    )
-    frame = rows.drop_nulls(["volume"]).collect()
-    wrong = frame.filter(~pl.col("value").is_finite() | (pl.col("value") < 0) | (pl.col("value") > MOST_VALUE))
+        raise _of_kind(name, names, "timestamp", "must be a timestamp, or milliseconds")
+    value = names["value"]
+    if not isinstance(value, pl.Struct) or not {"count", "sum", "max"} <= {one.name for one in value.fields}:
+        raise _of_kind(name, names, "value", "must be a struct with count, sum and max")
+    count, total, largest = (pl.col("value").struct.field(one) for one in ("count", "sum", "max"))
+    statistic = pl.col("metric_name").replace_strict({metric: one for metric, (_, one) in METRICS.items()})
+    figure = pl.when(statistic == "Average").then(total / count).when(statistic == "Maximum").then(largest)
+    return {
+        "volume": _volume_column(name, names),
+        "metric": pl.col("metric_name"),
+        "t_unix": seconds.cast(pl.Float64),
+        "value": figure.otherwise(total).cast(pl.Float64),
+        "account": pl.col("account_id").cast(pl.String).fill_null("") if "account_id" in names else pl.lit(""),
+        "period_s": pl.lit(None, dtype=pl.Float64),
+    }
+
+
+def _volume_column(name: str, names: pl.Schema) -> pl.Expr:
+    """The VolumeId in the dimensions: a struct, or a map (to Parquet a list of key and value)."""
+    kind, found = names["dimensions"], pl.col("dimensions")
+    inner = kind.inner if isinstance(kind, pl.List) else None
+    if isinstance(inner, pl.Struct) and {"key", "value"} <= {one.name for one in inner.fields}:
+        key, value = pl.element().struct.field("key"), pl.element().struct.field("value")
+        return found.list.eval(value.filter(key == "VolumeId")).list.first().cast(pl.String)
+    if isinstance(kind, pl.Struct) and "VolumeId" in {one.name for one in kind.fields}:
+        return found.struct.field("VolumeId").cast(pl.String)
+    raise _of_kind(name, names, "dimensions", "must be a struct with VolumeId, or a map")
+
+
+def _of_kind(name: str, names: pl.Schema, column: str, rule: str) -> InputError:
+    hint = "Let Firehose convert the stream as the guide of metric streams says, or import its JSON."
+    return InputError(f"{name}: {column} is {clip(str(names[column]))}", rule, STREAMS, hint)
+
+
+def _check_times(name: str, points: pl.DataFrame) -> None:
+    wrong = points.filter(~pl.col("t_unix").is_between(EARLIEST_S, LATEST_S).fill_null(False))
     if wrong.height:
         first = wrong.row(0, named=True)
-        value = f"{file.name}: {first['metric']} of {first['volume']} = {first['value']}"
-        raise InputError(value, "must be 0 or more, and finite", STREAMS)
-    spill.add_frame(frame)
+        raise _of_no_time(f"{name}: {first['metric']} of {first['volume']}", first["t_unix"])
 
 
-def _again(lazy: pl.LazyFrame, spill: _Spill) -> None:
-    """Points of an earlier import."""
-    columns = {column: metric for metric, (column, _) in METRICS.items()}
-    long = lazy.collect().unpivot(on=list(columns), index=["volume", "t_unix", "account"], variable_name="metric")
-    kept = long.filter(pl.col("value").is_not_nan() & pl.col("value").is_not_null())
-    spill.add_frame(kept.with_columns(pl.col("metric").replace_strict(columns)).select(list(SPILLED)))
+def _of_no_time(place: str, t_unix: float | None) -> InputError:
+    value = f"{place} at {'no time' if t_unix is None else f'{t_unix:.6g} s since 1970'}"
+    hint = "Are its times in another unit? They must be timestamps, or milliseconds since 1970."
+    return InputError(value, "must be between 2006, when EC2 began, and 2100", STREAMS, hint)
 
 
-def _wide(part: pl.DataFrame, period_s: float | None) -> pl.DataFrame:
+def _wide(part: pl.DataFrame, period_s: float | None, sparse: dict[str, str]) -> pl.DataFrame:
     """Rows of the file, volume by volume in the order of time."""
-    accounts = part.group_by("volume").agg(pl.col("account").unique().sort())
-    twice = accounts.filter(pl.col("account").list.len() > 1)
-    if twice.height:
-        first = twice.row(0, named=True)
-        value = f"{first['volume']} in accounts {', '.join(first['account'])}"
-        raise InputError(value, "a volume belongs to one account", DOC, "Import the accounts into files of their own.")
-    # Sorted before the pivot: the last one read stays, and the order does not hang on threads.
-    last = part.unique(["volume", "metric", "t_unix"], keep="last", maintain_order=True).sort("volume", "t_unix")
-    wide = last.pivot("metric", index=["volume", "t_unix", "account"], values="value", maintain_order=True)
-    names = {metric: column for metric, (column, _) in METRICS.items()}
-    wide = wide.rename({name: names[name] for name in wide.columns if name in names})
-    wide = wide.with_columns(pl.lit(None, dtype=pl.Float64).alias(name) for name in SCHEMA if name not in wide.columns)
-    sums = ("read_ops", "write_ops", "read_bytes", "write_bytes")
+    part = _of_one_account(part).with_columns(pl.when(pl.col("period_s") > 0).then("period_s"))
+    sums = part.filter(pl.col("metric").is_in(SUMMED))
+    _check_one_period_at_a_time(sums.filter(pl.col("period_s").is_null()))
+    sums = _with_periods(sums, sparse)
+    _check_periods(sums, period_s)
+    wide = _pivoted(sums, ["volume", "t_unix", "period_s", "account"])
+    # All others are joined by their time alone: CloudWatch has some of it every five minutes only.
+    states = _pivoted(part.filter(~pl.col("metric").is_in(SUMMED)), ["volume", "t_unix"])
+    wide = wide.join(states, on=["volume", "t_unix"], how="left", maintain_order="left")
+    wide = wide.with_columns(
+        pl.lit(None, dtype=kind).alias(name) for name, kind in SCHEMA.items() if name not in wide.columns
+    )
     # A period without one of the four tells no demand; CloudWatch publishes them together.
-    wide = wide.filter(pl.all_horizontal(pl.col(sums).is_not_null())).sort("volume", "t_unix")
-    step = pl.col("t_unix").diff().over("volume")
-    period = wide.with_columns(step.alias("step")).group_by("volume").agg(pl.col("step").drop_nulls().mode().min())
-    wide = wide.drop("period_s").join(period, on="volume", maintain_order="left").rename({"step": "period_s"})
-    wide = wide.filter(pl.col("period_s") > 0)
+    wide = wide.filter(pl.all_horizontal(pl.col(SUMS).is_not_null())).sort("volume", "t_unix")
     if period_s is not None:
         wide = _coarser(wide, period_s)
     return wide.with_columns(pl.col(pl.Float64).fill_null(float("nan"))).select(COLUMNS)
 
 
+def _of_one_account(part: pl.DataFrame) -> pl.DataFrame:
+    """The points with the account of their volume; pages tell none. Raises InputError for two."""
+    told = part.group_by("volume").agg(pl.col("account").filter(pl.col("account") != "").unique().sort())
+    twice = told.filter(pl.col("account").list.len() > 1).sort("volume")
+    if twice.height:
+        first = twice.row(0, named=True)
+        value = f"{first['volume']} in accounts {', '.join(first['account'])}"
+        raise InputError(value, "a volume belongs to one account", DOC, "Import the accounts into files of their own.")
+    one = told.select("volume", pl.col("account").list.first().fill_null(""))
+    return part.drop("account").join(one, on="volume", maintain_order="left")
+
+
+def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
+    """A row for each of `index`, with a column for each metric."""
+    # Sorted before the pivot: the last one read stays, and the order does not hang on threads.
+    last = rows.unique([*index, "metric"], keep="last", maintain_order=True).sort("volume", "t_unix")
+    wide = last.pivot("metric", index=index, values="value", maintain_order=True)
+    return wide.rename({metric: column for metric, (column, _) in METRICS.items() if metric in wide.columns})
+
+
+def _told_by_steps(times: pl.DataFrame, where: str = "") -> pl.DataFrame:
+    """The most frequent step between the points of each volume (`period_s`; the shorter of two),
+    the `shortest`, how many there are, and a `longer` one that comes many times in a row. Raises
+    InputError where they are of two periods."""
+    steps = times.select("volume", "t_unix").unique().sort("volume", "t_unix")
+    steps = steps.with_columns(pl.col("t_unix").diff().over("volume").alias("step")).drop_nulls("step")
+    step = pl.col("step")
+    found = steps.group_by("volume").agg(
+        step.mode().min().alias("period_s"), step.min().alias("shortest"), pl.len().alias("steps")
+    )
+    run = pl.struct("volume", "step").rle_id().alias("run")
+    runs = steps.group_by("volume", run, maintain_order=True).agg(step.first(), pl.len().alias("long"))
+    runs = runs.join(found, on="volume", maintain_order="left")
+    other = runs.filter(step < pl.col("period_s") - STEP_SLACK_S, pl.col("long") >= SHORTER_IN_A_ROW)
+    if other.height:
+        first = other.row(0, named=True)
+        value = f"{where}{first['volume']}: points {first['step']:g} s and {first['period_s']:g} s apart"
+        rule = "are of two periods, and do not say which is of which"
+        longest = _common([first["step"], first["period_s"]])
+        hint = f"Import the files of each period alone, then join both imports with --period {longest:g}."
+        raise InputError(value, rule, DOC, hint)
+    longer = runs.filter(step > pl.col("period_s") + STEP_SLACK_S, pl.col("long") >= LONGER_IN_A_ROW)
+    return found.join(longer.group_by("volume").agg(step.first().alias("longer")), on="volume", how="left")
+
+
+def _check_one_period_at_a_time(points: pl.DataFrame) -> None:
+    """Points that come twice with other figures are corrections, and the last counts; unless every
+    so-and-so-many of a volume do, and the larger figure is what the next points add up to: those
+    are of a longer period, and say so by nothing else. Raises InputError."""
+    figures = points.group_by("volume", "metric", "t_unix").agg(
+        pl.col("value").min().alias("least"), pl.col("value").max().alias("most")
+    )
+    twice = figures.filter(pl.col("most") > pl.col("least"))
+    for (volume,), found in sorted(twice.group_by("volume")):
+        of_volume = figures.filter(pl.col("volume") == volume).sort("t_unix")
+        times = of_volume["t_unix"].unique().sort()
+        apart = float(times.diff().drop_nulls().mode().min() or 0.0)  # pyright: ignore[reportArgumentType]
+        steps = found["t_unix"].unique().sort().diff().drop_nulls()
+        longer = float(steps.mode().min() or 0.0) if len(steps) else 0.0  # pyright: ignore[reportArgumentType]
+        if apart <= 0.0 or longer < 2 * apart - STEP_SLACK_S:
+            continue
+        sums, alike = 0, 0
+        for (metric,), own in found.group_by("metric"):
+            series = of_volume.filter(pl.col("metric") == metric)
+            at, least = series["t_unix"].to_numpy(), np.cumsum(np.append(0.0, series["least"].to_numpy()))
+            begins = own["t_unix"].to_numpy()
+            added = least[np.searchsorted(at, begins + longer)] - least[np.searchsorted(at, begins)]
+            sums += own.height
+            alike += int((np.abs(own["most"].to_numpy() - added) <= SUM_SLACK * added).sum())
+        if sums >= LEAST_STEPS and alike >= sums / 2:
+            value = f"{volume}: points of {apart:g} s and of {longer:g} s at the same times"
+            rule = "are of two periods, and do not say which is of which"
+            hint = f"Import the files of each period alone, or leave those of {longer:g} s out: the others have it all."
+            raise InputError(value, rule, DOC, hint)
+
+
+def _with_periods(sums: pl.DataFrame, sparse: dict[str, str]) -> pl.DataFrame:
+    """Points of which none is without a period; those whose period nothing tells are left out."""
+    open_ones = sums.filter(pl.col("period_s").is_null())
+    if not open_ones.height:
+        return sums
+    told = _told_by_steps(open_ones)
+    _note_sparse(told, sparse)
+    known = sums.group_by("volume").agg(pl.col("period_s").drop_nulls().unique().alias("known"))
+    only = known.filter(pl.col("known").list.len() == 1).select("volume", pl.col("known").list.first())
+    sums = sums.join(
+        told.select("volume", pl.col("period_s").alias("told")), on="volume", how="left", maintain_order="left"
+    )
+    sums = sums.join(only, on="volume", how="left", maintain_order="left")
+    return sums.with_columns(pl.coalesce("period_s", "told", "known")).drop_nulls("period_s")
+
+
+def _note_sparse(told: pl.DataFrame, sparse: dict[str, str]) -> None:
+    for volume, period, longer in told.drop_nulls("longer").select("volume", "period_s", "longer").rows():
+        sparse[volume] = f"{longer:g} s apart for a while, and {period:g} s as a rule"
+
+
+def _check_periods(sums: pl.DataFrame, period_s: float | None) -> None:
+    """Raises InputError where a volume has points of periods that cannot become one."""
+    periods = sums.select("volume", "period_s").unique().sort("volume", "period_s")
+    if period_s is None:
+        of_volume = periods.group_by("volume", maintain_order=True).agg("period_s")
+        several = of_volume.filter(pl.col("period_s").list.len() > 1)
+        if several.height:
+            volume, found = several.row(0)
+            value = f"{volume}: points of {' and of '.join(f'{one:g} s' for one in found)}"
+            hint = f"Add --period {_common(found):g}, or leave the files of the other periods out."
+            raise InputError(value, "the points of one volume must be of one period", DOC, hint)
+        return
+    for volume, period in periods.rows():
+        if period > period_s:
+            value = f"{volume}: points of {period:g} s"
+            raise InputError(value, f"cannot be made finer: {period_s:g} s", DOC, "Leave --period out.")
+        if period_s % period:
+            value = f"{volume}: points of {period:g} s"
+            rule = f"cannot become points of {period_s:g} s, which is not a multiple of it"
+            raise InputError(value, rule, DOC, f"Give --period {math.ceil(period_s / period) * period:g}.")
+
+
+def _common(periods: Sequence[float]) -> float:
+    """The shortest period that all of them divide."""
+    return math.lcm(*(math.ceil(one) for one in periods))
+
+
 def _coarser(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:
-    finer = wide.filter(pl.col("period_s") > period_s)
-    if finer.height:
-        value = f"{finer['volume'][0]}: points of {finer['period_s'][0]:g} s"
-        raise InputError(value, f"cannot be made finer: {period_s:g} s", DOC, "Leave --period out.")
+    """Sums and means over longer periods. Points that overlap, of one period or of several, count
+    by their lengths: the sum is that of the mean rate."""
     slot = (pl.col("t_unix") / period_s).floor() * period_s
+    lasted = pl.col("period_s")
+    covered = lasted.sum()
+    means = [
+        (pl.col(name) * lasted).sum() / lasted.filter(pl.col(name).is_not_null()).sum()
+        for name in ("queue", "balance_percent")
+    ]
     return (
         wide.group_by("volume", slot.alias("t_unix"), maintain_order=True)
         .agg(
             pl.col("account").first(),
+            covered.alias("covered"),
             pl.lit(period_s).alias("period_s"),
-            pl.col("read_ops", "write_ops", "read_bytes", "write_bytes").sum(),
-            pl.col("queue", "balance_percent").mean(),
+            pl.col(SUMS).sum() * (period_s / covered),
+            *means,
             pl.col("iops_exceeded", "throughput_exceeded").max(),
         )
+        .filter(pl.col("covered") >= LEAST_COVERED * period_s)
         .sort("volume", "t_unix")
     )

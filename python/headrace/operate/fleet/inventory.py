@@ -296,6 +296,8 @@ class _Reader:
         self.volumes: dict[str, tuple[_Volume, str]] = {}
         self.instances: dict[str, tuple[_Instance, str, str]] = {}
         self.modifications: dict[str, set[KnownModification]] = defaultdict(set)
+        # When CloudTrail saw ModifyVolume called: compared at the end, whatever came first.
+        self.calls: dict[str, set[datetime]] = defaultdict(set)
         self.seen: set[str] = set()
         # Files that end with a NextToken, and regions in which a listing came to its end.
         self.open: list[tuple[Recording, str, str]] = []
@@ -329,6 +331,10 @@ class _Reader:
         if "Volumes" not in self.seen:
             hint = "Run aws ec2 describe-volumes and give its output."
             raise InputError("the inventory", "has no volumes: none of its files holds any", API, hint)
+        for volume, calls in self.calls.items():
+            for started in sorted(calls):
+                if all(abs((known.started - started).total_seconds()) > SAME_S for known in self.modifications[volume]):
+                    self.modifications[volume].add(KnownModification("", started))
         instances = {key: _fleet_instance(*found) for key, found in self.instances.items()}
         volumes = [self._volume(one, instances) for _, (one, _) in sorted(self.volumes.items())]
         notes = [] if instances else ["No describe-instances was given: limits and owners of instances are not known."]
@@ -404,9 +410,7 @@ class _Reader:
         except (ValueError, AttributeError):
             raise recording.bad(where, one.cloud_trail_event, "is not an event of CloudTrail in JSON") from None
         if volume and at and not event.get("errorCode"):
-            started = _moment(recording, where, at)
-            if all(abs((known.started - started).total_seconds()) > SAME_S for known in self.modifications[volume]):
-                self.modifications[volume].add(KnownModification("", started))
+            self.calls[volume].add(_moment(recording, where, at))
 
     def _unknown(self, recording: Recording, document: dict) -> InputError:
         """The refusal of a file that holds something else."""

@@ -7,8 +7,8 @@ there.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from io import BytesIO
@@ -17,6 +17,8 @@ from pathlib import Path
 import msgspec
 import polars as pl
 
+from headrace import __version__
+from headrace.base import core
 from headrace.base.files import reason_of, write_whole
 from headrace.errors import CouldNotRun, InputError
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer, answers_frame, answers_of
@@ -27,6 +29,9 @@ from headrace.operate.fleet.points import DOC, VOLUMES_AT_ONCE, read_points, vol
 # While one batch is in the core, which leaves Python free, the next is read and asked about. More
 # would only hold memory.
 BATCHES_AT_ONCE = 2
+
+# The files in the folder of kept answers: what they rest on, and a file a batch.
+MARK, PARTS = "rests_on", "[0-9]*.parquet"
 
 # Answers a batch: its devices, its points' file, the places in it, the settings.
 Runner = Callable[
@@ -61,7 +66,7 @@ def plan_fleet(
     if strange:
         more = f" and {len(strange) - 3:,} more" if len(strange) > 3 else ""
         note(f"Points of volumes that are not in the inventory were left out: {', '.join(strange[:3])}{more}.")
-    parts = to.with_name(f"{to.name}.parts")
+    parts = _parts_of(to)
     _prepare(parts, _rests_on(inventory, points, settings))
     open_batches = [number for number in range(len(batches)) if not _part(parts, number).exists()]
     if answered is not None:
@@ -78,8 +83,14 @@ def plan_fleet(
         progress(done / len(batches))
     frame = pl.concat([pl.read_parquet(_part(parts, number)) for number in range(len(batches))]).sort("key")
     write_whole(to, _parquet(frame))
-    shutil.rmtree(parts, ignore_errors=True)
+    _empty(parts)
     return answers_of(frame)
+
+
+def kept_batches(to: Path) -> int:
+    """How many batches a run that was stopped has answered; the same command goes on behind
+    them."""
+    return sum(1 for _ in _parts_of(to).glob(PARTS))
 
 
 def _strangers(places: dict[str, tuple[int, int]], inventory: FleetInventory) -> list[str]:
@@ -150,20 +161,42 @@ def _rests_on(inventory: FleetInventory, points: Path, settings: FleetSettings) 
     """What answers follow from, in short: another value means that kept answers are of another
     question."""
     about = points.stat()
-    whole = msgspec.json.encode((inventory, settings, about.st_size, about.st_mtime_ns))
+    ours = (__version__, core.newest_date())  # another version or catalog may answer otherwise
+    whole = msgspec.json.encode((ours, inventory, settings, about.st_size, about.st_mtime_ns))
     return hashlib.sha256(whole).hexdigest()
 
 
 def _prepare(parts: Path, rests_on: str) -> None:
-    """The folder of kept answers; emptied where they are of another question."""
-    mark = parts / "rests_on"
+    """The folder of kept answers; emptied where they are of another question. Raises InputError
+    where it holds what is not ours."""
+    mark = parts / MARK
     try:
-        if parts.is_dir() and (not mark.exists() or mark.read_text() != rests_on):
-            shutil.rmtree(parts)
+        if parts.is_dir() and not mark.exists() and set(parts.iterdir()) - set(_ours(parts)):
+            rule = "is where answers are kept until all are there, and holds files of something else"
+            raise InputError(str(parts), rule, DOC, "Move it away, or give another --to.")
+        if mark.exists() and mark.read_text() != rests_on:
+            _empty(parts)
         parts.mkdir(exist_ok=True)
         write_whole(mark, rests_on.encode())
     except OSError as error:
         raise CouldNotRun(str(parts), f"cannot be written: {reason_of(error)}", "operating system") from None
+
+
+def _empty(parts: Path) -> None:
+    """Takes away the folder of kept answers; what someone else put there stays, and so does it."""
+    for file in (*_ours(parts), parts / MARK):
+        file.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        parts.rmdir()
+
+
+def _ours(parts: Path) -> list[Path]:
+    """What we wrote there, with what a killed run left of a file (`base.files.write_whole`)."""
+    return [file for pattern in (PARTS, f".{PARTS}.*", f".{MARK}.*") for file in parts.glob(pattern)]
+
+
+def _parts_of(to: Path) -> Path:
+    return to.with_name(f"{to.name}.parts")
 
 
 def _part(parts: Path, number: int) -> Path:

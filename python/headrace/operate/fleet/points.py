@@ -19,7 +19,7 @@ from pathlib import Path
 
 import polars as pl
 
-from headrace.base.files import reason_of
+from headrace.base.files import reason_of, refuse_folder
 from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/guide/fleet.md"
@@ -122,6 +122,7 @@ def write_points(path: Path, parts: Iterable[pl.DataFrame]) -> int:
 
 
 def _scan(path: Path) -> pl.LazyFrame:
+    refuse_folder(path)
     try:
         lazy = pl.scan_parquet(path)
         names = lazy.collect_schema().names()

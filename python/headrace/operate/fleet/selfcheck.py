@@ -13,6 +13,7 @@ import numpy as np
 
 from headrace.base import core
 from headrace.base.storage import Storage
+from headrace.base.units import in_percent
 from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.history import GONE_PERCENT, DeviceHistory
 
@@ -53,16 +54,26 @@ def check(history: DeviceHistory, today: Storage, rows: core.Followed | str) -> 
     ratio = _queue_ratio(history, simulated["queue"])
     found = {"balance_error": balance_error, "throttled_f1": f1, "queue_ratio": ratio}
     if over > MOST_OVER:
-        return SelfCheck(f"it delivered {over:.2f} times what {today.text} can", **found)
+        return SelfCheck(f"it delivered {over:.2f} times what {today.text} can give", **found)
     if balance_error is not None and balance_error > MOST_BALANCE_ERROR:
-        return SelfCheck(f"its simulated credit balance is {balance_error:.1f} points off in the median", **found)
+        return SelfCheck(
+            f"its simulated credit balance is off by {balance_error:.1f} percentage points in the median", **found
+        )
     if f1 is not None and f1 < LEAST_F1:
-        return SelfCheck(f"simulated and recorded throttling agree to {f1:.2f} only (F1)", **found)
+        why = f"simulated and recorded throttling agree too little: their F1 is {f1:.2f}, and {LEAST_F1:g} is the least"
+        return SelfCheck(why, **found)
     if f1 is None and waited.mean() > MOST_UNFLAGGED:
-        return SelfCheck(f"it would have been throttled {waited.mean():.0%} of the time, and was not", **found)
+        share = in_percent(float(waited.mean()))
+        why = f"simulated, its requests wait for a limit {share} of the time, and CloudWatch's checks do not show it"
+        return SelfCheck(why, **found)
     if ratio is not None and not 1 / QUEUE_FACTOR <= ratio <= QUEUE_FACTOR:
-        return SelfCheck(f"its simulated queue is {ratio:.2g} times the recorded one", **found)
+        return SelfCheck(f"its simulated queue is {_times(ratio)} times as long as the recorded one", **found)
     return SelfCheck("", **found)
+
+
+def _times(ratio: float) -> str:
+    """A factor with two figures, never as a power of ten."""
+    return f"{ratio:,.0f}" if ratio >= 10 else f"{ratio:.2g}"
 
 
 def _over_limits(history: DeviceHistory, today: Storage) -> float:

@@ -11,13 +11,13 @@ from headrace.base.checks import check_number, check_whole
 from headrace.errors import InputError
 from headrace.operate.forecast.credits import MOST_HOURS, RUNS, CreditForecast, credits_ahead, has_credits
 from headrace.operate.forecast.growth import GrowthForecast, growth_ahead
-from headrace.operate.forecast.history import DemandHistory, history_of
+from headrace.operate.forecast.history import DOC, DemandHistory, history_of
 from headrace.operate.forecast.ledger import Promise, promises
 from headrace.operate.forecast.space import SpaceForecast, SpaceHistory, space_ahead
 from headrace.workload import OpenWorkload
 
-# A finding: credits run out in at least half of the futures, or a limit or a full volume is nearer
-# than two months with the median. Ours: a quarter's purchase takes about as long.
+# A finding: credits run out in at least half of the futures, a limit or a full volume is nearer
+# than two months with the median (ours: a quarter's purchase takes about as long), or it is there.
 LIKELY = 0.5
 NEAR_DAYS = 60.0
 
@@ -40,10 +40,11 @@ class Forecast:
     notes: tuple[str, ...]
 
     def findings(self) -> bool:
-        """Whether anything runs out soon."""
+        """Whether anything runs out soon, or is at its end now, whatever the trend."""
         empty = self.credits is not None and self.credits.share_empty >= LIKELY
-        near = any(one.days[1] <= NEAR_DAYS for one in self.growth)
-        full = self.space is not None and self.space.trend.claimed and self.space.days[1] <= NEAR_DAYS
+        near = any(one.at_limit or one.days[1] <= NEAR_DAYS for one in self.growth)
+        space = self.space
+        full = space is not None and (space.full or (space.trend.claimed and space.days[1] <= NEAR_DAYS))
         return empty or near or full
 
     def promises(self) -> list[Promise]:
@@ -70,23 +71,34 @@ def forecast(
 
     `hours`: how far the credits are followed (1 to 336). `balance_percent`: today's credits; None:
     as recorded, else simulated. `space`: used space by day, `limit_gib`: where it is full (None:
-    the storage's usable size). Raises InputError where nothing at all can be said.
+    the storage's usable size). Raises InputError where nothing at all can be said, and for what
+    would change nothing: a balance of storage without credits, a limit without used space.
     """
     from headrace.base import core
 
     check_whole("hours", hours, 1, MOST_HOURS)
     check_whole("seed", seed, 0, 2**63 - 1)
-    check_number("free_inside_gib", free_inside_gib, 0.0, 1e6, "GiB")
+    check_number("--free-inside-gib", free_inside_gib, 0.0, 1e6, "GiB")
     if balance_percent is not None:
-        check_number("balance", balance_percent, 0, 100, "percent")
+        check_number("--balance", balance_percent, 0, 100, "percent")
     if limit_gib is not None:
-        check_number("limit_gib", limit_gib, 0.001, 1e6, "GiB")
+        check_number("--full-at-gib", limit_gib, 0.001, 1e6, "GiB")
+    unused = [("--full-at-gib", limit_gib), ("--free-inside-gib", free_inside_gib or None)]
+    for name, value in unused:
+        if space is None and value is not None:
+            hint = "Add --space FILE (used space by day), or leave it out."
+            raise InputError(f"{name} {value:g}", "says nothing without used space", DOC, hint)
     history = history_of(workload)
     where: dict[str, Any] = {"instance": instance, "as_of": as_of}
     missing: list[str] = []
     refused: InputError | None = None
     credits, growth, full = None, (), None
-    if has_credits(storage, instance, as_of):
+    bursts = has_credits(storage, instance, as_of)
+    if not bursts and balance_percent is not None:
+        on = "" if instance is None else f" on {instance}"
+        rule = f"{storage}{on} has no credits that could run out"
+        raise InputError(f"--balance {balance_percent:g}", rule, "data/volumes", "Leave it out, or name other storage.")
+    if bursts:
         try:
             given: dict[str, Any] = {"hours": hours, "balance_percent": balance_percent, "runs": runs, "seed": seed}
             credits = credits_ahead(workload, history, storage, progress=progress, **given, **where)

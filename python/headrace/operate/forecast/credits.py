@@ -2,8 +2,8 @@
 
 The next days are made of days like those recorded. Whole days are drawn, which keeps the shape of
 a morning; the first hours lean to the level of the last hour by as much as one hour resembles the
-next in the recording. Each of the made futures is simulated on the storage from today's balance,
-and what happens in 200 of them is counted.
+next in the recording. Each of the made futures is simulated on the storage from today's balances,
+of the volumes and of the instance, and what happens in 200 of them is counted.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import polars as pl
 
 from headrace.errors import InputError
 from headrace.operate.evidence.limits import holding
+from headrace.operate.forecast.balances import Balances, balances_now, followed
 from headrace.operate.forecast.history import (
     DOC,
     SLOT_S,
@@ -29,8 +30,7 @@ from headrace.operate.forecast.history import (
     means_between,
     workload_of,
 )
-from headrace.operate.forecast.trend import SHOWN, trend_of
-from headrace.simulation.demand import Simulation, simulate
+from headrace.operate.forecast.trend import SHOWN, trend_of, with_demand
 from headrace.workload import OpenWorkload
 
 RUNS = 200  # futures: a share of 10 % is then known to 2 %
@@ -38,20 +38,20 @@ LEAST_DAYS = 3  # whole days: fewer show no spread between days
 WEEKDAY_DAYS = 3  # of one weekday before it stands for itself (the specification of this forecast)
 ENOUGH_DAYS = 10  # alike, before whole days are drawn from them alone; a guess
 CLASS_DAYS = 2  # of working days and of days of a weekend before they are told apart; a guess
-TREND_DAYS = 14  # before the level of days is given a trend
+TREND_DAYS = 14  # with demand, before the level of days is given a trend
 MARKS_H = (1, 6, 24, 48, 72)  # hours ahead at which the balance is kept, to be scored later
 # A future's first hours may lie this far from the drawn day: beyond, the hour was an accident.
 MOST_FACTOR = 10.0
 QUIET_SHARE = 0.01  # of the mean demand: keeps ratios of idle hours finite
+LAST_S = 60.0  # seconds: the mean that is said to stay; a single sample is too much chance. Ours
 SOON_MINUTES = 15  # whose one-minute means give the interval of the next minutes
 MOST_HOURS = 24 * 14  # two weeks: days drawn from the past say nothing of later ones
-# Balances of a row of a simulation, percent.
-BALANCES = ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")
 
 
 @dataclass(frozen=True)
 class BalanceMark:
-    """The balance in percent `hours` from now: 10th, 50th and 90th percentile of the futures."""
+    """The balance in percent `hours` from now: 10th, 50th and 90th percentile of the futures. It is
+    the volumes' (the instance's where they have none), as a recording can tell it later."""
 
     hours: float
     low: float
@@ -61,7 +61,7 @@ class BalanceMark:
 
 @dataclass(frozen=True)
 class CreditsSoon:
-    """Seconds until the credits are gone if the demand stays as in the last minutes; infinite
+    """Seconds until the credits are gone if the demand stays as in the last minute; infinite
     where the balance does not fall. `earliest`, `latest`: at the 90th and 10th percentile of the
     one-minute means of the last 15 minutes; None where the recording is coarser than that."""
 
@@ -74,18 +74,24 @@ class CreditsSoon:
 class CreditForecast:
     """Credits over the next `hours`, from `runs` futures.
 
-    `balance_percent`: where they begin; `balance_source`: recorded, given, or simulated.
+    `balance_percent`: where they begin, of the volumes (of the instance where they have none);
+    `balance_source`: recorded, given, or simulated; `balance_age_s`: how long before the end of the
+    recording it was recorded, and from when on it is simulated. `instance_percent`: where those of
+    the instance begin, simulated; None where not both have credits.
     `share_empty`: futures in which credits run out. `empty_after_h`: 10th, 50th and 90th percentile
     of when, in hours, infinite where they do not. `outage_h`: how long they are gone in all, of the
     futures in which they run out; None where there is none. `throttled_by_hour`: for each hour of
     the day, the mean minutes an hour in which requests wait. `fan`: `hours`, `low`, `middle`,
-    `high` of the balance after each hour. `drawn_from`: how many days the futures are made of.
+    `high` of the lowest balance after each five minutes. `drawn_from`: of how many days the futures
+    are made.
     """
 
     hours: int
     runs: int
     balance_percent: float
     balance_source: str
+    balance_age_s: float
+    instance_percent: float | None
     share_empty: float
     empty_after_h: tuple[float, float, float]
     outage_h: tuple[float, float, float] | None
@@ -130,48 +136,77 @@ def credits_ahead(
         rule = f"days are drawn from at least {LEAST_DAYS} whole ones, from midnight to midnight"
         raise InputError(f"whole days of demand: {len(days)}", rule, DOC, "Record longer.")
     where: dict[str, Any] = {"instance": instance, "as_of": as_of}
-    balance, origin = _balance(workload, storage, balance_percent, where)
+    now = balances_now(workload, storage, balance_percent, **where)
     made = futures(history, hours, runs, seed)
-    empty_h, outage_h, levels, waits = [], [], [], np.zeros(24)
+    empty_h, outage_h, own, lowest, waits = [], [], [], [], np.zeros(24)
+    hourly = slice(SLOTS_PER_HOUR - 1, None, SLOTS_PER_HOUR)
     for index, rates in enumerate(made):
         future = workload_of(history, rates, "future")
-        run = simulate(future, storage, interval_s=float(SLOT_S), start_balance=balance, form="interval", **where)
-        empty_h.append(_empty_at_s(run) / 3_600)
-        outage_h.append((run.summary["credits_empty_s"] + run.summary["instance_empty_s"]) / 3_600)
-        levels.append(lowest_balances(run.rows)[SLOTS_PER_HOUR - 1 :: SLOTS_PER_HOUR])
-        waits += _by_hour(run.rows, history.end)
+        run = followed(future, storage, now, interval_s=float(SLOT_S), **where)
+        empty_h.append(run.empty_at_s / 3_600)
+        outage_h.append(run.empty_s / 3_600)
+        own.append(run.own[hourly])
+        lowest.append(run.lowest)
+        waits += _by_hour(run.t_s, run.throttled_s, history.end)
         if progress is not None:
             progress((index + 1) / runs)
     return _counted(
         hours,
-        balance,
-        origin,
+        now,
         empty_h,
         outage_h,
-        np.array(levels),
+        np.array(own),
+        np.array(lowest),
         waits,
         len(days),
-        soon_empty(workload, storage, balance, instance=instance, as_of=as_of),
+        soon_empty(workload, storage, now.volume, instance_balance=now.instance, **where),
     )
 
 
 def soon_empty(
-    workload: OpenWorkload, storage: str, balance: float, *, instance: str | None = None, as_of: str | None = None
+    workload: OpenWorkload,
+    storage: str,
+    balance: float | None,
+    *,
+    instance_balance: float | None = None,
+    instance: str | None = None,
+    as_of: str | None = None,
 ) -> CreditsSoon:
-    """When the credits are gone if the demand stays at that of the last minute (or last point)."""
-    points = workload.points
-    rates = (points["reads_per_s"] + points["writes_per_s"]).to_numpy()
-    last = float(rates[-1])
+    """When the credits are gone if the demand stays at the mean of the last minute (or point), from
+    the balance of the volumes and that of the instance."""
+    minute = _last_minute(workload)
+    last = minute[0] + minute[1]
+    now = Balances(balance, instance_balance, "given")
 
     def until(rate: float) -> float:
-        return _steady(points[-1], rate / last if last else 0.0, storage, balance, instance, as_of)
+        return _steady(minute, rate / last if last else 0.0, storage, now, instance, as_of)
 
-    if points["duration_s"][-1] > 60 or workload.span_s < SOON_MINUTES * 60:
+    if workload.points["duration_s"][-1] > LAST_S or workload.span_s < SOON_MINUTES * 60:
         return CreditsSoon(until(last), None, None)
-    edges = np.append(points["t_s"].to_numpy(), workload.span_s)
+    edges = np.append(workload.points["t_s"].to_numpy(), workload.span_s)
+    rates = (workload.points["reads_per_s"] + workload.points["writes_per_s"]).to_numpy()
     means = means_between(workload.span_s - 60.0 * np.arange(SOON_MINUTES, -1, -1), edges, rates)
     low, _, high = _three(np.percentile(means, SHOWN))
-    return CreditsSoon(until(float(means[-1])), until(high), until(low))
+    return CreditsSoon(until(last), until(high), until(low))
+
+
+def _last_minute(workload: OpenWorkload) -> tuple[float, float, float, float]:
+    """Reads and writes a second and their sizes in KiB, on average over the last minute."""
+    points = workload.points
+    begins = points["t_s"].to_numpy()
+    ends = begins + points["duration_s"].to_numpy()
+    seconds = np.clip(ends - np.maximum(begins, workload.span_s - LAST_S), 0.0, None)
+
+    def mean(rates: np.ndarray) -> float:
+        return float(rates @ seconds) / float(seconds.sum())
+
+    found = []
+    for rate, size in (("reads_per_s", "read_kib"), ("writes_per_s", "write_kib")):
+        rates = points[rate].to_numpy()
+        ios = mean(rates)
+        found.append((ios, mean(rates * points[size].to_numpy()) / ios if ios else 0.0))
+    (reads, read_kib), (writes, write_kib) = found
+    return reads, writes, read_kib, write_kib
 
 
 def futures(history: DemandHistory, hours: int, runs: int, seed: int) -> np.ndarray:
@@ -243,9 +278,10 @@ def _alike(weekday: np.ndarray, day: int) -> np.ndarray:
 def _growth(days: np.ndarray, seed: int) -> float:
     """The factor by which demand changes a day; 1 where there is no trend."""
     totals = iops_of(days).mean(axis=1)
-    if len(totals) < TREND_DAYS or not (totals > 0).all():
+    asked = with_demand(totals)  # the others keep their place in time
+    if len(asked) < TREND_DAYS:
         return 1.0
-    trend = trend_of(np.log(totals), seed)
+    trend = trend_of(np.log(totals[asked]), seed, asked - (len(totals) - 1))
     return math.exp(trend.per_day) if trend.claimed else 1.0
 
 
@@ -261,85 +297,70 @@ def _level(history: DemandHistory, days: np.ndarray) -> tuple[float, float, floa
     return nearness, math.log(float(history.iops[-SLOTS_PER_HOUR:].mean()) + quiet), quiet
 
 
-def _balance(workload: OpenWorkload, storage: str, given: float | None, where: dict) -> tuple[float, str]:
-    """Today's balance in percent and where it is from."""
-    if given is not None:
-        return given, "given"
-    if "balance_percent" in workload.points.columns:
-        recorded = workload.points["balance_percent"].drop_nulls()
-        if len(recorded):
-            return float(recorded[-1]), "recorded"
-    run = simulate(workload.uncensored(1.0), storage, form="interval", **where)
-    return float(lowest_balances(run.rows)[-1]), "simulated"
-
-
-def lowest_balances(rows: pl.DataFrame) -> np.ndarray:
-    """The lowest balance of volumes and instance at the end of each row; NaN without one."""
-    return rows.select(pl.min_horizontal(BALANCES)).to_series().to_numpy().astype(float)
-
-
-def _by_hour(rows: pl.DataFrame, begin: datetime) -> np.ndarray:
+def _by_hour(t_s: np.ndarray, throttled_s: np.ndarray, begin: datetime) -> np.ndarray:
     """Minutes of waiting by hour of the day."""
     minutes = np.zeros(24)
-    for at_s, waited_s in rows.select("t_s", "throttled_s").iter_rows():
-        minutes[(begin + timedelta(seconds=at_s)).hour] += waited_s / 60
+    for at_s, waited_s in zip(t_s, throttled_s, strict=True):
+        minutes[(begin + timedelta(seconds=float(at_s))).hour] += waited_s / 60
     return minutes
 
 
 def _steady(
-    point: pl.DataFrame, factor: float, storage: str, balance: float, instance: str | None, as_of: str | None
+    minute: tuple[float, float, float, float],
+    factor: float,
+    storage: str,
+    now: Balances,
+    instance: str | None,
+    as_of: str | None,
 ) -> float:
-    """Seconds until the credits are gone at `factor` times the demand of a point; infinite where
-    they last two weeks."""
+    """Seconds until the credits are gone at `factor` times the demand of the last minute; infinite
+    where they last two weeks."""
     from headrace.workload.points import make_points
 
     if factor == 0.0:
         return math.inf
+    reads, writes, read_kib, write_kib = minute
     count = MOST_HOURS  # points of an hour, the longest that a recording may have
-    rates = [[float(point[name][0]) * factor] * count for name in ("reads_per_s", "writes_per_s")]
-    sizes = [[float(point[name][0])] * count for name in ("read_kib", "write_kib")]
-    points = make_points([3_600.0 * hour for hour in range(count)], [3_600.0] * count, *rates, *sizes)
+    columns = [[value] * count for value in (reads * factor, writes * factor, read_kib, write_kib)]
+    points = make_points([3_600.0 * hour for hour in range(count)], [3_600.0] * count, *columns)
     load = OpenWorkload(name="steady", kind="recorded", points=points)
-    run = simulate(load, storage, form="interval", start_balance=balance, instance=instance, as_of=as_of)
-    return _empty_at_s(run)
-
-
-def _empty_at_s(run: Simulation) -> float:
-    """When the first balance, of volume or instance, was gone, s; infinite where none was."""
-    gone = (run.summary["credits_empty_at_s"], run.summary["instance_empty_at_s"])
-    return min((at for at in gone if at is not None), default=math.inf)
+    return followed(load, storage, now, instance=instance, as_of=as_of).empty_at_s
 
 
 def _counted(
     hours: int,
-    balance: float,
-    origin: str,
+    now: Balances,
     empty_h: list[float],
     outage_h: list[float],
-    levels: np.ndarray,
+    own: np.ndarray,
+    lowest: np.ndarray,
     waits: np.ndarray,
     days: int,
     soon: CreditsSoon,
 ) -> CreditForecast:
     """What the futures say together."""
     runs = len(empty_h)
-    quantiles = np.percentile(levels, SHOWN, axis=0)
+    drawn, promised = (np.percentile(levels, SHOWN, axis=0) for levels in (lowest, own))
     fan = pl.DataFrame(
-        {"hours": np.arange(1, hours + 1, dtype=float)} | dict(zip(("low", "middle", "high"), quantiles, strict=True))
+        {"hours": np.arange(1, hours * SLOTS_PER_HOUR + 1) / SLOTS_PER_HOUR}
+        | dict(zip(("low", "middle", "high"), drawn, strict=True))
     )
     marks = tuple(
-        BalanceMark(float(hour), *(float(value) for value in quantiles[:, hour - 1]))
+        BalanceMark(float(hour), *(float(value) for value in promised[:, hour - 1]))
         for hour in MARKS_H
         if hour <= hours
     )
     empty_after = _three(np.percentile(empty_h, SHOWN, method="closest_observation"))
     outages = [length for length in outage_h if length > 0]
+    balance = next((one for one in (now.volume, now.instance) if one is not None), math.nan)
     longest = _three(np.percentile(outages, SHOWN)) if outages else None
     return CreditForecast(
         hours,
         runs,
         balance,
-        origin,
+        now.source,
+        now.age_s,
+        None if now.volume is None else now.instance,
         sum(map(math.isfinite, empty_h)) / runs,
         empty_after,
         longest,

@@ -18,9 +18,9 @@ from headrace.base.units import MIB
 from headrace.errors import InputError
 from headrace.operate.evidence.limits import holding
 from headrace.operate.forecast.history import DOC, SLOTS_PER_DAY, DemandHistory, workload_of
-from headrace.operate.forecast.trend import Trend, trend_of
+from headrace.operate.forecast.trend import Trend, trend_of, with_demand
 
-LEAST_DAYS = 14  # the specification of this forecast: two whole weeks
+LEAST_DAYS = 14  # with demand; the specification of this forecast: two whole weeks
 BUSY_PERCENTILE = 99.0  # of the five-minute rates of a day: its third busiest slot of 288
 MET_AT = 0.9  # share of the limit
 
@@ -31,7 +31,8 @@ class GrowthForecast:
     busy rate of the last day's line over the limit. `trend`: of the logarithm of the busy rate, per
     day; where it is not `claimed` there is "no trend". `days`: 10th, 50th and 90th percentile of
     days until 90 % of the limit, infinite where it is not in sight. `busy`: the 99th percentile of
-    the five-minute rates of each whole day, in `unit`."""
+    the five-minute rates of each whole day, in `unit`; the trend leaves out days that were idle, or
+    nearly so."""
 
     cap: str
     unit: str
@@ -40,6 +41,11 @@ class GrowthForecast:
     trend: Trend
     days: tuple[float, float, float]
     busy: np.ndarray = field(repr=False)
+
+    @property
+    def at_limit(self) -> bool:
+        """Whether 90 % of the limit is met now."""
+        return self.share_now >= MET_AT
 
     @property
     def growth_per_month(self) -> tuple[float, float, float]:
@@ -54,7 +60,9 @@ def growth_ahead(
 ) -> tuple[GrowthForecast, ...]:
     """When each limit of the storage (and of the instance) is met, the earliest first.
 
-    Raises InputError for fewer than 14 whole days, or an instance that is not known.
+    A day without demand, or with hardly any, tells nothing of growth and is left out; the others
+    keep their place in time. Raises InputError for fewer than 14 whole days with demand, or an
+    instance that is not known.
     """
     _, days = history.whole_days()
     if len(days) < LEAST_DAYS:
@@ -62,6 +70,12 @@ def growth_ahead(
         raise InputError(f"whole days of demand: {len(days)}", rule, DOC, "Record longer.")
     load = replace(workload_of(history, days.reshape(-1, 4), "history"), size_gib=None)
     charged = core.demand_on_volumes(load.to_core(), storage)  # on all volumes together
+    idle = len(days) - len(with_demand(_busy(charged["iops"])))
+    if len(days) - idle < LEAST_DAYS:
+        rule = (
+            f"growth needs at least {LEAST_DAYS} whole days with demand; {idle} of {len(days)} were idle or nearly idle"
+        )
+        raise InputError(f"whole days with demand: {len(days) - idle}", rule, DOC, "Record longer.")
     full_units = any(one["random_charges_full_unit"] for one in core.storage_limits(storage, as_of, instance))
     mib_s = charged["hdd_mib_s" if full_units else "mib_s"]
     # Of the volumes what they give while they have credits: what runs out is `credits`' question.
@@ -75,14 +89,18 @@ def growth_ahead(
         ("instance-throughput", "MiB/s", (whole.instance_bytes_s or 0.0) / MIB, mib_s),
     ]
     made = [_one(cap, unit, limit, rates, seed) for cap, unit, limit, rates in limits if limit > 0]
-    return tuple(sorted((one for one in made if one is not None), key=lambda one: (one.days[1], -one.share_now)))
+    return tuple(sorted(made, key=lambda one: (one.days[1], -one.share_now)))
 
 
-def _one(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast | None:
-    busy = np.percentile(np.reshape(rates, (-1, SLOTS_PER_DAY)), BUSY_PERCENTILE, axis=1)
-    if not (busy > 0).all():
-        return None
-    trend = trend_of(np.log(busy), seed)
+def _busy(rates: Sequence[float]) -> np.ndarray:
+    """The busy rate of each day."""
+    return np.percentile(np.reshape(rates, (-1, SLOTS_PER_DAY)), BUSY_PERCENTILE, axis=1)
+
+
+def _one(cap: str, unit: str, limit: float, rates: Sequence[float], seed: int) -> GrowthForecast:
+    busy = _busy(rates)
+    asked = with_demand(busy)
+    trend = trend_of(np.log(busy[asked]), seed, asked - (len(busy) - 1))
     never = (math.inf, math.inf, math.inf)
     growing = trend.claimed and trend.per_day > 0
     days = trend.days_until(math.log(MET_AT * limit)) if growing else never

@@ -20,7 +20,9 @@ import numpy as np
 from headrace.base import settings
 from headrace.base.files import reason_of
 from headrace.errors import CouldNotRun, InputError
-from headrace.operate.forecast.credits import CreditForecast, lowest_balances
+from headrace.operate.evidence.limits import holding
+from headrace.operate.forecast.balances import own_balances
+from headrace.operate.forecast.credits import CreditForecast
 from headrace.operate.forecast.growth import GrowthForecast
 from headrace.operate.forecast.history import DOC, DemandHistory
 from headrace.operate.forecast.space import MARKS_DAYS, SpaceForecast, SpaceHistory
@@ -30,6 +32,8 @@ from headrace.workload import OpenWorkload
 BALANCE, SPACE, BUSY = "credit balance (%)", "used space (GiB)", "busy rate (x the limit)"
 # Some thousand forecasts of twenty lines of 200 bytes. Ours.
 MOST_BYTES = 64 * 1024 * 1024
+# How a line that was kept begins: a damaged one is known by it.
+LINE_BEGINS = b'{"of":"'
 # A promise about a moment is held against a figure at most this far from it.
 NEAREST = timedelta(minutes=5)
 
@@ -99,8 +103,13 @@ def default_ledger() -> Path:
 
 
 def keep(made: Sequence[Promise], path: Path) -> None:
-    """Appends the promises. Promises made at one moment about one thing are kept once. Raises
-    CouldNotRun."""
+    """Appends the promises. Promises made at one moment about one thing are kept once, and those
+    with a figure that is not finite not at all: nothing can be held against them.
+
+    A last line that a crash cut off is taken out first. Raises InputError where the file is no
+    ledger, else CouldNotRun.
+    """
+    made = [one for one in made if math.isfinite(one.low + one.middle + one.high)]
     if not made:
         return
     try:
@@ -108,10 +117,16 @@ def keep(made: Sequence[Promise], path: Path) -> None:
         with path.open("ab+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
-            known = set(_decoded(path, file.read(MOST_BYTES + 1)))
+            content = file.read(MOST_BYTES + 1)
+            known = set(_decoded(path, content, []))
             new = [one for one in made if one not in known]
+            whole = content.rfind(b"\n") + 1
+            # The last line may be whole and lack its end only.
+            begin = b"\n" if _promise(content[whole:]) is not None else b""
+            if not begin:
+                file.truncate(whole)
             file.seek(0, os.SEEK_END)
-            file.write(b"".join(msgspec.json.encode(one) + b"\n" for one in new))
+            file.write(begin + b"".join(msgspec.json.encode(one) + b"\n" for one in new))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
@@ -119,30 +134,47 @@ def keep(made: Sequence[Promise], path: Path) -> None:
         raise CouldNotRun(str(path), f"cannot be written: {reason_of(error)}", "operating system", hint) from None
 
 
-def kept(path: Path) -> list[Promise]:
-    """The promises of a ledger; none where there is no ledger. Raises InputError or CouldNotRun."""
+def kept(path: Path, notes: list[str] | None = None) -> list[Promise]:
+    """The promises of a ledger; none where there is not a ledger. `notes` is told of damaged lines,
+    which are passed over. Raises InputError where the file is not a ledger, or CouldNotRun."""
     try:
         with path.open("rb") as file:
-            return _decoded(path, file.read(MOST_BYTES + 1))
+            return _decoded(path, file.read(MOST_BYTES + 1), [] if notes is None else notes)
     except FileNotFoundError:
         return []
     except OSError as error:
         raise CouldNotRun(str(path), f"cannot be read: {reason_of(error)}", "operating system") from None
 
 
-def _decoded(path: Path, content: bytes) -> list[Promise]:
+def _decoded(path: Path, content: bytes, notes: list[str]) -> list[Promise]:
     if len(content) > MOST_BYTES:
         rule = f"at most {MOST_BYTES >> 20} MiB are read"
         raise InputError(str(path), rule, DOC, "Move the file away: a new one is begun.")
-    found = []
     lines = content.split(b"\n")
-    for number, line in enumerate(lines[:-1], 1):  # what follows the last line end was cut off by a crash
-        try:
-            found.append(msgspec.json.decode(line, type=Promise))
-        except msgspec.DecodeError as error:
-            rule = f"is not a forecast that was kept: {error}"
-            raise InputError(f"{path}, line {number}", rule, DOC, "Take the line out, or move the file away.") from None
+    decoded = [_promise(line) for line in lines]
+    found = [one for one in decoded if one is not None]
+    # What follows the last line end was cut off by a crash: nobody need be told.
+    damaged = [number for number, one in enumerate(decoded[:-1], 1) if one is None]
+    foreign = [
+        number
+        for number, line in enumerate(lines, 1)
+        if not line.startswith(LINE_BEGINS) and not (number == len(lines) and LINE_BEGINS.startswith(line))
+    ]
+    if foreign and not found:
+        rule = "is not a forecast that was kept, and no other line of the file is one"
+        raise InputError(f"{path}, line {foreign[0]}", rule, DOC, "Move the file away, or name another one.")
+    if damaged:
+        what = f"line {damaged[0]} is" if len(damaged) == 1 else f"{len(damaged)} lines, the first {damaged[0]}, are"
+        notes.append(f"{path}: {what} damaged and passed over.")
     return found
+
+
+def _promise(line: bytes) -> Promise | None:
+    """What a line promises; None for one that is damaged."""
+    try:
+        return msgspec.json.decode(line, type=Promise)
+    except msgspec.DecodeError:
+        return None
 
 
 def scores(
@@ -159,8 +191,8 @@ def scores(
 ) -> list[Score]:
     """The promises about `of` on `storage` due in this recording, by quantity and distance.
 
-    The balance is the recorded one; where none was recorded it is that of the recorded demand
-    simulated on the storage.
+    The balance is the recorded one of the volumes; where none was recorded, or they have none, it
+    is that of the recorded demand simulated on the storage.
     """
     balances = _balances(workload, history, storage, instance, as_of)
     busy = _busy_days(history, growth)
@@ -192,11 +224,11 @@ def _balances(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Seconds from the recording's begin, and the balance there."""
     points = workload.points
-    if "balance_percent" in points.columns:
-        known = points.filter(points["balance_percent"].is_not_null())
+    if "balance_percent" in points.columns and holding(storage, instance, as_of).credits is not None:
+        known = points.filter(points["balance_percent"].fill_null(math.nan).is_not_nan())
         return (known["t_s"] + known["duration_s"]).to_numpy(), known["balance_percent"].to_numpy()
     run = simulate(workload.uncensored(1.0), storage, form="interval", instance=instance, as_of=as_of)
-    return (run.rows["t_s"] + run.rows["duration_s"]).to_numpy(), lowest_balances(run.rows)
+    return (run.rows["t_s"] + run.rows["duration_s"]).to_numpy(), own_balances(run.rows)
 
 
 def _at(balances: tuple[np.ndarray, np.ndarray], history: DemandHistory, due: datetime) -> float | None:

@@ -18,8 +18,9 @@ AWS_DAYS = 15  # CloudWatch keeps points of a minute so long (CloudWatch guide, 
 KIB_PER_MIB = 1024.0
 
 
-def demand_of(target: str) -> tuple[OpenWorkload, str | None, str | None]:
+def demand_of(target: str, device: str | None = None) -> tuple[OpenWorkload, str | None, str | None]:
     """The demand on the target's volume, its storage and its instance where the source knows them.
+    `device`: of several volumes the one that is meant.
 
     Raises InputError for a live target, which has no days behind it, and for a target with several
     volumes; else as `evidence_of`.
@@ -28,7 +29,7 @@ def demand_of(target: str) -> tuple[OpenWorkload, str | None, str | None]:
         rule = "is watched live: it has no recorded days"
         hint = "`headrace watch` shows the time to empty now; record days with iostat -xt 60, or use aws:vol-..."
         raise InputError(target[:80], rule, DOC, hint)
-    evidence, demand = evidence_of(target, SourceOptions(), AWS_DAYS * DAY_S)
+    evidence, demand = evidence_of(target, SourceOptions(devices=(device,) if device else ()), AWS_DAYS * DAY_S)
     if demand is not None:
         return demand, None, None
     return from_evidence(evidence)
@@ -39,7 +40,9 @@ def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | N
     is detached, publishes nothing."""
     if len(evidence.volumes) != 1:
         rule = f"has {len(evidence.volumes)} volumes; a forecast is about one"
-        raise InputError(evidence.facts.target[:80], rule, DOC, "Name one volume.")
+        names = ", ".join(one.facts.name for one in evidence.volumes)
+        hint = f"Name one with --device: {names}." if names else ""
+        raise InputError(evidence.facts.target[:80], rule, DOC, hint)
     (volume,) = evidence.volumes
     rows = volume.rows
     if not rows.height or not {"read_iops", "write_iops"} <= set(rows.columns):

@@ -7,7 +7,7 @@ inside them is used first (information_schema.tables, data_free), so it can be t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -22,6 +22,8 @@ from headrace.operate.forecast.history import DOC
 from headrace.operate.forecast.trend import Trend, trend_of
 
 LEAST_DAYS = 7  # the specification of this forecast: a week, so that a weekly purge is in it
+# Share of the limit from which a volume is called full: a temporary table takes the rest. A guess.
+FULL_AT = 0.98
 MARKS_DAYS = (7, 30)  # days ahead at which the figure is kept, to be scored later
 TIME_COLUMNS = ("time", "timestamp", "date")
 # A column of used space and how many bytes one of its units has.
@@ -32,20 +34,32 @@ UNITS = {"used_gib": float(GIB), "used_bytes": 1.0, "used_kib": 1024.0, "used_mi
 class SpaceForecast:
     """`trend` of the daily maxima in GiB a day. `limit_gib`: where it is full. `days`: the 10th,
     50th and 90th percentile of days until then, infinite where it is not in sight. `last`: the last
-    day of the history."""
+    day of the history; `used_gib`: its maximum, of which `free_inside_gib` is free in files.
+    `history`: what it rests on."""
 
     trend: Trend
     limit_gib: float
     days: tuple[float, float, float]
     last: datetime
+    used_gib: float
+    free_inside_gib: float = 0.0
+    history: SpaceHistory | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is full now: to 98 %, or to the last byte where files have room inside."""
+        taken = self.used_gib - self.free_inside_gib
+        return taken >= FULL_AT * self.limit_gib or self.used_gib >= self.limit_gib
 
 
 @dataclass(frozen=True)
 class SpaceHistory:
-    """The highest used space of each day, GiB, without holes; `first` is the first day."""
+    """The highest used space of each day, GiB, without holes; `first` is the first day. `recorded`:
+    which of the days were recorded, where the others were laid between them; None: all."""
 
     first: datetime
     used_gib: np.ndarray
+    recorded: np.ndarray | None = None
 
     @property
     def last(self) -> datetime:
@@ -55,9 +69,9 @@ class SpaceHistory:
 def read_space(path: Path) -> SpaceHistory:
     """A CSV with a time and used_gib, used_mib, used_kib or used_bytes (`df -B1 --output=used`).
 
-    Days without a line are laid on the straight line between their neighbours. Raises InputError
-    for another header, a time that is not ISO 8601, a zone in some lines only, or fewer than seven
-    days.
+    Days without a line are laid on the straight line between their neighbours; the trend does not
+    rest on them. Raises InputError for another header, a time that is not ISO 8601, a zone in some
+    lines only, or fewer than seven days with a line.
     """
     recording = open_text(path)
     rows = csv_rows(recording, [])
@@ -78,13 +92,13 @@ def read_space(path: Path) -> SpaceHistory:
         gib = recording.number(line, used, cells[names.index(used)]) * UNITS[used] / GIB
         day = moment.toordinal()
         highest[day] = max(gib, highest.get(day, 0.0))
-    days = np.arange(min(highest, default=0), max(highest, default=0) + 1)
-    if len(days) < LEAST_DAYS:
-        rule = f"a trend of space needs at least {LEAST_DAYS} days"
-        raise InputError(f"{recording.name}: {len(days)} days", rule, DOC, "Record longer.")
     known = sorted(highest)
+    if len(known) < LEAST_DAYS:
+        rule = f"a trend of space needs at least {LEAST_DAYS} days that were recorded"
+        raise InputError(f"{recording.name}: {len(known)} days with a line", rule, DOC, "Record longer, each day.")
+    days = np.arange(known[0], known[-1] + 1)
     used_gib = np.interp(days, known, [highest[day] for day in known])
-    return SpaceHistory(datetime.fromordinal(int(days[0])), used_gib)
+    return SpaceHistory(datetime.fromordinal(known[0]), used_gib, np.isin(days, known))
 
 
 def _moment(recording: Recording, line: int, text: str) -> datetime:
@@ -99,5 +113,8 @@ def space_ahead(
     history: SpaceHistory, limit_gib: float, *, free_inside_gib: float = 0.0, seed: int = 1
 ) -> SpaceForecast:
     """When the daily maximum reaches `limit_gib`; what is free inside the files delays it."""
-    trend = trend_of(history.used_gib, seed)
-    return SpaceForecast(trend, limit_gib, trend.days_until(limit_gib + free_inside_gib), history.last)
+    count = len(history.used_gib)
+    recorded = np.arange(count) if history.recorded is None else np.flatnonzero(history.recorded)
+    trend = trend_of(history.used_gib[recorded], seed, recorded - (count - 1))
+    days = trend.days_until(limit_gib + free_inside_gib)
+    return SpaceForecast(trend, limit_gib, days, history.last, float(history.used_gib[-1]), free_inside_gib, history)

@@ -30,6 +30,8 @@ SHOWN = (10.0, 50.0, 90.0)
 STEP_SIGMA = 5.0  # a day's change of more than this many standard deviations cuts the history
 MAD_TO_SIGMA = 1.4826  # of a normal variable: 1 / 0.6745
 RECURRING = 3  # steps of one direction that often belong to the pattern (purges), and cut nothing
+MOST_ODD_DAYS = 4  # in a row: a long weekend; more of them are another load. Ours
+NEARLY_IDLE = 0.05  # of the usual day's demand: below, a day tells nothing of growth. Ours
 # A change below this share of the figure is never a step, however smooth the other days are.
 LEAST_STEP_SHARE = 0.02
 
@@ -70,18 +72,38 @@ class Trend:
         return float(low), float(middle), float(high)
 
 
-def trend_of(values: np.ndarray, seed: int) -> Trend:
-    """The trend of a figure a day, oldest first, at least 3 of them."""
+def with_demand(figures: np.ndarray) -> np.ndarray:
+    """Which days tell something of growth: not those that were idle, or nearly so (a day the server
+    was away, or was recorded in part)."""
+    usual = figures[figures > 0]
+    least = NEARLY_IDLE * float(np.median(usual)) if len(usual) else 0.0
+    idle = (figures > 0) & (figures < least)
+    # Many in a row are a load that went away: that is a step, and no odd day.
+    ends = np.flatnonzero(np.diff(np.concatenate([[0], idle.astype(int), [0]])))
+    for begin, end in zip(ends[::2], ends[1::2], strict=True):
+        if end - begin > MOST_ODD_DAYS:
+            idle[begin:end] = False
+    return np.flatnonzero((figures > 0) & ~idle)
+
+
+def trend_of(values: np.ndarray, seed: int, at: np.ndarray | None = None) -> Trend:
+    """The trend of a figure a day, oldest first, at least 3 of them.
+
+    `at`: where days are left out, the place of each figure in days from the last day of the history
+    (0; earlier days are negative). None: a figure for each day.
+    """
     values = np.asarray(values, dtype=float)
+    days = np.asarray(np.arange(1 - len(values), 1) if at is None else at, dtype=float)
     dropped = max(0, len(values) - MOST_DAYS)
-    values = values[dropped:]
-    step = last_step(values)
+    values, days = values[dropped:], days[dropped:]
+    step = last_step(values, days)
     if step is not None and len(values) - step < 3:
         step = None  # two days make no line: the step may be the noise of a day
-    kept = values if step is None else values[step:]
+    kept, days = values[step or 0 :], days[step or 0 :]
     if len(kept) >= 2 * WEEK:
-        kept = kept[len(kept) % WEEK :]  # a part of a week more at one end would tilt the line
-    days = np.arange(len(kept), dtype=float) - (len(kept) - 1)
+        # A part of a week more at one end would tilt the line.
+        whole = days > -((1.0 - days[0]) // WEEK * WEEK)
+        kept, days = kept[whole], days[whole]
     slope, level = _line(days, kept)
     residuals = kept - level - slope * days
     draw = np.random.default_rng(seed)
@@ -97,27 +119,49 @@ def trend_of(values: np.ndarray, seed: int) -> Trend:
     )
 
 
-def last_step(values: np.ndarray) -> int | None:
-    """Index of the first day behind the last step, None without one.
+def last_step(values: np.ndarray, days: np.ndarray | None = None) -> int | None:
+    """Index of the first figure behind the last step, None without one. `days`: the day of each
+    figure, None: one a day.
 
     A step is a change from one day to the next that is more than five standard deviations (by the
-    median of absolute deviations) from the usual change. Changes that come back (a purge each
-    week) count as the pattern.
+    median of absolute deviations) from the usual change; over days that are left out, from that of
+    as many days. It stays: most of the week after it is as far from the week before
+    (an idle day, or a backup, is over by then). Changes that come back (a purge each week) count as
+    the pattern.
     """
     changes = np.diff(values)
     if len(changes) < RECURRING:
         return None
-    usual = np.median(changes)
-    sigma = MAD_TO_SIGMA * np.median(np.abs(changes - usual))
+    days = np.arange(len(values), dtype=float) if days is None else days
+    passed = np.diff(days)
+    usual = float(np.median(changes / passed))
+    apart = changes - usual * passed
+    sigma = MAD_TO_SIGMA * np.median(np.abs(apart))
     least = LEAST_STEP_SHARE * float(np.max(np.abs(values)))
-    odd = np.abs(changes - usual) > max(STEP_SIGMA * sigma, least)
+    far = max(STEP_SIGMA * sigma, least)
+    odd = np.abs(apart) > far
+    level = values - usual * days
     found = [
         int(index)
         for up in (True, False)
-        if 0 < (alike := odd & ((changes > usual) == up)).sum() < RECURRING
+        if 0 < (alike := odd & ((apart > 0) == up)).sum() < RECURRING
         for index in np.flatnonzero(alike)
+        if _stays(level, int(index) + 1, far if up else -far)
     ]
     return max(found) + 1 if found else None
+
+
+def _stays(level: np.ndarray, first: int, far: float) -> bool:
+    """Whether the level from the figure `first` on is another than before it, by `far` or more:
+    most figures of the week after it lie so far from the median of the week before, and the other
+    way round."""
+    before, after = level[max(0, first - WEEK) : first], level[first : first + WEEK]
+    up = np.sign(far)
+    beyond = (
+        (up * (after - np.median(before)) >= abs(far)).mean(),
+        (up * (np.median(after) - before) >= abs(far)).mean(),
+    )
+    return min(beyond) > 0.5
 
 
 def _line(days: np.ndarray, values: np.ndarray) -> tuple[float, float]:
@@ -131,9 +175,11 @@ def _interval_within_weeks(days: np.ndarray, values: np.ndarray) -> tuple[float,
     short history differ too little from each other to find it by resampling alone."""
     slope, level = _line(days, values)
     residuals = values - level - slope * days
-    weekday = np.arange(len(values)) % WEEK
-    usual = np.array([np.median(residuals[weekday == day]) for day in range(min(WEEK, len(values)))])
-    levelled = values - usual[weekday] if len(values) >= 2 * WEEK else values
+    levelled = values.copy()
+    weekday = days.astype(int) % WEEK
+    if len(values) >= 2 * WEEK:
+        for day in np.unique(weekday):
+            levelled[weekday == day] -= np.median(residuals[weekday == day])
     middle, _, least, most = (float(value) for value in np.array(theilslopes(levelled, days, alpha=CLAIM_CONFIDENCE)))
     left = levelled - middle * days
     left = left - left.mean()

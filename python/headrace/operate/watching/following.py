@@ -52,14 +52,14 @@ class TickFollower:
         server = self._server(facts, tick)
         instance = self._instance(facts, tick)
         replicas = _replicas(tick.replica)
-        bare = Moment(facts.target, tick.t_unix, tick.duration_s, Judge.UNKNOWN, volumes, instance, server, replicas)
-        verdict = self._judge.see(bare)
+        bare = Moment(facts.target, tick.t_unix, tick.duration_s, (Judge.UNKNOWN,), volumes, instance, server, replicas)
+        findings = self._judge.see(bare)
         told = [*notes, *facts.notes, *(f"not known: {text}" for text in facts.missing)]
         return Moment(
             facts.target,
             tick.t_unix,
             tick.duration_s,
-            verdict,
+            findings,
             volumes,
             instance,
             server,

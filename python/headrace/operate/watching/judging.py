@@ -1,12 +1,13 @@
-"""The verdict of the last minute, for the first line of the screen: the limits that EBS or the lab
-says were exceeded, whether clients feel them, credits that run out, and row locks. Doctor says
-more, and looks at processors and the network too.
+"""The verdicts of the last minute, the worst for the first line of the screen: the limits that EBS
+or the lab says were exceeded, whether clients feel them, credits that run out, and row locks.
+Doctor says more, and looks at processors and the network too.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterator
 
 from headrace.base import caps
 from headrace.base.credits import empty_words
@@ -21,7 +22,7 @@ KNOWN = Thresholds()
 
 
 class Judge:
-    """Keeps the last minute of shares, and names the worst."""
+    """Keeps the last minute of shares, and names what is wrong."""
 
     UNKNOWN = LiveVerdict("cannot tell", None, "", "there is nothing to judge yet")
 
@@ -31,46 +32,54 @@ class Judge:
         self._felt: deque[tuple[float, float]] = deque()
         self._locked: deque[tuple[float, float]] = deque()
 
-    def see(self, moment: Moment) -> LiveVerdict:
-        """The verdict with this moment."""
+    def see(self, moment: Moment) -> tuple[LiveVerdict, ...]:
+        """What is found with this moment, the worst first: one at least."""
         if moment.server is not None and moment.server.io_wait is not None:
             _push(self._felt, moment.grain_s, moment.server.io_wait)
             _push(self._locked, moment.grain_s, moment.server.waits.get("row locks", 0.0))
-        worst: tuple[float, VolumeNow, str] | None = None
-        exact = False
-        for volume in moment.volumes:
-            for limit, share in volume.exceeded.items():
-                exact = True
-                kept = self._minute.setdefault((volume.id, limit), deque())
-                _push(kept, moment.grain_s, share)
-                mean = _mean(kept)
-                if mean is not None and (worst is None or mean > worst[0]):
-                    worst = (mean, volume, limit)
+        exceeded = self._exceeded(moment)
         locked = _mean(self._locked) or 0.0
         if locked >= KNOWN.lock_share and locked > (_mean(self._felt) or 0.0):
-            return LiveVerdict(
-                "not storage", None, "", f"clients wait for row locks {in_percent(locked)} of their time"
+            return (
+                LiveVerdict("not storage", None, "", f"clients wait for row locks {in_percent(locked)} of their time"),
             )
-        if worst is not None and worst[0] >= KNOWN.seen_share:
-            return self._binding(*worst, moment)
-        soon = moment.empty_first
-        if soon is not None and soon[1].seconds <= KNOWN.coming_s:
-            limit = "instance-credits" if soon[0].startswith("instance") else "volume-credits"
-            gone = soon[1].seconds <= 0
-            felt = _mean(self._felt)
-            # Where nobody counts how long requests waited, credits that are gone bind.
-            now = "touched" if exact or (felt is not None and felt < KNOWN.felt_share) else "binds"
-            return LiveVerdict(now if gone else "will bind", limit, soon[0], f"{soon[0]}: {empty_words(soon[1])}")
+        found = [self._binding(share, volume, limit) for share, volume, limit in exceeded if share >= KNOWN.seen_share]
+        known = {(one.where, one.limit) for one in found}
+        exact = any(volume.exceeded for volume in moment.volumes)
+        found += [one for one in self._credits(moment, exact) if (one.where, one.limit) not in known]
+        if found:
+            return tuple(found)
         if not exact:
-            return LiveVerdict(
-                "cannot tell", None, "", "nothing here says how long limits were exceeded; see headrace doctor"
-            )
+            words = "nothing here says how long limits were exceeded; see headrace doctor"
+            return (LiveVerdict("cannot tell", None, "", words),)
         rooms = [(volume.headroom, volume.label) for volume in moment.volumes if volume.headroom is not None]
         least = min(rooms, default=None)
         room = "" if least is None else f"; {least[1]} has {in_percent(least[0])} head-room"
-        return LiveVerdict("fine", None, "", f"no limit binds{room}")
+        return (LiveVerdict("fine", None, "", f"no limit binds{room}"),)
 
-    def _binding(self, share: float, volume: VolumeNow, limit: str, moment: Moment) -> LiveVerdict:
+    def _exceeded(self, moment: Moment) -> list[tuple[float, VolumeNow, str]]:
+        """Shares of the last minute by volume and limit, the largest first."""
+        found = []
+        for volume in moment.volumes:
+            for limit, share in volume.exceeded.items():
+                kept = self._minute.setdefault((volume.id, limit), deque())
+                _push(kept, moment.grain_s, share)
+                if (mean := _mean(kept)) is not None:
+                    found.append((mean, volume, limit))
+        return sorted(found, key=lambda one: -one[0])
+
+    def _credits(self, moment: Moment, exact: bool) -> Iterator[LiveVerdict]:
+        """Balances that are gone or soon will be, the first to be empty first."""
+        felt = _mean(self._felt)
+        # Where nobody counts how long requests waited, credits that are gone bind.
+        gone = "touched" if exact or (felt is not None and felt < KNOWN.felt_share) else "binds"
+        for where, left in moment.emptying:
+            if left.seconds <= KNOWN.coming_s:
+                limit = "instance-credits" if where.startswith("instance") else "volume-credits"
+                word = gone if left.seconds <= 0 else "will bind"
+                yield LiveVerdict(word, limit, where, f"{where}: {empty_words(left)}")
+
+    def _binding(self, share: float, volume: VolumeNow, limit: str) -> LiveVerdict:
         gone = volume.left is not None and volume.left.seconds <= 0
         of_volume = limit.startswith("volume")
         name = "volume-credits" if gone and of_volume else limit

@@ -144,12 +144,13 @@ class LiveVerdict:
 
 @dataclass(frozen=True)
 class Moment:
-    """A reading of a target at `t_unix`. `grain_s`: how long the interval of its rates is."""
+    """A reading of a target at `t_unix`. `grain_s`: how long the interval of its rates is.
+    `findings`: all verdicts, the worst first."""
 
     target: str
     t_unix: float
     grain_s: float
-    verdict: LiveVerdict
+    findings: tuple[LiveVerdict, ...]
     volumes: tuple[VolumeNow, ...] = ()
     instance: InstanceNow | None = None
     server: ServerNow | None = None
@@ -157,16 +158,26 @@ class Moment:
     notes: tuple[str, ...] = ()
 
     @property
+    def verdict(self) -> LiveVerdict:
+        """The worst."""
+        return self.findings[0]
+
+    @property
     def empty_first(self) -> tuple[str, CreditsLeft] | None:
         """The balance that is empty first, and whose it is."""
+        return next(iter(self.emptying), None)
+
+    @property
+    def emptying(self) -> list[tuple[str, CreditsLeft]]:
+        """Balances and whose they are, the one that is empty first before the others."""
         found = [(volume.label, volume.left) for volume in self.volumes if volume.left is not None]
         if self.instance is not None:
             found += [(f"instance {unit}", left) for unit, left in self.instance.left.items()]
-        return min(found, key=lambda one: one[1].seconds, default=None)
+        return sorted(found, key=lambda one: one[1].seconds)
 
     def to_document(self) -> dict[str, Any]:
         """One line of `--output jsonl`: numbers that are infinite are null, with `never` true."""
-        document: dict[str, Any] = {"schema": SCHEMA} | asdict(self)
+        document: dict[str, Any] = {"schema": SCHEMA} | asdict(self) | {"verdict": asdict(self.verdict)}
         for volume, shown in zip(self.volumes, document["volumes"], strict=True):
             shown["left"] = left_document(volume.left)
             shown["headroom"] = volume.headroom

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,8 @@ LEAST_COLUMNS, LEAST_LINES = 80, 24
 # A part of a line and its style, by rich's names.
 Part = tuple[str, str]
 Line = list[Part]
+# Width and title of each column of a table.
+Columns = Sequence[tuple[int, str]]
 
 STYLE_OF = {
     "binds": "bold red",
@@ -35,6 +38,8 @@ KEYS = "q quit  space freeze  arrows: back in time  d against an hour ago  j wri
 OVER_SHARE, LOW_SHARE, FULL_SHARE = 0.05, 0.2, 0.75
 # Waits below this share are not worth a line. Ours.
 LEAST_SHARE = 0.005
+# Lines that a verdict or a message takes at most, and more columns or lines than there are. Ours.
+MOST_TOLD, UNBOUNDED = 3, 100_000
 # Columns of a bar, with its brackets.
 BAR = 12
 
@@ -57,20 +62,30 @@ def lines(moment: Moment, width: int, height: int, state: ScreenState | None = N
     if width < LEAST_COLUMNS or height < LEAST_LINES:
         told = f"{width} x {height} is too small: watch takes {LEAST_COLUMNS} x {LEAST_LINES} and up"
         return [[(_fit(told, max(1, width)), "bold")]][:height]
-    found = [*_head(moment, width, state), *_server(moment, state)]
-    room = height - len(found) - 1
-    found[2:2] = _volumes(moment, room, state)
-    found += [[(note, "dim")] for note in moment.notes[: max(0, height - len(found) - 1)]]
-    found = found[: height - 1]
-    found += [[] for _ in range(height - 1 - len(found))]
-    found.append([(_fit(state.message or KEYS, width), "reverse")])
+    head = _head(moment, width, state)
+    told = _folded(state.message or KEYS, width)[:MOST_TOLD]
+    found = [*head, *_server(moment, state)]
+    room = height - len(found) - len(told)
+    found[len(head) : len(head)] = _volumes(moment, room, state)
+    notes = [piece for note in moment.notes for piece in _folded(note, width)]
+    found += [[(note, "dim")] for note in notes[: max(0, height - len(found) - len(told))]]
+    found = found[: height - len(told)]
+    found += [[] for _ in range(height - len(told) - len(found))]
+    found += [[(_fit(line, width), "reverse")] for line in told]
     return [_cut(line, width) for line in found]
 
 
-def whole(moment: Moment) -> list[Line]:
-    """Everything there is to show, as many lines as it takes: for `--once`."""
-    needed = 2 + 2 + 2 * len(moment.volumes) + 8 + len(moment.notes)
-    return lines(moment, LEAST_COLUMNS, max(LEAST_LINES, needed))[:-1]
+def whole(moment: Moment, width: int | None = None) -> list[Line]:
+    """Everything there is to show, as many lines as it takes, and nothing cut: for `--once`.
+    `width`: where sentences are broken between words; None: nowhere."""
+    state, room = ScreenState(), max(LEAST_COLUMNS, width or UNBOUNDED)
+    found = [*_head(moment, room, state), *_volumes(moment, UNBOUNDED, state, uncut=True), *_server(moment, state)]
+    return found + [[(piece, "dim")] for note in moment.notes for piece in _folded(note, room)]
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """A sentence on as many lines as it takes."""
+    return textwrap.wrap(_printable(text), width, break_on_hyphens=False) or [""]
 
 
 def as_text(found: Sequence[Line]) -> str:
@@ -83,18 +98,17 @@ def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
     empty = "" if first is None else f"{first[0]} {empty_words(first[1], brief=True)}"
     verdict = moment.verdict
     room = width - cell_len(empty) - (2 if empty else 0)
-    text = _fit(verdict.headline(room), room)
-    top: Line = [
-        (text, STYLE_OF.get(verdict.word, "")),
-        ("  " if empty else "", ""),
-        (empty, _left_style(first and first[1])),
-    ]
+    first_line, *rest = _folded(verdict.headline(room), room)[:MOST_TOLD]
+    style = STYLE_OF.get(verdict.word, "")
+    top: Line = [(_fit(first_line, room) if width < UNBOUNDED else first_line, style)]
+    top += [("  ", ""), (empty, _left_style(first and first[1]))] if empty else []
+    below: list[Line] = [[(line, style)] for line in rest]
     at = datetime.fromtimestamp(moment.t_unix)
     words = [f"{moment.target}  {at:%Y-%m-%d %H:%M:%S}  every {moment.grain_s:g} s"]
     words += [f"{span_in_words(round(state.back_s))} back"] if state.back_s else []
     words += ["frozen"] if state.frozen else []
     words += ["less an hour ago"] if state.before is not None else []
-    return [top, [("  ".join(words), "bold" if state.frozen or state.back_s else "dim")]]
+    return [top, *below, [("  ".join(words), "bold" if state.frozen or state.back_s else "dim")]]
 
 
 # Width and title of the two lines of a volume.
@@ -104,19 +118,25 @@ LIMITS = ((18, "  time over:"), (6, "IOPS"), (7, "MiB/s"), (8, "ec2IOPS"), (7, "
           (9, "empty in"), (6, "room"))  # fmt: skip
 
 
-def _volumes(moment: Moment, room: int, state: ScreenState) -> list[Line]:
+def _volumes(moment: Moment, room: int, state: ScreenState, uncut: bool = False) -> list[Line]:
     if not moment.volumes:
         return []
+    rates, limits = RATES, LIMITS
+    if uncut:
+        names = max(cell_len(volume.label) for volume in moment.volumes)
+        specs = max(cell_len(volume.spec or volume.device or "") for volume in moment.volumes)
+        rates = ((max(RATES[0][0], names), RATES[0][1]), *RATES[1:])
+        limits = ((max(LIMITS[0][0], specs + 2), LIMITS[0][1]), *LIMITS[1:])
     before = {volume.id: volume for volume in state.before.volumes} if state.before else {}
-    found: list[Line] = [[(_row(RATES, [title for _, title in RATES]), "bold")]]
+    found: list[Line] = [[(_row(rates, [title for _, title in rates]), "bold")]]
     # With both lines of each if they fit, else what does not fit has its rates only.
     whole = 2 + 2 * len(moment.volumes) <= room
     if whole:
-        found.append([(_row(LIMITS, [title for _, title in LIMITS]), "bold")])
+        found.append([(_row(limits, [title for _, title in limits]), "bold")])
     for volume in moment.volumes[: max(1, room - 2)]:
-        found.append(_rates_line(volume, before.get(volume.id)))
+        found.append(_rates_line(volume, before.get(volume.id), rates))
         if whole:
-            found.append(_limits_line(volume, state.ascii))
+            found.append(_limits_line(volume, state.ascii, limits))
     if not whole:
         hidden = len(moment.volumes) - (len(found) - 1)
         more = f"and {hidden} more; " if hidden > 0 else ""
@@ -129,14 +149,14 @@ def _row(columns: Sequence[tuple[int, str]], cells: Sequence[str]) -> str:
     return _fit(first[1], first[0][0]) + "".join(_right(cell, width) for (width, _), cell in rest)
 
 
-def _rates_line(volume: VolumeNow, before: VolumeNow | None) -> Line:
+def _rates_line(volume: VolumeNow, before: VolumeNow | None, columns: Columns) -> Line:
     if volume.gone:
-        return [(_fit(volume.label, 12), ""), (f" {volume.gone}", "bold red")]
+        return [(_fit(volume.label, columns[0][0]), ""), (f" {volume.gone}", "bold red")]
     cells = [volume.label]
     cells += [
         _number(_less(of(volume), before and of(before)), digits, before is not None) for of, digits in RATE_CELLS
     ]
-    return [(_row(RATES, cells), "")]
+    return [(_row(columns, cells), "")]
 
 
 RATE_CELLS: tuple[tuple[Callable[[VolumeNow], float | None], int], ...] = (
@@ -153,8 +173,8 @@ RATE_CELLS: tuple[tuple[Callable[[VolumeNow], float | None], int], ...] = (
 )
 
 
-def _limits_line(volume: VolumeNow, ascii: bool) -> Line:
-    found: Line = [(_fit(f"  {volume.spec or volume.device or ''}", LIMITS[0][0]), "dim")]
+def _limits_line(volume: VolumeNow, ascii: bool, columns: Columns) -> Line:
+    found: Line = [(_fit(f"  {volume.spec or volume.device or ''}", columns[0][0]), "dim")]
     for (width, _), limit in zip(LIMITS[1:5], caps.COUNTED, strict=True):
         share = volume.exceeded.get(limit)
         style = "" if share is None or share < OVER_SHARE else "bold red"

@@ -1,20 +1,105 @@
-"""How probable it is to lose the data: published failure rates through the layout."""
+"""How probable it is to lose the data: published failure rates through the layout, and through the
+copies that a service keeps (copies.csv)."""
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 from headrace.base import core
-from headrace.planner.candidates import Family
+from headrace.planner.candidates import Candidate, Directory, Family
+
+# Percent; below it nothing but independent failures is reckoned with, so that more digits would
+# claim what nobody knows (chosen by eye).
+LEAST_TOLD = 1e-6
+# Lengths of a year in the units that copies.csv gives a time of repair in.
+A_YEAR = {"h": 365.25 * 24, "s": 365.25 * 86_400}
 
 
 def static_figures(family: Family, members: int) -> tuple[float | None, float | None]:
-    """Durability (annual failure rate, percent, upper published figure, through the layout) and
-    consistency (percent of the time)."""
+    """Durability (annual failure rate, percent, upper published figure, through the layout and the
+    service's copies) and consistency (percent of the time)."""
     value = (family.era.get("consistency") or {}).get("value")
     promised = float(value["of_time_percent"]) if isinstance(value, dict) else None
-    return layout_afr_percent(family.layout, members, published_afr_percent(family.era)), promised
+    return service_afr_percent(family, members), promised
+
+
+def figures_of(directory: Directory, candidate: Candidate, service: str) -> tuple[float | None, float | None]:
+    """The same of a candidate at a service: with a log apart the data are lost with either."""
+    data, log, _ = candidate
+    about = directory.about(data, service)
+    afr, promised = static_figures(about.family, about.members)
+    if log is not None:
+        apart = directory.about(log)
+        afr = combined_afr_percent([afr, static_figures(apart.family, apart.members)[0]])
+    return afr, promised
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What a service keeps of the data: the number of `copies`, lost with `lost_with` of them;
+    `repair`: of a year, until one is made anew; `afr_percent`: assumed of a copy, None: that of its
+    volumes. `words`: where that stands and what of it is assumed."""
+
+    copies: int
+    lost_with: int
+    repair: float
+    afr_percent: float | None
+    words: str
+
+
+@cache
+def copies_of(service: str) -> Copies | None:
+    """The copies that a deployment keeps; None: a single one."""
+    rows = csv.DictReader((files("headrace.planner.market") / "copies.csv").read_text(encoding="utf-8").splitlines())
+    name, _, option = service.partition(":")
+    own = {row["key"]: row for row in rows if row["service"] == name and row["option"] in (option, "any")}
+    if not own:
+        return None
+    repair, copies = own["repair"], own["copies"]
+    afr = float(own["copy_afr"]["value"]) if "copy_afr" in own else None
+    assumed = f" and that a copy fails as often as an EBS volume ({afr:g} % a year)" if afr is not None else ""
+    doubt = "" if repair["confirmed"] == "true" else ", not confirmed"
+    words = (
+        f"{copies['value']} copies in different zones ({copies['source']}, {copies['as_of']}), lost with "
+        f"{own['lost_with']['value']} of them; assumed that they fail independently, that a lost one is back after "
+        f"{repair['value']} {repair['unit']} ({repair['source']}, {repair['as_of']}{doubt}){assumed}"
+    )
+    lost_with, share = int(own["lost_with"]["value"]), float(repair["value"]) / A_YEAR[repair["unit"]]
+    return Copies(int(copies["value"]), lost_with, share, afr, words)
+
+
+def service_afr_percent(family: Family, members: int) -> float | None:
+    """Annual chance to lose the data at a service, percent: one copy's volumes through their
+    layout, and the copies through the time that repair takes."""
+    one, copies = (
+        layout_afr_percent(family.layout, members, published_afr_percent(family.era)),
+        copies_of(family.service),
+    )
+    if copies is None:
+        return one
+    one = copies.afr_percent if copies.afr_percent is not None else one
+    return None if one is None else copies_afr_percent(one, copies)
+
+
+def copies_afr_percent(one: float, copies: Copies) -> float:
+    """Annual chance to lose `lost_with` of n copies before one is back, percent.
+
+    A copy fails at the rate r = -ln(1 - a) a year. Each failure of the n (n r a year) is fatal when
+    at least k - 1 of the others fail within its repair time T: chance q = 1 - exp(-r T) each. So
+    1 - exp(-n r B), B the binomial chance of at least k - 1 of n - 1.
+    """
+    rate, others = -math.log1p(-one / 100), copies.copies - 1
+    within = -math.expm1(-rate * copies.repair)
+    fatal = sum(
+        math.comb(others, more) * within**more * (1 - within) ** (others - more)
+        for more in range(copies.lost_with - 1, others + 1)
+    )
+    return -100 * math.expm1(-copies.copies * rate * fatal)
 
 
 def published_afr_percent(era: core.Era) -> float | None:
@@ -50,6 +135,15 @@ def layout_afr_percent(layout: str, members: int, one: float | None) -> float | 
         "raid10f2": 1 - (1 - a * a) ** n,
     }.get(layout, a)
     return 100 * chance
+
+
+def small_percent(percent: float) -> str:
+    """A chance in percent, two figures; what is too small to be known is said to be below that."""
+    if percent < LEAST_TOLD:
+        return f"below {LEAST_TOLD:f} %"
+    places = max(0, 1 - math.floor(math.log10(percent)))
+    text = f"{percent:.{places}f}"
+    return f"{text.rstrip('0').rstrip('.') if places else text} %"
 
 
 def combined_afr_percent(parts: Sequence[float | None]) -> float | None:

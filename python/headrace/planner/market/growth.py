@@ -18,6 +18,8 @@ HOUR_MIN = 60  # minutes of an hour
 # Sizes between which the share counts (data/managed/rules.csv: storage_full_*), MiB.
 SMALL_MIB, LARGE_MIB = 20_000, 102_400
 MOST_DAYS = 3_650
+# GiB from which storage of RDS lies on four volumes (data/managed/features.csv, "change storage").
+STRIPED_FROM_GIB = 400
 MIB_A_GIB = GIB // MIB
 
 
@@ -41,6 +43,12 @@ class StorageGrowth(Document):
         if self.steps:
             hour, size = self.steps[0]
             added = f"autoscaling comes first after {_span(hour)}, to {size:,.0f} GiB; {len(self.steps)} steps in all"
+        copied = next((hour for hour, size in self.steps if self.allocated_gib < STRIPED_FROM_GIB <= size), None)
+        if copied is not None:
+            added += (
+                f"; the one after {_span(copied)} passes {STRIPED_FROM_GIB} GiB, where RDS copies all data to four "
+                "volumes: hours of more I/O, and no other change until it is done (rds-guide-2026-04)"
+            )
         if self.stopped_h is None:
             return f"{what}: {added or 'nothing happens'} in {_span(self.hours)}"
         without = "; autoscaling adds at most one step in its six hours" if self.steps else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.base import core
+from headrace.planner.market.durability import copies_of
 
 # Rules of a service that growing storage meets, with how each is said. Figures and
 # sources are those of data/managed/rules.csv.
@@ -31,6 +32,9 @@ def storage_rules(deployment: str, as_of: str) -> tuple[str, ...]:
             doubt = "" if rule["confirmed"] else ", not confirmed"
             told = words.format(value=rule["value"], unit=rule["unit"])
             found.append(f"{told} ({rule['source']}, {rule['first_seen']}{doubt})")
+    copies = copies_of(deployment)
+    if copies is not None:
+        found.append(f"the annual chance of losing the data is that of {copies.words}")
     return tuple(found)
 
 

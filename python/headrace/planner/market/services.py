@@ -183,6 +183,9 @@ def managed_hosts(
     skipped: list[tuple[str, str]] = []
     for service in deployments:
         own: list[Host] = []
+        if (too_early := _not_yet(service, prices.as_of)) is not None:
+            skipped.append((service, too_early))
+            continue
         for name in wanted:
             made = _managed_host(service, known[name], prices, cache_share, readers)
             if isinstance(made, str):
@@ -197,6 +200,14 @@ def managed_hosts(
         # Nobody named a class: hundreds without a price would only hide the rest.
         skipped = [one for one in skipped if one[0] in deployments]
     return hosts, skipped
+
+
+def _not_yet(service: str, as_of: str) -> str | None:
+    """Why a deployment cannot be had on a day before it was there."""
+    rule = core.managed_rule(service, "launched_on")
+    if rule is None or rule["value"] <= as_of:
+        return None
+    return f"exists since {rule['value']}, and limits of {as_of} are asked for"
 
 
 def _managed_host(

@@ -10,6 +10,7 @@ from datetime import datetime
 import altair as alt
 import polars as pl
 
+from headrace.base.units import DAY_S
 from headrace.report.charts import style
 from headrace.report.words import start_of
 
@@ -24,7 +25,8 @@ ABOVE = 1.06
 PERCENT = [0, 100 * ABOVE]
 # From this ratio of the highest to the lowest value on, an axis has powers of ten (chosen by eye).
 FAR_APART = 30
-DAY_ONE = datetime(2000, 1, 1)  # of runs without a clock; the day itself is never shown
+DAY_ONE = datetime(2000, 1, 1)  # of runs without a date; the day itself is never shown
+CLOCK_ONLY = len("HH:MM:SS")  # a start that is longer has a date
 # A percentile axis shows 1 / (1 - q), so that p90, p99 and p99.9 stand equally far apart.
 NINES = {2: "p50", 10: "p90", 20: "p95", 100: "p99", 1_000: "p99.9", 10_000: "p99.99", 100_000: "p99.999"}
 MOST_NINES = float(max(NINES))
@@ -37,29 +39,43 @@ Part = tuple[str, str, str]
 
 
 class TimeAxis:
-    """Seconds of a run as moments, and the axis that shows them: clock times, or the time since the
+    """Seconds of a run as moments, and the axis that shows them: dates and clock times where the
+    run has them, clock times of its days where only a clock is known, else the time since the
     start."""
 
     def __init__(self, clock_start: object, span_s: float) -> None:
         known = start_of(clock_start)
+        dated = known is not None and len(str(clock_start)) > CLOCK_ONLY
         self.start = known or DAY_ONE
-        days = span_s > 1.5 * 86_400
         short = span_s <= 600
-        dated = "%-d %b %H:%M" if known else "day %-j %H:%M"
-        self.format = dated if days else "%M:%S" if short else "%H:%M"
-        unit = "min:s" if short else "h:min"
-        self.title = f"time since the start ({unit})" if not known else f"time{'' if short else ' of day'} ({unit})"
+        long = span_s > (1.5 * DAY_S if known else DAY_S)
+        self.format, self.words = "%H:%M:%S" if short else "%H:%M", None
+        unit = "h:min:s" if short else "h:min"
+        self.title = f"time of day ({unit})" if known else f"time since the start ({unit})"
+        if short and not known:
+            self.format, self.title = "%M:%S", "time since the start (min:s)"
+        elif long and dated:
+            self.format, self.title = "%-d %b %H:%M", "day and time (h:min)"
+        elif long:
+            days = f"floor((toNumber(datum.value) - utc({DAY_ONE.year}, 0, 1)) / {1_000 * DAY_S})"
+            told = f"'day ' + ({days} + 1) + ' '" if known else f"{days} + ' d '"
+            self.words = f"{told} + utcFormat(datum.value, '%H:%M')"
+            self.title = "day and time of day (h:min)" if known else "time since the start (days and h:min)"
 
     def add(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The frame with `at` and `until`, start and end of each row as moments."""
-        at = pl.lit(self.start) + pl.duration(milliseconds=(pl.col("t_s") * 1e3).round())
-        until = pl.lit(self.start) + pl.duration(milliseconds=((pl.col("t_s") + pl.col("duration_s")) * 1e3).round())
+        # Marked as UTC: without a zone, what draws the chart would take them for times of the
+        # zone of the machine, and show them shifted.
+        start = pl.lit(self.start).dt.replace_time_zone("UTC")
+        at = start + pl.duration(milliseconds=(pl.col("t_s") * 1e3).round())
+        until = start + pl.duration(milliseconds=((pl.col("t_s") + pl.col("duration_s")) * 1e3).round())
         return frame.with_columns(at.alias("at"), until.alias("until"))
 
     def x(self, shown: bool) -> alt.X:
         """The axis; panels above each other show it once, at the lowest."""
         title = self.title if shown else None
-        axis = alt.Axis(format=self.format, title=title, tickCount=9, labels=shown, ticks=shown, labelOverlap=True)
+        axis = alt.Axis(title=title, tickCount=9, labels=shown, ticks=shown, labelOverlap=True, labelFlush=False)
+        axis["format" if self.words is None else "labelExpr"] = self.words or self.format
         return alt.X("at:T", scale=alt.Scale(type="utc", nice=False), axis=axis)
 
 

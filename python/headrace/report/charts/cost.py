@@ -3,7 +3,8 @@ bill."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 
 import altair as alt
 import polars as pl
@@ -11,12 +12,32 @@ import polars as pl
 from headrace.report.charts import style
 from headrace.report.charts.builders import SHORT, Drawing, colour_of, decades, lowest_and_highest
 from headrace.report.charts.over_time import ms_axis
+from headrace.report.charts.services import KINDS, kind_of
 from headrace.report.words import number, usd
 
 # Costs or latencies over more than one power of ten need a logarithmic axis; less reads better on a
 # linear one.
 APART = 10
 MEETS, FAILS = "meets every goal", "fails a goal"
+SINGLE, OTHER = "no RAID", "other"
+AURORA_STORAGE = {"aurora:standard": "Standard", "aurora:io-optimized": "I/O-Optimized"}
+TYPE_COLOURS = style.FAMILY_COLOURS | {
+    "Standard": style.FAMILY_COLOURS["st1"],
+    "I/O-Optimized": style.FAMILY_COLOURS["sc1"],
+    OTHER: style.OTHER_FAMILY,
+}
+# A service is told by the shape of its points, so that it needs no colour.
+SHAPES = {
+    "ec2": "circle",
+    "rds:single-az": "square",
+    "rds:multi-az": "diamond",
+    "rds:multi-az-cluster": "triangle-up",
+    "aurora:standard": "triangle-down",
+    "aurora:io-optimized": "cross",
+}
+DASHES = {SINGLE: [1, 0], "RAID 0": [7, 3], "RAID 10": [2, 3]}
+ROUNDED = 0.7  # a tick this far outside the lowest or highest cost is still shown (chosen by eye)
+ROOM_RIGHT = 110  # px, for the name of a goal next to the axes
 
 
 def frontier(
@@ -37,21 +58,30 @@ def frontier(
                 f"{point['storage']} on {point['instance']}" if point.get("instance") else point["storage"]
                 for point in known
             ],
-            "type": [_volume_type(point) for point in known],
+            "type": [storage_of(point.get("family")) for point in known],
+            "service": [service_of(point.get("family")) for point in known],
             "cost": [float(point["cost_usd_month"]) for point in known],
             "ms": [float(point["p99_ms"]) for point in known],
             "meets": [MEETS if point.get("meets_goals") else FAILS for point in known],
         }
     )
-    present = set(frame["type"])
-    colours = {name: hue for name, hue in style.FAMILY_COLOURS.items() if name in present}
-    shapes = alt.Scale(domain=[MEETS, FAILS], range=["circle", "cross"])
-    legend = alt.Legend(title=None, symbolFillColor=style.INK, symbolStrokeColor=style.INK)
+    present, services = set(frame["type"]), frame["service"].unique(maintain_order=True).sort().to_list()
+    colours = {name: hue for name, hue in TYPE_COLOURS.items() if name in present}
+    scale = alt.Scale(domain=list(colours), range=list(colours.values()))
+    filled = alt.Scale(domain=[MEETS, FAILS], range=[0.8, 0.0])
     x, y = _cost_axis(frame), _latency_axis(frame)
-    points_drawn = alt.Chart(frame).mark_point(filled=True, opacity=0.8, size=80)
-    colour = colour_of("type", colours, "right", title="volume type")
+    solid = alt.Legend(title="volume type", symbolType="circle")
     layers: list = [
-        points_drawn.encode(x=x, y=y, color=colour, shape=alt.Shape("meets:N", scale=shapes, legend=legend))
+        alt.Chart(frame)
+        .mark_point(size=70, strokeWidth=1.6)
+        .encode(
+            x=x,
+            y=y,
+            stroke=alt.Stroke("type:N", scale=scale, legend=solid),
+            fill=alt.Fill("type:N", scale=scale, legend=solid),
+            fillOpacity=alt.FillOpacity("meets:N", scale=filled, legend=None),
+            **_service_shapes(services, title="service", symbolFillColor=style.INK),
+        )
     ]
     if goal_ms is not None:
         layers += _goal("ms", goal_ms, f"goal: {goal_name} ≤ {number(goal_ms)} ms", style.QUIET)
@@ -66,102 +96,180 @@ def frontier(
             ringed.mark_point(size=280, strokeWidth=2, color=style.INK, filled=False),
             name.encode(text="label:N"),
         ]
-    drawn = alt.layer(*layers).properties(width=style.WIDTH - 140, height=320, title="Cost against delivered latency")
-    return style.configured(drawn)
+    title = alt.TitleParams("Cost against delivered latency", subtitle=f"Filled: {MEETS}. Hollow: {FAILS}.", offset=10)
+    return style.configured(alt.layer(*layers).properties(width=style.WIDTH - 140, height=320, title=title))
 
 
-def _cost_axis(frame: pl.DataFrame) -> alt.X:
-    (low, high), title = lowest_and_highest(frame, "cost"), "cost (USD a month)"
-    far = high > APART * low
-    values = decades(low, high) if far else alt.Undefined
-    return alt.X("cost:Q", scale=_scale(far), axis=alt.Axis(title=title, labelExpr=SHORT, tickCount=6, values=values))
+def _far(low: float, high: float) -> bool:
+    return low > 0 and high > APART * low
+
+
+def _cost_axis(frame: pl.DataFrame, column: str = "cost", title: str = "cost (USD a month)") -> alt.X:
+    low, high = lowest_and_highest(frame, column)
+    far = _far(low, high)
+    values = (
+        [value for value in decades(low, high) if ROUNDED * low <= value <= high / ROUNDED] if far else alt.Undefined
+    )
+    overlap = False if far else alt.Undefined
+    axis = alt.Axis(title=title, labelExpr=SHORT, tickCount=6, values=values, labelFlush=False, labelOverlap=overlap)
+    return alt.X(f"{column}:Q", scale=_scale(far, nice=not far), axis=axis)
 
 
 def _latency_axis(frame: pl.DataFrame) -> alt.Y:
     (low, high), title = lowest_and_highest(frame, "ms"), "I/O p99, waiting included"
-    far = high > APART * low
+    far = _far(low, high)
     return alt.Y(
         "ms:Q", scale=_scale(far), axis=ms_axis(title) if far else alt.Axis(title=f"{title} (ms)", tickCount=6)
     )
 
 
-def _scale(far: bool) -> alt.Scale:
-    return alt.Scale(type="log" if far else "linear", zero=False, nice=True, padding=16)
+def _scale(far: bool, nice: bool = True) -> alt.Scale:
+    return alt.Scale(type="log" if far else "linear", zero=False, nice=nice, padding=16)
 
 
-def _goal(column: str, limit: float, label: str, colour: str) -> list[alt.Chart]:
-    """A goal as a dashed line with its name at the left."""
+def _goal(column: str, limit: float, label: str, colour: str, outside: bool = False) -> list[alt.Chart]:
+    """A goal as a dashed line with its name at its right end; `outside`: next to the axes."""
     data = alt.Chart(pl.DataFrame({column: [float(limit)], "label": [label]})).encode(y=f"{column}:Q")
-    name = data.mark_text(align="right", baseline="bottom", dy=-3, color=colour)
+    if outside:
+        name = data.mark_text(align="left", baseline="middle", dx=6, color=colour)
+    else:
+        name = data.mark_text(align="right", baseline="bottom", dy=-3, color=colour)
     return [data.mark_rule(strokeDash=[5, 4], color=colour), name.encode(x=alt.value("width"), text="label:N")]
 
 
-def _volume_type(point: dict) -> str:
-    named = str(point.get("family") or "").split(" ")[0]
-    return named if named in style.FAMILY_COLOURS else "standard"
+def service_of(family: object) -> str:
+    """The service of a family's name: `ec2`, `rds:multi-az`, `aurora:standard`."""
+    first = str(family or "").split(" ")[0]
+    return first if ":" in first else "ec2"
+
+
+def storage_of(family: object) -> str:
+    """The storage of a family's name: its volume type, at RDS too; of Aurora what it is sold as."""
+    words = str(family or "").split(" ")
+    if words[0].startswith("aurora:"):
+        return AURORA_STORAGE.get(words[0], words[0])
+    kind = words[1] if ":" in words[0] and len(words) > 1 else words[0]
+    return kind if kind in TYPE_COLOURS else OTHER
+
+
+def _layout_of(family: str) -> str:
+    return family.partition(" ")[2] if service_of(family) == "ec2" and " " in family else SINGLE
+
+
+def _service_shapes(services: Sequence[str], **legend) -> dict:
+    """The shape of a service's points, where several are drawn."""
+    if len(services) < 2:
+        return {}
+    shapes = alt.Scale(domain=list(services), range=[SHAPES.get(name, "stroke") for name in services])
+    return {"shape": alt.Shape("service:N", scale=shapes, legend=alt.Legend(**legend))}
+
+
+def line_colours(families: Mapping[str, str]) -> dict[str, str]:
+    """A colour for each line, of its name and family: its storage's own where that is free, else
+    the next one that is; they come again only where there are more lines than colours."""
+    found: dict[str, str] = {}
+    for own in (True, False):
+        for name, family in families.items():
+            colour = TYPE_COLOURS[storage_of(family)]
+            if own and _layout_of(family) == SINGLE and colour not in found.values():
+                found[name] = colour
+            elif not own and name not in found:
+                left = [hue for hue in style.PALETTE if hue not in found.values()]
+                found[name] = (left or list(style.PALETTE))[0 if left else len(found) % len(style.PALETTE)]
+    return {name: found[name] for name in families}
 
 
 def against_tps(plan) -> Drawing | None:
-    """Sustained tps with the 80 % interval against monthly cost: a line for each family, the goal
-    dashed, the recommended choice ringed. None where there are fewer than two points."""
+    """Sustained tps with the 80 % interval against monthly cost: a line for each family, points in
+    the shape of its service, the goal dashed, the recommended choice ringed. None where there are
+    fewer than two points."""
     frame = plan.frontier
     if frame.height < 2:
         return None
     on = pl.when(pl.col("instance").is_null()).then(pl.lit("")).otherwise(pl.lit(" on ") + pl.col("instance"))
-    frame = frame.with_columns((pl.col("family") + on).alias("name")).sort("name", "cost_usd_month")
-    types = dict(frame.select("name", "family").unique(maintain_order=True).iter_rows())
-    colours = {
-        name: style.FAMILY_COLOURS.get(family.split(" ")[0], style.OTHER_FAMILY) for name, family in types.items()
-    }
-    dashes = [[4, 3] if "RAID" in name else [1, 0] for name in types]
-    x = alt.X("cost_usd_month:Q", title="USD a month, instance included", scale=alt.Scale(zero=False))
+    frame = frame.with_columns(
+        (pl.col("family") + on).alias("name"),
+        pl.col("family").map_elements(service_of, return_dtype=pl.String).alias("service"),
+        pl.col("family").map_elements(_layout_of, return_dtype=pl.String).alias("layout"),
+    ).sort("service", "name", "cost_usd_month")
+    families = dict(frame.select("name", "family").unique(maintain_order=True).iter_rows())
+    shapes = [SHAPES.get(service_of(family), "stroke") for family in families.values()]
+    # Colour and shape have one legend, since both are of the name.
+    legend = alt.Legend(title=None, orient="bottom", columns=2, symbolSize=90, symbolOpacity=1)
+    colours = line_colours(families)
+    colour = alt.Color("name:N", scale=alt.Scale(domain=list(colours), range=list(colours.values())), legend=legend)
+    shape = alt.Shape("name:N", scale=alt.Scale(domain=list(families), range=shapes), legend=legend)
     y = alt.Y("tps:Q", title="sustained tps (80 % interval)", scale=alt.Scale(zero=True))
-    legend = {"columns": 2, "symbolType": "stroke", "symbolOpacity": 1, "symbolStrokeWidth": 2, "symbolSize": 400}
-    drawn = alt.Legend(title=None, orient="bottom", **legend)
-    dash = alt.StrokeDash("name:N", scale=alt.Scale(domain=list(types), range=dashes), legend=drawn)
-    base = alt.Chart(frame).encode(x=x, color=colour_of("name", colours, **legend))
+    base = alt.Chart(frame).encode(
+        x=_cost_axis(frame, "cost_usd_month", "USD a month, instance included"), color=colour
+    )
     layers: list = [
         base.mark_rule(opacity=0.35, strokeWidth=3).encode(y=alt.Y("tps_low:Q"), y2="tps_high:Q"),
-        base.mark_line(strokeWidth=2).encode(y=y, strokeDash=dash),
-        base.mark_point(size=30, filled=True).encode(y=y),
+        base.mark_line(strokeWidth=2).encode(y=y, **_dashes(frame["layout"].unique(maintain_order=True).to_list())),
+        base.mark_point(size=45, filled=True, opacity=1).encode(y=y, shape=shape),
     ]
     goal = next((goal.limit for goal in plan.goals if goal.metric == "tps"), None)
     if goal is not None:
-        layers += _goal("tps", goal, f"goal {goal:g} tps", style.WARN)
+        layers += _goal("tps", goal, f"goal {goal:g} tps", style.WARN, outside=True)
     if plan.recommended:
-        place = {
-            "cost_usd_month": plan.recommended.cost_usd_month,
-            "tps": plan.recommended.metrics["tps"],
-            "text": "recommended",
-        }
-        ring = alt.Chart(pl.DataFrame([place])).encode(x="cost_usd_month:Q", y="tps:Q")
-        layers += [
-            ring.mark_point(size=220, strokeWidth=2, color=style.INK),
-            ring.mark_text(dy=18, color=style.INK).encode(text="text:N"),
-        ]
-    return style.configured(alt.layer(*layers).properties(width=style.WIDTH, height=2.5 * style.PANEL_HEIGHT))
+        layers += _recommended(frame, plan.recommended)
+    drawn = alt.layer(*layers).properties(width=style.WIDTH - ROOM_RIGHT, height=2.5 * style.PANEL_HEIGHT)
+    title = alt.TitleParams("Cost against transactions a second", offset=20)
+    return style.configured(drawn.properties(title=title))
+
+
+def _dashes(layouts: Sequence[str]) -> dict:
+    """Dashes by layout, where there are several."""
+    if len(layouts) < 2:
+        return {}
+    shown = [name for name in DASHES if name in layouts]
+    scale = alt.Scale(domain=shown, range=[DASHES[name] for name in shown])
+    legend = alt.Legend(
+        title=None,
+        orient="bottom",
+        symbolType="stroke",
+        symbolSize=400,
+        symbolStrokeWidth=2,
+        symbolStrokeColor=style.INK,
+    )
+    return {"strokeDash": alt.StrokeDash("layout:N", scale=scale, legend=legend)}
+
+
+def _recommended(frame: pl.DataFrame, choice) -> list[alt.Chart]:
+    """The recommended choice ringed, and named above the axes, where nothing else is drawn."""
+    low, high = lowest_and_highest(frame, "cost_usd_month")
+    cost = choice.cost_usd_month
+    left = cost < (math.sqrt(low * high) if _far(low, high) else (low + high) / 2)
+    place = pl.DataFrame([{"cost_usd_month": cost, "tps": choice.metrics["tps"], "text": "recommended"}])
+    ring = alt.Chart(place).encode(x="cost_usd_month:Q", y="tps:Q")
+    name = ring.mark_text(align="left" if left else "right", baseline="bottom", fontWeight="bold", color=style.INK)
+    return [
+        ring.mark_rule(strokeDash=[1, 3], color=style.QUIET).encode(y2=alt.value(0)),
+        ring.mark_point(size=220, strokeWidth=2, color=style.INK),
+        ring.mark_point(size=25, filled=True, opacity=1, color=style.INK),
+        name.encode(y=alt.value(-4), text="text:N"),
+    ]
 
 
 def bills(choices: Sequence[tuple[str, Sequence[dict]]]) -> Drawing:
-    """The monthly bill of several choices as stacked bars. `choices`: name and its items (`item`,
-    `usd`)."""
+    """The monthly bill of several choices as stacked bars, by what it is made of. `choices`: name
+    and its items (`item`, `unit`, `usd`)."""
     rows = [
-        {"choice": name, "item": item["item"], "usd": float(item["usd"])}
+        {"choice": name, "kind": kind_of(item), "usd": float(item["usd"])}
         for name, items in choices
         for item in items
         if item["usd"]
     ]
-    frame = pl.DataFrame(rows, schema={"choice": pl.String, "item": pl.String, "usd": pl.Float64}, orient="row")
+    frame = pl.DataFrame(rows, schema={"choice": pl.String, "kind": pl.String, "usd": pl.Float64}, orient="row")
+    sums = frame.group_by("choice", "kind", maintain_order=True).agg(pl.col("usd").sum())
+    sums = sums.with_columns(
+        pl.col("kind").replace_strict(dict(zip(KINDS, range(len(KINDS)), strict=True))).alias("place")
+    )
     totals = frame.group_by("choice", maintain_order=True).agg(pl.col("usd").sum())
-    items = frame["item"].unique(maintain_order=True).to_list()
-    colours = {item: style.PALETTE[index % len(style.PALETTE)] for index, item in enumerate(items)}
+    colours = {kind: hue for kind, hue in zip(KINDS, style.PALETTE, strict=False) if kind in set(frame["kind"])}
     y = alt.Y("choice:N", sort=[name for name, _ in choices], axis=alt.Axis(title=None))
     x = alt.X("usd:Q", axis=alt.Axis(title="USD a month", labelExpr=SHORT, tickCount=6))
-    bars = (
-        alt.Chart(frame)
-        .mark_bar()
-        .encode(y=y, x=x, color=colour_of("item", colours, columns=3), order=alt.Order("item:N"))
-    )
+    bars = alt.Chart(sums).mark_bar().encode(y=y, x=x, color=colour_of("kind", colours), order=alt.Order("place:Q"))
     told = alt.Chart(totals.with_columns(pl.col("usd").map_elements(usd, return_dtype=pl.String).alias("text")))
     labels = told.mark_text(align="left", dx=4).encode(y=y, x="usd:Q", text="text:N")
     drawn = (bars + labels).properties(width=style.WIDTH - 180, height=alt.Step(24), title="The monthly bill")

@@ -28,7 +28,7 @@ from headrace.workload.points import with_totals
 # ticks people read.
 MS_TICKS = {
     0.1: "0.1 ms", 1: "1 ms", 10: "10 ms", 100: "100 ms", 1e3: "1 s", 1e4: "10 s", 6e4: "1 min", 6e5: "10 min", 3.6e6: "1 h",
-    3.6e7: "10 h", 2.592e8: "3 days",
+    3.6e7: "10 h", 2.592e8: "3 days", 2.592e9: "30 days",
 }  # fmt: skip
 # From this ratio of the highest to the lowest latency on, the axis is logarithmic (chosen by eye).
 LATENCIES_APART = 20

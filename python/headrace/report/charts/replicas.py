@@ -40,19 +40,23 @@ def lag(run: Any, title: str) -> alt.VConcatChart:
     )
     end = frame["until"].to_list()[-1]
     drained = moments[:1].select("at", pl.lit(end).alias("until"))
+    shaded = rows["t_s"][-1] > told["load_s"]
     drawn: list[Drawing] = []
     for index, (name, parts) in enumerate(panels):
         x = time.x(index == len(panels) - 1)
         layers: list = [lines(frame, x, name, parts, height=HEIGHT)]
-        if rows["t_s"][-1] > told["load_s"]:
+        if shaded:
             layers.insert(0, shade(drained, x, HEIGHT))
         if index == 0:
             peak = alt.Chart(moments[1:].with_columns(pl.lit(_peak(told)).alias("text")))
             at = {"x": x, "y": alt.Y("lag_s:Q")}
             layers.append(peak.mark_point(color=style.WARN, filled=True, size=60).encode(**at))
-            layers.append(peak.mark_text(align="right", dx=-8, dy=-6).encode(text="text", **at))
+            # Below its point, since above it stand the names of the lines.
+            late = told["peak_at_s"] > rows["t_s"][-1] / 2
+            text = peak.mark_text(align="right" if late else "left", dx=-8 if late else 8, dy=6, baseline="top")
+            layers.append(text.encode(text="text", **at))
         drawn.append(alt.layer(*layers))
-    return stacked(drawn, title, "Shaded: after the load has stopped.")
+    return stacked(drawn, title, "Shaded: after the load has stopped." if shaded else "")
 
 
 def _peak(told: dict[str, Any]) -> str:

@@ -9,7 +9,8 @@ import polars as pl
 from headrace.report.charts import style
 from headrace.report.charts.builders import SHORT
 
-KINDS = ("server", "storage", "IOPS and MiB/s", "I/O requests")
+# What a bill is made of, and its colours: with names they are told apart in any legend.
+KINDS = ("server", "storage", "IOPS and MiB/s", "I/O requests", "snapshots")
 
 
 def side_by_side(found, title: str) -> alt.VConcatChart:
@@ -26,7 +27,9 @@ def _rates(found, order: list[str]):
     ]
     schema = {"service": pl.String, "tps": pl.Float64, "low": pl.Float64, "high": pl.Float64}
     base = alt.Chart(pl.DataFrame(rows, schema=schema)).encode(y=alt.Y("service:N", sort=order, title=None))
-    x = alt.X("low:Q", title="transactions a second, simulated, with 80 % interval", scale=alt.Scale(zero=True))
+    title = "transactions a second, simulated, with 80 % interval"
+    axis = alt.Axis(labelExpr=SHORT, labelFlush=False, tickCount=8)
+    x = alt.X("low:Q", title=title, scale=alt.Scale(zero=True), axis=axis)
     interval = base.mark_rule(strokeWidth=3, opacity=0.45, color=style.SIMULATED).encode(x=x, x2="high:Q")
     point = base.mark_point(filled=True, size=90, opacity=1, color=style.SIMULATED).encode(x="tps:Q")
     return alt.layer(interval, point).properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
@@ -34,28 +37,37 @@ def _rates(found, order: list[str]):
 
 def _bills(found, order: list[str]) -> alt.Chart:
     rows = [
-        {"service": one.deployment, "part": _kind(item), "usd": item["usd"]}
+        {"service": one.deployment, "part": (kind := kind_of(item)), "place": KINDS.index(kind), "usd": item["usd"]}
         for one in found.outcomes
         if one.refusal is None and one.usd_month is not None
         for item in one.items
     ]
-    frame = pl.DataFrame(rows, schema={"service": pl.String, "part": pl.String, "usd": pl.Float64})
-    colours = alt.Scale(domain=list(KINDS), range=list(style.PALETTE[: len(KINDS)]))
+    schema = {"service": pl.String, "part": pl.String, "place": pl.Int64, "usd": pl.Float64}
+    frame = pl.DataFrame(rows, schema=schema)
+    hues = {kind: hue for kind, hue in zip(KINDS, style.PALETTE, strict=False) if kind in set(frame["part"])}
+    colours = alt.Scale(domain=list(hues), range=list(hues.values()))
     return (
-        alt.Chart(frame.group_by("service", "part", maintain_order=True).agg(pl.col("usd").sum()))
+        alt.Chart(frame.group_by("service", "part", "place", maintain_order=True).agg(pl.col("usd").sum()))
         .mark_bar()
         .encode(
-            y=alt.Y("service:N", sort=order, title=None),
-            x=alt.X("usd:Q", title="USD a month; no bar: no price known", axis=alt.Axis(labelExpr=SHORT)),
+            y=alt.Y("service:N", sort=order, scale=alt.Scale(domain=order), title=None),
+            x=alt.X(
+                "usd:Q",
+                title="USD a month; no bar: no price known",
+                axis=alt.Axis(labelExpr=SHORT, labelFlush=False, tickCount=8),
+            ),
             color=alt.Color("part:N", scale=colours, legend=alt.Legend(title=None, orient="bottom")),
-            order=alt.Order("part:N"),
+            order=alt.Order("place:Q"),
         )
         .properties(width=style.WIDTH - 180, height=30 * max(1, len(order)))
     )
 
 
-def _kind(item: dict) -> str:
+def kind_of(item: dict) -> str:
+    """Which of KINDS an item of a bill is."""
     name = item["item"]
+    if item.get("part") in ("instance", "snapshots"):
+        return KINDS[0 if item["part"] == "instance" else 4]
     if item["unit"] == "h":
         return KINDS[0]
     if "I/O" in name:

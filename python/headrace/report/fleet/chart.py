@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import altair as alt
 import polars as pl
@@ -13,6 +14,8 @@ from headrace.report.fleet.words import of_verdict
 
 MOST_POINTS = 1_000  # more would only make the file larger; those that save most are drawn
 NAMED = 3  # points with their name: those worth most
+RIGHT_ABOVE = 60.0  # % of risk: a name would leave the chart; a guess
+NAME_HEIGHT = 0.05  # of the chart's height: a line of text, 16 of 320 pixels
 
 
 def savings_against_risk(answers: Sequence) -> Drawing | None:
@@ -35,8 +38,8 @@ def savings_against_risk(answers: Sequence) -> Drawing | None:
     }
     x = alt.X(
         "risk:Q",
-        scale=alt.Scale(domain=[0, 100], clamp=True, padding=8),
-        axis=alt.Axis(title="risk: fortnights that miss the goal (%)"),
+        scale=alt.Scale(domain=[0, 100], nice=False, clamp=True),
+        axis=alt.Axis(title="risk: fortnights that miss the goal (%)", values=list(range(0, 101, 10))),
     )
     y = alt.Y(
         "usd:Q",
@@ -47,11 +50,32 @@ def savings_against_risk(answers: Sequence) -> Drawing | None:
     points = base.mark_point(filled=True, opacity=0.7, size=60).encode(
         x=x, y=y, color=colour_of("type", colours, "right", title="type today")
     )
-    best = frame.with_columns((pl.col("usd") * (1 - pl.col("risk") / 100)).alias("worth")).top_k(NAMED, by="worth")
-    names = alt.Chart(best).mark_text(align="left", dx=8, dy=-6).encode(x="risk:Q", y="usd:Q", text="name:N")
+    names = [
+        alt.Chart(named).mark_text(align=align, dx=dx, dy=-6).encode(x="risk:Q", y="usd:Q", text="name:N")
+        for align, dx, named in _named(frame)
+    ]
     cut = f" (the {MOST_POINTS:,} largest of {len(known):,})" if len(known) > MOST_POINTS else ""
     title = f"Savings against risk{cut}"
-    return style.configured(alt.layer(points, names).properties(width=style.WIDTH - 160, height=320, title=title))
+    return style.configured(alt.layer(points, *names).properties(width=style.WIDTH - 160, height=320, title=title))
+
+
+def _named(frame: pl.DataFrame) -> list[tuple[Literal["left", "right"], int, pl.DataFrame]]:
+    """The points that get their name, on the side of each where there is room for it: those worth
+    most, as far as their names do not cover each other."""
+    worth = pl.col("usd") * (1 - pl.col("risk") / 100)
+    top = float(frame["usd"].max())  # pyright: ignore[reportArgumentType]
+    kept: list[dict] = []
+    for row in frame.sort(worth, descending=True, maintain_order=True).head(NAMED).to_dicts():
+        if all(abs(row["usd"] - one["usd"]) >= NAME_HEIGHT * top for one in kept):
+            kept.append(row)
+    right = [row for row in kept if row["risk"] > RIGHT_ABOVE]
+    left = [row for row in kept if row["risk"] <= RIGHT_ABOVE]
+    found: list[tuple[Literal["left", "right"], int, pl.DataFrame]] = []
+    if left:
+        found.append(("left", 8, pl.DataFrame(left)))
+    if right:
+        found.append(("right", -8, pl.DataFrame(right)))
+    return found
 
 
 def _type(storage: str) -> str:

@@ -33,7 +33,8 @@ def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart) -> P
     if chart is not None:
         page.chart(
             chart,
-            f"Savings against risk of {len(change):,} volumes that can be changed; the table below has the same figures",
+            f"Savings against risk of what can be changed ({words.counted(len(change), 'device')}); the table below has the "
+            "same figures",
         )
     page.heading("What saves, the most first")
     _table(page, change, "Nothing can be changed that saves noticeably and meets the goals.")
@@ -53,7 +54,9 @@ def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart) -> P
         page.paragraph("No volume was left without an answer.", "good")
     keep = words.of_verdict(answers, "keep")
     page.heading("Right as they are")
-    page.paragraph(f"{len(keep):,} devices stay as they are.")
+    page.paragraph(
+        f"{words.counted(len(keep), 'device')} {'stays as it is' if len(keep) == 1 else 'stay as they are'}."
+    )
     return page
 
 

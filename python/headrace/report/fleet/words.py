@@ -20,17 +20,23 @@ WITHHELD = ("volume", "instance", "today", "why")
 REASONS = ("volumes", "why")
 SHOWN = 20  # rows of each table on a terminal; ours, a screen
 WEEKS = "Risk: the share of fortnights, drawn anew from the recorded days, in which the wanted storage would throttle or miss its p99."
+# Of one, and of several.
 VERDICTS = {
-    "change": "can be changed and save",
-    "grow": "need more than they have",
-    "keep": "are right as they are",
-    "withheld": "get no advice",
+    "change": ("can be changed and saves", "can be changed and save"),
+    "grow": ("needs more than it has", "need more than they have"),
+    "keep": ("is right as it is", "are right as they are"),
+    "withheld": ("gets no advice", "get no advice"),
 }
 
 
 def of_verdict(answers: Sequence, verdict: str) -> list:
     """Those of one verdict, in their order."""
     return [one for one in answers if one.verdict == verdict]
+
+
+def prices_of(answers: Sequence) -> str:
+    """What prices the answers were made at."""
+    return " and ".join(sorted({one.prices for one in answers})) or "no prices"
 
 
 def saved_usd(answers: Sequence) -> float:
@@ -40,18 +46,18 @@ def saved_usd(answers: Sequence) -> float:
 
 def head(answers: Sequence, prices: str) -> list[str]:
     """What there is in a few sentences."""
-    volumes = sum(len(one.volumes) for one in answers)
     known = [one.usd_today for one in answers if one.usd_today is not None]
     counts = Counter(one.verdict for one in answers)
-    each = "; ".join(f"{counts[verdict]:,} {words}" for verdict, words in VERDICTS.items() if counts[verdict])
-    devices = "" if volumes == len(answers) else f" in {len(answers):,} devices"
-    lines = [f"{volumes:,} volumes{devices}: {each or 'none'}."]
+    each = "; ".join(
+        f"{counts[verdict]:,} {words[counts[verdict] > 1]}" for verdict, words in VERDICTS.items() if counts[verdict]
+    )
+    lines = [f"{devices_of(answers)}: {each or 'none'}."]
     if known:
         saved, more = saved_usd(answers), -sum(one.saves_usd for one in of_verdict(answers, "grow"))
         share = f" ({percent(saved / sum(known))})" if sum(known) > 0 else ""
         lines.append(
             f"Of {usd(sum(known))} USD a month for volumes that were judged, changes save {usd(saved)}{share}"
-            + (f"; what needs more costs {usd(more)} more." if counts["grow"] else ".")
+            + (f"; what needs more costs {usd(max(0.0, more))} more." if counts["grow"] else ".")
         )
     lines.append(f"Prices: {prices}. {WEEKS}")
     grains = sorted({one.grain_s for one in answers if one.grain_s})
@@ -60,6 +66,18 @@ def head(answers: Sequence, prices: str) -> list[str]:
             f"Points of {number(grains[-1] / 60)} min are means: bursts within them are not seen, and head-room stands for them."
         )
     return lines
+
+
+def counted(count: int, what: str) -> str:
+    """`1 volume`, `2 volumes`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def devices_of(answers: Sequence) -> str:
+    """`7 volumes in 6 devices`; the devices are left out where each is one volume."""
+    volumes = sum(len(one.volumes) for one in answers)
+    devices = "" if volumes == len(answers) else f" in {counted(len(answers), 'device')}"
+    return f"{counted(volumes, 'volume')}{devices}"
 
 
 def rows(answers: Sequence, first: int = 1) -> list[tuple]:
@@ -101,7 +119,9 @@ def reasons(answers: Sequence) -> list[tuple]:
 
 
 def _kind(why: str) -> str:
-    words = ["..." if any(char.isdigit() for char in word) else word for word in why.split(" ")]
+    named = ("F1", "p99")  # figures that are names
+    words = why.replace(" %", "%").split(" ")
+    words = ["..." if any(char.isdigit() for char in word) and word not in named else word for word in words]
     return " ".join(word for at, word in enumerate(words) if word != "..." or at == 0 or words[at - 1] != "...")
 
 
@@ -122,7 +142,7 @@ def shown(answers: Sequence, prices: str, most: int = SHOWN) -> list[object]:
 CSV = (
     "rank", "key", "volumes", "account", "region", "instance", "verdict", "today", "wanted", "usd_today", "usd_wanted", "saves_usd",
     "worth_usd", "risk", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
-    "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "why",
+    "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "prices", "why",
 )  # fmt: skip
 
 

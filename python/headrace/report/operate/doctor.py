@@ -4,10 +4,13 @@ documents that `headrace doctor --output json` prints; runs nothing."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
 
+from headrace.base import caps
+from headrace.base.units import DAY_S
 from headrace.report.charts import style
 from headrace.report.charts.builders import Part, TimeAxis, linear, lines, stacked
 from headrace.report.html import Page
@@ -22,10 +25,12 @@ PANELS: tuple[tuple[str, tuple[Part, ...]], ...] = (
         ("over_instance_iops", "instance IOPS", style.SIMULATED), ("over_instance_throughput", "instance MiB/s", style.WARN),
     )),
     ("credits (%)", (("balance_percent", "balance", style.SIMULATED),)),
-    ("transactions a second", (("tps", "server", style.MEASURED),)),
+    ("transactions/s", (("tps", "server", style.MEASURED),)),
     ("threads", (("threads_running", "running", style.MEASURED), ("lock_waiters", "waiting for row locks", style.WARN))),
 )  # fmt: skip
 HEIGHT = 84  # px: seven panels fit a printed page
+# Columns that say something in being 0, and are told in words then.
+QUIET = ("read_iops", "write_iops", "read_mib_s", "write_mib_s", "lock_waiters")
 IN_PERCENT = ("over a limit (%)", "credits (%)")
 CALM = ("fine", "not storage", "touched")
 
@@ -36,7 +41,7 @@ def doctor_page(found: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) ->
     page.paragraph(found["headline"], "good" if found["verdict"] in CALM else "warn")
     page.heading("Findings")
     for one in [*found["findings"], *found["others"]]:
-        page.paragraph(f"{one['verdict']}: {one['subject']}. {one['words']}")
+        page.paragraph(f"{one['verdict']}{_subject(one)}. {one['words']}")
         page.items(figure["words"] for figure in one["figures"])
         for remedy in one["remedies"]:
             page.paragraph(f"Do: {remedy['what']}. {remedy['cost']}")
@@ -55,6 +60,13 @@ def doctor_page(found: Mapping[str, Any], ticks: Sequence[Mapping[str, Any]]) ->
     return page
 
 
+def _subject(one: Mapping[str, Any]) -> str:
+    """What a finding is about, and of which volume."""
+    named = [] if one["subject"] == one["verdict"] else [caps.short(one["subject"])]
+    named += [one["volume"]] if one["volume"] else []
+    return f": {', '.join(named)}" if named else ""
+
+
 def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
     def ms(value: float | None) -> str:
         return "-" if value is None else f"{value:,.2f}"
@@ -69,6 +81,12 @@ def _row(one: Mapping[str, Any]) -> tuple[str, ...]:
         ms(one["usual_ms"]),
         ms(one["model_ms"]),
     )
+
+
+def _began(t_unix: float) -> str | None:
+    """The clock's time at which it begins; None for a recording that has no date."""
+    dated = t_unix > DAY_S * 366
+    return datetime.fromtimestamp(t_unix, UTC).strftime("%Y-%m-%dT%H:%M:%S") if dated else None
 
 
 def _chart(page: Page, volume: str, ticks: Sequence[Mapping[str, Any]]) -> None:
@@ -87,11 +105,20 @@ def _chart(page: Page, volume: str, ticks: Sequence[Mapping[str, Any]]) -> None:
         return
     over = [name for name in frame.columns if name.startswith("over_")]
     frame = frame.with_columns(pl.col(over) * 100.0) if over else frame
-    axis = TimeAxis(None, float(frame["t_s"][-1] + frame["duration_s"][-1]))
+    # Lines that lie on the axis all the time would hide each other: a sentence says it.
+    still = [
+        name for name in (*over, *QUIET) if name in frame.columns and not (frame[name].fill_null(0.0) != 0.0).any()
+    ]
+    frame = frame.drop(still)
+    axis = TimeAxis(_began(ticks[0]["t_unix"]), float(frame["t_s"][-1] + frame["duration_s"][-1]))
     shown = [(title, [part for part in parts if part[0] in frame.columns]) for title, parts in PANELS]
     shown = [(title, parts) for title, parts in shown if parts]
     drawn, timed = [], axis.add(frame)
     for index, (title, parts) in enumerate(shown):
         y = linear(title, 0, 106) if title in IN_PERCENT else None
         drawn.append(lines(timed, axis.x(index == len(shown) - 1), title, parts, y, HEIGHT))
+    zero = {title: [label for column, label, _ in parts if column in still] for title, parts in PANELS}
+    if still:
+        named = "; ".join(f"{title}: {', '.join(labels)}" for title, labels in zero.items() if labels)
+        page.paragraph(f"{volume}: not drawn because it was 0 all the time: {named}.")
     page.chart(stacked(drawn, volume), f"{volume}: I/Os, MiB/s, latency, time over limits and transactions over time")

@@ -1,5 +1,5 @@
-"""A forecast in words, as a chart and as a page, and how earlier ones turned out. Takes results;
-runs nothing."""
+"""A forecast in words and as a page, and how earlier ones turned out. Takes results; runs
+nothing."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import altair as alt
 import polars as pl
 
 from headrace.base import caps
-from headrace.report.charts import style
-from headrace.report.charts.builders import PERCENT, Drawing, TimeAxis, linear
+from headrace.errors import InputError
 from headrace.report.html import Page, write_chart
+from headrace.report.operate import forecast_charts as charts
 from headrace.report.output import plain
 from headrace.report.words import number, percent, span
 
 NEVER = "not in sight"
 # A row of the hours in which requests wait names those with at least this many minutes of waiting.
 NAMED_MIN = 1.0
+# A balance recorded within these seconds of the end is called today's: CloudWatch publishes
+# BurstBalance each five minutes (EBS guide, CloudWatch metrics).
+FRESH_S = 300.0
 SCHEMA = "headrace-forecast/1"
 
 
@@ -42,7 +44,9 @@ def _moment(made, ahead: timedelta) -> str:
 
 
 def _credits(made, ahead) -> list[str]:
-    begin = f"Credits: {number(ahead.balance_percent)} % now ({ahead.balance_source})"
+    begin = f"Credits: {number(ahead.balance_percent)} % now ({_source(ahead)})"
+    if ahead.instance_percent is not None:
+        begin += f", {number(ahead.instance_percent)} % of the instance's (simulated)"
     futures = f"{ahead.runs} futures made of {ahead.drawn_from} recorded days"
     if ahead.share_empty == 0:
         lines = [f"{begin}; in the next {ahead.hours} h they do not run out in any of {futures}."]
@@ -70,6 +74,12 @@ def _credits(made, ahead) -> list[str]:
     return lines
 
 
+def _source(ahead) -> str:
+    if ahead.balance_age_s <= FRESH_S:
+        return ahead.balance_source
+    return f"{ahead.balance_source} {span(ahead.balance_age_s)} before the end, simulated since"
+
+
 def _span(seconds: float) -> str:
     return span(seconds) if math.isfinite(seconds) else "never"
 
@@ -83,22 +93,27 @@ def _after(made, hours: float, horizon: int) -> str:
 def _growth(made, one) -> str:
     cap = caps.long(one.cap)
     now = f"the busiest five minutes of a day take {percent(one.share_now)} of {cap} ({number(one.limit)} {one.unit})"
+    now += ": it is at the limit now" if one.at_limit else ""
     if not one.trend.claimed:
         return f"Growth: {now}; no trend in {one.trend.days} days."
     low, middle, high = (percent(value) for value in one.growth_per_month)
     text = f"Growth: {now}; {middle} in 30 days (80 %: {low} to {high}), from {one.trend.days} days"
-    if one.trend.per_day <= 0:
+    if one.trend.per_day <= 0 or one.at_limit:
         return f"{text}."
     return f"{text}; 90 % of the limit is met {_on(made.made, one.days)}."
 
 
 def _space(full) -> str:
     now = f"Space: {number(full.trend.now, 4)} GiB used at the most, full at {number(full.limit_gib, 4)} GiB"
+    if full.full:
+        used, share = number(full.used_gib, 4), percent(full.used_gib / full.limit_gib)
+        now = f"Space: the volume is full: {used} GiB used, {share} of {number(full.limit_gib, 4)} GiB"
     if not full.trend.claimed:
         return f"{now}; no trend in {full.trend.days} days."
     month = f"{number(30 * full.trend.per_day)} GiB in 30 days, from {full.trend.days} days"
     cut = "" if full.trend.cut is None else " (what was before a sudden change is left out)"
-    return f"{now}; {month}{cut}: full {_on(full.last, full.days)}."
+    text = f"{now}; {month}{cut}"
+    return f"{text}." if full.full else f"{text}: full {_on(full.last, full.days)}."
 
 
 def _on(today: datetime, days: Sequence[float]) -> str:
@@ -108,36 +123,23 @@ def _on(today: datetime, days: Sequence[float]) -> str:
     return middle if middle == NEVER else f"on {middle} (80 %: {early} to {late})"
 
 
-def chart_of(made) -> Drawing:
-    """The credit balance of the futures: the median and the 80 % interval."""
-    fan = made.credits.fan
-    now = pl.DataFrame({"hours": [0.0], **{name: [made.credits.balance_percent] for name in ("low", "middle", "high")}})
-    rows = pl.concat([now, fan]).with_columns((pl.col("hours") * 3_600.0).alias("t_s"), pl.lit(0.0).alias("duration_s"))
-    axis = TimeAxis(made.made.isoformat() if made.dated else None, made.credits.hours * 3_600.0)
-    frame = axis.add(rows)
-    x, y = axis.x(True), linear("credit balance (%)", *PERCENT, ticks=5)
-    band = alt.Chart(frame).mark_area(color=style.SIMULATED, opacity=0.25, clip=True)
-    line = alt.Chart(frame).mark_line(color=style.SIMULATED, strokeWidth=2, clip=True)
-    title = alt.TitleParams(
-        f"Credits of {made.of} on {made.storage}",
-        subtitle="Simulated. Line: median of the futures; band: 80 % of them.",
-    )
-    drawn = alt.layer(band.encode(x=x, y=y("low"), y2="high:Q"), line.encode(x=x, y=y("middle")))
-    return style.configured(drawn.properties(width=style.WIDTH, height=260, title=title))
-
-
 def write_forecast(path: Path, made) -> None:
-    """The page (.html) or the chart alone (.svg, .png). Raises CouldNotRun."""
+    """The page (.html) or the first chart alone (.svg, .png): of credits, else of space, else of
+    growth. Raises InputError where there is none, CouldNotRun."""
+    drawn = charts.charts_of(made)
+    if not drawn and path.suffix.lower() != ".html":
+        hint = "Write a page (.html) instead."
+        raise InputError(str(path), "nothing is forecast here that a chart shows", "headrace forecast --help", hint)
 
     def page() -> Page:
         made_page = Page(f"Forecast of {made.of}", f"{made.storage}, from {_moment(made, timedelta())}")
         made_page.items(in_words(made))
-        if made.credits is not None:
-            made_page.chart(chart_of(made), " ".join(in_words(made)))
+        for chart in drawn:
+            made_page.chart(chart, " ".join(in_words(made)))
         made_page.items(f"note: {note}" for note in made.notes)
         return made_page
 
-    write_chart(path, None if made.credits is None else chart_of(made), page)
+    write_chart(path, drawn[0] if drawn else None, page)
 
 
 def document(made) -> dict:
@@ -158,12 +160,14 @@ def document(made) -> dict:
             "drawn_from_days": credits.drawn_from,
             "balance_percent": credits.balance_percent,
             "balance_source": credits.balance_source,
+            "balance_age_s": credits.balance_age_s,
+            "instance_balance_percent": credits.instance_percent,
             "share_empty": credits.share_empty,
             "empty_after_h": _finite(credits.empty_after_h),
             "outage_h": credits.outage_h,
             "throttled_min_by_hour": credits.throttled_by_hour,
             "empty_in_s_at_this_rate": _finite((credits.soon.seconds,))[0],
-            "balance": credits.fan.to_dicts(),
+            "balance": credits.fan.filter(pl.col("hours") % 1 == 0).to_dicts(),
         },
         "growth": [
             {
@@ -171,6 +175,7 @@ def document(made) -> dict:
                 "unit": one.unit,
                 "limit": one.limit,
                 "share_now": one.share_now,
+                "at_limit_now": one.at_limit,
                 "trend": one.trend.claimed,
                 "growth_per_30_days": one.growth_per_month,
                 "days_until_90_percent": _finite(one.days),
@@ -183,6 +188,7 @@ def document(made) -> dict:
         else {
             "limit_gib": made.space.limit_gib,
             "used_gib": made.space.trend.now,
+            "full_now": made.space.full,
             "trend": made.space.trend.claimed,
             "gib_per_day": [made.space.trend.low, made.space.trend.per_day, made.space.trend.high],
             "days_until_full": _finite(made.space.days),

@@ -5,13 +5,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from headrace.planner.market.durability import small_percent
 from headrace.report.tables import table
 from headrace.report.words import latency, number, span, usd
 
 if TYPE_CHECKING:
     from headrace.report.html import Page
 
-COLUMNS = ("service", "best candidate", "USD/month", "tps", "80 %", "p95", "failover", "lost with zone", "goals")
+COLUMNS = (
+    "service",
+    "best candidate",
+    "USD/month",
+    "tps",
+    "80 %",
+    "p95",
+    "failover",
+    "lost with zone",
+    "AFR a year",
+    "goals",
+)
 RIGHT = ("USD/month", "tps", "80 %", "p95")
 BILL = ("service", "item", "quantity", "unit", "USD per unit", "USD", "price of")
 BILL_RIGHT = ("quantity", "USD per unit", "USD")
@@ -26,7 +38,7 @@ def rows(part) -> list[tuple[str, ...]]:
         best = one.best
         if best is None:
             found.append(
-                (one.deployment, "none", "no price", "-", "-", "-", _pair(one.failover_s), _lost(one), one.why)
+                (one.deployment, "none", "no price", "-", "-", "-", _pair(one.failover_s), _lost(one), "-", one.why)
             )
             continue
         tps, p95, interval = "-", latency(best.metrics.get("p99_ms")), "-"
@@ -34,7 +46,9 @@ def rows(part) -> list[tuple[str, ...]]:
             tps, p95 = number(best.metrics["tps"], 3), latency(best.metrics["p95_ms"])
             interval = f"{number(best.tps_low, 3)} to {number(best.tps_high, 3)}"
         cells = (best.place, usd(best.cost_usd_month), tps, interval, p95)
-        found.append((one.deployment, *cells, _pair(one.failover_s), _lost(one), one.why))
+        afr = best.durability_afr_percent
+        kept = "lost on stop" if not best.persistent else "-" if afr is None else small_percent(afr)
+        found.append((one.deployment, *cells, _pair(one.failover_s), _lost(one), kept, one.why))
     return found
 
 

@@ -64,8 +64,10 @@ def summary_rows(found) -> list[tuple[str, ...]]:
 
 def _lag(one) -> str:
     if one.lag_ms is None:
-        return "by the applier" if "binary log" in one.lag_words else one.lag_words
-    return f"{number(one.lag_ms[0], 2)} ms, at most {number(one.lag_ms[1], 2)} ms"
+        return "not predicted" if "binary log" in one.lag_words else one.lag_words
+    mean, highest = (span(ms / 1e3) for ms in one.lag_ms)
+    kept = "" if one.keeps_up is None else f" (keeps up: {percent(one.keeps_up)} of draws)"
+    return f"{mean}, at most {highest}{kept}"
 
 
 def _failover(pair) -> str:
@@ -109,6 +111,8 @@ def doubts(found) -> list[str]:
         if one.refusal is None:
             told.setdefault(one.confidence, []).append(one.deployment)
     lines += [f"{', '.join(names)}: {words}" for words, names in told.items()]
+    lags = {one.deployment: one.lag_words for one in found.outcomes if "binary log" in one.lag_words}
+    lines += [f"{name}: {words}." for name, words in lags.items()]
     return lines + list(found.notes)
 
 
@@ -168,6 +172,7 @@ def document(found) -> dict:
 
 CSV = (
     "deployment", "class", "possible", "volumes", "tps", "tps_low", "tps_high", "p95_ms", "cap", "reader_lag_ms", "reader_lag_highest_ms",
+    "reader_keeps_up",
     "rto_low_s", "rto_high_s", "rpo_instance_s", "rpo_zone_s", "billed_reads_per_tx", "billed_writes_per_tx", "million_ios_month",
     "usd_month", "refusal", "confidence"
 )  # fmt: skip
@@ -191,6 +196,17 @@ def csv_rows(found) -> list[dict]:
             one.tps_high,
             one.p95_ms,
         )
-        more = (one.cap, *lag, *facts, reads, writes, one.million_ios, one.usd_month, one.refusal, one.confidence)
+        more = (
+            one.cap,
+            *lag,
+            one.keeps_up,
+            *facts,
+            reads,
+            writes,
+            one.million_ios,
+            one.usd_month,
+            one.refusal,
+            one.confidence,
+        )
         rows.append(dict(zip(CSV, (*cells, *more), strict=True)))
     return rows

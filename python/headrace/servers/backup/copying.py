@@ -34,10 +34,10 @@ from headrace.servers.backup import source as sources
 from headrace.servers.backup import unfinished
 from headrace.servers.backup.manifest import BinlogPosition, Manifest, Part, folder_of, new_id, write_manifest
 from headrace.servers.backup.pipeline import Flow, Pumped, Stage, ahead, best_pack, cipher, packer
-from headrace.servers.backup.restore import DAMAGED, parts_of
+from headrace.servers.backup.restore import parts_of
 from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.folder import FolderTarget
-from headrace.servers.backup.targets.target import DOC, BackupTarget, TargetWriter
+from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget, TargetWriter
 from headrace.servers.backup.unfinished import Leftover
 from headrace.servers.running import Progress, quiet
 from headrace.servers.server import Server
@@ -116,16 +116,17 @@ def run(source: BackupSource, target: BackupTarget, wanted: Wanted) -> Manifest:
     tagged = lab if wanted.method == "snapshot" else None
     places = [target] if spool is None else [target, spool]
     try:
-        for place in places:
-            unfinished.mark(place, backup, source.name, tagged)
-        made = held if held is not None else _taken(source, places[-1], wanted, backup)
-        if spool is not None:
-            if held is None:
-                write_manifest(spool, made, wanted.key)
-            _send(spool, target, made, wanted)
-        if made.snapshots and lab is not None:
-            _completed(lab, list(made.snapshots.values()))
-        write_manifest(target, made, wanted.key)
+        with contextlib.ExitStack() as marks:
+            for place in places:
+                marks.enter_context(unfinished.marked(place, backup, source.name, tagged))
+            made = held if held is not None else _taken(source, places[-1], wanted, backup)
+            if spool is not None:
+                if held is None:
+                    write_manifest(spool, made, wanted.key)
+                _send(spool, target, made, wanted)
+            if made.snapshots and lab is not None:
+                _completed(lab, list(made.snapshots.values()))
+            write_manifest(target, made, wanted.key)
     except BaseException as error:
         damaged = isinstance(error, InputError) and error.kind == DAMAGED
         if spool is not None and not damaged and spool.exists(f"{folder_of(backup)}/{documents.MANIFEST}"):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.errors import CouldNotRun, InputError
-from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.targets.target import DAMAGED, DOC, MISSING, BackupTarget
 
 FORMAT = "headrace-backup/1"
 METHODS = ("logical", "physical", "snapshot")
@@ -159,7 +159,8 @@ def opened(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         whole, found, seal = False, {}, ""
     if not whole:
-        raise InputError(what, "is damaged: it is not as it was written", DOC, "Use another backup, or another copy.")
+        hint = "Use another backup, or another copy."
+        raise InputError(what, "is damaged: it is not as it was written", DOC, hint, kind=DAMAGED)
     if hmac.compare_digest(seal, _seal(found, key)):
         return found
     if seal.startswith("hmac-") and key is None:
@@ -171,7 +172,7 @@ def opened(raw: bytes, what: str, key: bytes | None = None) -> dict[str, Any]:
         raise InputError(what, rule, DOC, "Leave out --key-file to trust it all the same.")
     else:
         rule = "is damaged: its checksum is another"
-    raise InputError(what, rule, DOC, "Use another backup, or the right key.")
+    raise InputError(what, rule, DOC, "Use another backup, or the right key.", kind=DAMAGED)
 
 
 def _text(content: dict[str, Any]) -> bytes:
@@ -236,14 +237,20 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
 
 
 def read_proof(target: BackupTarget, backup: str, key: bytes | None = None) -> RestoreProof | None:
-    """When it was last restored; None: never."""
+    """When it was last restored; None: never. Raises InputError where its proof cannot be read."""
     name = f"{folder_of(backup)}/{PROOF}"
     try:
         raw = target.document(name)
-    except InputError:
-        return None
+    except InputError as error:
+        if error.kind == MISSING:
+            return None
+        raise
     found = opened(raw, f"{target.label}/{name}", key)
-    return RestoreProof(**{one.name: found[one.name] for one in fields(RestoreProof)})
+    try:
+        return RestoreProof(**{one.name: found[one.name] for one in fields(RestoreProof)})
+    except KeyError:
+        rule = "was written by another version of Headrace"
+        raise InputError(f"{target.label}/{name}", rule, DOC, "Prove it again: headrace backup prove.") from None
 
 
 def write_proof(target: BackupTarget, backup: str, proof: RestoreProof, key: bytes | None) -> None:

@@ -19,7 +19,7 @@ from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.manifest import RestoreProof, read_manifest, write_proof
 from headrace.servers.backup.restore import RestoreRequest, checked_fit, restore
 from headrace.servers.backup.source import BackupSource, rows, source_of
-from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, BackupTarget
 from headrace.servers.running import Progress, quiet
 from headrace.servers.topology.gtid import GtidSet
 
@@ -75,7 +75,9 @@ def prove(
     """Restores a backup, compares, removes the server again, and keeps what was found.
 
     With `source` up to now, and compared with it; else as far as the archive goes, without. A
-    backup that cannot be restored is a proof that failed; a machine that cannot is CouldNotRun.
+    backup that is damaged, or leads elsewhere, is a proof that failed. What says nothing about the
+    backup is raised, and the proof before it stays: InputError for a wrong `storage` or key,
+    CouldNotRun for a machine that cannot.
     """
     began, manifest = time.monotonic(), read_manifest(target, backup, key)
     truth = table_sums(source) if source is not None else None
@@ -99,10 +101,9 @@ def prove(
             sums = table_sums(source_of(done.server.address(), name, done.server))
         said = unreadable(sums) or compared(truth, sums)
     except HeadraceError as error:
-        if not isinstance(error, CouldNotRun) or "replay" in error.rule or "restored server" in error.rule:
-            said = f"{error.value}: {error.rule}"
-        else:
+        if error.kind not in (DAMAGED, BROKEN):
             raise
+        said = f"{error.value}: {error.rule}"
     proof = RestoreProof(
         at_unix=time.time(),
         seconds=round(time.monotonic() - began, 3),

@@ -35,7 +35,7 @@ from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
 from headrace.servers.backup.manifest import Manifest, folder_of, new_id, read_manifest, sealed
 from headrace.servers.backup.pipeline import Flow, Stage, cipher, unpacker
 from headrace.servers.backup.source import ANSWER_S, BackupSource, executed, rows, source_of
-from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, BackupTarget
 from headrace.servers.backup.unfinished import owned
 from headrace.servers.datadir import FORMAT as SAVED_FORMAT
 from headrace.servers.datadir import SAVED
@@ -43,6 +43,7 @@ from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.running import READY_S, Progress, quiet
 from headrace.servers.server import Server
 from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.threads import stop_applying
 
 # --prepare applies the redo of the time the copy took: minutes for a large one (a guess).
 PREPARE_S = 3_600.0
@@ -51,8 +52,6 @@ PREPARE_S = 3_600.0
 LOOK_EVERY_S = 0.2
 # The largest max_allowed_packet of both flavors, bytes (MySQL and MariaDB manuals).
 MOST_PACKET = 1 << 30
-# The kind of an error for a file that is not as it was written.
-DAMAGED = "damaged"
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}
 
@@ -351,7 +350,7 @@ def _begun(source: BackupSource, manifest: Manifest) -> GtidSet:
     most = GtidSet.parse(str(manifest.facts.get("gtid_at_most", manifest.position.gtid)), manifest.flavor)
     if not found.contains(wanted) or not most.contains(found):
         rule = f"the restored server has executed {found}, and the copy should have {wanted}"
-        raise CouldNotRun(manifest.id, rule, DOC, "Use another backup.")
+        raise CouldNotRun(manifest.id, rule, DOC, "Use another backup.", kind=BROKEN)
     return found
 
 
@@ -443,6 +442,8 @@ def _start(connection, source: BackupSource, first: str) -> None:
 
 
 def _forget(connection, source: BackupSource) -> None:
+    with contextlib.suppress(CouldNotRun):
+        stop_applying(connection, source.dialect)
     for statement in (*source.dialect.stop(), *source.dialect.forget()):
         with contextlib.suppress(CouldNotRun):
             rows(connection, statement)
@@ -463,7 +464,8 @@ def _wait(connection, source: BackupSource, replay: ReplayPlan, progress: Progre
         applies = status.get("Slave_SQL_Running", status.get("Replica_SQL_Running"))
         if applies != "Yes":
             said = status.get("Last_SQL_Error") or "it stopped without a word"
-            raise CouldNotRun(source.name, f"the replay stopped: {said}", DOC, "See headrace mysql log.")
+            rule = f"the replay stopped: {said}"
+            raise CouldNotRun(source.name, rule, DOC, "See headrace mysql log.", kind=BROKEN)
         left = goal.minus(now).count()
         progress(0.6 + 0.4 * (1 - left / max(1, replay.transactions)), "replaying")
         time.sleep(LOOK_EVERY_S)
@@ -478,7 +480,8 @@ def _check_exact(manifest: Manifest, replay: ReplayPlan | None, base: GtidSet, f
         return
     lost, more = wanted.minus(found), found.minus(wanted)
     rule = f"the restored server has not {str(lost) or 'nothing'} and has {str(more) or 'nothing'} too much"
-    raise CouldNotRun(manifest.id, rule, DOC, "Tell us: this is a defect of Headrace. The backup is untouched.")
+    hint = "Tell us: this is a defect of Headrace. The backup is untouched."
+    raise CouldNotRun(manifest.id, rule, DOC, hint, kind=BROKEN)
 
 
 def _released(lab: Lab, source: BackupSource, wanted: RestoreRequest) -> Server:

@@ -6,10 +6,12 @@ with the manifest: a backup that is half deleted is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.errors import InputError
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab import Lab
+from headrace.servers.backup import unfinished
 from headrace.servers.backup.history.archive import Timeline
 from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of
 from headrace.servers.backup.targets.target import DOC, BackupTarget
@@ -137,16 +139,39 @@ def refuse_only_chain(backup: Backup, found: Sequence[Backup], histories: Sequen
         raise InputError(backup.id, rule, DOC, "Take another and prove it first: headrace backup run, backup prove.")
 
 
-def remove(target: BackupTarget, backup: Backup, drop_snapshot: Callable[[str], None] | None = None) -> int:
-    """Deletes a backup, its manifest first; how many bytes it took. Raises CouldNotRun."""
-    folder = folder_of(backup.id)
-    if backup.manifest.snapshots and drop_snapshot is None:
+def carry_out(target: BackupTarget, wanted: RetentionPlan, histories: Sequence[Timeline], lab: Lab | None) -> list[str]:
+    """Deletes what may go; in words, what stays all the same because a snapshot of it is locked,
+    with the binary logs that it needs. Raises CouldNotRun."""
+    locks = [(one, "" if lab is None else _lock_on(lab, one)) for one, _ in wanted.remove]
+    held = [(one, why) for one, why in locks if why]
+    for one, why in locks:
+        if not why:
+            remove(target, one, lab)
+    needless = set(unneeded([one for one, _ in (*wanted.keep, *held)], histories)) if held else wanted.files
+    for name in wanted.files:
+        if name in needless:
+            target.remove(name)
+    return [f"{one.id}: {why}" for one, why in held]
+
+
+def _lock_on(lab: Lab, backup: Backup) -> str:
+    return unfinished.lock_on(lab, backup.id, tuple(backup.manifest.snapshots.values()))
+
+
+def remove(target: BackupTarget, backup: Backup, lab: Lab | None = None) -> int:
+    """Deletes a backup, its manifest first; how many bytes it took. `lab`: has its snapshots.
+    Raises CouldNotRun; what is left then is removed as that of a killed run (`unfinished.clear`).
+    Where a snapshot is locked nothing is deleted."""
+    if backup.manifest.snapshots and lab is None:
         raise InputError(backup.id, "is of snapshots of a lab, and none was named", DOC, "Name it: --data-dir.")
+    tagged = lab if backup.manifest.snapshots else None
+    if tagged is not None and (why := _lock_on(tagged, backup)):
+        hint = "Keep the backup until then, or take the lock away if its mode allows that: headrace snapshot unlock."
+        raise CouldNotRun(backup.id, f"{why}; nothing was deleted", DOC, hint)
+    unfinished.mark(target, backup.id, backup.manifest.source, tagged)
     # Without its manifest it is not a backup any more, whatever happens next.
-    target.remove(f"{folder}/{MANIFEST}")
-    for snapshot in backup.manifest.snapshots.values():
-        assert drop_snapshot is not None  # asked for above
-        drop_snapshot(snapshot)
-    for one in target.list(f"{folder}/"):
-        target.remove(one.name)
+    target.remove(f"{folder_of(backup.id)}/{MANIFEST}")
+    if tagged is not None:
+        unfinished.drop_snapshots(tagged, backup.id, tuple(backup.manifest.snapshots.values()))
+    unfinished.forget(target, backup.id)
     return backup.manifest.stored_bytes

@@ -15,14 +15,16 @@ import fcntl
 import json
 import os
 import shutil
+import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from headrace.base.processes import look_up, where_numbers_hold
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.lab.calls import Snapshot
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.manifest import BEGUN, MANIFEST, RUNNING, Manifest, folder_of, read_manifest
 from headrace.servers.backup.source import BackupSource
@@ -31,6 +33,8 @@ from headrace.servers.backup.targets.target import BackupTarget
 # What was begun by another machine is left alone for this long, and what is older is not gone on
 # with: who asks for a backup wants the data of today. A guess.
 SWEEP_S = 24 * 3600.0
+# How often a run says that it still writes, s: a guess, a small part of that day.
+SEEN_EVERY_S = 3600.0
 # The tag of a backup's snapshots.
 TAG = "headrace:backup"
 ANEW = {
@@ -42,7 +46,8 @@ ANEW = {
 
 @dataclass(frozen=True)
 class RunMark:
-    """Who writes a backup. `lab`: the lab that has its snapshots, "" for none."""
+    """Who writes a backup. `lab`: the lab that has its snapshots, "" for none. `seen_unix`: when it
+    was last known to write."""
 
     host: str
     pid: int
@@ -50,13 +55,14 @@ class RunMark:
     began_unix: float
     source: str = ""
     lab: str = ""
+    seen_unix: float = 0.0
 
     @property
     def alive(self) -> bool:
         """Whether that process runs. One of another machine, or container, counts as running for a
-        day."""
+        day after it was last seen."""
         if self.host != where_numbers_hold():
-            return time.time() - self.began_unix < SWEEP_S
+            return time.time() - max(self.began_unix, self.seen_unix) < SWEEP_S
         found = look_up(self.pid)
         return found is not None and found.started == self.started
 
@@ -67,10 +73,39 @@ def _place_of(lab: Lab) -> str:
 
 def mark(target: BackupTarget, backup: str, source: str, lab: Lab | None) -> None:
     """Says that this process writes a backup, and which lab has its snapshots."""
+    _write_mark(target, backup, _own_mark(source, lab))
+
+
+def _own_mark(source: str, lab: Lab | None) -> RunMark:
     own = look_up(os.getpid())
     place = _place_of(lab) if lab is not None else ""
-    made = RunMark(where_numbers_hold(), os.getpid(), own and own.started, time.time(), source, place)
+    return RunMark(where_numbers_hold(), os.getpid(), own and own.started, time.time(), source, place)
+
+
+def _write_mark(target: BackupTarget, backup: str, made: RunMark) -> None:
     target.replace(f"{folder_of(backup)}/{RUNNING}", json.dumps(asdict(made)).encode())
+
+
+@contextlib.contextmanager
+def marked(
+    target: BackupTarget, backup: str, source: str, lab: Lab | None, every_s: float = SEEN_EVERY_S
+) -> Iterator[None]:
+    """While it lasts, a mark that is renewed: a copy may take days. The mark itself stays."""
+    made, ended = _own_mark(source, lab), threading.Event()
+    _write_mark(target, backup, made)
+
+    def renew() -> None:
+        while not ended.wait(every_s):
+            with contextlib.suppress(HeadraceError, OSError):  # the copy itself meets it too, and says so
+                _write_mark(target, backup, replace(made, seen_unix=time.time()))
+
+    renewing = threading.Thread(target=renew, name="backup-mark", daemon=True)
+    renewing.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        renewing.join()
 
 
 def unmark(target: BackupTarget, backup: str) -> None:
@@ -155,20 +190,34 @@ def forget_quietly(target: BackupTarget, backup: str, lab: Lab | None = None) ->
         forget(target, backup)
 
 
-def snapshots_of(lab: Lab, backup: str) -> list[str]:
-    """The snapshots that are tagged with a backup."""
-    found, after = [], None
+def _snapshots(lab: Lab, backup: str, known: Collection[str]) -> Iterator[Snapshot]:
+    after = None
     while True:
         page = lab.snapshots(after=after)
-        found += [str(one["id"]) for one in page["snapshots"] if one["tags"].get(TAG) == backup]
+        yield from (one for one in page["snapshots"] if one["tags"].get(TAG) == backup or one["id"] in known)
         after = page["next"]
         if after is None:
-            return found
+            return
 
 
-def drop_snapshots(lab: Lab, backup: str) -> int:
+def snapshots_of(lab: Lab, backup: str, known: Collection[str] = ()) -> list[str]:
+    """The snapshots that are tagged with a backup, and those `known` that are there."""
+    return [str(one["id"]) for one in _snapshots(lab, backup, known)]
+
+
+def lock_on(lab: Lab, backup: str, known: Collection[str] = ()) -> str:
+    """Which of them is locked against deletion, in words; "" for none. Without its manifest the
+    backup would be forgotten, and that snapshot would stay."""
+    for one in _snapshots(lab, backup, known):
+        lock = one["lock"]
+        if lock is not None and lock["state"] != "expired":
+            return f"its snapshot {one['id']} is locked until {lock['expires_at']} ({lock['state']})"
+    return ""
+
+
+def drop_snapshots(lab: Lab, backup: str, known: Collection[str] = ()) -> int:
     """Deletes them. How many."""
-    found = snapshots_of(lab, backup)
+    found = snapshots_of(lab, backup, known)
     for one in found:
         lab.delete_snapshot(one)
     return len(found)

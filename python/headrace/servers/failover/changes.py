@@ -6,19 +6,20 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.connect.connection import cut
 from headrace.errors import CouldNotRun
 from headrace.servers.failover import scheduler
-from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change
+from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands, change
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import NET_TIMEOUT_S, SourceOf
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import ServerState, dialect_of, executed_of, observe
+from headrace.servers.topology.threads import leave_source, stop_applying, stop_receiving, to_start
 
 if TYPE_CHECKING:
     import pymysql
@@ -32,7 +33,6 @@ CLOSING_S = 30.0  # of the connection that does it, a guess
 LOCK_WAIT = (1205,)  # ER_LOCK_WAIT_TIMEOUT
 LONG_S = 1  # a writing statement that runs for longer is waited for while the others go on, a guess
 WORDS = 60  # of a statement that is in the way, for people
-KILLED_S = 0.3  # how long one that was killed may take to go before it is stopped, a guess
 # Commands that stay connected when a source turns read-only.
 CLIENTS = (
     "SELECT p.id, p.command, p.user, p.command = 'Query' OR t.trx_id IS NOT NULL FROM information_schema.processlist p"
@@ -44,6 +44,11 @@ LONG_WRITERS = (
     " JOIN information_schema.innodb_trx t ON t.trx_mysql_thread_id = p.id"
     f" WHERE p.command = 'Query' AND p.time > {LONG_S} AND t.trx_rows_modified > 0"
     " AND p.user NOT IN ('system user', 'event_scheduler')"
+)
+# Of a replica that cannot be started without a loss.
+STAYS = (
+    "stays stopped: MariaDB would throw away what it received and has not applied (MDEV-4698); once its source is back, "
+    "START SLAVE fetches that anew"
 )
 KEEP = {"Binlog Dump", "Binlog Dump GTID", "Daemon", "Slave_IO", "Slave_SQL", "Slave_worker", "Connect"}
 
@@ -148,6 +153,26 @@ def reopen(host: AddressHost, connection: pymysql.Connection, state: ServerState
     _remember_read_only(host, state, False)
 
 
+def receive_again(
+    hands: Hands,
+    hosts: Mapping[str, AddressHost],
+    names: Collection[str],
+    say: Callable[[str], None],
+    rescuing: Collection[str] = (),
+) -> None:
+    """Replicas whose receiving was stopped receive again, as far as they answer. Who does not apply
+    was told so by somebody; but for those that a rescue was cut off on."""
+    for name in sorted(set(names) & set(hosts)):
+        try:
+            statements, left = to_start(hands.state_of(hosts[name]), appliers=name in rescuing)
+            hands.change(hosts[name], *statements)
+        except Exception as error:
+            say(f"{name} does not receive again: {error}")
+        else:
+            if left:
+                say(f"{name} {STAYS}")
+
+
 def move_below(
     host: AddressHost,
     connection: pymysql.Connection,
@@ -161,8 +186,8 @@ def move_below(
     before its relay log goes. If that takes too long it follows its source as before."""
     state = observe(connection, host.name, position=False)
     dialect, [channel] = state.dialect, state.channels
-    stop_receiving(connection, state, channel.name)
     try:
+        stop_receiving(connection, state, channel.name)
         has = observe(connection, host.name, position=False)
         target = has.executed.union(has.channels[0].received)
         for one in (connection, above):
@@ -170,24 +195,18 @@ def move_below(
             if not row or not dialect.waited(row[0]):
                 rule = f"has not applied within {longest_s:g} s what it received, so it follows its source for now"
                 raise CouldNotRun(host.name, rule, GUIDE, "")
+        follow(host, connection, to, known)
     except BaseException:
         with contextlib.suppress(Exception):
-            accounts.run(connection, dialect.start_receive(channel.name))
+            statements, _ = to_start(observe(connection, host.name, position=False))
+            accounts.run(connection, tuple(statements))
         raise
-    follow(host, connection, to, known)
 
 
-def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: str) -> None:
-    """The thread is ended first: STOP waits two seconds for one that reads from a dead host."""
-    if len(state.channels) == 1:
-        with contextlib.suppress(Exception), connection.cursor() as cursor:
-            ask = state.dialect.receiver(channel)
-            for number, *_ in filter(all, _rows(cursor, ask)):
-                cursor.execute(f"KILL {int(number)}")
-            until = time.monotonic() + KILLED_S
-            while any(map(all, _rows(cursor, ask))) and time.monotonic() < until:
-                time.sleep(KILLED_S / 10)
-    accounts.run(connection, state.dialect.stop_receive(channel))
+def leave_sources(connection: pymysql.Connection, state: ServerState) -> None:
+    """It follows nobody from here on."""
+    for one in state.channels:
+        leave_source(connection, state.dialect, one.name)
 
 
 def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
@@ -216,6 +235,7 @@ def follow(
     for channel in state.channels:
         with contextlib.suppress(CouldNotRun):
             stop_receiving(connection, state, channel.name)
+        stop_applying(connection, dialect, channel.name)
         accounts.run(connection, dialect.stop(channel.name))
     statements: tuple[str, ...] = ()
     if dialect.is_mariadb and not state.channels:
@@ -223,13 +243,28 @@ def follow(
         statements = (f"SET GLOBAL gtid_slave_pos = '{state.executed}'",)
     delay = state.channels[0].delay_s if state.channels else 0
     name = state.channels[0].name if state.channels else ""
-    known = replace(known, channel=name, delay_s=delay)
+    # An authority that people set signs for all of their servers; ours is that of one source.
+    authority = state.channels[0].ssl_ca if state.channels else ""
+    theirs = bool(authority) and known.ssl_ca is None and not accounts.is_ours(authority)
+    known = replace(known, channel=name, delay_s=delay, keeps_ca=theirs)
     # A dead source is known by its silence: the servers' own 60 s are too long to wait for it.
     timeout = "slave_net_timeout" if dialect.is_mariadb else "replica_net_timeout"
     statements += (f"SET GLOBAL {timeout} = {NET_TIMEOUT_S}",)
     accounts.run(connection, (*statements, *dialect.point_at(known), *dialect.start(name)))
     kept = {timeout: str(NET_TIMEOUT_S), "read_only": "ON"} | ({} if dialect.is_mariadb else {"super_read_only": "ON"})
     host.remember(**kept)
+
+
+def follow_again(host: AddressHost, connection: pymysql.Connection, source: AddressHost) -> None:
+    """Follows a source that it followed before. What it received stays where it still does, and
+    where its threads can be started without throwing that away; else it is fetched anew."""
+    state = observe(connection, host.name, position=False)
+    statements, left = to_start(state)
+    still = any((one.source_host, one.source_port) == (source.host, source.port) for one in state.channels)
+    if still and not left:
+        accounts.run(connection, tuple(statements))
+    else:
+        follow(host, connection, source)
 
 
 def empties(gtids: GtidSet) -> list[str]:

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from headrace.connect.connection import answers_within
 from headrace.errors import CouldNotRun
-from headrace.servers.failover.hosts import AddressHost, Hands
+from headrace.servers.failover.hosts import CHANGE_S, AddressHost, Hands
 from headrace.servers.failover.journal import Journal
 from headrace.servers.failover.planning.members import GUIDE, Seen
 from headrace.servers.topology import accounts
@@ -113,7 +114,9 @@ class Draining:
     def wait(self, host: AddressHost, state: ServerState, gtids: GtidSet, longest_s: float) -> None:
         """Until all of a set is executed."""
         until = time.monotonic() + longest_s
-        with self.hands.on(host) as connection:
+        # A replica that hangs keeps the writes out: it is given no longer than the wait itself.
+        limit_s = min(CHANGE_S, longest_s + WAIT_S)
+        with self.hands.on(host) as connection, answers_within(connection, limit_s):
             while True:
                 wait_s = max(0.0, min(WAIT_S, until - time.monotonic()))
                 row = accounts.one_row(connection, state.dialect.wait_for(gtids, wait_s))

@@ -17,7 +17,17 @@ from pathlib import Path
 from headrace.base.files import write_whole
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import rescue, scheduler
-from headrace.servers.failover.changes import Closing, empties, follow, move_below, reopen, source_of, stop_receiving
+from headrace.servers.failover.changes import (
+    Closing,
+    empties,
+    follow,
+    follow_again,
+    leave_sources,
+    move_below,
+    receive_again,
+    reopen,
+    source_of,
+)
 from headrace.servers.failover.draining import MOMENT_S, NEAR_ENOUGH_S, Draining
 from headrace.servers.failover.hosts import AddressHost, Hands
 from headrace.servers.failover.journal import Journal, Lease, events_out
@@ -26,7 +36,6 @@ from headrace.servers.failover.planning.election import follows
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
     GUIDE,
-    NEVER_S,
     FailoverPlan,
     FailoverStep,
     FailoverWish,
@@ -35,10 +44,12 @@ from headrace.servers.failover.planning.members import (
     Seen,
 )
 from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.planning.semisync import timeout_ms
 from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import SourceOf
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import ServerState, dialect_of, observe
+from headrace.servers.topology.threads import stop_receiving
 
 # Longest wait for a replica to apply what it received, s: an hour of backlog. It is told meanwhile.
 DRAIN_S = 3_600.0
@@ -53,11 +64,8 @@ LONG_LOOK_S = 0.5  # between two looks at statements that are in the way of the 
 # A replica that comes no nearer for so long, s, moves when the writes have stopped (a guess).
 EARLY_STANDS_S = 1.0
 EARLY_S = 5.0  # how long a replica may take to have applied all it received before it moves, a guess
-MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_sync_source_timeout)
 # Steps whose failure does not end a failover: without a fence the replicas decide.
-OPTIONAL = ("fence", "events", "list-lost")
-# Steps before anybody is elected: a switchover that fails in them leaves the old source as it was.
-BEFORE_ELECTION = ("wait-near", "repoint-early", "read-only", "start-apply", "wait-applied", "semi-sync-source-on")
+OPTIONAL = ("fence", "events", "list-lost", "clients")
 # Steps of a moment between two others that look at the lease.
 UNLEASED = ("wait-applied", "semi-sync-source-on", "clients")
 
@@ -97,6 +105,7 @@ class Executor:
     _moved: list[str] = field(default_factory=list)  # replicas that follow the chosen one already
     _roles: list[str] = field(default_factory=list)  # those that got the source's role of semi-sync
     _later: list[tuple[AddressHost, dict[str, str]]] = field(default_factory=list)
+    _untold: str = ""  # why the clients' file could not be written
     _gone: Seen | None = None  # the old source, as it was when the failover began
     _hands: Hands = field(default_factory=Hands)
     _following: dict[tuple[str, str], SourceOf] = field(default_factory=dict)
@@ -140,6 +149,7 @@ class Executor:
             if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
                 self.say(f"going on with the {wish.kind} that {left.by} began")
                 wish = left.joined(wish)
+                self._stopped |= left.stopped
                 self._closed = self._closed or left.closed
                 self._silenced = self._silenced or (left.closed and bool(wish.events))
             self.lease.take(_leased(wish))
@@ -157,6 +167,7 @@ class Executor:
         if left is None or left.wish.kind != "failover" or left.wish.source != source or left.wish.elected:
             return
         with contextlib.suppress(CouldNotRun), self.journal.alone():
+            receive_again(self._hands, self.hosts, left.stopped, self.say, left.rescuing)
             self.journal.write("given up")
 
     def _note_gone(self, wish: FailoverWish, seen: Members) -> None:
@@ -205,10 +216,8 @@ class Executor:
             try:
                 wish = self._stage(made, wish, seen)
             except (Exception, KeyboardInterrupt):
-                if not self._elected and (
-                    wish.kind == "switchover" or all(step.action in BEFORE_ELECTION for step in made.stage)
-                ):
-                    self._undo(wish)
+                if not self._elected:
+                    self._undo(wish, seen)
                 raise
             finally:
                 self._closed_up()
@@ -234,29 +243,24 @@ class Executor:
 
     def _give_up(self, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
         """Nobody was elected: the replicas that were stopped receive again, so that they follow a
-        source that comes back. Not where nothing applies: MariaDB would throw away the relay log
-        of a replica when its first thread starts (MDEV-4698)."""
-        self._undo(wish)
+        source that comes back."""
+        self._undo(wish, seen)
         if wish.kind == "failover":
-            for one in seen.values():
-                state = one.state
-                for channel in state.channels if state and one.name in self._stopped else ():
-                    if state and channel.receive == "off" and channel.apply == "on":
-                        with contextlib.suppress(HeadraceError):
-                            self._hands.change(self.hosts[one.name], *state.dialect.start_receive(channel.name))
+            receive_again(self._hands, self.hosts, self._stopped, self.say)
 
-    def _undo(self, wish: FailoverWish) -> None:
-        """The source takes writes again, and then the journal says that it ended: one who is killed
-        in between leaves it to be gone on with, and a full disk leaves no source closed."""
-        self._reopen(wish)
-        with contextlib.suppress(HeadraceError):
-            self.journal.write("given up")
+    def _undo(self, wish: FailoverWish, seen: Members) -> None:
+        """The source of a switchover takes writes again, and then the journal says that it ended:
+        one who is killed in between leaves it to be gone on with, and a full disk leaves no source
+        closed. A failover is gone on with, for some time: its fence and its proof still hold."""
+        if wish.kind == "switchover":
+            self._reopen(wish, seen)
+            with contextlib.suppress(HeadraceError):
+                self.journal.write("given up")
 
-    def _reopen(self, wish: FailoverWish) -> None:
+    def _reopen(self, wish: FailoverWish, seen: Members) -> None:
         """The source of a switchover that nobody was elected in takes writes again, and replicas
-        that were to follow another one follow it again."""
-        if wish.kind != "switchover":
-            return
+        that were to follow another one follow it again. Not where another one takes writes by now:
+        a switchover that was cut off may be long ago."""
         self._later = []
         for name in self._roles:
             # On a replica it would wait for acknowledgements of what it applies.
@@ -265,18 +269,20 @@ class Executor:
         self._roles = []
         source = self.hosts[wish.source]
         if self._closed:
+            open_now = [one.name for one in seen.values() if one.state and not one.state.read_only]
             with self._hands.on(source) as connection:
                 state = observe(connection, source.name, position=False)
+                if state.channels or any(name != wish.source for name in open_now):
+                    self.say(f"{wish.source} stays read-only: it is not the source any more")
+                    self._closed = False
+                    return
                 reopen(source, connection, state, self._silenced)
             self._closed = False
             self.say(f"{wish.source} takes writes again")
         for name in self._moved:
             try:
                 with self._hands.on(self.hosts[name]) as connection:
-                    channels = observe(connection, name, position=False).channels
-                    if any((one.source_host, one.source_port) == (source.host, source.port) for one in channels):
-                        continue  # its relay log stays
-                    follow(self.hosts[name], connection, source)
+                    follow_again(self.hosts[name], connection, source)
             except Exception as error:
                 self.say(f"{name} does not follow {wish.source} as before: {error}")
             else:
@@ -315,11 +321,13 @@ class Executor:
             [step] = steps
             if wish.elected is None and step.action in ("leave-source", "writable"):
                 # From here on nobody else may be chosen.
-                had = None if made.kept or wish.rescued else _has_now(seen, made.elected)
+                now = seen[made.elected].state if made.elected else None
+                had = None if made.kept or wish.rescued or now is None else now.executed
                 text = None if had is None else {"gtid": str(had), "flavor": had.flavor}
                 self._elected = True  # even if it cannot be written that it is so
-                self.journal.write("elected", server=made.elected, had=text)
-                wish = replace(wish, elected=made.elected, had=had)
+                sure = (made.kept, made.uncertain)
+                self.journal.write("elected", server=made.elected, had=text, sure=sure)
+                wish = replace(wish, elected=made.elected, had=had, sure=sure)
             self.journal.step(step, "doing")
             began = time.monotonic()
             try:
@@ -333,7 +341,10 @@ class Executor:
                 self.say(f"{step.action} {step.server}: {error.rule}")
                 if step.action == "fence":
                     self._unfenced(step.server)
-                if step.action in ("fence", "repoint-early"):
+                if step.action == "clients":
+                    # The replicas have to follow all the same; it is tried again at the end.
+                    self._untold, wish = error.rule, replace(wish, told=True)
+                if step.action in ("fence", "repoint-early", "clients"):
                     continue
             else:
                 took = time.monotonic() - began
@@ -425,6 +436,12 @@ class Executor:
         if wish.events is None and decided.elected:
             with contextlib.suppress(Exception):
                 left = tuple(scheduler.asleep(self.hosts[decided.elected], EVENTS_S))
+        if self._untold and decided.elected:
+            try:
+                self._tell_clients(self.hosts[decided.elected])
+                self._untold = ""
+            except HeadraceError as error:
+                self.say(f"problem: {self.clients} does not name {decided.elected}: {error.rule}; write it yourself")
         outcome = Outcome(
             elected=decided.elected,
             kept=decided.kept,
@@ -441,6 +458,7 @@ class Executor:
             events_left=left,
             outage=self._outage,
             gives_up=decided.gives_up,
+            clients=self._untold,
         )
         self.journal.write("finished", outcome=outcome.as_dict())
         return outcome
@@ -489,10 +507,8 @@ class Executor:
                 assert step.gtid is not None
                 self._hands.change(host, *empties(step.gtid))
             case "leave-source":
-                names = [one.name for one in state.channels]
-                self._hands.change(
-                    host, *(text for name in names for text in (*dialect.stop(name), *dialect.forget(name)))
-                )
+                with self._hands.on(host) as connection:
+                    leave_sources(connection, state)
             case "semi-sync-replica-off" | "semi-sync-replica-on":
                 on = step.action.endswith("on")
                 self._hands.change(host, *dialect.semi_sync("replica", on))
@@ -502,7 +518,7 @@ class Executor:
                 host.remember(**{dialect.semi_sync_variable("source", "enabled"): "OFF"})
             case "semi-sync-source-on":
                 self._roles.append(host.name)
-                self._hands.change(host, *dialect.semi_sync("source", True, _timeout_ms(wish, state, seen), step.count))
+                self._hands.change(host, *dialect.semi_sync("source", True, timeout_ms(wish, state, seen), step.count))
                 self._remember(host, **{dialect.semi_sync_variable("source", "enabled"): "ON"})
             case "writable":
                 self._hands.change(host, *dialect.read_only(False))
@@ -538,7 +554,13 @@ class Executor:
             self.journal.write("closed", sync=False, left=self._draining.left(host, state, target))
         # One that came near before needs no more help than it has.
         with self._draining.hurried(host, state, target, NEAR_ENOUGH_S if switching else MOMENT_S):
-            self._draining.wait(host, state, target, self.max_wait_s if switching else self.drain_s)
+            try:
+                self._draining.wait(host, state, target, self.max_wait_s if switching else self.drain_s)
+            except (Exception, KeyboardInterrupt):
+                if switching and self._closed:
+                    # Before anything is asked of a replica that may not answer: clients wait.
+                    self._reopen(wish, {})
+                raise
         self._hurry.close()
         if switching:
             self._draining.nothing_of_its_own(host, seen, target)
@@ -558,11 +580,6 @@ class Executor:
             write_whole(self.clients, (text + "\n").encode())
 
 
-def _has_now(seen: Mapping[str, Seen], name: str | None) -> GtidSet | None:
-    one = seen.get(name or "")
-    return None if one is None or one.state is None else one.state.executed
-
-
 def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
     """The steps of a stage in order; neighbours that may be done at once are together."""
     found: list[list[FailoverStep]] = []
@@ -577,13 +594,3 @@ def _abreast(stage: Sequence[FailoverStep]) -> list[list[FailoverStep]]:
 def _leased(wish: FailoverWish) -> str | None:
     """Whom the lease leaves out: a source that is dead."""
     return wish.source if wish.kind == "failover" else None
-
-
-def _timeout_ms(wish: FailoverWish, state: ServerState, seen: Members) -> int:
-    """As the old source has or had it; where nobody knows, as this server has it."""
-    old = seen.get(wish.source)
-    if wish.proof is not None:
-        return int(min(wish.proof.timeout_s * 1000, MOST_TIMEOUT_MS))
-    if old is not None and old.state is not None and old.state.semi_sync.source_enabled:
-        return min(old.state.semi_sync.timeout_ms, MOST_TIMEOUT_MS)
-    return state.semi_sync.timeout_ms or int(NEVER_S * 1000)

@@ -50,6 +50,8 @@ EC2_S = 20.0
 PASSWORD_BYTES = 24
 USER_DIGITS = 12  # hexadecimal, of a digest of a follower's name: MySQL's user names have 32 at most
 EC2_PACE = {"Delay": 1, "MaxAttempts": 120}  # s; AWS detaches a volume by force within a minute or two
+# Until an instance is stopped by force, or its volumes are detached, s: a guess.
+EC2_FENCE_S = 30.0
 LOOK_S = 0.5  # between two looks at what the EC2 API has begun, a guess
 DEVICE_S = 30.0  # until the kernel shows an attached volume, a guess: it takes a second or two
 # AWS, "Device names for volumes": /dev/sd[f-p] are recommended for EBS volumes.
@@ -71,6 +73,11 @@ class AddressHost:
     address: Address
     can_fence: bool = False
     has_volume: bool = False
+
+    @property
+    def fence_s(self) -> float:
+        """How long a fence takes, s."""
+        return 0.0
 
     @property
     def host(self) -> str:
@@ -156,7 +163,7 @@ class LabHost(AddressHost):
         changed = {name.replace("_", "-"): value for name, value in settings.items()}
         with records.locked(self.server.paths):
             known = records.required(self.server.paths)
-            records.save(self.server.paths, known.with_(settings=known.settings | changed))
+            records.save(self.server.paths, known.with_(settings=known.settings_with(changed)))
 
     def started(self, settings: dict[str, str | None], once: dict[str, str | None]) -> None:
         """Starts it with `settings`, and this time with those of `once` too. One that runs without
@@ -168,7 +175,7 @@ class LabHost(AddressHost):
             if process is not None and not processes.end_process(process, signal.SIGKILL, ENDED_S):
                 rule = f"cannot be started yet: process {process.pid} of before waits for its volume"
                 raise CouldNotRun(self.name, rule, GUIDE, "Begin again when the volume answers.")
-            kept = known.settings | settings
+            kept = known.settings_with(settings)
             started = running.start(self.server.lab, where, known.with_(settings=kept | once))
             records.save(where, started.with_(settings=kept))
 
@@ -208,15 +215,22 @@ class Ec2Host(AddressHost):
     rescuer: str = ""  # the instance that this program runs on
     links: tuple[Path, ...] = (BY_ID,)
 
+    @property
+    def fence_s(self) -> float:
+        return EC2_FENCE_S
+
     def client(self) -> Any:
-        """A client of the EC2 API. Raises CouldNotRun without boto3."""
+        """A client of the EC2 API. Raises CouldNotRun without boto3 or a region."""
         try:
             import boto3
             from botocore.config import Config
         except ImportError:
             raise CouldNotRun("boto3", "is not installed", "", "pip install boto3") from None
         limits = Config(connect_timeout=EC2_S, read_timeout=EC2_S, retries={"max_attempts": 2})
-        return boto3.Session().client("ec2", region_name=self.region, config=limits)
+        try:
+            return boto3.Session().client("ec2", region_name=self.region, config=limits)
+        except Exception as error:
+            raise CouldNotRun(self.name, f"EC2 cannot be asked: {_words(error)}", GUIDE, "Set AWS_REGION.") from None
 
     def fence(self) -> str:
         """Stops the instance by force and detaches the volumes by force, and waits until one of the
@@ -237,17 +251,17 @@ class Ec2Host(AddressHost):
         detached = sum(one.startswith("detached") for one in done) == len(self.volumes) > 0
         if not detached and not any(one.startswith("stopped") for one in done):
             raise CouldNotRun(self.name, f"could not be fenced: {'; '.join(failed)}", GUIDE, "See to it by hand.")
-        self._wait_cut_off(client)
+        self._wait_cut_off(client, detached)
         return ", ".join(done)
 
-    def _wait_cut_off(self, client: Any) -> None:
+    def _wait_cut_off(self, client: Any, detached: bool) -> None:
         """Both calls only begin: until the instance is down or has none of the volumes, it may go
         on answering its clients. Raises CouldNotRun."""
         longest_s, said = EC2_PACE["Delay"] * EC2_PACE["MaxAttempts"], ""
         until = time.monotonic() + longest_s
         while True:
             try:
-                if self._is_cut_off(client):
+                if self._is_cut_off(client, detached):
                     return
             except Exception as error:
                 said = f" ({_words(error)})"
@@ -257,8 +271,9 @@ class Ec2Host(AddressHost):
         rule = f"its instance is not stopped and its volumes are not detached after {longest_s:g} s{said}"
         raise CouldNotRun(self.name, rule, GUIDE, "Look at it in EC2; when it is down, begin again.")
 
-    def _is_cut_off(self, client: Any) -> bool:
-        """Whether the instance is down, or has none of the volumes any more."""
+    def _is_cut_off(self, client: Any, detached: bool) -> bool:
+        """Whether the instance is down, or has none of the volumes any more. That says something
+        only of volumes it had: all were `detached` by this fence."""
         found = client.describe_instances(InstanceIds=[self.instance])["Reservations"]
         if any(one.get("State", {}).get("Name") in DOWN for each in found for one in each["Instances"]):
             return True
@@ -268,7 +283,7 @@ class Ec2Host(AddressHost):
             for one in client.describe_volumes(VolumeIds=[volume])["Volumes"][0]["Attachments"]
             if one["InstanceId"] == self.instance and one["State"] != "detached"
         ]
-        return bool(self.volumes) and not left
+        return detached and not left
 
     @contextlib.contextmanager
     def binary_logs(self) -> Iterator[list[Path]]:

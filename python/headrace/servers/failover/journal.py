@@ -32,7 +32,7 @@ from headrace.servers.failover.planning.members import (
     ScheduledEvent,
     ThreadRun,
 )
-from headrace.servers.topology.accounts import one_row
+from headrace.servers.topology.accounts import one_row, run
 from headrace.servers.topology.gtid import GtidSet
 
 # A journal is read whole; a failover writes some 30 lines of some 300 bytes.
@@ -51,6 +51,8 @@ class Unfinished:
     by: str
     closed: bool = False  # the source was made read-only for it
     age_s: float = 0.0  # since its last line
+    stopped: frozenset[str] = frozenset()  # replicas whose receiving it stopped
+    rescuing: frozenset[str] = frozenset()  # whose appliers a rescue may have stopped
 
     def is_over(self, wish: FailoverWish, seen: Members | None) -> bool:
         """Whether a failover that elected nobody is of another time: it is long ago, or its source
@@ -61,18 +63,24 @@ class Unfinished:
         return self.age_s > STALE_S or (found is not None and found.write == "ok")
 
     def joined(self, now: FailoverWish) -> FailoverWish:
-        """What the journal knows, with the choices of this call."""
+        """What the journal knows, with the choices of this call. A fence that is older than the
+        proof was undone since: the source was seen at work."""
         left = self.wish
+        proof = now.proof or left.proof
+        fenced_s = left.fenced_s if left.fenced_s is not None else now.fenced_s
+        if fenced_s is not None and proof is not None and fenced_s < proof.at_s and left.elected is None:
+            fenced_s = None
         return replace(
             now,
-            proof=now.proof or left.proof,
-            fenced_s=left.fenced_s if left.fenced_s is not None else now.fenced_s,
+            proof=proof,
+            fenced_s=fenced_s,
             elected=left.elected or now.elected,
             target=now.target or left.target,
             told=left.told,
             moved=left.moved,
             rescued=left.rescued,
             had=left.had,
+            sure=left.sure,
             listed=left.listed,
             events=left.events if left.events is not None else now.events,
             scheduled=left.scheduled,
@@ -104,7 +112,7 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             hint = "Wait for it, or see what it does: headrace failover status."
-            raise CouldNotRun(str(self.path), "another failover of this cluster is under way", GUIDE, hint) from None
+            raise LeaseTaken(str(self.path), "another failover of this cluster is under way", GUIDE, hint) from None
         try:
             self._mend()
             yield
@@ -159,12 +167,17 @@ class Journal:
         begun: dict[str, Any] | None = None
         changes: dict[str, Any] = {}
         closed = False
+        stopped: set[str] = set()
+        rescuing: set[str] = set()
+        last = 0.0
         for entry in self.entries():
+            if entry["event"] != "detected":  # of this time, and written before what is left is looked at
+                last = _unix(entry["at"])
             match entry["event"]:
                 case "begin":
                     # A second beginning of the same is one that went on.
                     if begun is None or any(begun[key] != entry[key] for key in ("kind", "source")):
-                        closed, changes = False, {}
+                        closed, changes, stopped, rescuing = False, {}, set(), set()
                     begun = entry
                 case "closing":
                     # Others may follow the chosen one by now: it is chosen again.
@@ -172,15 +185,19 @@ class Journal:
                 case "doing" if entry["step"]["action"] == "repoint-early":
                     changes["moved"] = (*changes.get("moved", ()), entry["step"]["server"])
                     changes["target"] = entry["step"]["to"]
+                case "doing" if entry["step"]["action"] == "rescue":
+                    rescuing.add(entry["step"]["server"])
                 case "done" if entry["step"]["action"] == "clients":
                     changes["told"] = True
+                case "done" if entry["step"]["action"] == "stop-receive":
+                    stopped.add(entry["step"]["server"])
                 case "finished" | "given up":
                     begun = None
-                case "fenced":
-                    changes["fenced_s"] = entry["monotonic_s"] if entry.get("boot") == _boot() else 0.0
+                case "fenced" if entry.get("boot") == _boot():
+                    changes["fenced_s"] = entry["monotonic_s"]
                 case "elected":
                     changes["elected"] = entry["server"]
-                    changes["had"] = entry.get("had")
+                    changes["had"], changes["sure"] = entry.get("had"), entry.get("sure")
                 case "listed":
                     changes["listed"] = True
                 case "scheduled":
@@ -193,15 +210,20 @@ class Journal:
                     changes["proof"] = entry["proof"]
         if begun is None:
             return None
-        age_s = max(0.0, time.time() - _unix(self.entries()[-1]["at"]))
-        return Unfinished(_wish_in(begun["wish"] | changes), str(begun.get("by", "")), closed, age_s)
+        age_s = max(0.0, time.time() - last)
+        wish = _wish_in(begun["wish"] | changes)
+        return Unfinished(wish, str(begun.get("by", "")), closed, age_s, frozenset(stopped), frozenset(rescuing))
 
     def last_failover_at(self) -> float | None:
-        """When the watcher last failed over by itself, Unix seconds."""
-        found = [one for one in self.entries() if one["event"] == "begin" and one.get("by") == "watch"]
-        if not found:
-            return None
-        return _unix(found[-1]["at"])
+        """When the watcher last failed over by itself, Unix seconds: one that was refused before
+        anybody was elected changed nothing."""
+        begun, found = None, None
+        for one in self.entries():
+            if one["event"] == "begin":
+                begun = _unix(one["at"]) if one.get("by") == "watch" else None
+            elif one["event"] == "elected" and begun is not None:
+                found = begun
+        return found
 
     def proof(self, proof: AckProof) -> None:
         """The proof as it stands, for one who goes on after us."""
@@ -274,12 +296,13 @@ def _wish_out(wish: FailoverWish) -> dict[str, Any]:
 def _wish_in(found: Mapping[str, Any]) -> FailoverWish:
     seen = ("fenced_s", "elected", "rescued", "listed", "scheduled", "told")
     values = {name: found[name] for name in (*KEPT, *seen) if name in found}
-    proof, had, events = (found.get(name) for name in ("proof", "had", "events"))
+    proof, had, events, sure = (found.get(name) for name in ("proof", "had", "events", "sure"))
     return FailoverWish(
         **values,
         moved=tuple(found.get("moved", ())),
         proof=None if proof is None else _proof_in(proof),
         had=None if had is None else GtidSet.parse(had["gtid"], had["flavor"]),
+        sure=None if sure is None else (bool(sure[0]), tuple(sure[1])),
         events=None if events is None else tuple(ScheduledEvent(*one) for one in events),
     )
 
@@ -293,7 +316,7 @@ def events_out(events: Sequence[ScheduledEvent] | None) -> list[list[str]] | Non
 
 LEASE = "headrace_failover"
 LEASE_S = 2.0  # how long each server may take to grant it, a guess
-
+HELD_S = 86_400  # how long it is held without a word, s: a day, longer than any drain
 
 # How long one who was killed may go on holding it, s: its server has yet to see that it is gone.
 LAST_S = 0.5
@@ -358,6 +381,8 @@ class Lease:
         """Takes it on one server; its name where another holds it."""
         for connection in self._connections(host):
             try:
+                # A server whose own wait_timeout is short would end it in a long drain, unseen.
+                run(connection, (f"SET SESSION wait_timeout = {HELD_S}",))
                 if one_row(connection, f"SELECT GET_LOCK('{LEASE}', {LAST_S})")[:1] == (1,):
                     self.held[host.name] = connection
                     return ""

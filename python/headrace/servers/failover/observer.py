@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.connect.connection import DENIED, DENIED_DATABASE, EXPIRED, NoRoom, cut
+from headrace.connect.connection import DENIED, DENIED_DATABASE, EXPIRED, UNREACHABLE, NoRoom, cut
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import scheduler
 from headrace.servers.failover.hosts import AddressHost
@@ -189,8 +189,11 @@ class Observer:
             connection.close()
             return "ok", ""
         except CouldNotRun as error:
-            # All connections taken: another server with as many clients would be as full.
-            return ("blocked" if isinstance(error, NoRoom) else "stalled"), error.rule
+            # All connections taken: another server with as many clients would be as full, unless
+            # writes hang already. Another refusal is of this client, not of all.
+            if isinstance(error, NoRoom):
+                return "full", error.rule
+            return ("stalled" if error.kind == UNREACHABLE else "blocked"), error.rule
         except MySQLError as error:
             code = error.args[0] if error.args and isinstance(error.args[0], int) else 0
             if code in READ_ONLY:

@@ -82,8 +82,15 @@ def rejoin(
         apart = extra(old, new)
         answer = {"server": name, "source": above, "state": "rejoined", "extra": apart, "file": ""}
         if apart:
-            answer["file"] = str(_listed(cluster, host, old, new, apart))
-            say(f"{name} has transactions that {above} has not: {apart}; they are in {answer['file']}")
+            words = f"{name} has transactions that {above} has not: {apart}"
+            if isinstance(host, LabHost):
+                answer["file"] = str(_listed(cluster, host, old, new, apart))
+                say(f"{words}; they are in {answer['file']}")
+            else:
+                say(
+                    f"{words}; its files cannot be read from here, so they are in no list: keep its binary logs "
+                    "(mysqlbinlog --read-from-remote-server) before its data go"
+                )
             if diverged == "refuse":
                 return answer | {"state": "diverged"}
             if diverged == "seed":
@@ -142,7 +149,7 @@ def _close(host: Any) -> None:
         raise CouldNotRun(host.name, rule, GUIDE, "End it and start it read-only, then rejoin it.") from None
 
 
-def _listed(cluster: FailoverCluster, host: Any, old: Seen, new: Seen, apart: str) -> Path:
+def _listed(cluster: FailoverCluster, host: LabHost, old: Seen, new: Seen, apart: str) -> Path:
     """A file with what only the old source has, as its binary log has it."""
     folder = cluster.folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -152,10 +159,9 @@ def _listed(cluster: FailoverCluster, host: Any, old: Seen, new: Seen, apart: st
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(f"-- {host.name}: transactions that {new.name} has not: {apart}\n".encode())
         file.flush()
-        if isinstance(host, LabHost):
-            program = rescue.program_of(host, required(old).flavor)
-            words = rescue.reading(program, host.own_binary_logs(), _common(old, new))
-            _write_out([*words, "--verbose"], file, host.name)
+        program = rescue.program_of(host, required(old).flavor)
+        words = rescue.reading(program, host.own_binary_logs(), _common(old, new))
+        _write_out([*words, "--verbose"], file, host.name)
     return path
 
 

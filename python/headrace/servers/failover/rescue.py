@@ -17,12 +17,15 @@ from typing import IO
 
 from headrace.base.processes import PRIVATE_ENVIRONMENT
 from headrace.connect.address import Address, write_client_file
-from headrace.errors import CouldNotRun, InputError
-from headrace.servers.failover.hosts import AddressHost, change, state_of
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.servers.backup.history.events import lacking
+from headrace.servers.failover.hosts import CHANGE_S, AddressHost, change, state_of
 from headrace.servers.failover.planning.election import ranges
 from headrace.servers.failover.planning.members import GUIDE
 from headrace.servers.flavors import ServerProgram, find_program
 from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.state import ServerState
+from headrace.servers.topology.threads import stop_applying
 
 READERS = {"mariadb": ("mariadb-binlog", "mysqlbinlog"), "mysql": ("mysqlbinlog",)}
 CLIENTS = {"mariadb": ("mariadb", "mysql"), "mysql": ("mysql",)}
@@ -46,15 +49,42 @@ def rescue(old: AddressHost, new: AddressHost, has: GtidSet, say: Callable[[str]
     with old.binary_logs() as files:
         if not files:
             raise CouldNotRun(old.name, "its volume holds no binary log", GUIDE, "--accept-loss goes on without it.")
-        say(f"reading {len(files)} binary logs of {old.name}")
+        files, kept = lacking(files, has), len(files)
+        say(f"reading {len(files)} of {kept} binary logs of {old.name}")
         program = program_of(new, before.flavor)
         check_earlier(program, files, old.name)
-        _open_for_us(new, before.flavor)
-        with client_file(new.address) as options:
-            into = [*client(program), f"--defaults-extra-file={options}"]
-            apply(reading(program, files, has), into, old.name)
+        try:
+            _end_appliers(new, before)
+            _open_for_us(new, before.flavor)
+            with client_file(new.address) as options:
+                into = [*client(program), f"--defaults-extra-file={options}"]
+                apply(reading(program, files, has), into, old.name)
+            _forget_part(new, before)
+        except BaseException:
+            # It can be elected as before. All that it received is applied, so nothing is lost where
+            # MariaDB throws its relay log away.
+            try:
+                change(new, *(word for one in before.channels for word in before.dialect.start_apply(one.name)))
+            except HeadraceError as error:
+                say(f"{new.name} does not apply again: {error}")
+            raise
     after = state_of(new)
     return after.executed.minus(before.executed).count()
+
+
+def _end_appliers(new: AddressHost, before: ServerState) -> None:
+    """Frees what they hold of a transaction that was received in part."""
+    with contextlib.closing(new.connected(CHANGE_S)) as connection:
+        for one in before.channels:
+            stop_applying(connection, before.dialect, one.name)
+
+
+def _forget_part(new: AddressHost, before: ServerState) -> None:
+    """MySQL: the part of that transaction goes, and with it the error of the applier that held it,
+    for which nobody would promote this server. All else that it received is applied."""
+    if before.flavor == "mysql":
+        for one in before.channels:
+            change(new, *before.dialect.stop(one.name), *before.dialect.forget_received(one.name))
 
 
 def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
@@ -62,6 +92,7 @@ def tail(old: AddressHost, has: GtidSet, flavor: str) -> list[str]:
     with old.binary_logs() as files:
         if not files:
             return []
+        files = lacking(files, has)
         program = program_of(old, flavor)
         check_earlier(program, files, old.name)
         pattern = MARIADB_GTID if flavor == "mariadb" else MYSQL_GTID
@@ -173,7 +204,10 @@ def check_earlier(program: ServerProgram, files: list[Path], name: str) -> None:
 
 def read_out(words: list[str], into: IO[bytes] | int, longest_s: float) -> str:
     """Writes what a reader prints; what it said where it did not read all of it, else ""."""
-    done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
+    try:
+        done = subprocess.run(words, stdout=into, stderr=subprocess.PIPE, env=PRIVATE_ENVIRONMENT, timeout=longest_s)
+    except subprocess.TimeoutExpired:
+        return f"it was not read within {longest_s:g} s"
     return (
         "" if done.returncode == 0 else _in_line(done.stderr.decode(errors="replace")) or f"exit code {done.returncode}"
     )

@@ -15,9 +15,17 @@ from dataclasses import dataclass, field, replace
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.journal import LeaseTaken
-from headrace.servers.failover.planning.election import followers, follows
+from headrace.servers.failover.planning.election import followers, follows, strangers
 from headrace.servers.failover.planning.guarantee import carried
-from headrace.servers.failover.planning.members import GUIDE, AckProof, FailoverWish, Members, Outcome, ScheduledEvent
+from headrace.servers.failover.planning.members import (
+    GUIDE,
+    NAMED,
+    AckProof,
+    FailoverWish,
+    Members,
+    Outcome,
+    ScheduledEvent,
+)
 from headrace.servers.failover.planning.semisync import Trap, traps
 
 # Between two looks, s. Each takes some 30 ms; a trap is named within 2 s.
@@ -40,19 +48,10 @@ FLAP_S = 3_600.0
 def check_followed(seen: Members, source: str) -> None:
     """Raises InputError where replicas follow by an address that no named server has: they would
     not count as the source's, and it would never be failed over."""
-    if followers(seen, seen[source]):
-        return
-    named = {(one.host, one.port) for one in seen.values()}
-    strange = [
-        f"{name} follows {channel.source_host}:{channel.source_port}"
-        for name, one in sorted(seen.items())
-        for channel in (one.state.channels if one.state is not None and name != source else ())
-        if (channel.source_host, channel.source_port) not in named
-    ]
-    if strange:
+    if strange := strangers(seen, source):
         where = f"{seen[source].host}:{seen[source].port}"
-        rule = f"is {where}, and no server named follows that address: {', '.join(strange)}"
-        raise InputError(source, rule, GUIDE, "Name each server by the address that its replicas have for it.")
+        rule = f"is {where}, and not all follow an address of a server that was named: {', '.join(strange)}"
+        raise InputError(source, rule, GUIDE, NAMED)
 
 
 @dataclass
@@ -81,23 +80,24 @@ class Suspicion:
         one = seen[source]
         if one.state is None and one.write != "stalled":
             self.stalled_since, self.stalled = None, 0
-            receiving = [
-                each.name
-                for each in followers(seen, one)
-                if (channel := follows(each, one)) is not None and channel.receive == "on" and not each.deaf
-            ]
-            if not followers(seen, one):
+            below = [(each, channel) for each in followers(seen, one) if (channel := follows(each, one)) is not None]
+            receiving = [each.name for each, channel in below if channel.receive == "on" and not each.deaf]
+            # One that was stopped by hand says nothing of the source.
+            without = [each for each, channel in below if each.deaf or channel.receive == "connecting"]
+            without += [each for each, channel in below if channel.receive == "off" and channel.receive_error]
+            if not without and not receiving:
                 self.silent = self.unheard = 0
                 return ""
             self.silent += 1
             # One that missed its heartbeats has been silent for longer than two looks take.
-            missed = all(each.deaf for each in followers(seen, one))
+            missed = all(each.deaf for each in without)
             self.unheard = 0 if receiving else self.unheard + (SILENT_LOOKS if missed else 1)
             if min(self.silent, self.unheard) < SILENT_LOOKS:
                 return ""
             return f"{source} does not answer ({one.error}), and no replica receives from it"
         self.silent = self.unheard = 0
-        if one.write in ("stalled", "refused"):
+        # Where writes hang, clients open more connections, until there is no room for the probe.
+        if one.write in ("stalled", "refused") or (one.write == "full" and self.stalled_since is not None):
             self.stalled += 1
             if self.stalled_since is None:
                 self.stalled_since = now_s - one.waited_s
@@ -126,6 +126,7 @@ class Watcher:
     _suspicion: Suspicion = field(default_factory=Suspicion)
     _told: set[tuple[str, str]] = field(default_factory=set)
     _met: bool = False  # the source took a write while this watched
+    _slow_told: bool = False
 
     def watch(self, stop: threading.Event, failovers: int = 1) -> list[Outcome]:
         """Until it is told to stop, or has failed over `failovers` times. Raises CouldNotRun when
@@ -141,6 +142,7 @@ class Watcher:
             if self.acts and not self._met and seen[self.source].write == "ok":
                 self._met = True
                 self.executor.back(self.source)
+            self._tell_slow_fence()
             found = self._tell(seen, before)
             if self.report is not None:
                 self.report(seen, found, self.proof)
@@ -175,7 +177,10 @@ class Watcher:
             self.proof = proof
         elif self.proof is not None:
             self.proof = carried(self.proof, seen)
-        return seen, self._suspicion.after(seen, self.source, time.monotonic())
+        why = self._suspicion.after(seen, self.source, time.monotonic())
+        if why and seen[self.source].write == "full":
+            seen = {**seen, self.source: replace(seen[self.source], write="stalled")}
+        return seen, why
 
     def act(self, why: str, seen: Members | None = None) -> Outcome:
         """Fails over by itself, unless it did so lately. `seen`: what the reason was seen in."""
@@ -188,6 +193,20 @@ class Watcher:
             self.executor.journal.write("detected", why=why)
         wish = replace(self.wish, source=self.source, proof=self.proof, events=self.events)
         return self.executor.run(wish, by="watch", seen=seen)
+
+    def _tell_slow_fence(self) -> None:
+        """Says once where a fence takes longer than the source waits for its replicas: then a
+        failover would be refused, whenever it comes."""
+        takes_s = self.executor.hosts[self.source].fence_s
+        proof, wish = self.proof, self.wish
+        if proof is None or proof.timeout_s > takes_s or wish.accept_loss or wish.rescue or self._slow_told:
+            return
+        self._slow_told = True
+        self.say(
+            f"{self.source} acknowledges alone after {proof.timeout_s:g} s without replicas (semi-sync timeout), and "
+            f"its fence takes some {takes_s:g} s: a failover would be refused. Raise the timeout, or add --rescue "
+            "or --accept-loss"
+        )
 
     def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
         """Says each trap when it appears and when it has gone."""

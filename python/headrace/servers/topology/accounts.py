@@ -12,6 +12,7 @@ import ipaddress
 import os
 import secrets
 import shutil
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from headrace.connect import connect
@@ -106,7 +107,7 @@ def follow(
     if not file.exists():
         rule = "has no account for replicas yet"
         raise InputError(source.name, rule, GUIDE, f"headrace replica up ... --of {source.name} makes it.")
-    authority = replica.tls / f"source-{source.name}.pem"
+    authority = replica.tls / access.AUTHORITY.format(name=source.name)
     try:
         replica.tls.mkdir(mode=0o700, exist_ok=True)
         shutil.copyfile(source.paths.tls / "ca.pem", authority)
@@ -122,6 +123,11 @@ def follow(
     return SourceOf(
         source.host, source.port, ACCOUNT, password, str(replica.keys / authority.name), position, channel, delay_s
     )
+
+
+def is_ours(authority: str) -> bool:
+    """Whether the file of an authority is one that `follow` placed for a single source."""
+    return PurePosixPath(authority).match(access.AUTHORITY.format(name="*"))
 
 
 def connected(server: Server, timeout_s: float = ASK_S) -> pymysql.Connection:

@@ -38,11 +38,20 @@ CONNECT_RETRY_S = 1
 # MySQL gives up after 10 tries since 8.4.0 (SOURCE_RETRY_COUNT); a network may be away for a day.
 RETRIES = 86_400
 
+# What a worker of MySQL says that waits for an event; and an applier without workers, by today's
+# name and the one before 8.0.26 (MySQL manual, "Replication SQL Thread States"; seen on 9.7).
+WAITS_FOR_MORE = (
+    "Waiting for an event from Coordinator",
+    "Replica has read all relay log; waiting for more updates",
+    "Slave has read all relay log; waiting for more updates",
+)
+
 
 @dataclass(frozen=True)
 class SourceOf:
     """Whom a channel follows. `position`: "gtid", or binary log file and offset. `ssl_ca`: a PEM
-    file that the replica's server can read; None: TLS without a check of who answers."""
+    file that the replica's server can read; None: TLS without a check of who answers, or by the
+    authority that the channel has, where `keeps_ca`."""
 
     host: str
     port: int
@@ -52,6 +61,7 @@ class SourceOf:
     position: str | tuple[str, int] = "gtid"
     channel: str = ""
     delay_s: int = 0
+    keeps_ca: bool = False
 
 
 def literal(text: str) -> str:
@@ -138,6 +148,26 @@ class Dialect:
             f"SELECT SUM(count_received_heartbeats) FROM {place}_status",
         )
 
+    def appliers_busy(self, channel: str = "") -> str:
+        """A query of MySQL for appliers in the middle of a transaction: numbers, GTIDs, and whether
+        they wait for more of it."""
+        return (
+            f"SELECT processlist_id, applying_transaction, processlist_state IN ({', '.join(map(literal, WAITS_FOR_MORE))})"
+            " FROM performance_schema.replication_applier_status_by_worker JOIN performance_schema.threads USING (thread_id)"
+            f" WHERE channel_name = {literal(checked_channel(channel))} AND applying_transaction <> ''"
+        )
+
+    def coordinates(self, channel: str = "") -> str:
+        """A query of MySQL for the coordinator of a channel's workers, as long as it runs."""
+        return (
+            "SELECT 1 FROM performance_schema.replication_applier_status_by_coordinator"
+            f" WHERE channel_name = {literal(checked_channel(channel))} AND service_state = 'ON'"
+        )
+
+    def forget_received(self, channel: str = "") -> tuple[str, ...]:
+        """MySQL: the channel stays; its relay log and its last errors go."""
+        return (f"RESET REPLICA FOR CHANNEL {literal(checked_channel(channel))}",)
+
     def start_apply(self, channel: str = "") -> tuple[str, ...]:
         return (self._replica("START", "SQL_THREAD", channel),)
 
@@ -160,13 +190,11 @@ class Dialect:
             f"{old}_HEARTBEAT_PERIOD": HEARTBEAT_S,
             f"{old}_DELAY": int(source.delay_s),
         }
-        if source.ssl_ca is not None or self.is_mariadb:
+        if not source.keeps_ca:
             # A channel keeps what is not named: the authority of the source before would refuse
-            # this one.
+            # this one. MariaDB checks the name when the second is 1; certificates of the lab name
+            # 127.0.0.1 alone, and 0 still checks the authority when there is one.
             values[f"{old}_SSL_CA"] = literal(source.ssl_ca or "")
-        if self.is_mariadb or source.ssl_ca is not None:
-            # MariaDB checks the name when this is 1; certificates of the lab name 127.0.0.1 alone,
-            # and 0 still checks the authority when there is one.
             values[f"{old}_SSL_VERIFY_SERVER_CERT"] = 0
         if not self.is_mariadb:
             values["SOURCE_RETRY_COUNT"] = RETRIES

@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING
 from headrace.connect.address import Address, Secret, write_client_file
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
-from headrace.servers import access
+from headrace.servers import access, running
 from headrace.servers import record as records
 from headrace.servers.record import checked_name, data_dir_of, server_paths
 from headrace.servers.running import Progress, quiet
 from headrace.servers.server import Server, destroy, find, servers, up
-from headrace.servers.topology import accounts, links
+from headrace.servers.topology import accounts
 from headrace.servers.topology.dialect import GUIDE, literal
 from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.network import links
 from headrace.servers.topology.topology import free_port, free_server_id
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ CHANNEL = "group_replication_recovery"
 SMALLEST, LARGEST = 3, 9
 # s. A member recovers what it lacks first; a guess for a lab, where that is little.
 ONLINE_S = 120.0
+# s. STOP waits for a member that looks for its group, which it does for a minute or two; a guess.
+LEAVES_S = 300.0
 LOOK_EVERY_S = 0.1
+ON_BOOT = "loose-group-replication-start-on-boot"  # whether a member that starts joins by itself
 # Account of a member for the others: to stream the group's messages, and to recover from it.
 GRANTS = "REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_STREAM"
 
@@ -150,7 +154,7 @@ def _settings(group: str, host: str, port: int, seeds: str, server_id: int) -> d
         "report-port": str(port),
         "plugin-load-add": "group_replication.so",
         "loose-group-replication-group-name": group,
-        "loose-group-replication-start-on-boot": "OFF",
+        ON_BOOT: "OFF",
         "loose-group-replication-bootstrap-group": "OFF",
         # By MySQL's own protocol and port, with its TLS and accounts (8.0.27 and later).
         "loose-group-replication-communication-stack": "MYSQL",
@@ -222,8 +226,8 @@ def _kept(lab: Lab, name: str) -> Server:
     where = server_paths(data_dir_of(lab), name)
     with records.locked(where):
         known = records.required(where)
-        on: dict[str, str | None] = {"loose-group-replication-start-on-boot": "ON"}
-        records.save(where, known.with_(settings=known.settings | on))
+        on: dict[str, str | None] = {ON_BOOT: "ON"}
+        records.save(where, known.with_(settings=known.settings_with(on)))
     return find(lab, name)
 
 
@@ -235,9 +239,13 @@ def _is_member(lab: Lab, name: str) -> bool:
 def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Server]:
     """Starts members that are down. A group of which nobody is left is begun anew by the member
     that has everything the others have; without one nothing is begun."""
+    none_left = all(find(lab, one).state != "running" for one in names)
     for index, one in enumerate(names):
         progress(0.1 + 0.5 * index / len(names), f"starting {one}")
-        up(lab, name=one)
+        if none_left:
+            _started_alone(lab, one)
+        else:
+            up(lab, name=one)
     members = [find(lab, one) for one in names]
     if not any(one.is_online for one in group_status(members)):
         _begin_again(members)
@@ -250,10 +258,20 @@ def _started_again(lab: Lab, names: list[str], progress: Progress) -> list[Serve
     return members
 
 
+def _started_alone(lab: Lab, name: str) -> None:
+    """Starts a member that does not look for its group: nobody is left that would answer it."""
+    where = server_paths(data_dir_of(lab), name)
+    with records.locked(where):
+        known = records.required(where)
+        alone: dict[str, str | None] = {ON_BOOT: "OFF"}
+        started = running.start(lab, where, known.with_(settings=known.settings_with(alone)))
+        records.save(where, started.with_(settings=known.settings))
+
+
 def _begin_again(members: list[Server]) -> None:
     has: dict[str, GtidSet] = {}
     for server in members:
-        with accounts.connected(server) as connection:
+        with accounts.connected(server, LEAVES_S) as connection:
             accounts.run(connection, ("STOP GROUP_REPLICATION",))
             has[server.name] = GtidSet.parse(
                 str(accounts.one_row(connection, "SELECT @@GLOBAL.gtid_executed")[0]), "mysql"

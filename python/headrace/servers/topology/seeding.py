@@ -138,7 +138,7 @@ class Follower:
         with _socket(where) as connection:
             accounts.run(connection, dialect_of(connection).read_only(True))
         on = {"read-only": "ON"} | ({"super-read-only": "ON"} if record.flavor == "mysql" else {})
-        record = record.with_(settings=record.settings | on)
+        record = record.with_(settings=record.settings_with(on))
         running.write_config(where, record, running.program_of(record), service_user())
         return record
 

@@ -45,6 +45,7 @@ class Channel:
     `receive`: on, connecting or off; `apply`: on or off. `received`: what it has of the source,
     received or executed; of MariaDB the relay log holds it only until its threads are started anew.
     `executed`: what is applied. `seconds_behind`: as the server says it, None when it says nothing.
+    `ssl_ca`: the file of the authority that its source's certificate is checked by, "" for none.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Channel:
     source_uuid: str = ""
     uses_gtid: bool = True
     user: str = ""
+    ssl_ca: str = ""
 
     @property
     def is_broken(self) -> bool:
@@ -337,6 +339,7 @@ def _channel(row: dict[str, Any], variables: dict[str, str], dialect: Dialect) -
         source_uuid=text("source_uuid"),
         uses_gtid=_uses_gtid(of("auto_position"), of("using_gtid")),
         user=text("source_user", "master_user"),
+        ssl_ca=text("source_ssl_ca_file", "master_ssl_ca_file"),
     )
 
 

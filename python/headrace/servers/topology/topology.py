@@ -24,10 +24,12 @@ from headrace.servers.config import checked_memory, checked_settings
 from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
 from headrace.servers.running import READY_S, STOP_S, Progress, quiet
 from headrace.servers.server import Server, find, servers, start, stop
-from headrace.servers.topology import accounts, checks, links, seeding
+from headrace.servers.topology import accounts, checks, seeding
 from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
 from headrace.servers.topology.lag.watch import LagWatch
+from headrace.servers.topology.network import links
 from headrace.servers.topology.state import ServerState, observe
+from headrace.servers.topology.threads import leave_source
 
 if TYPE_CHECKING:
     import pymysql
@@ -298,7 +300,7 @@ def switch_semi_sync_on(source: Server) -> None:
     point = "loose-rpl-semi-sync-source-wait-point" if source.flavor == "mysql" else "rpl-semi-sync-master-wait-point"
     with records.locked(where):
         known = records.required(where)
-        records.save(where, known.with_(settings=known.settings | kept | {point: "AFTER_SYNC"}))
+        records.save(where, known.with_(settings=known.settings_with(kept | {point: "AFTER_SYNC"})))
 
 
 def _follow_too(lab: Lab, where: ServerPaths, known: Record, source: Server, following: Following) -> None:
@@ -351,7 +353,7 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
         known = records.required(theirs)
         numbered = {"server-id": known.settings.get("server-id") or str(free_server_id(lab))}
         known = running.stop(lab, theirs, known, kill=False)
-        known = known.with_(settings=known.settings | wanted | numbered, port=known.port or free_port())
+        known = known.with_(settings=known.settings_with(wanted | numbered), port=known.port or free_port())
         if not (theirs.tls / "ca.pem").exists():
             access.create_certificates(theirs, name, known.host)
         records.save(theirs, running.start(lab, theirs, known))
@@ -381,7 +383,7 @@ def replica_down(
             raise InputError(
                 f"{name}: --channel {channel!r}", f"follows no such channel; there are: {there}", GUIDE, ""
             )
-        accounts.run(connection, (*state.dialect.stop(channel), *state.dialect.forget(channel)))
+        leave_source(connection, state.dialect, channel)
     return find(lab, name)
 
 

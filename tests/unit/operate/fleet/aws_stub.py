@@ -3,7 +3,7 @@
 time, time that passes with each look. What it was asked to do it writes down.
 
 AWS_STUB names the file: {"volumes": {ID: [type, GiB, IOPS, MiB/s, state]}, "modifications": {ID: {...}}, "calls": [...]};
-"fail" there has the error for a volume.
+"fail" there has the error for a volume; "late" for how many looks after a change it shows what was before.
 """
 
 import fcntl
@@ -30,16 +30,24 @@ def main() -> None:
             print(f"An error occurred ({error}) when calling", file=sys.stderr)
             raise SystemExit(255)
 
+        def shown(what, volume):
+            """What a look shows: after a change the older answer for a while, as EC2's API may."""
+            older = state.get("older", {}).get(f"{what} {volume}")
+            if older is None or not older["looks"]:
+                return state[what].get(volume)
+            older["looks"] -= 1
+            return older["was"]
+
         call = words[1]
         if call == "get-caller-identity":
             print(state.get("account", "111111111111"))
         elif call == "describe-volumes":
             volume = options["filters"].split("Values=")[1]
-            if volume in state["volumes"]:
-                print("\t".join("None" if one is None else str(one) for one in state["volumes"][volume]))
+            if found := shown("volumes", volume):
+                print("\t".join("None" if one is None else str(one) for one in found))
         elif call == "describe-volumes-modifications":
             volume = options["filters"].split("Values=")[1]
-            one = state["modifications"].get(volume)
+            one = shown("modifications", volume)
             if one:
                 # Each look is a step: modifying, optimizing (the new volume), completed.
                 steps = ["modifying", "optimizing", "completed"]
@@ -64,6 +72,9 @@ def main() -> None:
                 int(options["throughput"]) if "throughput" in options else None,
             ]
             assert target[1] >= before[1], "it shrinks"
+            for what in ("volumes", "modifications") if "late" in state else ():
+                was = {"looks": state["late"], "was": state[what].get(volume)}
+                state.setdefault("older", {})[f"{what} {volume}"] = was
             start = state.get("now") or datetime.now(UTC).isoformat(timespec="seconds")
             state["modifications"][volume] = {"state": "modifying", "start": start, "target": target}
             print(start)

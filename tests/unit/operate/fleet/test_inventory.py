@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from datetime import UTC, datetime
@@ -198,3 +199,24 @@ def test_regions_of_zones():
         "",
         "",
     ]
+
+
+def test_cloudtrails_call_and_ec2s_modification_are_one_in_any_order(tmp_path):
+    """The call is two seconds later in the one than in the other, and the volume is optimizing still."""
+    asked = {"requestParameters": {"ModifyVolumeRequest": {"VolumeId": "vol-1"}}, "eventTime": "2026-11-22T20:00:02Z"}
+    parts = {
+        "volumes": {
+            "Volumes": [{"VolumeId": "vol-1", "VolumeType": "gp2", "Size": 100, "AvailabilityZone": "us-east-1a"}]
+        },
+        "state": {
+            "VolumesModifications": [
+                {"VolumeId": "vol-1", "ModificationState": "optimizing", "StartTime": "2026-11-22T20:00:00Z"}
+            ]
+        },
+        "events": {"Events": [{"EventName": "ModifyVolume", "CloudTrailEvent": json.dumps(asked)}]},
+    }
+    for order in itertools.permutations(parts):
+        for name in order:
+            (tmp_path / f"{name}.json").write_text(json.dumps(parts[name]))
+        (volume,) = read_inventory([tmp_path / f"{name}.json" for name in order]).volumes
+        assert volume.modifying == "optimizing" and len(volume.modifications) == 1, order

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fleet_rules import compare, violates
+from fleet_rules import compare, fails, violates
 from seeded_fleet import seeded_fleet
 
 
@@ -12,7 +12,8 @@ def test_rules_are_scored_on_the_fortnight_they_did_not_see():
     fleet = seeded_fleet(12, seed=4, days=28)
     scores, bill = compare(fleet)
     found = {one.rule: one for one in scores}
-    assert set(found) == {"maxima", "average", "gp2 to gp3", "headrace"}
+    assert set(found) == {"today", "maxima", "average", "gp2 to gp3", "headrace"}
+    assert found["today"].changed == 0 and found["headrace"].fail <= found["today"].fail
     # gp2 costs 0.10 and gp3 0.08 a GiB-month in us-east-1 (data/prices_volumes.csv).
     gp2 = [one.size_gib for one in fleet.inventory.volumes if one.type == "gp2"]
     assert found["gp2 to gp3"].changed == len(gp2)
@@ -21,6 +22,11 @@ def test_rules_are_scored_on_the_fortnight_they_did_not_see():
     saved = {name: one.saves_usd - one.costs_usd for name, one in found.items()}
     assert saved["average"] >= saved["maxima"] > 0 and found["average"].violations >= found["maxima"].violations
     assert 0 < found["headrace"].saves_usd < bill
+
+
+def test_what_stays_as_bad_as_it_was_fails_and_is_no_violation():
+    assert fails((900.0, 1.0)) and fails((0.0, 5.1)) and not fails((0.0, 5.0))
+    assert not violates((900.0, 1.0), (900.0, 1.0))
 
 
 def test_worse_than_today_and_beyond_the_goal_is_a_violation():

@@ -48,7 +48,7 @@ class Fleet:
             f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -S -E {Path(__file__).with_name("aws_stub.py")} "$@"\n'
         )
         stub.chmod(0o755)
-        self.environment = os.environ | {"AWS": str(stub), "AWS_STUB": str(self.file), "POLL_S": "0"}
+        self.environment = os.environ | {"AWS": str(stub), "AWS_STUB": str(self.file), "POLL_S": "0", "SETTLE_S": "5"}
 
     @property
     def state(self) -> dict:
@@ -89,6 +89,18 @@ def test_the_scripts_are_valid_bash(tmp_path):
     assert "Usage" in fleet.run("patch", "--help") and not fleet.state["calls"]
     for wrong in (["--fast"], ["--max-per-hour", "0"], ["--max-per-hour"], ["--until", "soon"]):
         assert "error:" in fleet.run("patch", *wrong, code=2)
+
+
+def test_a_modification_that_ec2_shows_later_is_waited_for(tmp_path):
+    """Its answers are eventually consistent: straight after the call there may be none."""
+    fleet = Fleet(tmp_path, [change("vol-1")])
+    fleet.update(late=3)
+    assert "1 changed" in fleet.run() and fleet.shown() == {"vol-1": ["gp3", 500, 3000, 125]}
+    (tmp_path / "never").mkdir()
+    never = Fleet(tmp_path / "never", [change("vol-1")])
+    never.update(late=10**9)
+    never.environment["SETTLE_S"] = "1"
+    assert "is in state none" in never.run(code=3)
 
 
 def test_as_planned_once_and_back(tmp_path):
@@ -197,6 +209,17 @@ def test_the_first_failure_stops_it(tmp_path, case):
     fleet.update(fail={}, breaks=[], account=MINE)
     fleet.run()
     assert {one[0] for one in fleet.shown().values()} == {"gp3"}
+
+
+@pytest.mark.parametrize("before", ["none", "of yesterday", "to the same"])
+def test_ec2_may_show_a_change_late(tmp_path, before):
+    """Its API is eventually consistent: straight after modify-volume it may show none, or the one before."""
+    fleet = Fleet(tmp_path, [change("vol-1"), change("vol-2")])
+    target = ["gp3", 500, 3000, 125] if before == "to the same" else ["io1", 500, 9000, None]
+    older = {"state": "completed", "start": starts(30)[0].isoformat(), "target": target}
+    fleet.update(late=3, modifications={} if before == "none" else {"vol-1": older})
+    assert "2 changed, 0 as planned already, 0 refused, of 2" in fleet.run()
+    assert {one[0] for one in fleet.shown().values()} == {"gp3"} and len(fleet.state["calls"]) == 2
 
 
 def test_a_pace_is_kept_over_runs(tmp_path):

@@ -242,3 +242,69 @@ def read(text: str) -> dict[str, dict[str, Any]]:
                 key: str(value).strip('"') for key, value in says.items() if not key.startswith("__")
             }
     return found
+
+
+def two_calls(folder: Path) -> tuple[list[dict], VolumeSetting]:
+    """Two calls of one local module, each with a volume; the files are those of both."""
+    inner = folder / "modules/db"
+    inner.mkdir(parents=True)
+    (inner / "main.tf").write_text('resource "aws_ebs_volume" "data" {\n  type = "gp2"\n  size = 500\n}\n')
+    calls = "".join(f'module "{name}" {{\n  source = "./modules/db"\n}}\n' for name in "ab")
+    (folder / "main.tf").write_text(calls)
+    modules = [
+        {"address": f"module.{name}", "resources": [resource(volume, f"module.{name}.aws_ebs_volume.data", GP2)]}
+        for name, volume in (("a", "vol-1"), ("b", "vol-2"))
+    ]
+    return modules, GP2
+
+
+def test_two_calls_of_a_module_change_together_or_not_at_all(tmp_path):
+    """The advice was for one: the files of its module are those of the other as well."""
+    modules, before = two_calls(tmp_path)
+    found = terraform_patch(state(tmp_path, [], modules), tmp_path, [change("vol-1", before, GP3)])
+    assert found.diff == "" and found.written == ()
+    assert "1 of its 2 instances change" in found.notes[0].what
+    both = [change(volume, before, GP3) for volume in ("vol-1", "vol-2")]
+    found = terraform_patch(state(tmp_path, [], modules), tmp_path, both)
+    assert set(found.written) == {"vol-1", "vol-2"} and found.diff.count("+  iops = 3000") == 1
+    apart = [both[0], change("vol-2", before, VolumeSetting("gp3", 500, 6000, 250))]
+    found = terraform_patch(state(tmp_path, [], modules), tmp_path, apart)
+    assert found.diff == "" and "change differently" in found.notes[0].what
+
+
+def test_a_module_outside_the_root_is_changed_from_the_folder_above_both(tmp_path):
+    root, inner = tmp_path / "envs/prod", tmp_path / "modules/db"
+    root.mkdir(parents=True)
+    inner.mkdir(parents=True)
+    (inner / "main.tf").write_text('resource "aws_ebs_volume" "data" {\n  type = "gp2"\n  size = 500\n}\n')
+    (root / "main.tf").write_text('module "db" {\n  source = "../../modules/db"\n}\n')
+    module = {"address": "module.db", "resources": [resource("vol-1", "module.db.aws_ebs_volume.data", GP2)]}
+    found = terraform_patch(state(tmp_path, [], [module]), root, [change("vol-1", GP2, GP3)])
+    assert found.diff.startswith(f"# Apply in {tmp_path}: git apply, or patch -p1.\n--- a/modules/db/main.tf\n")
+    assert found.notes[0].what == f"Apply the diff in {tmp_path}: it changes files outside {root}."
+    for words in (["patch", "-p1"], ["git", "apply", "-R"]):
+        done = subprocess.run(words, cwd=tmp_path, input=found.diff.encode(), capture_output=True, timeout=30)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+    assert '"gp2"' in (inner / "main.tf").read_text()
+
+
+def test_an_argument_that_stands_twice_is_refused(tmp_path):
+    text = 'resource "aws_ebs_volume" "data" {\n  type = "gp2"\n  size = 500\n  size = 600\n}\n'
+    with pytest.raises(HeadraceError, match="stands twice in one block") as refused:
+        made(tmp_path, text, [resource("vol-1", "aws_ebs_volume.data", GP2)], [change("vol-1", GP2, GP3)])
+    assert refused.value.value == "main.tf, line 4: size"
+
+
+def test_a_module_that_cannot_be_read_stops_no_other(tmp_path):
+    modules, before = two_calls(tmp_path)
+    broken = tmp_path / "modules/broken"
+    broken.mkdir()
+    (broken / "main.tf").write_text('resource "aws_ebs_volume" {{{\n')
+    with (tmp_path / "main.tf").open("a") as file:
+        file.write('module "c" {\n  source = "./modules/broken"\n}\n')
+    other = {"address": "module.c", "resources": [resource("vol-3", "module.c.aws_ebs_volume.data", GP2)]}
+    both = [change(volume, before, GP3) for volume in ("vol-1", "vol-2")]
+    found = terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, both)
+    assert set(found.written) == {"vol-1", "vol-2"}
+    with pytest.raises(HeadraceError, match="not HCL"):
+        terraform_patch(state(tmp_path, [], [*modules, other]), tmp_path, [change("vol-3", before, GP3)])

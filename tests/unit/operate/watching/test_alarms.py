@@ -22,9 +22,9 @@ BINDS = LiveVerdict("binds", "volume-iops", "db", "db, volume IOPS: 63 % of the 
 FINE = LiveVerdict("fine", None, "", "no limit binds")
 
 
-def moment(t_unix: float, finding: LiveVerdict, waiting: float | None = None) -> Moment:
+def moment(t_unix: float, *findings: LiveVerdict, waiting: float | None = None) -> Moment:
     server = None if waiting is None else ServerNow("m", io_wait=waiting / 8, running=8.0)
-    return Moment("lab:db", t_unix, 1.0, finding, server=server)
+    return Moment("lab:db", t_unix, 1.0, findings, server=server)
 
 
 def naive(present: list[bool]) -> list[tuple[str, int, int | None]]:
@@ -78,7 +78,7 @@ def test_two_findings_are_two_episodes_and_words_for_who_looks_are_none():
     quiet = LiveVerdict("touched", "volume-iops", "db", "x")
     told = []
     for second in range(70):
-        told += episodes.see(moment(float(second), BINDS), [BINDS, other, quiet])
+        told += episodes.see(moment(float(second), BINDS, other, quiet))
     assert sorted(one.finding.word for one in told) == ["binds", "degraded"]
     assert {one.word for one in episodes.lasting} == {"binds", "degraded"}
     assert sorted(one.event for one in episodes.end()) == ["over", "over"] and not episodes.lasting

@@ -56,7 +56,7 @@ def everything(volumes: int = 1) -> Moment:
     limits = {"instance-iops": 20_000.0, "instance-throughput": 6e8}
     instance = InstanceNow("m5.large", limits, {"ios": 0.9}, {"ios": LEFT})
     binds = LiveVerdict("binds", "volume-iops", "db0", "x")
-    return Moment("lab:db", 0.0, 1.0, binds, made, instance, server, (ReplicaNow("", 4.0, True, True),))
+    return Moment("lab:db", 0.0, 1.0, (binds,), made, instance, server, (ReplicaNow("", 4.0, True, True),))
 
 
 def test_every_metric_of_the_table_has_samples_and_no_other():
@@ -110,7 +110,7 @@ def test_the_exposition_says_what_the_moment_says():
 
 
 def test_a_server_that_is_down_says_only_that():
-    down = Moment("m", 0.0, 1.0, LiveVerdict("fine", None, "", "x"), server=ServerNow("db", up=False, totals={}))
+    down = Moment("m", 0.0, 1.0, (LiveVerdict("fine", None, "", "x"),), server=ServerNow("db", up=False, totals={}))
     assert samples(exposition([down])) == {'headrace_server_up{server="db"}': "0.0"}
 
 

@@ -67,7 +67,10 @@ def random_moment(draw: random.Random, t_unix: float = 1_000_000.0) -> Moment:
         draw.choice(["lab:db", "mysql://" + "h" * 90]),
         t_unix,
         1.0,
-        LiveVerdict(draw.choice(["fine", "binds", "cannot tell"]), None, "db", draw.choice(["short", "long " * 40])),
+        tuple(
+            LiveVerdict(draw.choice(["fine", "binds", "cannot tell"]), None, "db", draw.choice(["short", "long " * 40]))
+            for _ in range(draw.randint(1, 3))
+        ),
         tuple(volumes),
         draw.choice([None, InstanceNow("m5.large", balances={"ios": 0.4})]),
         server,
@@ -104,7 +107,7 @@ def test_eight_volumes_and_a_server_fit_80_by_24():
     )
     server = ServerNow("m", "mariadb 10.11.19", tps=321.0, checkpoint_age=0.2, dirty=0.1, io_wait=0.5)
     text = as_text(
-        lines(Moment("t", 0, 1, LiveVerdict("fine", None, "", "no limit binds"), volumes, server=server), 80, 24)
+        lines(Moment("t", 0, 1, (LiveVerdict("fine", None, "", "no limit binds"),), volumes, server=server), 80, 24)
     )
     assert all(f"\nv{n} " in text for n in range(8)) and text.count("gp3:10") == 8
     assert "tps 321" in text and "checkpoint age" in text and "q quit" in text
@@ -112,7 +115,7 @@ def test_eight_volumes_and_a_server_fit_80_by_24():
 
 def test_once_shows_everything_however_much_it_is():
     volumes = tuple(VolumeNow(f"v{n}", f"v{n}") for n in range(40))
-    text = as_text(whole(Moment("t", 0, 1, LiveVerdict("fine", None, "", "x"), volumes)))
+    text = as_text(whole(Moment("t", 0, 1, (LiveVerdict("fine", None, "", "x"),), volumes)))
     assert all(f"\nv{n} " in text for n in range(40)) and "q quit" not in text
 
 
@@ -124,12 +127,14 @@ def test_history_keeps_an_hour_and_gives_back_what_it_got():
     assert history.at(0.0) is None
     for second in range(4_000):
         made[second] = (
-            random_moment(draw, float(second)) if second % 400 == 0 else Moment("t", float(second), 1.0, Judge.UNKNOWN)
+            random_moment(draw, float(second))
+            if second % 400 == 0
+            else Moment("t", float(second), 1.0, (Judge.UNKNOWN,))
         )
         history.add(made[second])
     assert history.reaches_s == 3_600
     assert history.at(800.2) == made[800] and history.at(-5.0) == made[399] and history.at(1e9) == made[3_999]
-    history.add(Moment("t", 100.0, 1.0, Judge.UNKNOWN))
+    history.add(Moment("t", 100.0, 1.0, (Judge.UNKNOWN,)))
     assert len(history) == 1, "the clock was set back"
 
 
@@ -138,7 +143,7 @@ def test_keys_go_back_freeze_and_subtract(tmp_path):
     assert watching.press("d") and "Waiting" in as_text(watching.lines(80, 24))
     for second in range(1_000):
         volume = VolumeNow("db", "db", read_iops=float(second))
-        watching.add(Moment("t", float(second), 1.0, Judge.UNKNOWN, (volume,)))
+        watching.add(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,)))
 
     def iops() -> str:
         row = next(line for line in as_text(watching.lines(100, 30)).splitlines() if line.startswith("db"))
@@ -156,7 +161,7 @@ def test_keys_go_back_freeze_and_subtract(tmp_path):
         watching.press("down")
     assert iops() == "999"
     watching.press(" ")
-    watching.add(Moment("t", 1_000.0, 1.0, Judge.UNKNOWN, (VolumeNow("db", "db", read_iops=7.0),)))
+    watching.add(Moment("t", 1_000.0, 1.0, (Judge.UNKNOWN,), (VolumeNow("db", "db", read_iops=7.0),)))
     assert iops() == "999" and "frozen" in as_text(watching.lines(100, 30))
     watching.press(" ")
     assert iops() == "7"
@@ -173,14 +178,14 @@ def test_keys_go_back_freeze_and_subtract(tmp_path):
 
 def test_a_feed_tells_what_went_wrong_and_where_it_ends():
     def moments():
-        yield Moment("t", 1.0, 1.0, Judge.UNKNOWN)
+        yield Moment("t", 1.0, 1.0, (Judge.UNKNOWN,))
         raise ValueError("lost")
 
     feed = Feed(moments())
     feed._thread.join(10)
     with pytest.raises(ValueError, match="lost"):
         feed.fresh()
-    feed = Feed(iter([Moment("t", 1.0, 1.0, Judge.UNKNOWN)]))
+    feed = Feed(iter([Moment("t", 1.0, 1.0, (Judge.UNKNOWN,))]))
     feed._thread.join(10)
     found, ended = feed.fresh()
     assert len(found) == 1 and ended
@@ -268,8 +273,8 @@ def judged(seconds: int, share: float, io_wait: float | None, left: CreditsLeft 
     judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
     for second in range(seconds):
         volume = VolumeNow("db", "db", exceeded={"volume-iops": share, "instance-iops": share / 2}, left=left)
-        found = judge.see(Moment("t", float(second), 1.0, Judge.UNKNOWN, (volume,), server=server))
-    return found
+        found = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
+    return found[0]
 
 
 @pytest.mark.parametrize(
@@ -296,18 +301,40 @@ def test_credits_that_are_gone_bind_where_nobody_counts_the_waiting(io_wait, wor
     """BurstBalance on instances that are not Nitro: at zero it must not look as if it were over."""
     judge, server = Judge(), None if io_wait is None else ServerNow("m", io_wait=io_wait, running=4.0)
     empty = CreditsLeft(0.0, None, None, 1.0, 1.0)
-    moment = Moment("t", 0.0, 60.0, Judge.UNKNOWN, (VolumeNow("db", "db", left=empty),), server=server)
-    assert judge.see(moment).word == word
+    moment = Moment("t", 0.0, 60.0, (Judge.UNKNOWN,), (VolumeNow("db", "db", left=empty),), server=server)
+    assert judge.see(moment)[0].word == word
+
+
+def test_every_limit_is_found_the_worst_first():
+    """An alarm for the second is not late because the first is worse."""
+    left = CreditsLeft(1_000.0, None, None, 1.0, 1.0)
+    judge, volumes = (
+        Judge(),
+        (
+            VolumeNow("db", "db", exceeded={"volume-iops": 0.9, "instance-iops": 0.3}),
+            VolumeNow("log", "log", exceeded={"volume-bytes": 0.5}, left=left),
+            VolumeNow("tmp", "tmp", exceeded={"volume-bytes": 0.01}),
+        ),
+    )
+    for second in range(10):
+        found = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), volumes))
+    assert [(one.word, one.where, one.limit) for one in found] == [
+        ("binds", "db", "volume-iops"),
+        ("binds", "log", "volume-bytes"),
+        ("binds", "db", "instance-iops"),
+        ("will bind", "log", "volume-credits"),
+    ]
 
 
 def test_row_locks_acquit_storage():
     judge, server = Judge(), ServerNow("m", io_wait=0.2, running=4.0, waits={"row locks": 0.7})
     for second in range(10):
         volume = VolumeNow("db", "db", exceeded={"volume-iops": 0.5})
-        found = judge.see(Moment("t", float(second), 1.0, Judge.UNKNOWN, (volume,), server=server))
-    assert found.word == "not storage" and "70 %" in found.text
+        found = judge.see(Moment("t", float(second), 1.0, (Judge.UNKNOWN,), (volume,), server=server))
+    (one,) = found
+    assert one.word == "not storage" and "70 %" in one.text
 
 
 def test_without_exceeded_times_it_cannot_tell():
-    moment = Moment("t", 0.0, 1.0, Judge.UNKNOWN, (VolumeNow("db", read_iops=5.0),))
-    assert Judge().see(moment).word == "cannot tell"
+    moment = Moment("t", 0.0, 1.0, (Judge.UNKNOWN,), (VolumeNow("db", read_iops=5.0),))
+    assert Judge().see(moment)[0].word == "cannot tell"

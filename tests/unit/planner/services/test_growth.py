@@ -75,3 +75,14 @@ def test_bad_input_is_refused():
     for wrong in ((4, 1, 1), (100, 200, 1), (100, 50, -1), (100, 50, float("nan"))):
         with pytest.raises(InputError):
             storage_growth(*wrong)
+
+
+def test_growth_past_400_gib_is_a_copy_of_all_data():
+    """350 GiB with 300 used, 24 GiB a day: 35 GiB are free after 15 h, and 10 % steps of 35, 38.5 GiB come: the
+    second is past 400. 600 GiB are past it already."""
+    told = storage_growth(350.0, 300.0, 24.0, days=10).in_words()
+    assert "passes 400 GiB, where RDS copies all data to four volumes" in told
+    steps = storage_growth(350.0, 300.0, 24.0, days=10).steps
+    assert [round(size, 1) for _, size in steps[:2]] == [385.0, 423.5] and told.count("copies all data") == 1
+    for allocated, used in ((600.0, 500.0), (100.0, 50.0)):
+        assert "400 GiB," not in storage_growth(allocated, used, 5.0, days=10).in_words()

@@ -242,6 +242,18 @@ def test_what_has_no_price_is_named(all_services):
     assert answer(elsewhere, "rds:single-az").best is None
 
 
+def test_what_is_not_there_yet_or_holds_too_little_is_said():
+    with pytest.raises(InputError, match="exists since 2015-07-27, and limits of 2012-01-01"):
+        plan(SHOP, on="aurora", goals=GOALS, as_of="2012-01-01")
+    # RDS holds 64 TiB: nothing was looked at, so no probability is told.
+    from headrace.report.plan import found
+
+    huge = plan(SHOP, on="rds", size_gib=70_000, **QUICK)
+    told = " ".join(line for line, _ in found(huge))
+    assert "no storage of that day holds these data" in told and "No candidate on 1 instance was there" in told
+    assert "considered" not in told and "Probabilities" not in told
+
+
 def test_aurora_does_not_run_myrocks():
     rocks = headrace.sysbench_tpcc(warehouses=500, engine="myrocks", cache_gib=24, threads=64)
     made = plan(rocks, on="ec2,aurora:standard", **QUICK)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import struct
+import tracemalloc
+import uuid
 
 import pytest
 from made_histories import BEGAN, LogFile, base_of, keep, replayed
 
 from headrace.errors import InputError
 from headrace.servers.backup.history import archive, moments
+from headrace.servers.backup.history.events import lacking
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.targets.opening import open_target
 from headrace.servers.topology.gtid import GtidSet
@@ -40,6 +44,40 @@ def collected(target, folder, base, goal=None, named=None):
     at = GtidSet.parse(base.position.gtid, base.flavor)
     chain = moments.choose(archive.timelines(target), base, at, named, goal)
     return moments.collect(target, chain, at, goal, folder)
+
+
+@pytest.mark.parametrize("flavor", ["mysql", "mariadb"])
+@pytest.mark.parametrize("seed", range(8))
+def test_files_that_hold_nothing_new_are_not_read(tmp_path, seed, flavor):
+    """A log of some files, and a replica that has the first transactions: those files are left out whose transactions it
+    has, and only those."""
+    chance = random.Random(seed)
+    name = (lambda number: f"{A}:{number}") if flavor == "mysql" else (lambda number: f"0-1-{number}")
+    upto = (
+        (lambda number: f"{A}:1-{number}" if number else "")
+        if flavor == "mysql"
+        else (lambda n: f"0-1-{n}" if n else "")
+    )
+    made, paths, number = [], [], 0
+    for place in range(chance.randrange(1, 7)):
+        file = LogFile(flavor, upto(number))
+        for _ in range(chance.randrange(4)):
+            number += 1
+            file.commit(name(number))
+        made.append([int(gtid.rpartition(":" if flavor == "mysql" else "-")[2]) for gtid, _ in file.gtids])
+        paths.append(tmp_path / f"binlog.{place + 1:06d}")
+        paths[-1].write_bytes(bytes(file.raw))
+    for has in range(number + 1):
+        found = lacking(paths, GtidSet.parse(upto(has), flavor))
+        left = [numbers_of for path, numbers_of in zip(paths, made, strict=True) if path not in found]
+        kept = [numbers_of for path, numbers_of in zip(paths, made, strict=True) if path in found]
+        assert all(one <= has for numbers_of in left for one in numbers_of)
+        assert found == paths[len(left) :] and (len(kept) == 1 or any(one > has for one in kept[0]))
+    # The newest was only just begun when the server died: it tells nothing, and the one before does.
+    torn = tmp_path / "binlog.000099"
+    torn.write_bytes(bytes(LogFile(flavor, upto(number)).raw)[:50])
+    assert lacking([*paths, torn], GtidSet.parse(upto(number), flavor))[-1] == torn
+    assert lacking([torn], GtidSet.parse("", flavor)) == [torn]
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -219,21 +257,16 @@ def test_the_tenth_timeline_is_the_last(tmp_path):
 
 
 def test_a_transaction_larger_than_a_piece_is_not_held_in_memory(tmp_path):
-    """24 MiB in pieces of 1 MiB: what is collected at once stays far below (an 8 GB transaction
+    """96 MiB in pieces of 1 MiB: what is collected at once stays far below (an 8 GB transaction
     goes the same way; one event, that is one row, is at most 1 GiB)."""
-    import tracemalloc
-
     file = LogFile("mysql", "")
     file.commit(f"{A}:1")
-    size = 24 << 20
+    size = 96 << 20
     total = 19 + 42 + 7 + 9 + 4 + 19 + 8 + 4
     whole = [(1 << 20) - 23] * (size >> 20)
     begun = len(file.raw)
     file.commit(f"{A}:2")
     del file.raw[begun:]
-    import struct
-    import uuid
-
     body = struct.pack("<B16sqBqq", 0, uuid.UUID(A).bytes, 2, 2, 0, 1) + (BEGAN * 10**6).to_bytes(7, "little")
     total += sum(19 + one + 4 for one in whole) - 4 + 4
     file.add(33, body + b"\xfe" + struct.pack("<Q", total), BEGAN)
@@ -259,7 +292,9 @@ def test_a_transaction_larger_than_a_piece_is_not_held_in_memory(tmp_path):
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert plan.transactions == 2 and plan.logs[0].stat().st_size > size
-    assert most < size / 2
+    # About eleven pieces are in hand at a time, whatever the size; what other threads of the test
+    # program allocate meanwhile counts as well (1 MiB was seen), so the bound is three times that.
+    assert most < size / 3
 
 
 def test_a_piece_that_was_stored_already_is_not_an_error(tmp_path):

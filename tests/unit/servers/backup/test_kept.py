@@ -9,19 +9,22 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from made_histories import LogFile, base_of, keep
 
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers.backup import manifest as documents
+from headrace.servers.backup import proving, unfinished
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.manifest import MANIFEST, PROOF, Backup, RestoreProof, backups, folder_of, unread
-from headrace.servers.backup.proving import TableSums, unreadable
-from headrace.servers.backup.retention import plan, remove, unneeded
+from headrace.servers.backup.proving import TableSums, prove, unreadable
+from headrace.servers.backup.retention import RetentionPlan, carry_out, plan, remove, unneeded
 from headrace.servers.backup.targets import folder as folders
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.s3 import _S3Writer
+from headrace.servers.backup.targets.target import BROKEN, DAMAGED
 from headrace.servers.topology.gtid import GtidSet
 
 OLD, NEW = "3e11fa47-71ca-11e1-9e33-c80aa9429562", "5e11fa47-71ca-11e1-9e33-c80aa9429563"
@@ -82,17 +85,162 @@ def test_no_binary_log_goes_while_a_manifest_cannot_be_read(tmp_path):
     assert not plan([newest], known, time.time(), 1, None, unread(target, found)).files
 
 
-def test_a_backup_whose_removal_is_cut_off_is_no_backup(tmp_path):
+class Snapshots:
+    """A lab that has snapshots, and for a while does not delete any."""
+
+    def __init__(self, folder: Path, tags: dict[str, dict[str, str]]) -> None:
+        self.tags, self.down, self.place = tags, False, SimpleNamespace(data_dir=folder, socket=None)
+        self.locks: dict[str, dict[str, str]] = {}
+
+    def snapshots(self, after=None):
+        found = [{"id": name, "tags": tags, "lock": self.locks.get(name)} for name, tags in self.tags.items()]
+        return {"snapshots": found, "next": None}
+
+    def delete_snapshot(self, snapshot: str) -> None:
+        if self.down:
+            raise CouldNotRun(snapshot, "the lab is down", "")
+        del self.tags[snapshot]
+
+
+def test_a_removal_that_is_cut_off_is_ended_by_the_next_run(tmp_path, monkeypatch):
+    """The lab fails behind the manifest: no backup any more, and its snapshots are still asked for."""
     target = FolderTarget(tmp_path)
-    made = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1"}), None)
+    made = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
     stored(target, made)
-
-    def drop(snapshot: str) -> None:
-        raise CouldNotRun(snapshot, "the lab is down", "")
-
+    lab: Any = Snapshots(tmp_path, {"snap-1": {unfinished.TAG: made.id}, "snap-2": {}, "snap-3": {}})
+    lab.down = True
     with pytest.raises(CouldNotRun):
-        remove(target, made, drop)
+        remove(target, made, lab)
     assert backups(target)[0] == []
+    lab.down = False
+    assert not unfinished.clear(target, lambda: lab), "while the one that removes it runs"
+    monkeypatch.setattr(unfinished, "look_up", lambda pid: None)
+    assert "1 snapshots" in unfinished.clear(target, lambda: lab)[0].words
+    assert "snap-1" not in lab.tags and target.list() == []
+
+
+def test_a_backup_whose_snapshot_is_locked_stays_whole(tmp_path):
+    target = FolderTarget(tmp_path)
+    made = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
+    stored(target, made)
+    lab: Any = Snapshots(tmp_path, {"snap-1": {unfinished.TAG: made.id}, "snap-2": {}})
+    lab.locks["snap-2"] = {"state": "compliance", "expires_at": "2027-01-01T00:00:00Z"}
+    with pytest.raises(CouldNotRun, match=r"snap-2 is locked until 2027-01-01T00:00:00Z \(compliance\)"):
+        remove(target, made, lab)
+    assert [one.id for one in backups(target)[0]] == [made.id] and set(lab.tags) == {"snap-1", "snap-2"}
+    lab.locks["snap-2"]["state"] = "expired"
+    remove(target, made, lab)
+    assert not lab.tags and target.list() == []
+
+
+def test_what_is_locked_is_kept_and_the_others_go(tmp_path):
+    target = FolderTarget(tmp_path)
+    both = [
+        Backup(replace(base_of(name, OLD, "mysql", ""), snapshots={"data": f"snap-{name}"}), None)
+        for name in ("a", "b")
+    ]
+    for one in both:
+        stored(target, one)
+    lab: Any = Snapshots(tmp_path, {f"snap-{name}": {} for name in ("a", "b")})
+    lab.locks["snap-a"] = {"state": "governance", "expires_at": "2027-01-01T00:00:00Z"}
+    wanted = RetentionPlan((), tuple((one, "old") for one in both), ())
+    [why] = carry_out(target, wanted, [], lab)
+    assert "snap-a is locked" in why and set(lab.tags) == {"snap-a"}
+    assert [one.id for one in backups(target)[0]] == [both[0].id]
+
+
+def test_a_removal_leaves_no_snapshot_whose_tag_was_taken_off_or_that_is_gone(tmp_path):
+    target = FolderTarget(tmp_path)
+    made = Backup(replace(base_of("db", OLD, "mysql", ""), snapshots={"data": "snap-1", "log": "snap-2"}), None)
+    stored(target, made)
+    lab: Any = Snapshots(tmp_path, {"snap-2": {}, "snap-3": {}})
+    remove(target, made, lab)
+    assert set(lab.tags) == {"snap-3"} and target.list() == []
+
+
+def test_a_run_elsewhere_that_was_seen_today_is_alive():
+    day = unfinished.SWEEP_S
+    mark = unfinished.RunMark("another machine", 1, None, time.time() - 3 * day)
+    assert not mark.alive
+    assert replace(mark, seen_unix=time.time() - day / 2).alive
+
+
+def test_a_mark_is_renewed_while_a_run_lasts_and_not_behind_it(tmp_path):
+    target, backup = FolderTarget(tmp_path), base_of("db", OLD, "mysql", "").id
+
+    def seen() -> float:
+        found = unfinished.mark_of(target, backup)
+        assert found is not None
+        return found.seen_unix
+
+    with unfinished.marked(target, backup, "db", None, every_s=0.01):
+        until = time.monotonic() + 30  # a bound for slow machines
+        while not seen() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert seen()
+    last = seen()
+    time.sleep(0.05)
+    assert seen() == last
+
+
+# --- proofs ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("gp3:1", "is too small", "Amazon EBS"),
+        InputError("log_bin", "is not a setting", ""),
+        InputError("s3://b", "does not know the keys: expired", "S3 error ExpiredToken"),
+        CouldNotRun("the lab", "is full", ""),
+        CouldNotRun("replay", "has too little room for 3 GiB of binary log to be replayed", ""),
+    ],
+    ids=lambda error: error.value,
+)
+def test_what_says_nothing_about_a_backup_leaves_its_proof(tmp_path, monkeypatch, error):
+    target, made = proved(tmp_path)
+
+    def fails(*_):
+        raise error
+
+    monkeypatch.setattr(proving, "restore", fails)
+    monkeypatch.setattr(proving, "checked_fit", lambda *_: None)
+    lab: Any = None
+    with pytest.raises(type(error)):
+        prove(lab, target, made.id, "gp3:100")
+    with pytest.raises(InputError, match="is not a folder"):
+        prove(lab, target, made.id, "gp3:100", work=tmp_path / "mistyped")
+    proof = documents.read_proof(target, made.id)
+    assert proof is not None and proof.ok and proof.at_unix == 1.0
+
+
+@pytest.mark.parametrize("kind", [DAMAGED, BROKEN])
+def test_a_backup_that_cannot_be_restored_has_a_proof_that_failed(tmp_path, monkeypatch, kind):
+    target, made = proved(tmp_path)
+
+    def fails(*_):
+        raise InputError("data.00001", "is damaged: its checksum is another", "", kind=kind)
+
+    monkeypatch.setattr(proving, "restore", fails)
+    monkeypatch.setattr(proving, "checked_fit", lambda *_: None)
+    lab: Any = None
+    assert not prove(lab, target, made.id, "gp3:100").ok
+    proof = documents.read_proof(target, made.id)
+    assert proof is not None and not proof.ok and "data.00001" in proof.said
+
+
+def proved(folder: Path) -> tuple[FolderTarget, Backup]:
+    target, made = FolderTarget(folder), Backup(base_of("db", OLD, "mysql", f"{OLD}:1-5"), None)
+    stored(target, made)
+    documents.write_proof(target, made.id, RestoreProof(1.0, 1.0, "", 1, "", "", True), None)
+    return target, made
+
+
+def test_a_proof_of_another_version_is_said_to_be_one(tmp_path):
+    target, made = proved(tmp_path)
+    target.replace(f"{folder_of(made.id)}/{PROOF}", documents.sealed({"at_unix": 1.0}))
+    with pytest.raises(InputError, match="another version"):
+        documents.read_proof(target, made.id)
 
 
 def test_a_table_without_a_checksum_is_no_proof():
@@ -120,12 +268,27 @@ class Store:
     """An S3 server that stores an object and loses the answer; the client's second try meets it."""
 
     def __init__(self, there: bytes | None = None) -> None:
-        self.there, self.label = there, "s3://b"
-        self._client = self
+        self.there, self.label, self.prefix, self.bucket = there, "s3://b", "", "b"
+        self._client, self.parts = self, []
 
     def put_object(self, Body, **_):
+        self._store(Body)
+
+    def create_multipart_upload(self, **_):
+        return {"UploadId": "1"}
+
+    def upload_part(self, Body, **_):
+        self.parts.append(Body)
+        return {"ETag": ""}
+
+    def complete_multipart_upload(self, **_):
+        self._store(b"".join(self.parts))
+
+    def abort_multipart_upload(self, **_): ...
+
+    def _store(self, body: bytes) -> None:
         if self.there is None:
-            self.there = Body
+            self.there = body
         raise InputError("manifest.json", "is there already", "")
 
     @contextlib.contextmanager
@@ -139,16 +302,12 @@ class Store:
         return len(self.there or b"")
 
 
-def written(store: Store, data: bytes) -> None:
-    writer = SimpleNamespace(
-        target=store, name="manifest.json", size=len(data), _upload=None, _waiting=bytearray(data), _where={},
-        _check=lambda *_: None, abort=lambda: None,
-    )  # fmt: skip
-    writer._is_stored = lambda data: _S3Writer._is_stored(writer, data)  # pyright: ignore[reportArgumentType]
-    _S3Writer.close(writer)  # pyright: ignore[reportArgumentType]
+@pytest.mark.parametrize("part", [4, 100], ids=["in parts", "in one"])
+def test_an_object_whose_answer_was_lost_is_written(part):
+    def write(store: Any) -> None:
+        with _S3Writer(store, "manifest.json", part) as writer:
+            writer.write(b"mine")
 
-
-def test_an_object_whose_answer_was_lost_is_written():
-    written(Store(), b"mine")
+    write(Store())
     with pytest.raises(HeadraceError, match="is there already"):
-        written(Store(b"somebody else's"), b"mine")
+        write(Store(b"hers"))

@@ -3,26 +3,33 @@ away or called whole by it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from relay_logs import Cluster
 
 from headrace.connect.address import Address
-from headrace.connect.connection import NoRoom
+from headrace.connect.connection import UNREACHABLE, NoRoom
 from headrace.errors import CouldNotRun, InputError
+from headrace.servers.failover import executor as executors
 from headrace.servers.failover import hosts, observer, rejoin, rescue
+from headrace.servers.failover import journal as journals
 from headrace.servers.failover.executor import Executor
 from headrace.servers.failover.hosts import AddressHost, Ec2Host
-from headrace.servers.failover.journal import STALE_S, Journal
-from headrace.servers.failover.planning.members import FailoverWish, Seen
+from headrace.servers.failover.journal import STALE_S, Journal, LeaseTaken
+from headrace.servers.failover.planning.election import required
+from headrace.servers.failover.planning.members import FailoverStep, FailoverWish, Seen
 from headrace.servers.failover.planning.planner import plan
-from headrace.servers.failover.watcher import check_followed
+from headrace.servers.failover.watcher import STALLED_S, Suspicion, Watcher, check_followed
 from headrace.servers.topology.dialect import Dialect
+from headrace.servers.topology.threads import to_start
 
 VOLUME, INSTANCE = "vol-1", "i-1"
 
@@ -64,6 +71,9 @@ def test_a_fence_of_ec2_holds_before_it_is_said_to(monkeypatch, ends):
     assert host.fence() == f"detached {VOLUME}, stopped {INSTANCE}" and client.looked == 4
     monkeypatch.setattr(hosts, "EC2_PACE", {"Delay": 0, "MaxAttempts": 1})
     client.left = 1_000
+    # The volume was never this instance's: nothing is detached by that, and the instance only begins to stop.
+    monkeypatch.setattr(client, "detach_volume", lambda **_: 1 / 0)
+    monkeypatch.setattr(client, "describe_volumes", lambda VolumeIds: {"Volumes": [{"Attachments": []}]})
     with pytest.raises(CouldNotRun, match="is not stopped and its volumes are not detached"):
         host.fence()
 
@@ -77,9 +87,9 @@ def writable(made: Cluster) -> dict[str, Seen]:
     return seen | {"s0": replace(seen["s0"], write="ok")}
 
 
-def working() -> Cluster:
-    """A source and two replicas that have all it wrote."""
-    made = Cluster(2, "mariadb", 1, 1e9, True)
+def working(flavor: str = "mariadb", timeout_s: float = 1e9) -> Cluster:
+    """A source and two replicas that have all it wrote. `timeout_s`: of semi-sync."""
+    made = Cluster(2, flavor, 1, timeout_s, True)
     made.write()
     for one in made.servers[1:]:
         made.receive(one.index)
@@ -97,6 +107,198 @@ def test_a_source_that_takes_writes_is_not_dead_whoever_says_so():
     assert "said to be dead" in plan(seen, journaled).refusal
     made.kill_source()
     assert not plan(made.seen(), said).refusal
+
+
+@pytest.mark.parametrize("write", ["blocked", "stalled", "untried", "full"])
+def test_a_source_that_was_fenced_and_answers_is_fenced_again(write):
+    """Somebody started it: its writes wait for the replicas that were stopped, so none is answered yet."""
+    made = working()
+    seen = made.seen()
+    seen |= {"s0": replace(seen["s0"], write=write)}
+    journaled = FailoverWish(source="s0", proof=made.proof, now_s=1.0, fenced_s=0.5)
+    if write in ("stalled", "untried", "full"):
+        assert plan(seen, journaled).steps[0].action == "fence"
+    else:
+        assert "no other server would either" in plan(seen, journaled).refusal
+    without = seen | {"s0": replace(seen["s0"], fence="none")}
+    said = replace(journaled, fenced_s=None, by_hand=True, accept_loss=True)
+    assert "said to be dead, and it answers" in plan(without, said).refusal
+    closed = without | {"s0": replace(without["s0"], state=replace(required(without["s0"]), read_only=True))}
+    assert not plan(closed, said).refusal, "it may answer, read-only"
+
+
+def test_a_fence_from_before_the_proof_or_another_boot_is_none(tmp_path, monkeypatch):
+    made = working()
+    assert made.proof is not None
+    journal = Journal(tmp_path / "journal")
+    journal.begin(FailoverWish(source="s0"), "watch")
+    journal.fenced("s0", "killed")
+    left = journal.unfinished()
+    assert left is not None and left.wish.fenced_s is not None
+    later = FailoverWish(source="s0", proof=replace(made.proof, at_s=left.wish.fenced_s + 1))
+    assert left.joined(later).fenced_s is None, "it was seen at work since"
+    assert left.joined(replace(later, proof=None)).fenced_s == left.wish.fenced_s
+    monkeypatch.setattr(journals, "_boot", lambda: "another")
+    again = journal.unfinished()
+    assert again is not None and again.wish.fenced_s is None
+
+
+def test_what_the_watcher_writes_of_today_does_not_make_the_rest_young(tmp_path):
+    path = tmp_path / "journal"
+    journal = Journal(path)
+    journal.begin(FailoverWish(source="s0"), "watch")
+    journal.fenced("s0", "killed")
+    old = [json.loads(line) | {"at": "2026-01-01T00:00:00Z"} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(line) + "\n" for line in old))
+    journal = Journal(path)
+    journal.write("detected", why="it is dead")
+    left = journal.unfinished()
+    assert left is not None and left.is_over(FailoverWish(source="s0"), None)
+
+
+# --- who took over --------------------------------------------------------------------------------
+
+
+def open_stranger(flavor: str, follows: int | None = None) -> Cluster:
+    """A source that is dead, two replicas, and a server with one transaction of its own that takes writes."""
+    made = Cluster(3, flavor, 1, 1e9, True)
+    for _ in range(3):
+        made.write()
+        for one in made.servers[1:]:
+            made.receive(one.index)
+            made.apply(one.index)
+    made.look()
+    stranger = made.servers[3]
+    stranger.follows, stranger.read_only, stranger.acks = None, False, False
+    stranger.receiver = stranger.applier = 0
+    stranger.binlog = [(3, 1)]
+    if follows is not None:
+        made.servers[follows].follows = 3
+    made.kill_source()
+    return made
+
+
+@pytest.mark.parametrize("flavor", ["mariadb", "mysql"])
+def test_a_writable_server_is_not_the_new_source_because_it_is_writable(flavor):
+    made = open_stranger(flavor)
+    found = plan(made.seen(), FailoverWish("s0", proof=made.proof, now_s=1.0))
+    assert "it has not taken over" in found.refusal and not found.steps
+    followed = open_stranger(flavor, follows=1)
+    assert plan(followed.seen(), FailoverWish("s0", now_s=1.0, accept_loss=True)).elected == "s3"
+
+
+@pytest.mark.parametrize("kind", ["failover", "switchover"])
+def test_one_elected_long_ago_is_not_opened_next_to_todays_source(kind):
+    made = working()
+    made.kill_source()
+    first, second = made.servers[1:]
+    second.follows, second.read_only = None, False
+    second.binlog.append((2, 1))
+    first.follows = 2
+    found = plan(made.seen(), FailoverWish("s0", kind=kind, elected="s1", now_s=1.0))
+    assert "s2: writable next to s1" in found.refusal and "another time" in found.hint and not found.steps
+
+
+def test_what_is_certainly_late_is_refused_before_the_fence():
+    """60 s after the proof a source with a timeout of 10 s has acknowledged alone: to fence it then is an outage for
+    nothing."""
+    made = working("mysql", 10.0)
+    assert made.proof is not None
+    seen = made.seen()
+    seen |= {"s0": replace(seen["s0"], write="stalled")}
+    late = FailoverWish("s0", proof=made.proof, now_s=made.proof.at_s + 60.0)
+    found = plan(seen, late)
+    assert "may be missing" in found.refusal
+    assert plan(seen, replace(late, now_s=made.proof.at_s + 3.0)).steps[0].action == "fence"
+    assert plan(seen, replace(late, accept_loss=True)).steps[0].action == "fence"
+
+
+def test_the_source_of_an_old_switchover_is_not_opened_again():
+    """Cut off after `closing`; then people promoted another one by hand, and pointed the source at it."""
+    said, opened = [], []
+    state = required(working().seen()["s1"])  # it follows somebody
+
+    class Hands:
+        @contextlib.contextmanager
+        def on(self, host):
+            yield SimpleNamespace(host=host)
+
+    def executor():
+        return SimpleNamespace(
+            _later=[], _roles=[], _moved=[], _closed=True, _silenced=False, _hands=Hands(), say=said.append,
+            hosts={"s0": SimpleNamespace(name="s0")},
+        )  # fmt: skip
+
+    wish = FailoverWish("s0", kind="switchover")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(executors, "observe", lambda *_, **__: state)
+        patch.setattr(executors, "reopen", lambda *_: opened.append(1))
+        Executor._reopen(executor(), wish, {})  # pyright: ignore[reportArgumentType]
+        assert not opened and "stays read-only" in said[-1]
+        state = replace(state, channels=())
+        other = {"s1": Seen("s1", state=replace(state, read_only=False))}
+        Executor._reopen(executor(), wish, other)  # pyright: ignore[reportArgumentType]
+        assert not opened
+        Executor._reopen(executor(), wish, {})  # pyright: ignore[reportArgumentType]
+        assert opened and "takes writes again" in said[-1]
+
+
+# --- detection ------------------------------------------------------------------------------------
+
+
+def test_no_room_for_the_probe_is_a_hung_source_where_a_write_hung_before():
+    """Pools open connections while commits hang, until the probe gets none."""
+    seen = working().seen()
+    full = seen | {"s0": replace(seen["s0"], write="full", error="takes no more connections")}
+    hung = seen | {"s0": replace(seen["s0"], write="stalled", error="no answer")}
+    assert not any(Suspicion().after(full, "s0", float(second)) for second in range(60)), "only busy"
+    suspicion = Suspicion()
+    assert suspicion.after(hung, "s0", 0.0) == ""
+    assert "takes no writes" in suspicion.after(full, "s0", STALLED_S)
+
+
+def test_replicas_that_were_stopped_say_nothing_of_the_source():
+    made = working()
+    for one in made.servers[1:]:
+        made.stop_threads(one, apply=False)
+    seen = made.seen()
+    seen |= {"s0": replace(seen["s0"], state=None, error="no route")}
+    suspicion = Suspicion()
+    assert not any(suspicion.after(seen, "s0", float(second)) for second in range(10))
+
+
+def test_a_refused_failover_does_not_keep_the_watcher_from_the_next(tmp_path):
+    journal = Journal(tmp_path / "journal")
+    journal.begin(FailoverWish("s0"), "watch")
+    journal.write("refused", rule="no proof")
+    assert journal.last_failover_at() is None
+    journal.begin(FailoverWish("s0"), "watch")
+    journal.write("elected", server="s1", had=None)
+    journal.write("finished", outcome={})
+    assert journal.last_failover_at() == pytest.approx(time.time(), abs=60)
+    journal.begin(FailoverWish("s1"), "user")
+    journal.write("elected", server="s2", had=None)
+    assert journal.last_failover_at() == pytest.approx(time.time(), abs=60)
+
+
+def test_a_second_watcher_on_the_machine_is_told_that_another_acts(tmp_path):
+    first, second = Journal(tmp_path / "journal"), Journal(tmp_path / "journal")
+    with first.alone(), pytest.raises(LeaseTaken, match="another failover of this cluster"), second.alone():
+        pass
+
+
+def test_a_fence_slower_than_the_semi_sync_timeout_is_said(monkeypatch):
+    made, said = working(), []
+    assert made.proof is not None
+    hosts_of = {"s0": Ec2Host("s0", Address("u", "s0", 1), instance=INSTANCE)}
+    watcher: Any = Watcher(SimpleNamespace(hosts=hosts_of), FailoverWish("s0"), source="s0", say=said.append)  # pyright: ignore[reportArgumentType]
+    watcher.proof = made.proof
+    watcher._tell_slow_fence()
+    assert not said, "its timeout is long"
+    watcher.proof = replace(made.proof, timeout_s=10.0)
+    watcher._tell_slow_fence()
+    watcher._tell_slow_fence()
+    assert len(said) == 1 and "a failover would be refused" in said[0]
 
 
 def test_a_failover_of_another_time_is_not_gone_on_with(tmp_path):
@@ -130,23 +332,90 @@ def test_replicas_that_follow_an_address_nobody_named_are_said():
     """Named db1 and followed as 10.0.0.5: the watcher would wait for ever."""
     seen = working().seen()
     check_followed(seen, "s0")
-    for name in ("s1", "s2"):
+    for name in ("s2", "s1"):
         state = seen[name].state
         assert state is not None
         channels = tuple(replace(one, source_host="10.0.0.5") for one in state.channels)
         seen |= {name: replace(seen[name], state=replace(state, channels=channels))}
-    with pytest.raises(InputError, match=r"no server named follows that address: s1 follows 10\.0\.0\.5:1, s2"):
+        # One alone would be left behind, with nobody to follow; whoever was elected is gone on with.
+        wish = FailoverWish("s0", by_hand=True)
+        made = plan(seen, wish)
+        assert not made.steps and f"{name} follows 10.0.0.5:1" in made.refusal and "address" in made.hint
+        assert "10.0.0.5" not in plan(seen, replace(wish, elected="s1")).refusal
+        # Of another server by its number it is somebody else's replica, and left alone.
+        elsewhere = tuple(replace(one, source_server_id=4_711) for one in channels)
+        other = seen | {name: replace(seen[name], state=replace(state, channels=elsewhere))}
+        assert f"{name} follows" not in plan(other, wish).refusal
+    with pytest.raises(InputError, match=r"was named: s1 follows 10\.0\.0\.5:1, s2 follows"):
         check_followed(seen, "s0")
 
 
 def test_a_watcher_that_meets_a_good_source_gives_up_what_was_left(tmp_path):
     journal = Journal(tmp_path / "journal")
-    executor = SimpleNamespace(journal=journal)
+    changed = []
+    state = required(working().seen()["s1"])
+    stopped = replace(state, channels=tuple(replace(one, receive="off") for one in state.channels))
+
+    class Hands:
+        def state_of(self, host):
+            return stopped
+
+        def change(self, host, *statements):
+            changed.append((host, statements))
+
+    hosts_of = {"s1": "s1", "s2": "s2"}
+    executor = SimpleNamespace(journal=journal, _hands=Hands(), hosts=hosts_of, say=changed.append)
     journal.begin(FailoverWish(source="s0"), "watch")
+    journal.step(FailoverStep(1, "stop-receive", "s1"), "done")
     Executor.back(executor, "s1")  # pyright: ignore[reportArgumentType]
-    assert journal.unfinished() is not None
+    assert journal.unfinished() is not None and not changed
     Executor.back(executor, "s0")  # pyright: ignore[reportArgumentType]
     assert journal.unfinished() is None
+    assert [host for host, _ in changed] == ["s1"], "what it stopped receives again, and nobody else"
+
+
+@pytest.mark.parametrize("rescued", [False, True])
+def test_one_whose_rescue_was_cut_off_applies_again(tmp_path, rescued):
+    """Killed in the middle, the rescue starts no applier again; nobody else stopped it."""
+    journal = Journal(tmp_path / "journal")
+    changed: list[str] = []
+    made = working("mysql")
+    state = required(made.seen()["s1"])
+    stopped = replace(state, channels=tuple(replace(one, receive="off", apply="off") for one in state.channels))
+    hands = SimpleNamespace(state_of=lambda host: stopped, change=lambda host, *statements: changed.extend(statements))
+    executor: Any = SimpleNamespace(journal=journal, _hands=hands, hosts={"s1": "s1"}, say=changed.append)
+    journal.begin(FailoverWish(source="s0"), "watch")
+    journal.step(FailoverStep(1, "stop-receive", "s1"), "done")
+    if rescued:
+        journal.step(FailoverStep(3, "rescue", "s1", to="s0"), "doing")
+    Executor.back(executor, "s0")
+    assert ["SQL_THREAD" in one for one in changed] == ([True, False] if rescued else [False])
+
+
+@pytest.mark.parametrize(
+    ("flavor", "receive", "apply", "all_applied", "appliers", "starts", "left"),
+    [
+        ("mysql", "off", "on", False, False, ["IO_THREAD"], 0),
+        ("mysql", "off", "off", False, False, ["IO_THREAD"], 0),  # its relay log stays
+        ("mysql", "off", "off", False, True, ["SQL_THREAD", "IO_THREAD"], 0),
+        ("mysql", "on", "off", False, False, [], 0),  # somebody stopped its applier
+        ("mariadb", "off", "on", False, False, ["IO_THREAD"], 0),
+        ("mariadb", "off", "off", True, True, ["SQL_THREAD", "IO_THREAD"], 0),
+        ("mariadb", "off", "off", False, True, [], 1),  # its relay log would go
+        ("mariadb", "connecting", "off", False, True, ["SQL_THREAD"], 0),
+        ("mariadb", "on", "on", False, True, [], 0),
+    ],
+)
+def test_what_is_started_again(flavor, receive, apply, all_applied, appliers, starts, left):
+    made = working(flavor)
+    made.receive(1)  # the write of a probe
+    if all_applied:
+        made.apply(1)
+    state = required(made.seen()["s1"])
+    channels = tuple(replace(one, receive=receive, apply=apply) for one in state.channels)
+    statements, stay = to_start(replace(state, channels=channels), appliers)
+    assert [next(word for word in one.split() if word.endswith("_THREAD")) for one in statements] == starts
+    assert all(one.startswith("START") for one in statements) and len(stay) == left
 
 
 def test_a_full_disk_leaves_no_source_closed():
@@ -158,9 +427,11 @@ def test_a_full_disk_leaves_no_source_closed():
             done.append(event)
             raise CouldNotRun("journal", "cannot be written: No space left on device", "")
 
-    executor = SimpleNamespace(journal=Full(), _reopen=lambda wish: done.append("reopened"))
-    Executor._undo(executor, FailoverWish(source="s0", kind="switchover"))  # pyright: ignore[reportArgumentType]
+    executor = SimpleNamespace(journal=Full(), _reopen=lambda wish, seen: done.append("reopened"))
+    Executor._undo(executor, FailoverWish(source="s0", kind="switchover"), {})  # pyright: ignore[reportArgumentType]
     assert done == ["reopened", "given up"]
+    Executor._undo(executor, FailoverWish(source="s0"), {})  # pyright: ignore[reportArgumentType]
+    assert done == ["reopened", "given up"], "fence and proof of a failover hold for the next try"
 
 
 # --- the probe ------------------------------------------------------------------------------------
@@ -175,8 +446,9 @@ def test_a_full_disk_leaves_no_source_closed():
         ((1114, "The table is full"), "refused"),
         ((1021, "Disk full"), "refused"),
         (InputError("db1", "denies access", ""), "blocked"),
-        (NoRoom("db1", "takes no more connections", ""), "blocked"),
-        (CouldNotRun("db1", "does not answer", ""), "stalled"),
+        (NoRoom("db1", "takes no more connections", ""), "full"),
+        (CouldNotRun("db1", "does not answer", "", kind=UNREACHABLE), "stalled"),
+        (CouldNotRun("db1", "blocks this host after failed connections", "error 1129"), "blocked"),
     ],
 )
 def test_trouble_of_the_probe_is_not_the_servers(error, write):
@@ -252,6 +524,10 @@ def test_only_the_last_binary_log_may_be_cut_off(tmp_path, program):
     with pytest.raises(CouldNotRun, match="before its last is damaged: ERROR: event read error"):
         rescue.check_earlier(program, files, "db1")
     rescue.check_earlier(program, files[:1], "db1")
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nsleep 5\n")
+    slow.chmod(0o755)
+    assert "not read within 0.1 s" in rescue.read_out([str(slow)], subprocess.DEVNULL, 0.1)
 
 
 def test_a_list_that_could_not_be_read_is_no_list(tmp_path, program):

@@ -34,6 +34,18 @@ def wish(made: Cluster, **more) -> FailoverWish:
     return FailoverWish("s0", proof=made.proof, now_s=made.now, fenced_s=made.fenced_s, **more)
 
 
+def promoted() -> Cluster:
+    """Its source is dead, and s1 takes writes already; nobody follows it yet."""
+    made = cluster()
+    made.kill_source()
+    made.fenced_s = made.now
+    for one in made.servers[1:]:
+        made.stop_threads(one)
+        one.follows = None
+    made.servers[1].read_only = False
+    return made
+
+
 def changed(seen: dict[str, Seen], name: str, **state) -> dict[str, Seen]:
     one = seen[name]
     assert one.state is not None
@@ -357,14 +369,25 @@ def test_the_others_follow_before_a_switchover_opens_the_new_source():
     assert "repoint" not in steps[: steps.index("writable")], "at a failover a relay log may hold what nobody else has"
 
 
+@pytest.mark.parametrize("sure", [(True, ()), (False, ("s2 was not asked",))])
+def test_one_that_goes_on_says_what_was_known_of_the_election(tmp_path, sure):
+    """An hour later the proof is worth nothing; what it proved then is in the journal."""
+    made = promoted()
+    journal = Journal(tmp_path / "journal")
+    journal.begin(wish(made), "user")
+    journal.write("elected", server="s1", sure=sure)
+    left = journal.unfinished()
+    assert left is not None and left.wish.sure == sure
+    later = FailoverWish("s0", now_s=made.now + 3_600.0)
+    found = plan(made.look(), left.joined(later))
+    assert (found.elected, found.kept, found.uncertain) == ("s1", *sure)
+    # Without that line, of an earlier version, it says why it cannot know.
+    unknown = plan(made.look(), replace(left.joined(later), sure=None, proof=None))
+    assert not unknown.kept and unknown.uncertain
+
+
 def test_what_is_lost_is_listed_where_something_may_be():
-    made = cluster()
-    made.kill_source()
-    made.fenced_s = made.now
-    for one in made.servers[1:]:
-        made.stop_threads(one)
-        one.follows = None
-    made.servers[1].read_only = False
+    made = promoted()
     seen = made.look()
     seen["s0"] = replace(seen["s0"], volume=True)
     had = made.gtids(set(made.servers[1].binlog))
@@ -407,6 +430,22 @@ def test_errant_transactions_are_made_up_for_by_empty_ones():
     assert (inject.server, inject.to, str(inject.gtid)) == ("s2", "s1", found.errant["s1"])
     left = plan(made.look(), wish(made, errant="leave"))
     assert left.elected == "s2" and "s1" in left.left_out and "inject" not in [step.action for step in left.steps]
+
+
+def test_what_a_replica_with_its_own_transactions_alone_received_is_not_lost():
+    """Where the other has less, the empty ones are made on that."""
+    made = cluster(flavor="mysql")
+    made.servers[1].binlog.append((1, 1))
+    made.write()
+    made.receive(1)
+    made.kill_source()
+    made.fenced_s = made.now
+    for one in made.servers[1:]:
+        made.stop_threads(one, apply=False)
+    found = plan(made.look(), wish(made, errant="inject", accept_loss=True))
+    assert not found.refusal and found.elected == "s1" and not found.missing, found
+    to = plan(made.look(), wish(made, errant="inject", accept_loss=True, target="s2"))
+    assert "s1 has received more" in to.refusal
 
 
 def test_the_journal_of_a_switchover_knows_that_the_source_is_closed(tmp_path):

@@ -135,13 +135,15 @@ pub fn source_series(scenario: &Scenario<'_>, price: Option<&SemiSyncPrice>) -> 
     let mut database = scenario.database.clone();
     let commits = database.log.commits();
     let waits = price.filter(|price| !price.times_out && commits > 0.0);
-    database.clients.base_ms += waits.map_or(0.0, |price| price.network_ms() * commits);
+    let clients = if let TransactionLoad::Clients(clients) = &scenario.load { f64::from(*clients) } else { 1.0 };
+    let beside = waits.filter(|price| price.side_by_side(clients));
+    database.clients.base_ms += beside.map_or(0.0, |price| price.network_ms() * commits);
     let flush_ms = DeviceCounting::new(scenario.log.unwrap_or(scenario.data), &database).write_ms;
     let mut series = Vec::new();
     interval::run(&Scenario { database: &database, ..scenario.clone() }, &mut |second| {
         series.push(match (waits, &scenario.load) {
             (None, _) => second.tps,
-            (Some(price), TransactionLoad::Clients(clients)) => price.rate(f64::from(*clients), second.tps * commits, flush_ms) / commits,
+            (Some(price), TransactionLoad::Clients(_)) => price.rate(clients, second.tps * commits, flush_ms) / commits,
             (Some(price), TransactionLoad::Arrivals(_)) => second.tps.min(price.most_tps / commits),
         });
     })?;

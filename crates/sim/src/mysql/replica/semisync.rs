@@ -39,8 +39,8 @@ pub struct SemiSync {
     /// Where commits wait (rpl_semi_sync_source_wait_point).
     #[serde(default)]
     pub wait_point: WaitPoint,
-    /// Groups of commits that wait for the same thing become one, as in MySQL; in MariaDB a group
-    /// is sent when the one before it has its acknowledgement.
+    /// Groups of commits that meet become one, as in MySQL, and one acknowledgement wakes all of
+    /// it; in MariaDB a group is sent when the one before it has its acknowledgement.
     #[serde(default)]
     pub groups_merge: bool,
 }
@@ -58,6 +58,8 @@ pub struct SemiSyncPrice {
     pub times_out: bool,
     /// One group of commits after the other has its acknowledgement; the next is flushed meanwhile.
     pub in_turn: bool,
+    /// All clients wait together and then work together: nobody works while the others wait.
+    pub in_step: bool,
 }
 
 impl SemiSyncPrice {
@@ -66,9 +68,17 @@ impl SemiSyncPrice {
         self.added_ms - self.relay_ms
     }
 
+    /// Whether these clients wait for the network side by side, each for itself.
+    pub fn side_by_side(&self, clients: f64) -> bool {
+        !self.in_step || clients < TWO
+    }
+
     /// Transactions a second of `clients` that commit once each and would do `tps` if they waited
-    /// for the network alone; `flush_ms`: of the binary log.
+    /// for the network alone, or where they wait in step, without it; `flush_ms`: of the binary
+    /// log.
     ///
+    /// Clients in step begin together: all of their work comes before the wait, as if each found
+    /// all the others there, and the wait behind it. Groups that have met never part.
     /// Groups in turn are sent every network's wait, or flush where that is longer, and a client
     /// that comes back waits for the next. The receive thread is one server for all of them: mean
     /// value analysis of a closed queue, which one client never finds occupied.
@@ -77,6 +87,9 @@ impl SemiSyncPrice {
             return tps;
         }
         let (mut cycle_ms, network_ms) = (clients * 1e3 / tps, self.network_ms());
+        if !self.side_by_side(clients) {
+            cycle_ms += network_ms;
+        }
         if self.in_turn && clients >= TWO {
             let period_ms = flush_ms.max(network_ms);
             let away_ms = (cycle_ms - flush_ms - network_ms).max(1e-3);
@@ -127,6 +140,7 @@ impl SemiSync {
         let added_ms = nearest + receive_s * 1e3;
         let most_tps = if receive_s > 0.0 { 1.0 / receive_s } else { f64::INFINITY };
         let in_turn = self.wait_point == WaitPoint::AfterSync && !self.groups_merge;
-        SemiSyncPrice { added_ms, relay_ms: receive_s * 1e3, most_tps, times_out: added_ms > self.timeout_ms, in_turn }
+        let times_out = added_ms > self.timeout_ms;
+        SemiSyncPrice { added_ms, relay_ms: receive_s * 1e3, most_tps, times_out, in_turn, in_step: self.groups_merge }
     }
 }

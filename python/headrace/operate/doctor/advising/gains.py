@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,29 +66,25 @@ def _counselled(
 ) -> Finding:
     next_limit, factor = next_of(one.subject, volume, signals)
     asked = _asked_factor(own, volume, evidence, counsel)
-    wanted = min(factor or asked, asked) * t.spare_rate
+    wanted, unknown = min(factor or asked, asked) * t.spare_rate, ""
     try:
         change = (
             change_of_volume(volume, one.subject, wanted, counsel.region, counsel.as_of)
             if one.subject.startswith("volume")
             else change_of_instance(volume, one.subject, wanted, counsel.region, counsel.as_of)
         )
-    except HeadraceError:
-        change = None
+    except HeadraceError as error:
+        change, unknown = None, f" What to change is not known: {why(error)}."
     gain = Gain(None, None, None, factor, next_limit, factor, "rates of the window over the other limits")
     if change is not None and volume.limits is not None:
-        simulated = _simulated(
-            volume,
-            change.storage or volume.limits.storage,
-            change.instance or volume.limits.instance,
-            signals,
-            own,
-            counsel,
-            _balance(volume, one.subject),
-        )
+        storage, instance = change.storage or volume.limits.storage, change.instance or volume.limits.instance
+        try:
+            simulated = _simulated(volume, storage, instance, signals, own, counsel, _balance(volume, one.subject))
+        except HeadraceError as error:
+            simulated, unknown = None, f" What lifting it would bring is not known: {why(error)}."
         if simulated is not None:
             gain = replace(simulated, factor=factor, next_limit=next_limit, at_factor=factor)
-    words = one.words + _gain_words(gain, t)
+    words = one.words + _gain_words(gain, t) + unknown
     spend = gain.transactions is None or gain.transactions >= t.advice_gain
     remedies = one.remedies
     if change is not None and spend and one.verdict != "touched":
@@ -107,7 +104,14 @@ def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Couns
     volume = next((one for one in signals.volumes if one.facts.role == "data" and one.limits is not None), None)
     if volume is None:
         return None
-    return _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.balance)
+    with suppress(HeadraceError):
+        return _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.balance)
+    return None
+
+
+def why(error: HeadraceError) -> str:
+    """A refusal inside a sentence."""
+    return f"{error.value}: {error.rule}".rstrip(".")
 
 
 def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str | None, float | None]:
@@ -170,7 +174,7 @@ def _simulated(
     balance: float | None,
 ) -> Gain | None:
     """Transactions on the changed storage over those on today's, whose credits begin with `balance`
-    percent, with an interval."""
+    percent, with an interval; None where no server was seen. Raises HeadraceError."""
     limits = volume.limits
     if limits is None:
         return None
@@ -182,11 +186,8 @@ def _simulated(
         return None
     ratios = []
     for database in (own.database, *own.variants):
-        try:
-            before, _ = tps_on(database, own.clients, limits.storage, limits.instance, limits.as_of or None, balance)
-            after, _ = tps_on(database, own.clients, storage, instance, limits.as_of or None, None)
-        except HeadraceError:
-            return None
+        before, _ = tps_on(database, own.clients, limits.storage, limits.instance, limits.as_of or None, balance)
+        after, _ = tps_on(database, own.clients, storage, instance, limits.as_of or None, None)
         if own.cpu_tps is not None:
             before, after = min(before, own.cpu_tps), min(after, own.cpu_tps)
         # What was measured is the better judge of today; the model of what is to come.
@@ -214,11 +215,8 @@ def _predicted(
         "seed": None,
         "threads": max(1, round(server.connected)),
     }
-    try:
-        before = predict(database, today, instance=instance, start_balance_percent=balance, draws=DRAWS, **common)
-        after = predict(database, storage, instance=to_instance, draws=DRAWS, **common)
-    except HeadraceError:
-        return None
+    before = predict(database, today, instance=instance, start_balance_percent=balance, draws=DRAWS, **common)
+    after = predict(database, storage, instance=to_instance, draws=DRAWS, **common)
     was, now = before.summary, after.summary
     if not was["tps"]:
         return None

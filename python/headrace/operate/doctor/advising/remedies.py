@@ -14,7 +14,7 @@ from headrace.errors import HeadraceError, InputError
 from headrace.operate.doctor.model import Remedy
 from headrace.operate.doctor.signals import VolumeSignals
 from headrace.operate.evidence.limits import HoldingLimits, holding
-from headrace.planner.actions import modification_lines
+from headrace.planner.actions import VOLUME_ID, modification_lines
 
 # Types a volume can be modified into in place (Amazon EC2 API, ModifyVolume: all but standard).
 INTO = ("gp3", "io2", "gp2", "st1")
@@ -39,7 +39,8 @@ def change_of_volume(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
     """The cheapest modification that gives `factor` times today's rates, or as much as can be had.
-    None where nothing better is within one modification."""
+    None where nothing better is within one modification. Raises HeadraceError where none can be
+    priced or judged at all."""
     limits = volume.limits
     if limits is None:
         return None
@@ -47,27 +48,34 @@ def change_of_volume(
         return None
     today = Storage.parse(volume.facts.storage)
     need_ios, need_bytes = _wanted(volume, limits, factor)
-    found = []
+    found: list[tuple[float, float, Storage, HoldingLimits]] = []
+    refused: HeadraceError | None = None
+    judged = False
     for storage in _variants(today, limits, need_ios, need_bytes):
         try:
             then = holding(storage.text, limits.instance, as_of)
             usd = sum(item["usd"] for item in storage.monthly_cost(region, as_of))
-        except HeadraceError:
+        except HeadraceError as error:
+            refused = refused or error
             continue
+        judged = True
         if not _better(limits, then, subject):
             continue
         given = min(_room(then, need_ios, need_bytes), 1.0)
         found.append((-round(given, 2), usd, storage, then))
+    if not judged and refused is not None:
+        raise refused
     if not found:
         return None
     _, usd, storage, _ = min(found, key=lambda one: (one[0], one[1]))
     more = usd - sum(item["usd"] for item in today.monthly_cost(region, as_of))
     lines = modification_lines(storage, today, as_of or core.newest_date())
+    known = volume.facts.id if len(today.members) == 1 else None
     cost = f"{more:+,.2f} USD a month ({usd:,.2f} instead of {usd - more:,.2f}; list prices of {region})"
     remedy = Remedy(
         f"Make it {storage}",
-        tuple(lines["lines"]),
-        lines["undo"],
+        tuple(line.replace(VOLUME_ID, known or VOLUME_ID) for line in lines["lines"]),
+        lines["undo"].replace(VOLUME_ID, known or VOLUME_ID),
         cost,
         more,
         lines["what"],

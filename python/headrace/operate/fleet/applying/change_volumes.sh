@@ -12,7 +12,7 @@ Changes $CHANGES volumes of Amazon EBS, one after the other, and waits for each.
                      optimizing, when its new limits begin to hold (now $until_state)
   --log FILE         what was done, a line each (now $log)
 Stop it with Ctrl-C and run it again whenever you like: what is done already is left as it is.
-Variables: AWS, the AWS CLI to run; POLL_S, seconds between two looks.
+Variables: AWS, the AWS CLI to run; POLL_S, seconds between two looks; SETTLE_S, how long EC2 may show what was before.
 Exit codes: 0 all as planned, 1 some volumes were refused, 2 usage, 3 stopped at a failure, 130 stopped.
 TEXT
 }
@@ -98,14 +98,33 @@ keep_pace() {
 }
 
 wait_for() { # VOLUME REGION
+  local accepted asked
+  accepted="$(awk -F '\t' -v volume="$1" '$2 == "accepted" && $3 == volume { at = $4 } END { print substr(at, 1, 19) }' "$log")"
+  asked="$(date +%s)"
   while :; do
     look_at_change "$1" "$2"
+    # What EC2 has just taken it may not show at once (EC2 API, "Eventual consistency").
+    if [[ "${change_start:0:19}" < "$accepted" ]] && [ "$(($(date +%s) - asked))" -lt "$SETTLE_S" ]; then
+      sleep "$POLL_S"
+      continue
+    fi
     case "$change_state" in
       completed) return 0 ;;
       optimizing) [ "$until_state" = completed ] || return 0 ;;
       modifying) ;;
       *) fail "the modification of $1 is in state $change_state" ;;
     esac
+    sleep "$POLL_S"
+  done
+}
+
+settled() { # VOLUME REGION TYPE SIZE IOPS MIB_S: whether it is so, which EC2 may show a moment later
+  local asked
+  asked="$(date +%s)"
+  while :; do
+    look "$1" "$2"
+    same "$now_type" "$now_size" "$now_iops" "$now_mib_s" "${@:3:4}" && return 0
+    [ "$(($(date +%s) - asked))" -lt "$SETTLE_S" ] || return 1
     sleep "$POLL_S"
   done
 }
@@ -181,8 +200,7 @@ change() { # VOLUME REGION, TYPE SIZE IOPS MIB_S before and after, USD a month s
   told "[$number/$CHANGES] $volume: $(words "${@:3:4}") -> $target, ${11} USD a month"
   ask "$volume" "$region" "${@:7:4}" || return 0
   wait_for "$volume" "$region"
-  look "$volume" "$region"
-  same "$now_type" "$now_size" "$now_iops" "$now_mib_s" "${@:7:4}" ||
+  settled "$volume" "$region" "${@:7:4}" ||
     fail "$volume is $(words "$now_type" "$now_size" "$now_iops" "$now_mib_s") after its change, not $target"
   done_count=$((done_count + 1))
   note changed "$volume" "$target"

@@ -18,6 +18,7 @@ from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting,
 
 # Ours: a change in two minutes. A wrong plan is seen before it is everywhere.
 MAX_PER_HOUR = 30
+SETTLE_S = 60  # how long EC2 may show what was before a modification, s: a guess
 POLL_S = 15  # seconds between two looks; ours, EC2 throttles describe calls of eager scripts
 
 
@@ -71,6 +72,7 @@ def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str
         'export AWS_PAGER="" AWS_RETRY_MODE="${AWS_RETRY_MODE:-standard}" AWS_MAX_ATTEMPTS="${AWS_MAX_ATTEMPTS:-10}"',
         'AWS_CLI="${AWS:-aws}"',
         f'POLL_S="${{POLL_S:-{POLL_S}}}"',
+        f'SETTLE_S="${{SETTLE_S:-{SETTLE_S}}}"',
         *(f"{key}={quote(str(value))}" for key, value in settings.items()),
         "",
         body.rstrip(),

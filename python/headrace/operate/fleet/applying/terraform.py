@@ -11,8 +11,10 @@ otherwise what it said before. Needs the extra `headrace[terraform]`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import json
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -46,8 +48,10 @@ class TerraformNote:
 
 @dataclass(frozen=True)
 class TerraformPatch:
-    """`diff`: a unified diff with paths from the root module's folder ("" where nothing can be
-    changed so); `notes`: what it leaves to do; `written`: the volumes whose change it holds."""
+    """`diff`: a unified diff with paths from the root module's folder, or, where files outside it
+    change, from the nearest folder above all of them, which the diff's first line and a note name
+    ("" where nothing can be changed so); `notes`: what it leaves to do; `written`: the volumes
+    whose change it holds."""
 
     diff: str
     notes: tuple[TerraformNote, ...]
@@ -145,7 +149,7 @@ class _Patch:
     def __init__(self, root: Path) -> None:
         if not root.is_dir():
             raise InputError(str(root), "is not a folder", DOC, "Name the folder of the root module's .tf files.")
-        self.root = root
+        self.root = root.resolve()
         self.folders: dict[Path, _Folder] = {}
         self.texts: dict[Path, str] = {}
         self.notes: list[TerraformNote] = []
@@ -159,14 +163,17 @@ class _Patch:
             raise InputError(f"the state of {len(state)} volumes", rule, STATE_SOURCE, hint)
         if len(here) < len(changes):
             self.note("", f"{len(changes) - len(here)} volumes that change are not in this state.")
-        groups: dict[tuple[tuple[str, ...], str], list[tuple[VolumeChange, _Placed]]] = defaultdict(list)
+        # Two calls of one local module share its files: what changes for one changes for both.
+        groups: dict[tuple[object, str], list[tuple[VolumeChange, _Placed]]] = defaultdict(list)
         for change in here:
             placed = state[change.volume_id]
             if self._is_as_planned(change, placed):
-                groups[placed.module, placed.name].append((change, placed))
-        siblings: dict[tuple[tuple[str, ...], str], int] = defaultdict(int)
+                groups[self._key(placed)].append((change, placed))
+        siblings: dict[tuple[object, str], int] = defaultdict(int)
         for placed in state.values():
-            siblings[placed.module, placed.name] += 1
+            # A module that cannot be read has no resource of those that change.
+            with contextlib.suppress(InputError):
+                siblings[self._key(placed)] += 1
         edits: dict[Path, list[tuple[int, int, str]]] = defaultdict(list)
         expected: dict[tuple[Path, str], dict[str, str | None]] = {}
         written: list[str] = []
@@ -265,15 +272,27 @@ class _Patch:
             edits.append((*there.value, f'"{value}"' if quoted else _written(name, value)))
         return True
 
-    def _resource(self, placed: _Placed) -> _Resource | None:
+    def _home(self, placed: _Placed) -> tuple[_Folder | None, str]:
+        """The folder of its module; or None, and where that comes from."""
         folder = self._folder(self.root)
         for name in placed.module:
             source = folder.modules.get(name)
             if source is None or not source.startswith("."):
                 where = f"module {name} comes from {source}" if source else f"module {name} is not in {folder.path}"
-                self.note(placed.address, f"{where}: change it there.")
-                return None
+                return None, where
             folder = self._folder((folder.path / source).resolve())
+        return folder, ""
+
+    def _key(self, placed: _Placed) -> tuple[object, str]:
+        """The resource in the files that a volume is made by."""
+        folder, _ = self._home(placed)
+        return (placed.module if folder is None else folder.path), placed.name
+
+    def _resource(self, placed: _Placed) -> _Resource | None:
+        folder, where = self._home(placed)
+        if folder is None:
+            self.note(placed.address, f"{where}: change it there.")
+            return None
         found = folder.resources.get(placed.name)
         if found is None:
             self.note(
@@ -288,27 +307,29 @@ class _Patch:
 
     def _folder(self, path: Path) -> _Folder:
         if path not in self.folders:
-            self.folders[path] = folder = _Folder(path)
+            folder = _Folder(path)
             for file in sorted(path.glob("*.tf")):
                 try:
                     self.texts[file] = text = read_bytes(file, MAX_FILE_BYTES).decode("utf-8-sig")
                 except UnicodeDecodeError:
                     raise InputError(str(file), "is not UTF-8 text", "HCL 2", "Save it as UTF-8.") from None
                 _read(_tree(file, text), text, file, folder)
+            self.folders[path] = folder
         return self.folders[path]
 
     def _diff(self, edits: dict[Path, list], expected: dict) -> str:
         parts = []
+        base = Path(os.path.commonpath([self.root, *(file.resolve().parent for file in edits)]))
+        if base != self.root:
+            self.note("", f"Apply the diff in {base}: it changes files outside {self.root}.")
+            parts.append(f"# Apply in {base}: git apply, or patch -p1.\n")
         for file in sorted(edits):
             before, after = self.texts[file], self.texts[file]
             # From the end; of those at one place the last first, so that they stand in order.
             for start, end, text in reversed(sorted(edits[file], key=lambda edit: edit[:2])):
                 after = after[:start] + text + after[end:]
             self._check(file, after, expected)
-            try:
-                name = file.resolve().relative_to(self.root.resolve())
-            except ValueError:
-                name = file
+            name = file.resolve().relative_to(base)
             lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
             parts += [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines]
         return "".join(parts)
@@ -380,17 +401,17 @@ def _read(tree: Any, text: str, file: Path, folder: _Folder) -> None:
         if labels[:2] == ["resource", "aws_ebs_volume"] and len(labels) == 3:
             folder.resources[labels[2]] = _resource_of(body, text, file)
         elif labels[:1] == ["module"] and len(labels) == 2:
-            source = _attributes(body, text).get("source")
+            source = _attributes(body, text, file).get("source")
             folder.modules[labels[1]] = (source.literal or source.text) if source else ""
 
 
 def _resource_of(body: Any, text: str, file: Path) -> _Resource:
-    attributes = _attributes(body, text)
+    attributes = _attributes(body, text, file)
     ignored: set[str] = set()
     for block in (child for child in body.children if _kind(child) == "block"):
         if _label(block.children[0]) == "lifecycle":
             inner = next(child for child in block.children if _kind(child) == "body")
-            told = _attributes(inner, text).get("ignore_changes")
+            told = _attributes(inner, text, file).get("ignore_changes")
             ignored = set(re.findall(r"[A-Za-z_]+", told.text)) if told else set()
             ignored |= set(ARGUMENTS) if "all" in ignored else set()
     first = next(iter(attributes.values()), None)
@@ -399,12 +420,16 @@ def _resource_of(body: Any, text: str, file: Path) -> _Resource:
     return _Resource(file, attributes, ignored, indent[0] if indent else "  ")
 
 
-def _attributes(body: Any, text: str) -> dict[str, _Attribute]:
+def _attributes(body: Any, text: str, file: Path) -> dict[str, _Attribute]:
     found = {}
     for child in body.children:
         if _kind(child) != "attribute":
             continue
         name, value = _label(child.children[0]), child.children[-1]
+        if name in found:
+            line = text.count("\n", 0, child.meta.start_pos) + 1
+            place = f"{short_name(file.name)}, line {line}: {name}"
+            raise InputError(place, "stands twice in one block", "HCL 2", "Run terraform validate.")
         start, end = value.meta.start_pos, value.meta.end_pos
         # A line is taken out from the end of the line before to its own.
         begin = text.rfind("\n", 0, child.meta.start_pos)

@@ -20,7 +20,7 @@ from typing import Any
 from headrace.errors import InputError
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.pipeline import Flow, cipher, packer, unpacker
-from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget
 from headrace.servers.topology.gtid import GtidSet
 
 FORMAT = "headrace-binlog/1"
@@ -252,7 +252,7 @@ def piece_bytes(target: BackupTarget, name: str, piece: Piece, key: bytes | None
 
 def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
     hint = "What is behind it cannot be replayed. Take a new backup, or copy the file from another target."
-    return InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, hint)
+    return InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, hint, kind=DAMAGED)
 
 
 # --- whole timelines ------------------------------------------------------------------------------

@@ -9,12 +9,14 @@ libbinlogevents; MariaDB source, log_event.h; both give the layout in bytes).
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from headrace.connect.binary_events import (
     CONTROL,
@@ -43,9 +45,10 @@ from headrace.connect.binary_events import (
     number as packed_number,
 )
 from headrace.errors import InputError
-from headrace.servers.backup.targets.target import DOC
+from headrace.servers.backup.targets.target import DAMAGED, DOC
 from headrace.servers.topology.gtid import GtidSet
 
+PIECE_BYTES = 1 << 16  # of a file, read at a time
 CRC_BYTES = 4  # behind each event, where binlog_checksum is CRC32
 FILE = re.compile(r"(?P<base>[A-Za-z0-9_][A-Za-z0-9_.-]{0,150})\.(?P<number>[0-9]{6,10})", re.ASCII)
 
@@ -81,7 +84,7 @@ class Transaction:
 def damaged(where: str, offset: int, what: str) -> InputError:
     """The error for bytes that are not a binary log."""
     hint = "Fetch the file again from the source, as long as it has it: headrace backup stream."
-    return InputError(f"{where}, offset {offset:,}", what, DOC, hint)
+    return InputError(f"{where}, offset {offset:,}", what, DOC, hint, kind=DAMAGED)
 
 
 class Reader:
@@ -285,6 +288,30 @@ def earlier_gtids(event: Event) -> str:
             at += 16
             parts.append(f"{name}:{first}-{after - 1}")
     return ",".join(parts)
+
+
+def lacking(files: Sequence[Path], has: GtidSet) -> list[Path]:
+    """Of a server's binary logs, oldest first, those that may hold what `has` lacks: from the
+    newest on that begins with nothing new. All of them where none tells how it begins."""
+    for place in range(len(files) - 1, 0, -1):
+        earlier = _told_earlier(files[place])
+        if earlier is not None and has.contains(GtidSet.parse(earlier, has.flavor)):
+            return list(files[place:])
+    return list(files)
+
+
+def _told_earlier(path: Path) -> str | None:
+    """The GTIDs that a file says were there before it; None where it does not tell: it is
+    damaged, encrypted, or was cut off where it begins."""
+    reader = Reader(path.name)
+    with contextlib.suppress(OSError, InputError, struct.error), path.open("rb") as file:
+        while data := file.read(PIECE_BYTES):
+            for event in reader.feed(data):
+                if event.kind in (PREVIOUS_GTIDS, MARIADB_LIST):
+                    return earlier_gtids(event)
+                if event.kind in STARTS:
+                    return None
+    return None
 
 
 def single(gtid: str, flavor: str) -> GtidSet:

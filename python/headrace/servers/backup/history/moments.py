@@ -17,7 +17,7 @@ from headrace.errors import InputError
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.history.archive import ArchivedFile, Timeline, as_position, parts_of, piece_bytes, set_of
 from headrace.servers.backup.manifest import Manifest
-from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.targets.target import BROKEN, DOC, BackupTarget
 from headrace.servers.topology.gtid import GtidSet
 
 SECOND_US = 1_000_000  # µs
@@ -212,7 +212,7 @@ def _no_timeline(same: list[Timeline], manifest: Manifest, base: GtidSet) -> Inp
     if not base.contains(last.begins):
         missing = last.begins.minus(base)
         rule = f"the archive begins later: {missing.count():,} transactions between are missing ({_few(missing)})"
-        return InputError(manifest.id, rule, DOC, "Take a newer backup as the base.")
+        return InputError(manifest.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
     missing = base.minus(last.ends)
     rule = f"the archive ends before it: it has not {_few(missing)}"
     return InputError(manifest.id, rule, DOC, "Let the stream catch up, or restore the backup as it is.")
@@ -258,7 +258,7 @@ def collect(
         if behind is not None and not reach.done and not reach.executed.contains(behind.begins):
             missing = behind.begins.minus(reach.executed)
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
-            raise InputError(one.id, rule, DOC, "Take a newer backup as the base.")
+            raise InputError(one.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
     last = chain.timelines[-1]
     reach.finish(last)
     if not reach.done:
@@ -382,7 +382,9 @@ class _Reach:
     def take(self, one: binlog.Transaction, server_id: int) -> bool:
         """Whether the next transaction is replayed; `done` once none is any more."""
         if not one.gtid:
-            raise InputError(f"offset {one.starts:,}", "a transaction has no GTID, so it cannot be followed", DOC, "")
+            raise InputError(
+                f"offset {one.starts:,}", "a transaction has no GTID, so it cannot be followed", DOC, "", kind=BROKEN
+            )
         key, number, writer = parts_of(one.gtid, self.flavor)
         expected = self._writers.get((key, number), writer)
         if expected != writer:
@@ -510,7 +512,7 @@ def _check_join(timeline: Timeline, file: ArchivedFile, known: GtidSet, first: b
     if missing.is_empty:
         rule = f"is of another history: its source has not executed {_few(known.minus(file.earlier))}"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached" if reach.last_gtid else "Take a newer backup"
-    raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.")
+    raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.", kind=BROKEN)
 
 
 def _refuse_broken(timeline: Timeline, base: GtidSet, reach: _Reach) -> None:
@@ -521,7 +523,8 @@ def _refuse_broken(timeline: Timeline, base: GtidSet, reach: _Reach) -> None:
     if broken:
         last = reach.last_gtid or _few(base)
         rule = f"has more than can be read: {broken[0]}"
-        raise InputError(timeline.id, rule, DOC, f"The last that can be reached: --to-gtid {last}")
+        hint = f"The last that can be reached: --to-gtid {last}"
+        raise InputError(timeline.id, rule, DOC, hint, kind=BROKEN)
 
 
 def _check_end(timeline: Timeline, file: ArchivedFile, behind: ArchivedFile | None, reach: _Reach) -> None:
@@ -530,4 +533,4 @@ def _check_end(timeline: Timeline, file: ArchivedFile, behind: ArchivedFile | No
         return
     rule = f"ends early in the archive, at offset {file.ends:,}, and {behind.name} follows"
     last = f"--to-gtid {reach.last_gtid} is the last that can be reached." if reach.last_gtid else ""
-    raise InputError(f"{timeline.id}/{file.name}", rule, DOC, last)
+    raise InputError(f"{timeline.id}/{file.name}", rule, DOC, last, kind=BROKEN)

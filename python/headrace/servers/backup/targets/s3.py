@@ -25,6 +25,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.servers.backup.targets.target import (
     DOC,
     FORM,
+    MISSING,
     WRITE_BYTES,
     BackupTarget,
     Stored,
@@ -86,7 +87,7 @@ class S3Target(BackupTarget):
             with self._told(name):
                 self._client.head_object(Bucket=self.bucket, Key=self.prefix + checked_name(name))
         except InputError as error:
-            if error.kind == "missing":
+            if error.kind == MISSING:
                 return False
             raise
         return True
@@ -174,9 +175,7 @@ class S3Target(BackupTarget):
         if code in TAKEN:
             return self.taken(name)
         if code in GONE:
-            found = self.missing(name)
-            found.kind = "missing"
-            return found
+            return self.missing(name)
         if code == "NoSuchBucket":
             return InputError(self.label, "there is no such bucket", source, "Make it: aws s3 mb.")
         if code in NOBODY:
@@ -307,18 +306,14 @@ class _S3Writer(TargetWriter):
             if self._upload is None:
                 data = bytes(self._waiting)
                 checksum = _sha256(data)
-                try:
+                with self._answer_may_be_lost():
                     with self.target._told(self.name):
                         answer = client.put_object(**self._where, Body=data, ChecksumSHA256=checksum, IfNoneMatch="*")
                     self._check(answer, data, checksum, 1)
-                except HeadraceError:
-                    # Perhaps an answer was lost, and the client tried again and met its own object.
-                    if not self._is_stored(data):
-                        raise
             else:
                 if self._waiting:
                     self._send(bytes(self._waiting))
-                with self.target._told(self.name):
+                with self._answer_may_be_lost(), self.target._told(self.name):
                     client.complete_multipart_upload(
                         **self._where, UploadId=self._upload, MultipartUpload={"Parts": self._sent}, IfNoneMatch="*"
                     )
@@ -330,12 +325,25 @@ class _S3Writer(TargetWriter):
             self.abort()
             raise
 
-    def _is_stored(self, data: bytes) -> bool:
-        """Whether the object is there and holds these bytes."""
+    @contextmanager
+    def _answer_may_be_lost(self) -> Iterator[None]:
+        """Passes over an error where the object is stored all the same: the answer was lost, and
+        the client tried again and met its own object."""
         try:
-            return b"".join(self.target.read(self.name)) == data
+            yield
+        except HeadraceError:
+            if not self._is_stored():
+                raise
+
+    def _is_stored(self) -> bool:
+        """Whether the object is there and holds the bytes that were written: it is read back."""
+        found = hashlib.sha256()
+        try:
+            for piece in self.target.read(self.name):
+                found.update(piece)
         except HeadraceError:
             return False
+        return found.hexdigest() == self.sha256
 
     def abort(self) -> None:
         upload, self._upload = self._upload, None

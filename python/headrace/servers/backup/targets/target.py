@@ -20,6 +20,9 @@ from headrace.base.units import MIB
 from headrace.errors import InputError
 
 DOC = "docs/guide/backups.md"
+# Kinds of errors: a file is not as it was written; copy and binary logs do not lead to the goal, so
+# the backup cannot be restored to it; there is no such file.
+DAMAGED, BROKEN, MISSING = "damaged", "broken", "missing"
 FORM = "file:///FOLDER, a path, or s3://BUCKET[/PREFIX][?region=R&endpoint=URL]"
 # st1 and sc1 count a request of up to 1 MiB as one I/O, and a smaller one as much
 # (docs: Amazon EBS volume types, "Throughput Optimized HDD"): nothing smaller is written.
@@ -135,7 +138,7 @@ class BackupTarget(ABC):
 
     def missing(self, name: str) -> InputError:
         """The error for a file that is not there."""
-        return InputError(f"{self.label}: {name}", "is not there", DOC, "See headrace backup list.")
+        return InputError(f"{self.label}: {name}", "is not there", DOC, "See headrace backup list.", kind=MISSING)
 
     def taken(self, name: str) -> InputError:
         """The error for a name that is taken."""

@@ -28,6 +28,28 @@ def followers(members: Members, source: Seen) -> list[Seen]:
     return [one for one in found if one.name != source.name and follows(one, source) is not None]
 
 
+def strangers(members: Members, source: str) -> list[str]:
+    """Servers that follow none of those named, in words: perhaps the source, by another name of it.
+    They would be left behind, with nobody to follow. Not those that clearly follow another one."""
+    named = {(one.host, one.port) for one in members.values()}
+    found = []
+    for name, one in sorted(members.items()):
+        channels = one.state.channels if one.state is not None and name != source else ()
+        places = [(channel.source_host, channel.source_port) for channel in channels]
+        another = any(_is_another(one, channel, members[source]) for channel in channels)
+        if places and not named & set(places) and not another:
+            found.append(f"{name} follows {' and '.join(f'{host}:{port}' for host, port in places)}")
+    return found
+
+
+def _is_another(seen: Seen, channel: Channel, source: Seen) -> bool:
+    """Whether a channel's source is certainly not this one: it has another number, or sends while
+    this one is dead."""
+    if source.state is not None:
+        return channel.source_server_id not in (0, source.state.server_id)
+    return channel.receive == "on" and not seen.deaf
+
+
 def has(seen: Seen) -> GtidSet:
     """All it received or executed."""
     state = required(seen)

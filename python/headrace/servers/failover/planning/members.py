@@ -20,12 +20,13 @@ from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import Channel, ServerState
 
 GUIDE = "docs/guide/failover.md"
+NAMED = "Name each server by the address that its replicas have for it, and leave out those that follow another."
 
 # A fallback to async that comes after this is taken to come never, s. MySQL's largest timeout is
 # 2^32 ms, 49 days; MariaDB's 2^64 ms. A day is longer than anybody leaves a dead source alone.
 NEVER_S = 86_400.0
 
-Write = Literal["ok", "stalled", "refused", "blocked", "untried"]
+Write = Literal["ok", "stalled", "refused", "blocked", "full", "untried"]
 Fence = Literal["none", "possible", "done"]
 
 
@@ -73,7 +74,8 @@ class Seen:
 
     `host`, `port`: as the other servers reach it. `state`: None, it did not answer, and `error`
     says why. `write`: of the write probe (ok; stalled: no answer within the deadline; refused: an
-    error; blocked: it waits for replicas or for a lock, which failover does not mend; untried).
+    error; blocked: it waits for replicas or for a lock, which failover does not mend; full: no
+    connection is left for the probe; untried).
     `run`: tells whether a relay log can have been thrown away. `wrote`: MariaDB alone, the last
     sequence number of each (domain, server) in its binary log: two positions do not tell
     whether two histories have parted. `fence`: whether
@@ -142,7 +144,8 @@ class FailoverWish:
     acknowledged commits may be missing. `errant`: what becomes of transactions that one replica
     alone wrote. `rescue`: read the rest from the dead source's volume; `rescued`: that is done.
     `elected`: the journal's decision; `had`: all that it had then, where acknowledged commits may
-    be missing; `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
+    be missing; `sure`: whether all acknowledged ones were known to be there then, and why not;
+    `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
     known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to
     acknowledge. `told`: the clients' file names the new source. `moved`: replicas that a switchover
     lets follow the chosen one beforehand; `stay`: those that could not.
@@ -162,6 +165,7 @@ class FailoverWish:
     rescued: bool = False
     elected: str | None = None
     had: GtidSet | None = None
+    sure: tuple[bool, tuple[str, ...]] | None = None
     listed: bool = False
     events: tuple[ScheduledEvent, ...] | None = None
     scheduled: bool = False
@@ -294,7 +298,8 @@ class Outcome:
     `lost`: how many transactions of the dead source's binary log the new source has not; None,
     where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
     the ranges. `events`: how many the new source runs; `events_left`: those that are disabled
-    there, as nobody knows whether the old source ran them.
+    there, as nobody knows whether the old source ran them. `clients`: why the clients' file could
+    not be written, "" where it was.
     """
 
     elected: str | None
@@ -312,6 +317,7 @@ class Outcome:
     events_left: tuple[str, ...] = ()
     outage: Mapping[str, float] = field(default_factory=dict)
     gives_up: str = ""
+    clients: str = ""
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -331,4 +337,5 @@ class Outcome:
             "events": self.events,
             "events_left": list(self.events_left),
             "gives_up": self.gives_up,
+            "clients": self.clients,
         }

@@ -17,9 +17,10 @@ from dataclasses import replace
 
 from headrace.errors import InputError
 from headrace.servers.failover.planning import election, switchover
-from headrace.servers.failover.planning.election import follows, has, required, unfit, usable
+from headrace.servers.failover.planning.election import follows, has, required, strangers, unfit, usable
 from headrace.servers.failover.planning.guarantee import guarantee_now, is_intact
 from headrace.servers.failover.planning.members import (
+    NAMED,
     NEVER_S,
     AckProof,
     FailoverPlan,
@@ -66,17 +67,27 @@ def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
         if other != one.name:
             rule = f"{other} and {one.name} both have the server_uuid {required(one).uuid}: one is a copy of the other with its auto.cnf"
             return FailoverPlan(refusal=rule, hint="Remove auto.cnf from the copy's data directory and start it again.")
+    strange = strangers(members, wish.source) if wish.elected is None else []
+    if strange:
+        return FailoverPlan(refusal=f"{', '.join(strange)}, which is none of the servers named", hint=NAMED)
     circle = _circle(members)
     if circle:
         rule = f"{' and '.join(circle)} follow each other: co-masters and rings are not failed over"
         return FailoverPlan(refusal=rule, hint="Make one of them a plain replica first.")
     writable = [one for one in answering if not required(one).read_only and one.name not in (wish.source, wish.elected)]
     lawful = [one for one in writable if _is_promoted(one)]
+    source = members.get(wish.source)
+    closed = source is None or source.state is None or source.state.read_only
+    if wish.elected is not None or (wish.kind == "switchover" and not closed):
+        # It is known who may be open: another one is of another time, or nobody's.
+        lawful = []
     if len(lawful) > 1 or len(lawful) < len(writable):
         rule = f"{', '.join(sorted(one.name for one in writable))}: writable next to {wish.elected or wish.source}"
-        return FailoverPlan(
-            refusal=rule, hint="Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
-        )
+        hint = "Find out who writes there, and SET GLOBAL read_only = ON where nobody should."
+        if wish.elected is not None:
+            rule += ", who was elected by a failover that did not end"
+            hint += " If that one is of another time, begin a new one from today's source: --from NAME."
+        return FailoverPlan(refusal=rule, hint=hint)
     return None
 
 
@@ -108,9 +119,20 @@ def _circle(members: Members) -> list[str]:
 def _failover(members: Members, source: Seen, wish: FailoverWish) -> FailoverPlan:
     fenced = wish.fenced_s is not None or wish.by_hand
     elected = _elected(members, wish)
-    if fenced and elected is None and source.write == "ok" and source.fence != "done":
-        hint = f"Stop it and make sure that it stays down; or use: headrace failover switchover --from {source.name}."
-        return FailoverPlan(refusal=f"{source.name} was said to be dead, and it takes writes", hint=hint)
+    if elected is None and (strangers := _writable(members, wish)):
+        names = ", ".join(one.name for one in strangers)
+        rule = f"{names} takes writes, and lacks transactions that the replicas of {source.name} have: it has not taken over"
+        hint = f"Bring it back as a replica (headrace failover rejoin), or name the servers without {names}."
+        return FailoverPlan(refusal=rule, hint=hint)
+    if fenced and elected is None and _is_alive(source):
+        if source.write == "ok" or source.fence != "possible":
+            does = "takes writes" if source.write == "ok" else "answers, and is not read-only"
+            hint = (
+                f"Stop it and make sure that it stays down; or use: headrace failover switchover --from {source.name}."
+            )
+            return FailoverPlan(refusal=f"{source.name} was said to be dead, and it {does}", hint=hint)
+        # Somebody started it since: what was true then is not now, so it is fenced again.
+        fenced, wish = False, replace(wish, fenced_s=None, by_hand=False)
     if source.state is not None and not fenced and elected is None:
         if source.write == "ok":
             hint = f"Use: headrace failover switchover --from {source.name}."
@@ -139,12 +161,26 @@ def _elected(members: Members, wish: FailoverWish) -> Seen | None:
     if wish.elected is not None:
         found = members.get(wish.elected)
         return found if found is not None and found.state is not None else None
-    writable = [
-        one
-        for one in members.values()
-        if one.name != wish.source and one.state is not None and not one.state.read_only and _is_promoted(one)
-    ]
-    return writable[0] if writable else None
+    return next((one for one in _writable(members, wish) if _took_over(members, one, wish.source)), None)
+
+
+def _writable(members: Members, wish: FailoverWish) -> list[Seen]:
+    """Servers but the source that follow nobody and take writes."""
+    found = [one for one in members.values() if one.name != wish.source and one.state is not None]
+    return [one for one in found if not required(one).read_only and _is_promoted(one)]
+
+
+def _took_over(members: Members, one: Seen, source: str) -> bool:
+    """Whether a writable server may be the one that took over: replicas follow it, or those that
+    still follow the old source have nothing that it has not."""
+    if any(each.name != source for each in election.followers(members, one)):
+        return True
+    return not any(election.extra(each, one) for each in election.followers(members, members[source]))
+
+
+def _is_alive(source: Seen) -> bool:
+    """Whether it answers and may take writes, whatever was said of it."""
+    return source.state is not None and not source.state.read_only and source.fence != "done"
 
 
 def _open_for_clients(seen: Seen) -> bool:
@@ -199,18 +235,21 @@ def _decided(members: Members, source: Seen, wish: FailoverWish, foreseen: bool 
     chosen, left_out = _choice(pool, wish, elected, found)
     if isinstance(chosen, FailoverPlan):
         return replace(chosen, uncertain=uncertain, kept=False, errant=found, left_out=left_out)
-    # Without a proof no later look can bring certainty: that is refused before anything is changed.
-    decidable = not foreseen or wish.proof is None
+    # Where no later look can bring certainty, that is refused before anything is changed: without a
+    # proof, and where the semi-sync timeout is over before a fence can be.
+    late = wish.proof is not None and wish.fenced_s is None and _fell_back(wish.proof, wish.now_s)
+    decidable = not foreseen or wish.proof is None or late
     if not kept and not wish.accept_loss and not wish.rescue and wish.elected is None and decidable:
         hint = "--rescue reads the rest from the old source's volume; --accept-loss goes on without it."
         rule = f"acknowledged commits may be missing on {chosen.name}: {'; '.join(uncertain)}"
         return FailoverPlan(refusal=rule, hint=hint, elected=chosen.name, uncertain=uncertain, errant=found)
     steps, refusal = _steps(members, source, chosen, pool, wish, found)
     missing = _missing(pool, chosen, _made_up(wish, found))
+    kept, uncertain = wish.sure or ((kept and not missing) or (wish.rescue and source.volume), uncertain)
     made = FailoverPlan(
         steps=steps,
         elected=chosen.name,
-        kept=(kept and not missing) or (wish.rescue and source.volume),
+        kept=kept,
         uncertain=uncertain,
         errant=found,
         left_out=left_out,
@@ -237,6 +276,11 @@ def _can_still_acknowledge(replicas: list[Seen], wish: FailoverWish, source: See
     return None
 
 
+def _fell_back(proof: AckProof, at_s: float) -> bool:
+    """Whether the source may acknowledge alone at a moment: its semi-sync timeout is over."""
+    return proof.timeout_s < NEVER_S and at_s > proof.at_s + proof.timeout_s
+
+
 def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
     """Why an acknowledged commit may be on none of the servers that are here."""
     proof = wish.proof
@@ -245,7 +289,7 @@ def _uncertain(pool: list[Seen], wish: FailoverWish) -> list[str]:
     found = []
     if proof.timeout_s < NEVER_S:
         until = proof.at_s + proof.timeout_s
-        if wish.fenced_s is None or wish.fenced_s > until:
+        if wish.fenced_s is None or _fell_back(proof, wish.fenced_s):
             late = (wish.now_s if wish.fenced_s is None else wish.fenced_s) - until
             found.append(
                 f"the source may have fallen back to asynchronous: it was not fenced within its semi-sync timeout of {proof.timeout_s:g} s ({max(late, 0):.1f} s late)"
@@ -273,13 +317,17 @@ def _choice(
     if wish.errant == "leave":
         left_out |= {name: f"has transactions of its own: {text}" for name, text in found.items()}
     made_up = _made_up(wish, found)
-    if wish.errant == "inject":
-        # Its own would come to the others as they are, instead of empty ones.
-        able = [one for one in able if one.name not in found] or able
     if not able:
         what = "; ".join(f"{name} {reason}" for name, reason in sorted(left_out.items()))
         return FailoverPlan(refusal=f"no replica can be promoted: {what}", hint="Correct one of them first."), left_out
-    chosen = election.best(able, wish.target, made_up)
+    chosen = None
+    if wish.errant == "inject" and (clean := [one for one in able if one.name not in found]):
+        # Its own would come to the others as they are, instead of empty ones; but what it alone
+        # received is not lost for that.
+        chosen = election.best(clean, wish.target, made_up)
+        if chosen is not None and _missing(pool, chosen, made_up):
+            chosen = None
+    chosen = chosen or election.best(able, wish.target, made_up)
     if chosen is None:
         return FailoverPlan(
             refusal=f"{', '.join(one.name for one in able)}: none has all that the others received"
@@ -290,7 +338,8 @@ def _choice(
         rule = f"{chosen.name} would lack transactions that another replica received: {beyond}"
         return FailoverPlan(refusal=rule, hint=hint, missing=beyond), left_out
     if wish.target is not None and chosen.name != wish.target:
-        reason = left_out.get(wish.target) or f"{chosen.name} has received more"
+        own = "it has transactions of its own" if wish.target in found else f"{chosen.name} has received more"
+        reason = left_out.get(wish.target) or own
         return FailoverPlan(
             refusal=f"{wish.target} is not the one to promote: {reason}", hint="Leave out --to."
         ), left_out
@@ -365,6 +414,6 @@ def _steps(
 def _after(members: Members, source: Seen, elected: Seen, wish: FailoverWish) -> FailoverPlan:
     """The rest, when the new source is open already."""
     steps, left_out = switchover.rest(members, source, elected, wish, stage=4)
-    return FailoverPlan(
-        steps=steps, elected=elected.name, kept=not tuple(_uncertain([elected], wish)), left_out=left_out
-    )
+    doubts = tuple(_uncertain([elected], wish))
+    kept, uncertain = wish.sure or (not doubts, doubts)
+    return FailoverPlan(steps, elected.name, kept=kept, uncertain=uncertain, left_out=left_out)

@@ -12,11 +12,13 @@ from typing import Literal
 
 from headrace.servers.failover.planning.election import followers, follows, has, keeps_relay_log, required
 from headrace.servers.failover.planning.guarantee import acking
-from headrace.servers.failover.planning.members import NEVER_S, Members, Seen
+from headrace.servers.failover.planning.members import NEVER_S, FailoverWish, Members, Seen
+from headrace.servers.topology.state import ServerState
 
 # Transactions that an acknowledging replica may lack while it keeps up (a guess: 8 clients commit
 # some thousand a second, and a look takes some milliseconds).
 FAR_BEHIND = 1_000
+MOST_TIMEOUT_MS = 2**32 - 1  # of semi-sync in MySQL (MySQL manual, rpl_semi_sync_source_timeout)
 
 
 @dataclass(frozen=True)
@@ -117,3 +119,14 @@ def _of_replica(one: Seen, source: Seen) -> Iterator[Trap]:
         if keeps_relay_log(state):
             what = f"acknowledges and applies nothing ({why}): it cannot take over"
         yield Trap("acknowledges-only", name, "loss", what, "Correct the applier while the receive thread runs.")
+
+
+def timeout_ms(wish: FailoverWish, state: ServerState, seen: Members) -> int:
+    """The semi-sync timeout of a new source, ms: as the old one has or had it; where nobody knows,
+    as this server has it."""
+    old = seen.get(wish.source)
+    if wish.proof is not None:
+        return int(min(wish.proof.timeout_s * 1000, MOST_TIMEOUT_MS))
+    if old is not None and old.state is not None and old.state.semi_sync.source_enabled:
+        return min(old.state.semi_sync.timeout_ms, MOST_TIMEOUT_MS)
+    return state.semi_sync.timeout_ms or int(NEVER_S * 1000)

@@ -105,7 +105,7 @@ def test_a_volume_that_lived_ten_days_has_a_month_s_bill(tmp_path):
 
 def test_discounts_are_taken_off_and_credits_and_tax_are_told(tmp_path):
     """A discount of 20 % as a row of its own: the 40.00 of storage become 32.00, and 500 GiB at 0.064 are paid. gp2 is
-    not in the report: its list price is taken at the account's discount, which is 8 / 60: 100 x 52 / 60 = 86.67."""
+    not in the report: its list price is taken, whatever gp3 has off."""
     rows = GP3 + other("EdpDiscount", -8.0, "vol-a", "EBS:VolumeUsage.gp3")
     rows += other("Credit", -1000.0, "vol-a", "EBS:VolumeUsage.gp3") + other("Tax", 12.5) + other("Refund", -1.0)
     found = report(tmp_path, rows)
@@ -113,10 +113,43 @@ def test_discounts_are_taken_off_and_credits_and_tax_are_told(tmp_path):
     assert round(found.billed["vol-a"], 2) == 52.00
     assert round(prices.bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 52.00
     assert round(prices.bill("gp3:500", "us-east-1", MINE).usd, 2) == 32.00
-    assert round(prices.bill("gp2:1000", "us-east-1", MINE).usd, 2) == 86.67
+    assert round(prices.bill("gp2:1000", "us-east-1", MINE).usd, 2) == 100.00
     assert [note.split(" is not")[0] for note in found.notes if "rate:" in note] == [
         "Credit of -1,000.00 USD", "Refund of -1.00 USD", "Tax of 12.50 USD",
     ]  # fmt: skip
+
+
+def test_a_net_cost_takes_the_place_of_the_unblended_cost_and_its_discounts(tmp_path):
+    """20 % off in the net cost, and the same discount as a row, whose net cost is 0: 32.00, and not 24.00. Usage without a
+    net cost keeps the unblended one."""
+    for discount in (0.0, None):
+        rows = [row | {"line_item_net_unblended_cost": 0.8 * row["line_item_unblended_cost"]} for row in GP3[:HOURS]]
+        rows += [row | {"line_item_net_unblended_cost": None} for row in GP3[HOURS:]]
+        rows += [
+            row | {"line_item_net_unblended_cost": discount}
+            for row in other("EdpDiscount", -8.0, "vol-a", "EBS:VolumeUsage.gp3")
+        ]
+        prices = FleetPrices(report=report(tmp_path, rows))
+        assert round(prices.bill("gp3:500", "us-east-1", MINE).usd, 2) == 32.00
+        assert round(prices.bill("gp3:500:6000:250", "us-east-1", MINE).usd, 2) == 52.00
+
+
+def test_what_is_at_own_rates_and_what_is_listed_is_told(tmp_path):
+    rows = rows_of("vol-a", "EBS:VolumeUsage.gp3", 500, 0.064) + rows_of("vol-a", "EBS:VolumeP-IOPS.gp3", 3000, 0.005)
+    rows += rows_of("vol-b", "EBS:VolumeP-IOPS.io2.tier2", 32000, 0.05)
+    prices = FleetPrices(report=report(tmp_path, rows))
+    [table] = prices.tables([("us-east-1", MINE), ("us-east-1", MINE)])
+    # 0.064 / 0.08 = 0.8; 0.05 / 0.0455 = 1.0989.
+    own = "gp3 GiB (20.0 % below list), gp3 IOPS (as listed), io2 IOPS (step 2) (9.9 % above list)"
+    listed = "gp2 GiB, gp3 MiB/s, io1 GiB, io1 IOPS, io2 GiB, io2 IOPS, io2 IOPS (step 3), sc1 GiB, st1 GiB, standard GiB, standard I/Os"
+    assert table.told == (
+        f"us-east-1, account {MINE}: own rates of {own}; list prices of {listed}, which the report does not have (a discount on all usage would lower these too)"
+    )
+    # Another account, of which the report has nothing, has the rates of all; a region without prices none.
+    assert [one.told[:38] for one in prices.tables([("us-east-1", OTHER), ("nowhere-9", OTHER)])] == [
+        "us-east-1, all accounts of the report:"
+    ]
+    assert [one.told for one in FleetPrices().tables([("us-east-1", MINE)])] == [""]
 
 
 def test_accounts_have_their_own_rates(tmp_path):

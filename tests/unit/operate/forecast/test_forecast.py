@@ -9,18 +9,21 @@ import os
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import polars as pl
 import pytest
 
 from headrace.errors import InputError
 from headrace.operate.evidence.model import SourceFacts, Tick, VolumeFacts, gathered
 from headrace.operate.forecast import ledger
 from headrace.operate.forecast.answer import forecast
+from headrace.operate.forecast.balances import without_credits
 from headrace.operate.forecast.credits import credits_ahead, futures, soon_empty
 from headrace.operate.forecast.growth import growth_ahead
 from headrace.operate.forecast.history import SLOT_S, history_of
 from headrace.operate.forecast.sources import demand_of, from_evidence
 from headrace.operate.forecast.space import SpaceHistory, read_space, space_ahead
 from headrace.operate.forecast.trend import last_step, trend_of
+from headrace.report.operate.forecast import in_words
 from headrace.simulation.demand import simulate
 from headrace.workload import OpenWorkload, save
 from headrace.workload.points import make_points
@@ -213,6 +216,93 @@ def test_a_recorded_balance_is_where_it_begins():
     assert (made.balance_percent, made.balance_source) == (42.0, "recorded")
 
 
+def throughput(columns: dict) -> OpenWorkload:
+    """Five days of 340 reads of 256 KiB a second: more than m5.large gives for ever."""
+    count = 5 * 288
+    sizes = np.full(count, 256.0), np.full(count, 16.0)
+    points = make_points(
+        np.arange(count) * 300.0, np.full(count, 300.0), np.full(count, 340.0), np.zeros(count), *sizes
+    )
+    source = {"clock_start": MONDAY.isoformat()}
+    return OpenWorkload(name="scan", kind="recorded", points=points.with_columns(**columns), source=source)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "given", "begins"), [(100.0, None, 100), (5.0, None, 5), (None, 5.0, 5), (None, None, 100)]
+)
+def test_a_balance_of_the_volume_says_nothing_of_the_instance(recorded, given, begins):
+    # m5.large: 593.75 MB/s for half an hour a day above its 81.25 (EBS guide). The bucket holds the
+    # difference of 1,800 s; a day of 340 x 256 KiB leaves a quarter of it, which lasts for 8 h. The
+    # volume's bucket gains all the while (1,500 IOPS of gp2:500).
+    load = throughput({} if recorded is None else {"balance_percent": np.full(5 * 288, recorded)})
+    made = credits_ahead(
+        load, history_of(load), "gp2:500", instance="m5.large", balance_percent=given, runs=2, hours=24
+    )
+    depth, drain = (593.75e6 - 81.25e6) * 1_800, 340 * 262_144 - 81.25e6
+    left = depth - 86_400 * drain
+    assert made.balance_percent == begins
+    assert made.instance_percent == pytest.approx(100 * left / depth, abs=0.1)
+    assert made.share_empty == 1
+    assert made.empty_after_h[1] == pytest.approx(left / drain / 3_600, rel=0.01)
+    assert made.soon.seconds == pytest.approx(left / drain, rel=0.01)
+    # What is promised is the volumes' balance, which a recording tells later.
+    assert made.marks[0].middle == pytest.approx(min(100, begins + 100 * 3_600 * 1_160 / 5.4e6), abs=0.1)
+
+
+def test_the_volume_ends_before_the_instance_where_its_balance_is_lower():
+    # 5 % of 5.4 million at 2,500 - 1,500 IOPS: 270 s, and the 3 s that a rested volume has saved.
+    load = recording(np.full(4 * 288, 2_500.0), balance_percent=np.full(4 * 288, 5.0))
+    made = credits_ahead(load, history_of(load), "gp2:500", instance="m5.large", runs=2, hours=6)
+    assert made.soon.seconds == pytest.approx(270, abs=4) and made.instance_percent == 100
+    assert made.empty_after_h[1] == pytest.approx(270 / 3_600, abs=4 / 3_600)
+
+
+def test_a_balance_given_of_a_storage_without_credits_is_refused():
+    load = throughput({})
+    with pytest.raises(InputError, match="no credits of its own"):
+        credits_ahead(load, history_of(load), "gp3:500", instance="m5.large", balance_percent=50.0, runs=2)
+    made = credits_ahead(load, history_of(load), "gp3:500", instance="m5.large", runs=2, hours=24)
+    assert made.instance_percent is None and made.balance_percent == pytest.approx(26.2, abs=0.1)
+
+
+def test_twins_of_volumes_hold_nothing_back():
+    found = [without_credits(one) for one in ("gp2:100", "raid10:4xgp2:500", "gp2:5000", "gp3:500:4000", "sc1:500")]
+    assert found == ["gp2:1000", "raid10:4xgp2:1000", "gp2:5000", "gp3:500:4000", "st1:16384"]
+
+
+@pytest.mark.parametrize("unknown", [math.nan, None])
+def test_an_old_balance_is_followed_on_to_the_end(unknown):
+    # 20 % two hours before the end; 900 - 800 I/Os a second of gp2:300 refill 13.3 % until then.
+    count = 4 * 288
+    known = pl.Series([20.0] * (count - 24) + [unknown] * 24, dtype=pl.Float64)
+    load = recording(np.full(count, 800.0), balance_percent=known)
+    made = forecast(load, "gp2:300", runs=2, hours=6)
+    assert made.credits is not None and made.credits.balance_age_s == 7_200
+    assert made.credits.balance_percent == pytest.approx(20 + 100 * 7_200 * 100 / 5.4e6, abs=0.1)
+    assert "recorded 2 h before the end, simulated since" in in_words(made)[1]
+
+
+def test_the_next_minutes_follow_the_mean_of_the_last_minute():
+    iops = np.full(360, 2_500.0)
+    iops[-1] = 0.0
+    # Five of six samples: 2,083 IOPS, 583 more than gp2:500 refills; the rested second adds 5 s.
+    soon = soon_empty(recording(iops, point_s=10.0), "gp2:500", 50.0)
+    assert soon.seconds == pytest.approx(2.7e6 / (2_500 * 5 / 6 - 1_500), abs=6)
+    iops[-6:] = 0.0
+    assert math.isinf(soon_empty(recording(iops, point_s=10.0), "gp2:500", 50.0).seconds)
+
+
+def test_sizes_of_the_last_minute_count_by_their_ios():
+    # Half a minute of 1,000 reads of 16 KiB, half of 5,000 of 32 KiB: 90 MB/s, of which m5.large
+    # gives 81.25 for ever. Sizes that count by time would make 74 MB/s, and never.
+    rates, sizes = np.repeat([1_000.0, 5_000.0], 30), np.repeat([16.0, 32.0], 30)
+    points = make_points(np.arange(60.0), np.ones(60), rates, np.zeros(60), sizes, np.full(60, 16.0))
+    load = OpenWorkload(name="mixed", kind="recorded", points=points)
+    soon = soon_empty(load, "gp3:500:6000:500", None, instance_balance=50.0, instance="m5.large")
+    drain = (1_000 * 16 + 5_000 * 32) * 1_024 / 2 - 81.25e6
+    assert soon.seconds == pytest.approx((593.75e6 - 81.25e6) * 900 / drain, rel=0.01)
+
+
 # --- growth ---------------------------------------------------------------------------------------
 
 
@@ -226,6 +316,50 @@ def test_growth_meets_the_limit_on_its_day():
     assert iops.days[1] == pytest.approx(71, abs=1)
     assert iops.growth_per_month[1] == pytest.approx(1.01**30 - 1, rel=1e-6)
     assert set(found) == {"volume-iops", "volume-throughput", "instance-iops", "instance-throughput"}
+
+
+def test_an_idle_day_is_left_out_of_growth():
+    # The days of the test above: the others lie on the same line, so its answer is the same.
+    levels = 1_000 * 1.01 ** np.arange(30)
+    levels[[9, 29]] = 0.0
+    iops = {one.cap: one for one in growth_ahead(history_of(recording(np.repeat(levels, 288))), "gp3:100")}[
+        "volume-iops"
+    ]
+    assert iops.trend.claimed and iops.days[1] == pytest.approx(71, abs=1)
+    assert iops.growth_per_month[1] == pytest.approx(1.01**30 - 1, rel=1e-6)
+    assert iops.busy[9] == 0 and len(iops.busy) == 30
+    # Futures of the credits grow on as well, beyond what was ever recorded (without growth 1,309).
+    made = futures(history_of(recording(np.repeat(levels[:29], 288))), 72, 3, 1)[:, -288:, :2].sum(axis=2)
+    assert made.max() > 1.1 * levels.max()
+
+
+def test_growth_that_cannot_be_said_is_named():
+    levels = 1_000 * 1.01 ** np.arange(15)
+    levels[[3, 8]] = 0.0
+    made = forecast(recording(np.repeat(levels, 288)), "gp2:400", runs=3, hours=6)
+    assert made.growth == () and any("2 of 15 were idle" in one for one in made.missing)
+
+
+@pytest.mark.parametrize(
+    ("last_gib", "free_inside_gib", "full"),
+    [(505.0, 0.0, True), (490.5, 0.0, True), (489.0, 0.0, False), (499.0, 50.0, False), (500.0, 50.0, True)],
+)
+@pytest.mark.parametrize("per_day", [0.0, -0.5])
+def test_a_full_volume_is_a_finding_whatever_the_trend(last_gib, free_inside_gib, full, per_day):
+    space = SpaceHistory(MONDAY, last_gib + per_day * np.arange(-20, 1.0))
+    quiet = recording(np.full(4 * 288, 100.0))
+    made = forecast(quiet, "gp3:500", runs=1, space=space, free_inside_gib=free_inside_gib)
+    assert made.findings() is full
+    assert any("the volume is full" in line for line in in_words(made)) is full
+
+
+@pytest.mark.parametrize(("iops", "per_day", "met"), [(2_800, 1.0, True), (2_800, 0.99, True), (2_600, 1.0, False)])
+def test_a_limit_that_is_met_now_is_a_finding_whatever_the_trend(iops, per_day, met):
+    # 90 % of the 3,000 IOPS of gp3 are 2,700.
+    load = recording(np.repeat(iops * per_day ** np.arange(-19, 1.0), 288))
+    made = forecast(load, "gp3:500", runs=1)
+    assert made.findings() is met
+    assert any("it is at the limit now" in line for line in in_words(made)) is met
 
 
 # --- the ledger -----------------------------------------------------------------------------------
@@ -248,6 +382,44 @@ def test_forecasts_are_kept_once_and_scored(tmp_path):
     place.write_text('{"of": 1}\n')
     with pytest.raises(InputError, match="line 1.*not a forecast"):
         ledger.kept(place)
+
+
+def promise(**changed) -> ledger.Promise:
+    figures = {"low": 1.0, "middle": 2.0, "high": 3.0} | changed
+    return ledger.Promise("shop", "gp2:400", "q", "2026-10-05T00:00:00", "2026-10-06T00:00:00", **figures)
+
+
+def test_a_line_that_a_crash_cut_off_costs_that_line_only(tmp_path):
+    place, notes = tmp_path / "forecasts.jsonl", []
+    place.write_bytes(b'{"of":"shop","sto')
+    ledger.keep([promise()], place)
+    assert ledger.kept(place, notes) == [promise()] and place.read_bytes().startswith(b'{"of":"shop","storage"')
+    whole = place.read_bytes()
+    place.write_bytes(whole[:-1])  # whole, and without its end
+    ledger.keep([promise(), promise(low=0.5)], place)
+    assert ledger.kept(place, notes) == [promise(), promise(low=0.5)] and notes == []
+
+
+@pytest.mark.parametrize("line", [b'{"of":"shop","sto{"of":"shop"}', b'{"of":"shop","low":null}', b"\0\0\0\0"])
+def test_a_damaged_line_is_passed_over_with_a_note(tmp_path, line):
+    place, notes = tmp_path / "forecasts.jsonl", []
+    ledger.keep([promise()], place)
+    place.write_bytes(place.read_bytes() + line + b"\n")
+    ledger.keep([promise(low=0.5)], place)
+    assert ledger.kept(place, notes) == [promise(), promise(low=0.5)]
+    assert len(notes) == 1 and "line 2 is damaged" in notes[0]
+
+
+def test_what_is_not_finite_is_not_kept_and_other_files_are_left_alone(tmp_path):
+    place = tmp_path / "forecasts.jsonl"
+    ledger.keep([promise(low=math.nan), promise(high=math.inf), promise()], place)
+    assert ledger.kept(place) == [promise()]
+    other = tmp_path / "letter.txt"
+    for text in ("Dear sir,\nyours", "no line end"):
+        other.write_text(text)
+        with pytest.raises(InputError, match="line 1.*not a forecast"):
+            ledger.keep([promise()], other)
+        assert other.read_text() == text
 
 
 def test_a_forecast_without_a_date_is_not_kept():
@@ -302,6 +474,8 @@ def test_a_live_target_has_no_days():
         ("time,used_gib\n2026-03-01,nan\n", "finite"),
         ("time,used_gib\n2026-03-01,5\n2026-03-02,6\n", "at least 7 days"),
         ("time,used_gib\n", "at least 7 days"),
+        # A week lies between the lines, and two days were recorded.
+        ("time,used_gib\n2026-10-01,100\n2026-10-08,170\n", "2 days with a line.*at least 7 days"),
     ],
 )
 def test_bad_space_files_are_refused(tmp_path, text, said):
@@ -311,10 +485,13 @@ def test_bad_space_files_are_refused(tmp_path, text, said):
 
 
 def test_missing_days_of_space_lie_between_their_neighbours(tmp_path):
-    lines = ["time,used_gib", "2026-03-01T12:00:00,10", "2026-03-01T18:00:00,12", "2026-03-09T00:00:00,20"]
+    days = [f"2026-03-{day:02},{day + 11}" for day in (1, 2, 3, 6, 7, 8, 12)]
+    lines = ["time,used_gib", "2026-03-01T18:00:00,11", *days]
     (tmp_path / "space.csv").write_text("\n".join(lines) + "\n")
     found = read_space(tmp_path / "space.csv")
-    np.testing.assert_allclose(found.used_gib, np.arange(12, 21))
+    np.testing.assert_allclose(found.used_gib, np.arange(12, 24))
+    trend = space_ahead(found, 40.0).trend
+    assert trend.per_day == pytest.approx(1.0) and trend.days == 7  # the days between count as none
 
 
 @pytest.mark.parametrize(
@@ -323,8 +500,8 @@ def test_missing_days_of_space_lie_between_their_neighbours(tmp_path):
         ({"hours": 0}, "hours"),
         ({"hours": 10_000}, "hours"),
         ({"balance_percent": 300}, "balance"),
-        ({"limit_gib": 0}, "limit_gib"),
-        ({"free_inside_gib": -1}, "free_inside_gib"),
+        ({"limit_gib": 0}, "--full-at-gib = 0 GiB"),
+        ({"free_inside_gib": -1}, "--free-inside-gib = -1 GiB"),
     ],
 )
 def test_bad_settings_are_refused(settings, said):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -16,9 +15,10 @@ from headrace.connect import parse_address
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.live import host
 from headrace.operate.doctor.diagnosis import diagnose
+from headrace.operate.doctor.output import lines
 from headrace.operate.evidence import SourceOptions, aws, evidence_of, kept, open_live
 from headrace.operate.evidence import server as reader
-from headrace.operate.evidence.counters import another_server, status_row
+from headrace.operate.evidence.counters import another_server
 from headrace.operate.evidence.limits import holding
 from headrace.operate.evidence.live import LiveSource
 from headrace.operate.evidence.model import SeenVolume, SourceFacts, Tick, gathered
@@ -83,45 +83,12 @@ def test_storage_that_is_not_sold(storage):
 # --- counters -------------------------------------------------------------------------------------
 
 
-def test_counters_that_go_back_are_no_rates():
-    notes = []
-    row = status_row(
-        {"com_commit": 50.0, "questions": 100.0}, {"com_commit": 10.0, "questions": 200.0}, 1.0, {}, 1, notes.append
-    )
-    assert row["tps"] is None and row["questions_per_s"] == 100.0 and "went back" in notes[0]
-
-
-def test_rates_against_a_naive_reference():
-    chance = random.Random(5)
-    for _ in range(100):
-        before = {
-            name: float(chance.randrange(10**9))
-            for name in ("com_commit", "questions", "innodb_log_waits", "innodb_row_lock_time")
-        }
-        now = {name: value + chance.randrange(10**6) for name, value in before.items()}
-        took = chance.uniform(0.5, 3.0)
-        row = status_row(before, now, took, {}, 1)
-        rate = {name: (now[name] - before[name]) / took for name in now}
-        assert row["log_waits_per_s"] == pytest.approx(rate["innodb_log_waits"])
-        assert row["lock_waiters"] == pytest.approx(rate["innodb_row_lock_time"] / 1_000)
-        if rate["com_commit"] >= 0.01 * rate["questions"]:
-            assert row["tps"] == pytest.approx(rate["com_commit"])
-
-
-def test_checkpoint_age_of_both_families():
-    maria = status_row({}, {"innodb_checkpoint_age": 75.0, "innodb_checkpoint_max_age": 100.0}, 1.0, {}, 1)
-    assert maria["checkpoint_share"] == 0.75
-    lsn = {"innodb_redo_log_current_lsn": 1_700.0, "innodb_redo_log_checkpoint_lsn": 1_000.0}
-    mysql = status_row({}, lsn, 1.0, {"innodb_redo_log_capacity": "1600"}, 1)
-    assert mysql["checkpoint_share"] == 700 / (7 / 8 * 1_600)
-
-
 def test_a_kernel_counter_that_wraps():
     """Milliseconds of /proc/diskstats are 32 bits wide."""
     before = {name: 0.0 for name in host.FIELDS} | {"read_ms": 2.0**32 - 100}
     now = before | {"reads": 50.0, "read_bytes": 50 * 16_384.0, "read_ms": 100.0}
     volumes = DeviceVolumes.__new__(DeviceVolumes)
-    volumes._limits, volumes.notes = None, []
+    volumes._limits, volumes.notes = {"nvme1n1": None}, []
     row = volumes._difference("nvme1n1", before, now, 1.0)
     assert row is not None and row["read_ms"] == pytest.approx(4.0) and not volumes.notes
     assert volumes._difference("nvme1n1", now, before, 1.0) is None and "went back" in volumes.notes[0]
@@ -311,6 +278,19 @@ def test_a_device_over_others_is_said_to_be_one(monkeypatch):
     assert "device over others" in volumes.notes[0]
 
 
+def test_the_limits_of_a_log_device_are_its_own(monkeypatch):
+    """gp3:20 for the logs has 3,000 IOPS; the data's 16,000 say nothing of it."""
+    disks = {name: dict.fromkeys(host.FIELDS, 1.0) for name in ("nvme1n1", "nvme2n1")}
+    monkeypatch.setattr(host, "read_disks", lambda names=None: disks)
+    data, log = holding("gp3:500:16000", None, None), holding("gp3:20", None, None)
+    for known in (log, None):
+        made = DeviceVolumes(["/dev/nvme1n1", "/dev/nvme2n1"], data, _no_page, "nvme2n1", known)
+        roles = {one.name: (one.role, one.limits) for one in made.facts()}
+        assert roles == {"nvme1n1": ("data", data), "nvme2n1": ("log", known)}
+        made.read()
+        assert set(next(iter(made.read().values()))) == {"nvme1n1", "nvme2n1"}
+
+
 # --- AWS ------------------------------------------------------------------------------------------
 
 
@@ -382,6 +362,30 @@ def test_cloudwatch_every_page_and_what_it_says():
     told = diagnose(found)
     assert (told.verdict, told.findings[0].subject) == ("binds", "volume-credits")
     assert any("blind below about half" in text for text in told.missing)
+
+
+@pytest.mark.parametrize(("late", "rows"), [(2, 8), (5, 5), (6, 10)])
+def test_counts_of_the_newest_minutes_that_have_not_arrived_are_not_zero(late, rows):
+    points = {"VolumeReadOps": minutes(18_000.0, 10 - late), "VolumeWriteOps": minutes(600.0)}
+    found = aws.evidence_of_aws(["vol-1"], 60, Cloud(points))
+    assert found.volumes[0].rows.height == rows
+    assert found.volumes[0].rows["read_iops"][0] == 300.0
+
+
+def test_what_bound_earlier_in_the_hour_is_told_with_its_clock_times():
+    """Minutes 10 to 29 of 60 were over; the newest two, which are judged, were not."""
+    over = {START + 60 * minute: float(10 <= minute < 30 and minute != 20) for minute in range(60)}
+    points = {"VolumeReadOps": minutes(6_000.0, 60), "VolumeIOPSExceededCheck": over, "BurstBalance": minutes(90.0, 60)}
+    points |= {"VolumeTotalReadTime": minutes(6.0, 60)}
+    told = diagnose(aws.evidence_of_aws(["vol-1"], 60, Cloud(points)))
+    assert told.verdict == "fine" and (told.span_s, told.judged_s) == (3_600.0, 120.0)
+    (one,) = told.earlier
+    assert (one.verdict, one.subject, one.volume) == ("binds", "volume-iops", "vol-1")
+    assert (one.from_unix, one.to_unix) == (START + 600, START + 1_800)
+    clock = [datetime.fromtimestamp(START + at, UTC).strftime("%H:%M") for at in (600, 1_800)]
+    assert f"{clock[0]} to {clock[1]} UTC" in one.words
+    text = "\n".join(lines(told))
+    assert f"Earlier: {one.words}." in text and "Judged: the newest 120 s." in text
 
 
 def test_a_detached_volume_has_no_points_and_no_verdict():
@@ -474,7 +478,8 @@ def test_a_captured_folder(tmp_path):
         f"{START + index},nvme1n1,{100 * index},{1_638_400 * index},{60 * index},0,0,0,{60 * index},{60 * index}"
         for index in range(10)
     ]
-    found, _ = evidence_of(capture(tmp_path, lines, disk))
+    found, _ = evidence_of(capture(tmp_path, lines, disk, extra="[settings]\nbinlog = true\nsync_binlog = 1\n"))
+    assert found.facts.server.variables["log_bin"] == "ON"
     assert found.facts.kind == "capture" and found.facts.volumes[0].storage == "gp2:100"
     assert found.server["tps"].to_list() == [50.0] * 9 and found.volumes[0].rows["read_ms"].to_list() == [0.6] * 9
     assert found.server["lock_waiters"].to_list() == pytest.approx([1.9] * 9)

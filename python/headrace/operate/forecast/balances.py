@@ -1,0 +1,173 @@
+"""Where the credits are now, of the volumes and of the instance, and what a demand makes of them.
+
+EBS keeps the credits of a volume and those of an instance apart (BurstBalance; EBSIOBalance% and
+EBSByteBalance%), and a recording of a volume tells the first only. A simulation begins with both at
+one percentage. Where they differ, the volumes are simulated without the instance and the instance
+with volumes that do not hold it back, each from its own balance, and what ends first counts: exact
+up to the first end, unless the instance's highest rate is below that of the volumes, where it errs
+towards an earlier end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import polars as pl
+
+from headrace.base.storage import Storage
+from headrace.errors import InputError
+from headrace.operate.evidence.limits import holding
+from headrace.simulation.demand import simulate
+from headrace.workload import OpenWorkload
+
+# Balances of a row of a simulation, percent: of the volumes, and of the instance's two buckets.
+VOLUME = "balance_percent"
+INSTANCE = ("instance_io_balance_percent", "instance_byte_balance_percent")
+# The GiB from which a volume of a type gives its highest rate for ever (EBS guide, volume types:
+# gp2 has 3 IOPS/GiB and bursts to 3,000; st1 has 40 MiB/s per TiB and bursts to 500, reached at
+# 12.5 TiB, here the largest that was sold on all days). sc1 never does: st1 counts I/Os as it does.
+WITHOUT_CREDITS = {"gp2": ("gp2", 1_000), "st1": ("st1", 16_384), "sc1": ("st1", 16_384)}
+
+
+@dataclass(frozen=True)
+class Balances:
+    """Credits in percent: of the `volume`s, and of the `instance` (the lower of its buckets for
+    I/Os and for bytes); None where it has none. `source` is that of the volumes' (the instance's is
+    simulated): recorded, given, or simulated. `age_s`: how long before the end of the recording the
+    last balance was recorded; from there on it is simulated."""
+
+    volume: float | None
+    instance: float | None
+    source: str
+    age_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What a demand makes of the credits. `empty_at_s`: when the first are gone, infinite where
+    none are; `empty_s`: for how long in all. By row, which begins at `t_s`: the balance of the
+    volumes at its end (of the instance where they have none) as `own`, the `lowest` of all, and the
+    seconds in which requests waited, `throttled_s`."""
+
+    empty_at_s: float
+    empty_s: float
+    t_s: np.ndarray
+    own: np.ndarray
+    lowest: np.ndarray
+    throttled_s: np.ndarray
+
+
+def balances_now(
+    workload: OpenWorkload, storage: str, given: float | None, instance: str | None, as_of: str | None
+) -> Balances:
+    """The balances at the end of a recording of `storage`.
+
+    The volumes' is `given`, else the last one recorded, followed on by simulation to the end, else
+    simulated from full; the instance's is simulated from full. Raises InputError for a balance that
+    is given of volumes without credits.
+    """
+    limits = holding(storage, instance, as_of)
+    own, bursts = limits.credits is not None, limits.instance_burst_s > 0
+    if given is not None and not own:
+        rule = f"{storage} has no credits of its own; those of the instance are simulated over the recording"
+        raise InputError(f"balance {given:g} %", rule, "headrace catalog", "Leave the balance out.")
+    known = _last_known(workload) if own and given is None else None
+    if given is None and known is None:
+        run = simulate(workload.uncensored(1.0), storage, form="interval", instance=instance, as_of=as_of)
+        return Balances(_at_end(run.rows, VOLUME) if own else None, _at_end(run.rows, *INSTANCE), "simulated")
+    burst = None
+    if bursts:
+        # What was recorded has passed the volumes: theirs do not hold it back a second time.
+        host = simulate(workload, without_credits(storage), form="interval", instance=instance, as_of=as_of)
+        burst = _at_end(host.rows, *INSTANCE)
+    if given is not None or known is None:
+        return Balances(given, burst, "given")
+    percent, index = known
+    rest = workload.uncensored(1.0).points[index + 1 :]
+    age_s = float(rest["duration_s"].sum())
+    if rest.height:
+        since = replace(workload, points=rest.with_columns(pl.col("t_s") - rest["t_s"][0]))
+        run = simulate(
+            since,
+            storage,
+            form="interval",
+            start_balance=percent,
+            instance=None if bursts else instance,
+            as_of=as_of,
+        )
+        percent = _at_end(run.rows, VOLUME)
+    return Balances(percent, burst, "recorded", age_s)
+
+
+def followed(
+    load: OpenWorkload,
+    storage: str,
+    now: Balances,
+    *,
+    instance: str | None,
+    as_of: str | None,
+    interval_s: float | None = None,
+) -> Followed:
+    """`load` on `storage`, from the balances `now`."""
+
+    def run(place: str, start: float | None, host: str | None):
+        return simulate(
+            load, place, form="interval", start_balance=start, instance=host, as_of=as_of, interval_s=interval_s
+        )
+
+    if now.volume is None or now.instance is None or now.volume == now.instance:
+        volumes = host = run(storage, now.instance if now.volume is None else now.volume, instance)
+        empty_s = volumes.summary["credits_empty_s"] + host.summary["instance_empty_s"]
+    else:
+        volumes, host = run(storage, now.volume, None), run(without_credits(storage), now.instance, instance)
+        # They are gone at the same busy hours, so that the sum would count these twice.
+        empty_s = max(volumes.summary["credits_empty_s"], host.summary["instance_empty_s"])
+    gone = (volumes.summary["credits_empty_at_s"], host.summary["instance_empty_at_s"])
+    own, burst = _levels(volumes.rows, VOLUME), _levels(host.rows, *INSTANCE)
+    waited = [one.rows["throttled_s"].to_numpy() for one in (volumes, host)]
+    return Followed(
+        min((at for at in gone if at is not None), default=math.inf),
+        empty_s,
+        volumes.rows["t_s"].to_numpy(),
+        burst if now.volume is None else own,
+        np.fmin(own, burst),
+        np.maximum(*waited),
+    )
+
+
+def without_credits(storage: str) -> str:
+    """An array of the same layout whose volumes give for ever what those of `storage` give while
+    they have credits, or more."""
+    parsed = Storage.parse(storage)
+    members = []
+    for member in parsed.members:
+        kind, least_gib = WITHOUT_CREDITS.get(member.type, (member.type, 0))
+        members.append(replace(member, type=kind, size_gib=max(member.size_gib, least_gib)))
+    return Storage.of(members, parsed.level).text
+
+
+def own_balances(rows: pl.DataFrame) -> np.ndarray:
+    """The balance of the volumes at the end of each row, of the instance where they have none; NaN
+    without either."""
+    own = _levels(rows, VOLUME)
+    return _levels(rows, *INSTANCE) if np.isnan(own).all() else own
+
+
+def _last_known(workload: OpenWorkload) -> tuple[float, int] | None:
+    """The last balance that was recorded and the number of its point."""
+    if VOLUME not in workload.points.columns:
+        return None
+    percent = workload.points[VOLUME].cast(pl.Float64).fill_null(math.nan).to_numpy()
+    known = np.flatnonzero(np.isfinite(percent))
+    return (float(percent[known[-1]]), int(known[-1])) if len(known) else None
+
+
+def _levels(rows: pl.DataFrame, *names: str) -> np.ndarray:
+    return rows.select(pl.min_horizontal(names)).to_series().to_numpy().astype(float)
+
+
+def _at_end(rows: pl.DataFrame, *names: str) -> float | None:
+    percent = float(_levels(rows, *names)[-1])
+    return None if math.isnan(percent) else percent

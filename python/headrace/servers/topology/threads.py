@@ -1,0 +1,92 @@
+"""A replica's threads ended, and started again, where their statements alone would wait for a dead
+source or throw away what was received."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any
+
+from headrace.servers.topology import accounts
+from headrace.servers.topology.dialect import Dialect
+from headrace.servers.topology.state import ServerState
+
+if TYPE_CHECKING:
+    import pymysql
+
+# A transaction under way for so long without a new event of it is held, s: a guess; events of one
+# that is received follow each other in milliseconds.
+HELD_S = 0.2
+APPLIES_S = 15.0  # s, for one that is applied, before it is told to stop: a guess
+KILLED_S = 0.3  # how long one that was killed may take to go before it is stopped, a guess
+
+
+def stop_receiving(connection: pymysql.Connection, state: ServerState, channel: str) -> None:
+    """The thread is ended first: STOP waits two seconds for one that reads from a dead host."""
+    if len(state.channels) == 1:
+        with contextlib.suppress(Exception), connection.cursor() as cursor:
+            ask = state.dialect.receiver(channel)
+            for number, *_ in filter(all, _rows(cursor, ask)):
+                cursor.execute(f"KILL {int(number)}")
+            until = time.monotonic() + KILLED_S
+            while any(map(all, _rows(cursor, ask))) and time.monotonic() < until:
+                time.sleep(KILLED_S / 10)
+    accounts.run(connection, state.dialect.stop_receive(channel))
+
+
+def stop_applying(connection: pymysql.Connection, dialect: Dialect, channel: str = "") -> None:
+    """MySQL's STOP waits a minute for the rest of a transaction that was received in part
+    (SLAVE_WAIT_GROUP_DONE), which a dead source never sends; until then nobody else can commit it.
+    The worker that holds it is ended first, and rolls it back."""
+    if not dialect.is_mariadb:
+        with contextlib.suppress(Exception), connection.cursor() as cursor:
+            _end_held(cursor, dialect.appliers_busy(channel), dialect.coordinates(channel))
+    accounts.run(connection, dialect.stop_apply(channel))
+
+
+def _end_held(cursor: Any, ask: str, coordinates: str) -> None:
+    """Ends appliers that waited for more of one transaction in two looks. One that is applied is
+    waited for, as STOP would. A STOP that comes before the coordinator has heard of it would still
+    take its minute."""
+    before: dict[tuple[Any, ...], Any] = {}
+    until = time.monotonic() + APPLIES_S
+    while time.monotonic() < until:
+        busy = {row[:2]: row[2] for row in _rows(cursor, ask)}
+        still = busy.keys() & before.keys()
+        if not busy or (before and not still):
+            return
+        if held := [one for one in still if busy[one] and before[one]]:
+            for number, _ in held:
+                cursor.execute(f"KILL {int(number)}")
+            while _rows(cursor, coordinates) and time.monotonic() < until:
+                time.sleep(HELD_S / 4)
+            return
+        before = busy
+        time.sleep(HELD_S)
+
+
+def leave_source(connection: pymysql.Connection, dialect: Dialect, channel: str = "") -> None:
+    """It follows that source no longer, for good."""
+    stop_applying(connection, dialect, channel)
+    accounts.run(connection, (*dialect.stop(channel), *dialect.forget(channel)))
+
+
+def to_start(state: ServerState, appliers: bool = True) -> tuple[list[str], list[str]]:
+    """Statements that start what does not receive, and with `appliers` what does not apply, as far
+    as nothing is lost by it; and the names of channels that stay stopped. With both threads stopped
+    MariaDB throws its relay log away when the first one starts (MDEV-4698): only where all of that
+    is applied."""
+    dialect, statements, left = state.dialect, [], []
+    for one in state.channels:
+        receives, applies = one.receive != "off", one.apply != "off"
+        if dialect.is_mariadb and not receives and not applies and not state.executed.contains(one.received):
+            left.append(one.name)
+            continue
+        statements += dialect.start_apply(one.name) if appliers and not applies else ()
+        statements += dialect.start_receive(one.name) if not receives else ()
+    return statements, left
+
+
+def _rows(cursor: Any, statement: str) -> list[tuple[Any, ...]]:
+    cursor.execute(statement)
+    return list(cursor.fetchall())

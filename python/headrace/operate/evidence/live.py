@@ -134,7 +134,9 @@ class LiveSource:
             return []
         found.setdefault(last, {})
         ticks = [Tick(at, 1.0, rows) for at, rows in sorted(found.items())]
-        ticks[-1] = replace(ticks[-1], server=server if took else {}, host=machine, replica=replica)
+        ticks[-1] = replace(
+            ticks[-1], server={**server, "reading_s": took} if took else {}, host=machine, replica=replica
+        )
         return ticks
 
     def _ask_facts(self) -> None:

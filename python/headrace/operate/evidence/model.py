@@ -37,7 +37,8 @@ VOLUME_COLUMNS = (
 # Of a server. `*_per_s` are rates; `threads_running` without the reader itself; `lock_waiters`,
 # `data_waiters`, `log_waiters`, `binlog_waiters` are threads' worth of waiting (seconds a second);
 # `server_cpus` processors' worth of its process; `logged_per_s` transactions that wrote to the
-# binary log, `writing_per_s` those that wrote at most, by the statements; shares 0 to 1.
+# binary log, `writing_per_s` those that wrote at most, by the statements; `reading_s` the time over
+# which the rates are, where it is not the interval's; shares 0 to 1.
 SERVER_COLUMNS = (
     "tps", "questions_per_s", "pool_reads_per_s", "pool_requests_per_s", "data_reads_per_s", "data_read_bytes_per_s", "data_writes_per_s",
     "fsyncs_per_s", "log_fsyncs_per_s", "log_bytes_per_s", "pages_flushed_per_s", "log_waits_per_s",
@@ -45,7 +46,7 @@ SERVER_COLUMNS = (
     "threads_connected", "lock_waiters", "lock_waiting", "data_waiters", "log_waiters", "binlog_waiters",
     "pending_reads", "pending_writes", "pending_fsyncs", "sent_bytes_per_s", "uptime_s", "server_cpus",
     "binlog_bytes_per_s", "statements_running", "logged_per_s",
-    "writing_per_s",
+    "writing_per_s", "reading_s",
 )  # fmt: skip
 # Of the host: processors' worth (`nice_cpus`: of `user_cpus`, what yields to everything else), and
 # the shares of time in which something waited for processors or for I/O (PSI).

@@ -144,6 +144,8 @@ class TickFollower:
         if facts.server is None:
             return None
         row, label = tick.server, facts.server.label
+        # Rates are over the time between two readings; what is repeated below counts nothing.
+        counted_s = row.get("reading_s") or tick.duration_s if row else 0.0
         # Without what Debian and others put behind it.
         version = f"{facts.server.flavor} {facts.server.version.partition('-')[0]}".strip()
         if not row:
@@ -179,7 +181,7 @@ class TickFollower:
             running,
             waits,
             io_wait,
-            self._counted(row, tick.duration_s),
+            self._counted(row, counted_s),
         )
 
     def _counted(self, row: Row, duration_s: float) -> dict[str, float]:

@@ -251,7 +251,9 @@ def test_a_server_that_is_silent_does_not_answer_and_its_counters_never_go_back(
     moment = follower.see(known, Tick(9.0, 1.0, {"db": {}}))
     assert not moment.server.up and "does not answer" in as_text(lines(moment, 80, 24))
     moment = follower.see(known, Tick(10.0, 1.0, {"db": {}}, row))
-    assert moment.server.totals["headrace_transactions_total"] == pytest.approx(30.0)
+    assert moment.server.totals["headrace_transactions_total"] == pytest.approx(20.0)
+    moment = follower.see(known, Tick(10.5, 1.0, {"db": {}}, {**row, "reading_s": 2.5}))
+    assert moment.server.totals["headrace_transactions_total"] == pytest.approx(45.0), "readings come late"
     idle = follower.see(known, Tick(11.0, 1.0, {"db": {}}, {"tps": 0.0, "threads_running": 0.0}))
     assert idle.server.io_wait == 0.0
 

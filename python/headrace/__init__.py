@@ -25,4 +25,16 @@ import lazy_loader
 
 # The public names and where they live stand in __init__.pyi. Nothing is imported before it is used
 # (PEP 562).
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_import_name, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    """Import the module of a public name.
+
+    Raises CouldNotRun, which names the extra to install, where the module needs an optional package
+    that is missing; AttributeError for a name that does not exist.
+    """
+    from headrace.base.extras import import_optional
+
+    with import_optional():
+        return _import_name(name)

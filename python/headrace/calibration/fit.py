@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from headrace.base import core
+from headrace.base.extras import import_optional
 from headrace.base.units import GIB
 from headrace.calibration.observations import STANDSTILL_SHARE, Observation, held_by_clients, underused
 from headrace.calibration.processor_time import ProcessorTime
@@ -86,6 +86,9 @@ def fit(
 
     begin = np.zeros(len(names)) if start is None else start
     bounds = np.log(30.0)
+    with import_optional():
+        from scipy.optimize import least_squares
+
     found = least_squares(
         residuals,
         np.clip(begin, -bounds + 0.01, bounds - 0.01),

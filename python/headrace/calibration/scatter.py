@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import nnls
 
 from headrace.base import core
+from headrace.base.extras import import_optional
 from headrace.calibration.observations import Observation
 
 # Rows that hardly differ were rounded or averaged when they were written, and nothing can be said
@@ -18,6 +18,9 @@ def scatter(database: dict, observations: list[Observation]) -> dict[str, float]
 
     One run gives one variance: both then move together.
     """
+    with import_optional():
+        from scipy.optimize import nnls
+
     means, variances = [], []
     # The cycle of compaction may drift against the model's: it is left out of the model here, and
     # what it alone scatters taken off (little where clients bind).

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from headrace.base.extras import explain_missing
 from headrace.cli import INTERRUPTED, INTERRUPTED_WORDS
 from headrace.cli.former import as_today
 from headrace.errors import CouldNotRun, HeadraceError, InputError
@@ -292,6 +293,9 @@ def _answer(arguments: list[str]) -> int:
             return _refused(error)
         if os.environ.get("HEADRACE_DEBUG"):
             raise
+        if isinstance(error, ImportError) and (missing := explain_missing(error)) is not None:
+            show_error(missing)
+            return missing.exit_code
         text = " ".join(str(error).split())[:200]
         told = f"error: this is a bug in headrace: {type(error).__name__}: {text}"
         print(f"{told}; run again with HEADRACE_DEBUG=1 for the traceback", file=sys.stderr)

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from headrace.base.extras import import_optional
 from headrace.connect.address import DEFAULT_PORT, DOC, PASSWORD_VARIABLE, Address
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
@@ -51,7 +52,8 @@ def connect(address: Address, timeout_s: float = 10.0) -> pymysql.Connection:
     Raises InputError for what is wrong in the address (account, database, TLS), CouldNotRun for a
     server that is not there or accepts no connection.
     """
-    import pymysql
+    with import_optional():
+        import pymysql
 
     place = {"host": address.host, "port": address.port or DEFAULT_PORT}
     if address.socket is not None:

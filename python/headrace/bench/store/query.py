@@ -16,6 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
+from headrace.base.extras import import_optional
 from headrace.bench.store.store import PERCENTILES_FILE, RUN_FILE, SERIES_FILE, RunRecord, Store
 from headrace.bench.target import DOC
 from headrace.errors import CouldNotRun, InputError
@@ -58,7 +59,8 @@ COLUMNS = (
 def connect(store: Store, runs: Sequence[RunRecord] | None = None):
     """A DuckDB connection in memory with the three tables of these runs (None: all whole ones). It
     can read the store and nothing else."""
-    import duckdb
+    with import_optional():
+        import duckdb
 
     records = store.runs() if runs is None else list(runs)
     offline: dict[str, str | bool | int | float | list[str]] = {
@@ -125,7 +127,8 @@ def _name(value: str) -> str:
 def query(store: Store, sql: str, runs: Sequence[RunRecord] | None = None) -> pl.DataFrame:
     """The answer of a SELECT over `runs`, `series` and `percentiles`. Raises InputError for SQL
     that is wrong or reaches beyond the store."""
-    import duckdb
+    with import_optional():
+        import duckdb
 
     with connect(store, runs) as connection:
         lock(connection)
@@ -148,7 +151,8 @@ def export(
 ) -> int:
     """Writes a table (runs, series, percentiles), or the answer of `sql`, to a .parquet, .csv or
     .json file, whole or not at all; how many rows. Raises InputError, CouldNotRun."""
-    import duckdb
+    with import_optional():
+        import duckdb
 
     path = Path(path)
     form = FORMATS.get(path.suffix.lower())

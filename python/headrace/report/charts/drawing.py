@@ -10,8 +10,10 @@ import re
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from typing import IO
 
+from headrace.base.extras import import_optional
 from headrace.errors import CouldNotRun
 
 # A line with the form wanted and the specification; back comes a line with a length, or -1 and what
@@ -69,6 +71,10 @@ class _Renderer:
     def _started(self) -> tuple[IO[bytes], IO[bytes]]:
         """Where the process takes what is wanted, and where it answers."""
         if self._process is None or self._process.poll() is not None or self._owner != os.getpid():
+            # The worker cannot say it: its standard error goes nowhere.
+            if find_spec("vl_convert") is None:
+                with import_optional():
+                    raise ModuleNotFoundError(name="vl_convert")
             # In a session of its own: Ctrl-C is for the command, and the renderer ends with its
             # standard input.
             self._process = subprocess.Popen(

@@ -1,0 +1,54 @@
+"""Optional packages: which extra of `pip install headrace[...]` brings a module that is missing.
+
+A plan, a simulation and their page need none of them. The table is the only place that knows the
+extras; `tests/unit/base/test_extras.py` holds it to pyproject.toml.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from headrace.errors import CouldNotRun
+
+DOC = "README.md, Install"
+# Top-level module -> the extra that brings it, and the work it does.
+EXTRAS = {
+    "scipy": ("calibrate", "fits of databases, trends and comparisons"),
+    "vl_convert": ("charts", "charts as SVG and PNG"),
+    "duckdb": ("sql", "SQL over stored benchmark runs"),
+    "pymysql": ("lab", "connections to MySQL servers"),
+    "cbor2": ("lab", "the AWS endpoint of the lab"),
+    "httptools": ("lab", "the AWS endpoint of the lab"),
+    "prometheus_client": ("lab", "metrics for Prometheus"),
+    "boto3": ("aws", "calls of AWS"),
+    "botocore": ("aws", "calls of AWS"),
+    "hcl2": ("terraform", "Terraform files"),
+    "opentelemetry": ("otlp", "metrics by OpenTelemetry"),
+    "ray": ("ray", "fleets past one machine"),
+}
+
+
+def explain_missing(error: ImportError) -> CouldNotRun | None:
+    """Return the refusal that names the extra for a missing optional module, None for any other.
+
+    A module that is installed but cannot be imported (a broken installation) is not in question:
+    only ModuleNotFoundError of the top-level module itself counts.
+    """
+    if not isinstance(error, ModuleNotFoundError) or error.name not in EXTRAS:
+        return None
+    extra, work = EXTRAS[error.name]
+    return CouldNotRun(error.name, f"is not installed; {work} need it", DOC, f"pip install 'headrace[{extra}]'")
+
+
+@contextmanager
+def import_optional() -> Iterator[None]:
+    """Raise CouldNotRun with the extra to install, where an import in the `with` block fails for one.
+
+    with import_optional():
+        from scipy.optimize import least_squares
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise explain_missing(error) or error from None

@@ -69,18 +69,18 @@ def check_output(
         name = f"{path.stem or 'file'}{endings[0]}"
         raise InputError(value, f"must end in {' or '.join(endings)}", "", f"For example {option} {name}.")
     if not path.parent.is_dir():
-        raise InputError(value, f"the folder {short_name(path.parent)} does not exist", "", "Make it, or name another.")
+        raise InputError(value, f"the folder does not exist: {short_name(path.parent)}", "", "Make it, or name another.")
     if path.is_dir():
         raise InputError(value, "is a folder, a file is needed", "", "Name a file in it.")
     for one in inputs:
-        if _is_same(path, one):
+        if is_same_file(path, one):
             rule = f"is the same file as {short_name(one)}, which is read: it would be overwritten"
             raise InputError(value, rule, "", f"Name another file; no option overwrites {short_name(one.name)}.")
-    if path.exists() and not force:
-        raise InputError(value, "is there already", "", "Give --force to overwrite it, or name another file.")
+    if path.is_file() and not force:
+        raise InputError(value, "exists already", "", "Name another file, or overwrite it with --force.")
 
 
-def _is_same(one: Path, other: Path) -> bool:
+def is_same_file(one: Path, other: Path) -> bool:
     """Whether two names lead to one file."""
     try:
         return os.path.samefile(one, other)
@@ -169,6 +169,7 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
     (kind, name, re.compile(sign.replace(r"\s", r"[ \t]"), re.MULTILINE))
     for kind, name, sign in (
         (None, OWN_FILE, r'^\s*format\s*=\s*"headrace-workload"'),
+        ("prometheus", "Prometheus JSON", r'"resultType"\s*:|[\[{]\s*"metric"\s*:\s*\{|"status"\s*:\s*"error",\s*"errorType"'),
         ("cloudwatch", "CloudWatch get-metric-data JSON", r'"MetricDataResults"\s*:'),
         ("cloudwatch", "CloudWatch get-metric-statistics JSON", r'"Datapoints"\s*:'),
         ("iostat", "iostat -x -o JSON", r'"disk_device"\s*:|"sysstat"\s*:(?s:.){0,600}"avg-cpu"\s*:'),
@@ -197,7 +198,7 @@ SIGNS: tuple[tuple[str | None, str, re.Pattern], ...] = tuple(
         (None, "fio JSON", r'"fio version"\s*:'),
         (None, "fio", r"^fio-\d|: \(groupid=\d+, jobs="),
         (None, "SHOW GLOBAL STATUS", r"\bInnodb_data_reads\b"),
-        (None, "Prometheus metrics", r"^# (HELP|TYPE) \w+ |\"resultType\"\s*:"),
+        (None, "metrics of an exporter at one moment (/metrics)", r"^# (HELP|TYPE) \w+ "),
         (None, "Windows Performance Monitor", r"\(PDH-CSV|\\PhysicalDisk\("),
         (None, "/proc/diskstats", r"^\s+\d+\s+\d+ \S+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+"),
         (None, "top", r"^top - \d\d:\d\d"),

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from headrace.cli.writing import WRITES_PAGE, guarded
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -64,12 +65,12 @@ class CommandGroup(typer.Typer):
 
 def with_groups(function: Callable) -> Callable:
     """The function with the fields of its option groups as parameters of their own, behind the
-    others."""
+    others, and with a check of the files that it is to write (`headrace.cli.writing`)."""
     hints = get_type_hints(function, include_extras=True)
     own = {name: one.replace(annotation=hints[name]) for name, one in inspect.signature(function).parameters.items()}
     groups: dict[str, Any] = {name: hints[name] for name in own if is_dataclass(hints[name])}
     if not groups:
-        return function
+        return guarded(function, own)
     fields = {name: get_type_hints(group, include_extras=True) for name, group in groups.items()}
     spread = [one for name, one in own.items() if name not in groups]
     for name, group in groups.items():
@@ -85,7 +86,7 @@ def with_groups(function: Callable) -> Callable:
     spread = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in spread]
     command.__signature__ = inspect.Signature(spread)  # pyright: ignore[reportAttributeAccessIssue]
     command.__annotations__ = {one.name: one.annotation for one in spread}
-    return command
+    return guarded(command, {one.name: one for one in spread})
 
 
 def complete_type(incomplete: str) -> list[str]:
@@ -159,9 +160,11 @@ StartBalanceOption = Annotated[
 ]
 StorageOption = Annotated[str, storage_option("Such as gp2:500, 2xgp3:500:6000:250 or raid10:4xio1:100:3000.")]
 InstanceOption = Annotated[str | None, instance_option("EC2 type whose EBS limits apply. Default: the volumes alone.")]
-ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html).")]
+ReportOption = Annotated[Path | None, option("FILE", "Write a page with charts (.html)."), WRITES_PAGE]
 PageOrChartOption = Annotated[
-    Path | None, option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report")
+    Path | None,
+    option("FILE", "Write a page with charts (.html), or one chart (.svg, .png).", "--report"),
+    WRITES_PAGE,
 ]
 ForceOption = Annotated[bool, typer.Option("--force", "--yes", "-y", help="Overwrite what is there.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

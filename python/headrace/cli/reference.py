@@ -16,6 +16,7 @@ HEAD = """# Commands
 Made from the commands by `python -m headrace.cli.reference`; do not edit. Data goes to stdout, everything else to stderr.
 
 Exit codes: 0 fine, 1 findings (a goal missed, a study off), 2 usage or bad input, 3 could not run, 130 interrupted.
+A file that exists is not overwritten without `--force`; a page or chart that Headrace made is replaced by the next one.
 `HEADRACE_DEBUG=1` shows the traceback of an error in Headrace itself.
 """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from headrace.report.charts import style
 from headrace.report.charts.drawing import inline_svg, png, svg
-from headrace.report.output import plain, write_bytes, write_text
+from headrace.report.output import PAGE_MARK, SVG_MARK, marked_png, plain, write_bytes, write_text
 from headrace.report.words import glued
 
 CSS = """
@@ -188,7 +188,7 @@ class Page:
         body = "\n".join(self.parts)
         return (
             '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1">{PAGE_MARK}\n'
             f"<title>{text(self.title)}</title>\n<style>{CSS}</style></head>\n<body>\n{body}\n"
             f"<footer>{text(origin())}</footer>\n</body></html>\n"
         )
@@ -204,8 +204,8 @@ def write_chart(path: Path, chart, page: Callable[[], Page]) -> None:
     CouldNotRun."""
     match path.suffix.lower():
         case ".svg":
-            write_text(path, svg(chart))
+            write_text(path, f"{svg(chart).rstrip()}\n{SVG_MARK}\n")
         case ".png":
-            write_bytes(path, png(chart))
+            write_bytes(path, marked_png(png(chart)))
         case _:
             write_page(path, page())

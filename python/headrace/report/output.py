@@ -92,6 +92,41 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
+# What tells a page or chart of ours from all other files: in the head of a page, behind the chart
+# of an SVG, and the text of a PNG (PNG specification, 11.3.4.3 tEXt: keyword "Software").
+PAGE_MARK = '<meta name="generator" content="headrace">'
+SVG_MARK = "<!-- Made by headrace -->"
+PNG_MARK = b"Software\0headrace"
+# Bytes of either end of a file in which the mark stands: ours are within the first or last 100.
+MARK_WITHIN = 1024
+
+
+def is_own_page(path: Path) -> bool:
+    """Whether a file is a page or chart that Headrace wrote, so that the next one may replace
+    it."""
+    marks = {".html": PAGE_MARK.encode(), ".svg": SVG_MARK.encode(), ".png": PNG_MARK}
+    mark = marks.get(path.suffix.lower())
+    try:
+        with path.open("rb") as file:
+            head = file.read(MARK_WITHIN)
+            file.seek(max(0, path.stat().st_size - MARK_WITHIN))
+            return mark is not None and (mark in head or mark in file.read())
+    except OSError:
+        return False
+
+
+def marked_png(content: bytes) -> bytes:
+    """A PNG with our name in a text chunk behind its header (PNG specification, 5.3: length, type,
+    data, CRC of type and data)."""
+    import struct
+    import zlib
+
+    header_end = 8 + 25  # the signature, and the IHDR chunk: 12 bytes around 13 of data
+    typed = b"tEXt" + PNG_MARK
+    chunk = struct.pack(">I", len(PNG_MARK)) + typed + struct.pack(">I", zlib.crc32(typed))
+    return content[:header_end] + chunk + content[header_end:]
+
+
 def check_chart_path(path: Path | None, formats: tuple[str, ...] = CHART_FORMATS) -> None:
     """Refuses a name whose ending is not a known format, before any work is done. Raises
     InputError."""

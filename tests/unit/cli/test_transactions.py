@@ -142,7 +142,7 @@ def test_nothing_is_half_written(call, runs, tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     refusal(call("calibrate", runs["fast"], "-o", "none/w.toml"), "the folder does not exist")
-    refusal(call("calibrate", runs["fast"], "-o", "folder"), "is a folder", code=3)
+    refusal(call("calibrate", runs["fast"], "-o", "folder"), "is a folder", code=2)
     # Renaming onto it would replace the pipe (or /dev/null) by a file.
     refusal(call("calibrate", runs["fast"], "-o", "pipe"), "device or pipe", code=3)
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)

@@ -69,7 +69,7 @@ def test_kept_again_and_a_page(call, recording, tmp_path):
     text = page.read_text()
     assert "<svg" in text and "<script" not in text and "volume&#x27;s IOPS" in text
     code, _, err = call("doctor", path, "--record", str(copy))
-    assert code == 2 and "is there already" in err
+    assert code == 2 and "exists already" in err
 
 
 def test_trusted_advisor(call, recording):
@@ -93,7 +93,7 @@ def test_usage(call, words):
         (("--region", "moon-1"), "moon-1: is not a region"),
         (("--report", "page.pdf"), "a page is written as .html"),
         (("--report", "nowhere/page.html"), "the folder does not exist"),
-        (("--record", "nowhere/seen.jsonl"), "the folder nowhere does not exist"),
+        (("--record", "nowhere/seen.jsonl"), "the folder does not exist: nowhere"),
     ],
 )
 def test_what_is_written_wrong_is_said_before_anything_is_watched(call, recording, words, said):

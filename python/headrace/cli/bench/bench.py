@@ -23,6 +23,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import print_answer, print_csv, print_frame, say, table
+from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
 from headrace.report.output import check_chart_path
 
@@ -168,7 +169,9 @@ def export(
         option("SELECT", "A query over the tables runs, series and percentiles (DuckDB), instead of --what."),
     ] = None,
     to: Annotated[
-        Path | None, option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o")
+        Path | None,
+        option("FILE", "Write .parquet, .csv or .json. Default: to stdout as --output says.", "--to", "-o"),
+        WRITES_FILE,
     ] = None,
     store: StoreOption = None,
     output: OutputOption = "table",

@@ -15,6 +15,7 @@ import typer
 from headrace.cli.lab.common import tags
 from headrace.cli.options import LabPlace, OutputOption, PasswordOptions, YesOption, choice, flag, option
 from headrace.cli.output import data, pairs, print_answer, progress, say, table
+from headrace.cli.writing import FORCE_HELP
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
@@ -299,9 +300,10 @@ def every(
     keep: Annotated[int | None, option("N", "Afterwards keep the newest N.", min=1)] = None,
     keep_for: Annotated[str | None, option("TIME", "Afterwards keep what is younger.")] = None,
     into: Annotated[Path | None, option("DIR", "Write the units there, such as /etc/systemd/system.", "--into")] = None,
+    force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Print or write a systemd service and timer that take snapshot sets on a schedule."""
-    from headrace.base.files import write_whole
+    from headrace.base.files import check_output, write_whole
     from headrace.operate.snapshots import retention
 
     known, take_words = server, ["snapshot", "take", server]
@@ -329,6 +331,8 @@ def every(
         return
     if not into.is_dir():
         raise InputError(str(into), "is not a folder", "", "On most systems: /etc/systemd/system.")
+    for file in made:
+        check_output("--into", into / file, force=force)
     for file, text in made.items():
         write_whole(into / file, text.encode())
         say(f"wrote {into / file}")

@@ -14,6 +14,7 @@ import typer
 from headrace.cli.lab.common import number, percent, percent_cell
 from headrace.cli.options import LabPlace, MemberOption, OutputOption, VolumeArgument, choice, option
 from headrace.cli.output import print_answer, print_frame, say, show, table
+from headrace.cli.writing import WRITES_FILE
 from headrace.errors import InputError
 from headrace.report.output import plain
 
@@ -27,7 +28,7 @@ def balance(
     place: LabPlace,
     set_to: Annotated[str | None, option("PERCENT", "Set it, like 5%.", "--set")] = None,
     member: MemberOption = None,
-    save: Annotated[Path | None, option("FILE", "Write the balances to a file.")] = None,
+    save: Annotated[Path | None, option("FILE", "Write the balances to a file."), WRITES_FILE] = None,
     load: Annotated[Path | None, option("FILE", "Set them to what was saved.")] = None,
     output: OutputOption = "table",
 ) -> None:
@@ -214,7 +215,7 @@ def record(
     do: Annotated[Literal["start", "stop"], typer.Argument(metavar="start|stop", help="Begin or end the record.")],
     place: LabPlace,
     to: Annotated[
-        Path | None, option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o")
+        Path | None, option("FILE", "start: the file. Default: in the lab's directory.", "--to", "-o"), WRITES_FILE
     ] = None,
     output: OutputOption = "table",
 ) -> None:

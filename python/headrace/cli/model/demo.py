@@ -9,6 +9,7 @@ import typer
 
 from headrace.cli.options import RegionOption, flag, option
 from headrace.cli.output import say, show
+from headrace.cli.writing import FORCE_HELP, WRITES_PAGE
 from headrace.report.output import check_chart_path
 
 EPILOG = """The example is a recorded hour of an InnoDB server under TPC-C on a gp2 volume in 2018, laid into a day with a
@@ -23,17 +24,21 @@ PROOF = Path("headrace-proof.html")
 
 
 def demo(
-    report: Annotated[Path, option("FILE", "Where to write the page (.html).")] = REPORT,
+    report: Annotated[Path, option("FILE", "Where to write the page (.html)."), WRITES_PAGE] = REPORT,
     region: RegionOption = "us-east-1",
     proof: Annotated[bool, flag("--proof/--no-proof", "End with a proof on the lab, where the machine can.")] = True,
+    force: Annotated[bool, flag("--force", FORCE_HELP)] = False,
 ) -> None:
     """Plan a recorded day: its demand, the ranked table, a report with charts; then two minutes of
     proof on a real server."""
+    from headrace.base.files import check_output
     from headrace.cli.model.plan import make_plan, plans_of, show_plan, write_report
     from headrace.report.simulation import spark_lines
     from headrace.workload import demo_day
 
     check_chart_path(report, (".html",))
+    if proof:
+        check_output("the page of the proof,", PROOF, force=force or WRITES_PAGE.allows(PROOF))
     load = demo_day()
     show("1. The demand of the server on its storage", "", load.describe(), "", *spark_lines(load), "")
     made = make_plan(load, None, {"goals": list(GOALS), "region": region, "compare": CURRENT})

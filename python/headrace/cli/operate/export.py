@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from headrace.cli.operate.common import TargetsArgument, TodayOptions
-from headrace.cli.options import CommandGroup, ForceOption, LabPlace, PasswordOptions, option
+from headrace.cli.options import CommandGroup, LabPlace, PasswordOptions, option
 from headrace.cli.output import data, say
+from headrace.cli.writing import WRITES_FILE
 
 EPILOG = """\b
 Examples:
@@ -23,7 +24,7 @@ Names are those of the EBS CSI driver (aws_ebs_csi_*) where they mean the same. 
 
 app = CommandGroup("Export what is watched to Prometheus, OpenTelemetry and Grafana.", EPILOG)
 
-ToOption = Annotated[Path | None, option("FILE", "Write it there. Default: stdout.", "--to", "-o")]
+ToOption = Annotated[Path | None, option("FILE", "Write it there. Default: stdout.", "--to", "-o"), WRITES_FILE]
 
 
 @app.command()
@@ -83,31 +84,28 @@ def otlp(
 
 
 @app.command()
-def grafana(to: ToOption = None, force: ForceOption = False) -> None:
+def grafana(to: ToOption = None) -> None:
     """Write the Grafana dashboard, as JSON to import."""
     import json
 
     from headrace.operate.exports.grafana import dashboard
 
-    _write(json.dumps(dashboard(), indent=2) + "\n", to, force)
+    _write(json.dumps(dashboard(), indent=2) + "\n", to)
 
 
 @app.command()
-def alerts(to: ToOption = None, force: ForceOption = False) -> None:
+def alerts(to: ToOption = None) -> None:
     """Write alert rules for Prometheus: on after a minute, off after three."""
     from headrace.operate.exports.alerts import rules_file
 
-    _write(rules_file(), to, force)
+    _write(rules_file(), to)
 
 
-def _write(text: str, to: Path | None, force: bool) -> None:
+def _write(text: str, to: Path | None) -> None:
     from headrace.base.files import write_whole
-    from headrace.errors import InputError
 
     if to is None:
         data(text)
         return
-    if to.exists() and not force:
-        raise InputError(str(to), "exists already", "", "Name another file, or add --force.")
     write_whole(to, text.encode())
     say(f"written: {to}")

@@ -21,6 +21,7 @@ from headrace.cli.options import (
     option,
 )
 from headrace.cli.output import data, print_json, progress, say, show, table
+from headrace.cli.writing import WRITES_FILE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,7 +67,7 @@ Examples:
 @app.command("import", epilog=IMPORT_EPILOG)
 def import_metrics(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help=FILES)],
-    to: Annotated[Path, option("FILE", "Parquet file to write.", "--to", "-o")],
+    to: Annotated[Path, option("FILE", "Parquet file to write.", "--to", "-o"), WRITES_FILE],
     period: Annotated[
         float | None, option("S", "Sums and means over this many seconds, 60 to 86,400. Default: as they are.")
     ] = None,
@@ -97,7 +98,7 @@ def plan(
             "FILE", "JSON of aws ec2 describe-volumes, describe-instances, describe-volumes-modifications. Repeatable."
         ),
     ],
-    to: Annotated[Path, option("FILE", "Parquet file to write: an answer for each volume.", "--to", "-o")],
+    to: Annotated[Path, option("FILE", "Parquet file to write: an answer for each volume.", "--to", "-o"), WRITES_FILE],
     prices: FleetPriceOptions,
     p99_ms: Annotated[
         float, option("MS", "No advice whose I/O p99 is above this and above today's.", "--p99-ms")

@@ -70,7 +70,6 @@ def report(
 ) -> None:
     """Show the answers for a fleet, and write a page or the changes: an AWS CLI script with its
     rollback, a diff of Terraform files. Changes nothing itself."""
-    from headrace.base.files import check_output
     from headrace.catalog.facts import check_day
     from headrace.operate.fleet.advised import read_answers, repriced
     from headrace.operate.fleet.inventory import read_inventory
@@ -81,8 +80,6 @@ def report(
     as_of = check_day(as_of)
     state = [patching.terraform_state] if patching.terraform_state else []
     inputs = [answers, *(inventory or []), *prices.files, *state]
-    if page is not None:
-        check_output("--report", page, inputs)
     found = read_answers(answers)
     known = read_inventory([str(file) for file in inventory]) if inventory else None
     notes = list(known.notes) if known else []

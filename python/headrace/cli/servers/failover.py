@@ -266,6 +266,22 @@ def _check_clients(path: Path | None) -> None:
             else f"cannot be written: {folder} is not a folder that this user may write to"
         )
         raise InputError(f"--clients {path}", rule, "docs/guide/failover.md", "Make the folder, or name another file.")
+    if path.is_file() and not _is_address_file(path):
+        rule = "exists already, and holds no address that a failover wrote"
+        raise InputError(f"--clients {path}", rule, "docs/guide/failover.md", "Move it away, or name another file.")
+
+
+def _is_address_file(path: Path) -> bool:
+    """Whether a file is empty, or is one that applications read the source's address from."""
+    import json
+
+    from headrace.base.files import read_bytes
+
+    content = read_bytes(path, 64 * 1024)  # an address is some 100 bytes
+    try:
+        return not content.strip() or set(json.loads(content)) == {"host", "port", "name"}
+    except (ValueError, TypeError):
+        return False
 
 
 @contextlib.contextmanager

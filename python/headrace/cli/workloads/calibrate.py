@@ -9,6 +9,7 @@ import typer
 
 from headrace.cli.options import NameOption, TableOrJsonOption, flag, option
 from headrace.cli.output import print_json, progress, say, show
+from headrace.cli.writing import Writes
 from headrace.errors import InputError
 
 EPILOG = """\b
@@ -40,7 +41,11 @@ def calibrate(
         Path | None,
         option("FILE", "A file of the source's binary log: events, what may be applied at once.", "--binary-log"),
     ] = None,
-    to: Annotated[Path | None, option("FILE", "Write the workload here.", "--to", "-o")] = None,
+    to: Annotated[
+        Path | None,
+        option("FILE", "Write the workload here. It may be that of --of.", "--to", "-o"),
+        Writes(updates="of"),
+    ] = None,
     name: NameOption = None,
     check: Annotated[bool, flag("--check", "Score instead: predict every run from the others.")] = False,
     from_one: Annotated[bool, flag("--from-one", "With --check: predict every run from each other one alone.")] = False,
@@ -55,8 +60,6 @@ def calibrate(
     if check and (to is not None or name is not None):
         given = "--to" if to is not None else "--name"
         raise InputError(given, "--check scores and makes no workload", SOURCE, "Leave one of them out.")
-    if to is not None and not to.parent.is_dir():
-        raise InputError(str(to), "the folder does not exist", "", "Make it, or name another.")
     if to is None and not check and output == "table":
         say("nothing is written: name a file with --to to keep the workload")
     of_replica = bool(replica) or binary_log is not None

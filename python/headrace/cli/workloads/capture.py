@@ -23,6 +23,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import print_json, progress, say, show
+from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def capture(
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo and binlog.")] = None,
     instance: Annotated[str | None, instance_option("EC2 instance type of the server.")] = None,
     as_of: AsOfOption = None,
-    workload: Annotated[Path | None, option("FILE", "Calibrate at once, and write the workload here.")] = None,
+    workload: Annotated[
+        Path | None, option("FILE", "Calibrate at once, and write the workload here."), WRITES_FILE
+    ] = None,
     engine: Annotated[Engine | None, choice("Default: the one that does more.")] = None,
     size_gib: Annotated[float | None, option("GIB", "Size of the tables on disk. Default: as the server says.")] = None,
     threads: Annotated[int | None, option("N", "Clients that wait. Default: the mean of Threads_running.")] = None,
@@ -139,8 +142,6 @@ def check_workload(workload: Path | None, seconds: float) -> None:
 
     if workload is None:
         return
-    if not workload.absolute().parent.is_dir():
-        raise InputError(str(workload), "the folder does not exist", "", "Make it, or name another.")
     if seconds < LEAST_SECONDS:
         rule, hint = f"too short to calibrate: at least {LEAST_SECONDS:g} s", "Watch longer, or leave --workload out."
         raise InputError(f"--seconds {seconds:g}", rule, "docs/reference/run-description.md", hint)

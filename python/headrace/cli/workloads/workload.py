@@ -27,6 +27,7 @@ from headrace.cli.options import (
 )
 from headrace.cli.output import data, print_json, say, show
 from headrace.cli.workloads import capture
+from headrace.cli.writing import WRITES_FILE
 from headrace.errors import HeadraceError, InputError
 from headrace.report.output import as_csv, check_chart_path
 
@@ -48,7 +49,9 @@ app = CommandGroup("Make, import, capture and show what a database demands of it
 app.command("capture", epilog=capture.EPILOG)(capture.capture)
 
 ToOption = Annotated[
-    Path | None, option("FILE", "File to write. Default: the workload's name and .toml, in this folder.", "--to", "-o")
+    Path | None,
+    option("FILE", "File to write. Default: the workload's name and .toml, in this folder.", "--to", "-o"),
+    WRITES_FILE,
 ]
 DataSizeOption = Annotated[float | None, option("GIB", "Data the volume must hold; a plan needs it.")]
 # Questions about a day, which a constant load does not have.
@@ -193,10 +196,10 @@ def keep(made: Workload, to: Path | None, force: bool, output: Output) -> None:
     """Writes a workload file, whole or not at all and never over another unasked, and says what is
     in it."""
     from headrace import workload
+    from headrace.base.files import check_output
 
     path = to or Path(re.sub(r"[^\w.-]+", "-", made.name).strip("-.")[:80] or "workload").with_suffix(".toml")
-    if path.exists() and not force:
-        raise InputError(str(path), "exists already", "", "Name another with --to, or overwrite it with --force.")
+    check_output("--to", path, force=force)
     workload.save(made, path)
     say(f"written to {path}")
     _show(made, output)
@@ -270,7 +273,7 @@ def _show(load: Workload, output: Output) -> None:
 @app.command()
 def demo(
     hour: Annotated[bool, flag("--hour", "Give the recorded hour itself instead of the day made from it.")] = False,
-    to: Annotated[Path | None, option("FILE", "Write it to a file as well.", "--to", "-o")] = None,
+    to: Annotated[Path | None, option("FILE", "Write it to a file as well.", "--to", "-o"), WRITES_FILE] = None,
     force: ForceOption = False,
     output: TableOrJsonOption = "table",
 ) -> None:

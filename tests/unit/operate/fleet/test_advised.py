@@ -235,7 +235,7 @@ def test_the_command_writes_what_it_says(tmp_path):
     assert "change vol-1 us-east-1 gp2 500 - - gp3 500 3000 125 -10.00 -" in (folder / "out/patch.sh").read_text()
     assert (folder / "out/rollback.sh").stat().st_mode & 0o111
     again = CliRunner().invoke(app, [*words_, "--patch", str(folder / "out")])
-    assert isinstance(again.exception, HeadraceError) and "is there already" in str(again.exception)
+    assert isinstance(again.exception, HeadraceError) and "exists already" in str(again.exception)
     for wrong in (["--patch", str(folder / "o2")], ["--cost", "x.csv"], ["--terraform-state", "x"]):
         refused = CliRunner().invoke(app, [*words_[:2], *wrong])
         assert isinstance(refused.exception, HeadraceError) and refused.exception.hint

@@ -95,15 +95,15 @@ def test_no_output_is_an_input(files, capsys, case):
 
 def test_what_is_there_is_overwritten_by_force_alone(files, capsys):
     code, _, err = headrace(capsys, files, *PLAN, "--to", "answers.parquet")
-    assert code == 2 and "--to answers.parquet: is there already" in err and "--force" in err
+    assert code == 2 and "--to answers.parquet: exists already" in err and "--force" in err
     assert headrace(capsys, files, *PLAN, "--to", "answers.parquet", "--force")[0] == 0
 
 
 REFUSED = {
     "another ending": ((*PLAN, "--to", "answers.txt"), "--to answers.txt: must end in .parquet"),
     "no ending": (("import", "points.parquet", "--to", "p"), "--to p: must end in .parquet"),
-    "no such folder": ((*PLAN, "--to", "no/a.parquet"), "--to no/a.parquet: the folder no does not exist"),
-    "no such folder to import to": (("import", "points.parquet", "--to", "no/a.parquet"), "the folder no does not"),
+    "no such folder": ((*PLAN, "--to", "no/a.parquet"), "--to no/a.parquet: the folder does not exist: no"),
+    "no such folder to import to": (("import", "points.parquet", "--to", "no/a.parquet"), "the folder does not exist: no"),
     "a page in no folder": (("report", "answers.parquet", "--report", "no/a.html"), "the folder does not exist"),
     "a folder to write": ((*PLAN, "--to", "folder.parquet"), "is a folder, a file is needed"),
     "a folder of points": (("plan", ".", *PLAN[2:], "--to", "a.parquet"), "is a folder, a file is needed"),

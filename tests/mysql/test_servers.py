@@ -300,7 +300,7 @@ def test_a_server_that_is_not_installed(lab, monkeypatch, tmp_path):
 
 
 def test_one_that_is_there_keeps_what_it_has(lab, server):
-    with pytest.raises(InputError, match="is there already, with storage"):
+    with pytest.raises(InputError, match="exists on gp3:4; --storage cannot change it"):
         mysql.up(lab, name=server.name, storage="gp3:99")
     with pytest.raises(InputError, match="is not known"):
         mysql.up(lab, name=server.name, settings={"no_such_option": "1"})

@@ -25,11 +25,13 @@ from headrace.servers.server import (
     destroy,
     find,
     log_lines,
+    mount,
     save_data,
     servers,
     start,
     stop,
     up,
+    with_room,
 )
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "find",
     "find_program",
     "log_lines",
+    "mount",
     "parse_address",
     "save_data",
     "servers",
@@ -49,4 +52,5 @@ __all__ = [
     "start",
     "stop",
     "up",
+    "with_room",
 ]

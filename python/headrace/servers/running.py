@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -28,6 +29,13 @@ LOOK_EVERY_S = 0.1
 ANSWER_S = 10.0
 # A longer error log is set aside when the server is started.
 LOG_BYTES = 16 << 20
+
+# Lines by which a server tells of its replication: of a source or a client that is gone, of retries.
+# They are no reason for its own end. MariaDB 10.11 and MySQL 9.7, read in their logs 2026-11-24.
+REPLICATION_NOISE = re.compile(
+    r"\[Repl\]|\b(?:Slave|Replica) (?:I/O|SQL|worker)|[Ss]emi-?[Ss]ync|reconnecting to (?:the )?(?:master|source)"
+    r"|reading packet from server|Aborted connection|[Bb]inlog dump"
+)
 
 Progress = Callable[[float, str], None]
 
@@ -151,7 +159,8 @@ def _wait_ready(where: ServerPaths, record: Record, progress: Progress, timeout_
 def died(where: ServerPaths, record: Record) -> CouldNotRun:
     """The error for a server that ended by itself while it started."""
     said = last_errors(where.log, record.log_begun)
-    hint = volumes.no_room_hint(said) or "When the server has been made, headrace mysql log shows more."
+    hint = volumes.no_room_hint(said, record.name if record.made else "")
+    hint = hint or "When the server has been made, headrace mysql log shows more."
     return CouldNotRun(record.name, f"the server ended while it started: {said}", str(where.log), hint)
 
 
@@ -272,7 +281,9 @@ def last_errors(log: Path, since: int = 0) -> str:
 
 def reason_of_death(log: Path, since: int) -> str:
     """Why a server that was ready is gone, by its log."""
-    said = last_errors(log, since)
+    text = processes.end_of(log, since)
+    lines = [line for line in text.splitlines() if not REPLICATION_NOISE.search(line) or volumes.NO_ROOM.search(line)]
+    said = telling_lines("\n".join(lines))
     if "ERROR" in said or " signal " in said:
         return said
     return "its log says nothing of it, so it was killed from outside (kill -9, out of memory)"

@@ -15,10 +15,11 @@ import re
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from headrace.base.processes import ends_as_interrupts, undisturbed
+from headrace.base.storage import Storage
 from headrace.connect.address import Address
 from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab, NoLab
@@ -160,7 +161,7 @@ def up(
     with records.locked(where), ends_as_interrupts():
         known = records.load(where)
         if known is not None and known.made:
-            _refuse_other(known, new)
+            _refuse_other(known, _specs(lab, known), new)
             return _view(lab, where, _started(lab, where, known, settings, unpaced, progress, timeout_s))
         if storage is None:
             rule = "is not a server of this lab yet, and no storage was named for it"
@@ -198,9 +199,42 @@ def _seed(seed_from: str | os.PathLike | None) -> Path | str | None:
     return text if SNAPSHOT.fullmatch(text) else Path(text)
 
 
-def _refuse_other(known: Record, new: dict[str, object]) -> None:
-    """A server keeps what it was made with. Raises InputError for anything else."""
+def refuse_other_storage(name: str, has: tuple[str, str | None], data: object, log: object) -> None:
+    """Raises InputError where other storage is asked for than a server has. `has`: its data and log
+    storage as they are now."""
+    for option, volume, present, wanted in (("storage", "data", has[0], data), ("log-storage", "log", has[1], log)):
+        if wanted is None or (present is not None and is_same_storage(str(wanted), present)):
+            continue
+        where = "without a log volume" if present is None else f"on {present}"
+        hint = f"Use headrace volume modify {name}-{volume}."
+        if present is None:
+            hint = "Make another server with one: headrace mysql up, headrace replica up."
+        raise InputError(name, f"exists {where}; --{option} cannot change it", GUIDE, hint)
+
+
+def is_same_storage(one: str, other: str) -> bool:
+    """Whether two notations name volumes of the same layout, size and limits: gp3:20 and
+    gp3:20:3000."""
+    if one == other:
+        return True
+    try:
+        first, second = (Storage.parse(text) for text in (one, other))
+        limits = [
+            [{name: value for name, value in each.items() if name != "spec"} for each in storage.limits()]
+            for storage in (first, second)
+        ]
+    except HeadraceError:
+        return False
+    return first.layout == second.layout and first.size_gib == second.size_gib and limits[0] == limits[1]
+
+
+def _refuse_other(known: Record, specs: tuple[str, str | None], new: dict[str, object]) -> None:
+    """A server keeps what it was made with. Raises InputError for anything else. `specs`: its data
+    and log storage as they are now."""
+    refuse_other_storage(known.name, specs, new["storage"], new["log_storage"])
     for what, value in new.items():
+        if what in ("storage", "log_storage"):
+            continue
         has = getattr(known, what, None)
         same = value == has or str(value) == str(has) or (what == "config" and str(Path(str(value)).absolute()) == has)
         if value is not None and not same:
@@ -276,6 +310,53 @@ def find(lab: Lab, name: str = "db") -> Server:
     """A server of the lab. The lab may be down where its directory is known. Raises InputError."""
     where = server_paths(data_dir_of(lab), name)
     return _view(lab, where, records.required(where))
+
+
+def with_room(server: Server) -> Server:
+    """The server with a problem for each volume that is full, also where it is down and its volumes
+    are not mounted: those are read, which takes some I/Os."""
+    if server.state == "running" or server.problems:
+        return server
+    full = volumes.full(server.lab, server.paths, records.required(server.paths), unmounted=True)
+    return replace(server, problems=tuple(full))
+
+
+@dataclass(frozen=True)
+class MountedVolume:
+    """A volume of a server with its filesystem. `size_bytes`, `free_bytes`: of the filesystem."""
+
+    volume: str
+    role: str
+    place: Path
+    size_bytes: int
+    free_bytes: int
+
+
+def mount(server: Server) -> list[MountedVolume]:
+    """Mounts the volumes of a server that is down, so that its files can be reached: a full volume
+    is emptied that way. `stop` unmounts them again, and so does the next start. Those of a server
+    that runs are mounted already.
+
+    Raises InputError, CouldNotRun, LabRefused.
+    """
+    access.check_root()
+    where = server.paths
+    with records.locked(where), ends_as_interrupts():
+        known = records.required(where)
+        if running.process_of(where, known) is None:
+            try:
+                volumes.bring_back(server.lab, where, known)
+            except BaseException:
+                with undisturbed():
+                    volumes.quietly_unmount(where)
+                raise
+        found = []
+        for (volume, place), role in zip(volumes.mounts_of(where, known), ("data", "log"), strict=False):
+            room = os.statvfs(place)
+            label = server.lab.describe(volume).get("name") or volume
+            sizes = room.f_blocks * room.f_frsize, room.f_bavail * room.f_frsize
+            found.append(MountedVolume(label, role, place, *sizes))
+    return found
 
 
 def servers(lab: Lab) -> list[Server]:
@@ -361,7 +442,7 @@ def _specs(lab: Lab, known: Record) -> tuple[str, str | None]:
 def _of_volumes(lab: Lab, where: ServerPaths, known: Record, is_running: bool) -> tuple[tuple[str, ...], list[str]]:
     try:
         problems = volumes.broken(lab, where, known, is_running)
-        if is_running and not problems:
+        if not problems:
             problems = volumes.full(lab, where, known)
         return volumes.devices(lab, known), problems
     except NoLab as gone:

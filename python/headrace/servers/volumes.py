@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headrace.base.machine import required
 from headrace.base.processes import Command, run_checked
-from headrace.errors import CouldNotRun
+from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab, LabRefused
 from headrace.lab.calls import LabVolume
 from headrace.lab.doctor import Machine, mounts
@@ -166,17 +166,30 @@ def _not_mounted(device: str, place: Path) -> str | None:
     return None
 
 
-def full(lab: Lab, where: ServerPaths, record: Record) -> list[str]:
-    """In words, which volumes of a running server have no room left."""
+def full(lab: Lab, where: ServerPaths, record: Record, unmounted: bool = False) -> list[str]:
+    """In words, which volumes of a server have no room left. `unmounted`: those that are not
+    mounted are read too, which takes some I/Os of the volume."""
     found = []
     for volume, place in mounts_of(where, record):
-        with contextlib.suppress(OSError, LabRefused):
-            left = free_bytes(place)
+        with contextlib.suppress(OSError, HeadraceError):
+            if mounted_device(place) is not None:
+                left = free_bytes(place)
+            elif unmounted and not any(fault["kind"] == "pause" for fault in lab.faults(volume)):
+                left = free_bytes_of(device_of(lab.describe(volume)))
+            else:
+                continue
             if left < FULL_BYTES:
                 label = lab.describe(volume).get("name") or volume
-                more = f"headrace volume modify {label} --size-gib N --wait, then headrace mysql up {record.name}, makes it larger"
-                found.append(f"volume {label} is full: {left >> 20} MiB left; {more}")
+                found.append(f"volume {label} is full: {left >> 20} MiB left; {more_room(label, record.name)}")
     return found
+
+
+def more_room(label: str, server: str) -> str:
+    """What to do about a full volume of a server that is made, in words."""
+    return (
+        f"delete what is not needed (headrace mysql mount {server} shows where), or make it larger: "
+        f"headrace volume modify {label} --size-gib N --wait, then headrace mysql up {server}"
+    )
 
 
 def quietly_unmount(where: ServerPaths) -> None:
@@ -190,10 +203,17 @@ def quietly_unmount(where: ServerPaths) -> None:
 NO_ROOM = re.compile(r"[Ee]rror (?:number )?28\b|Errcode: 28\b|errno: 28\b|No space left")
 
 
-def no_room_hint(text: str) -> str:
-    """What to do about a volume that is full; "" where that is not what the text says."""
-    advice = "take a larger one, smaller logs, or (headrace volume modify) make this one larger."
-    return f"Its volume is full: {advice}" if NO_ROOM.search(text) else ""
+def no_room_hint(text: str, server: str = "") -> str:
+    """What to do about a volume that is full; "" where that is not what the text says. `server`: one
+    that is made, so that its data are to be kept."""
+    if not NO_ROOM.search(text):
+        return ""
+    if not server:
+        return "Its volume is full: take a larger one, smaller logs, or (headrace volume modify) make this one larger."
+    return (
+        f"Its volume is full: delete what is not needed (headrace mysql mount {server} shows where), or make it larger "
+        f"(headrace volume modify {server}-data, or -log, --size-gib N --wait); then give the same command again."
+    )
 
 
 # --- xfs ------------------------------------------------------------------------------------------
@@ -280,6 +300,22 @@ def free_bytes(place: Path) -> int:
     """Room for files there."""
     room = os.statvfs(place)
     return room.f_bavail * room.f_frsize
+
+
+# xfs holds back a share of a mounted filesystem, at most so many blocks, for its own changes
+# (xfs_mount.c, xfs_default_resblks: a twentieth, 8,192 blocks at most); statfs leaves them out.
+HELD_BACK_SHARE, HELD_BACK_BLOCKS = 20, 8_192
+SUPERBLOCK_S = 20.0  # of reading it: some I/Os of a volume whose credits may be used up, a guess
+
+
+def free_bytes_of(device: str) -> int:
+    """Room for files on a filesystem that is not mounted, by its superblock, as its last unmount
+    left it. Raises CouldNotRun."""
+    words = [required("xfs_db", "xfsprogs"), "-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device]
+    answer = run_checked(Command(tuple(words), what=f"reading the superblock of {device}"), SUPERBLOCK_S)
+    sizes = {name.strip(): int(value) for name, _, value in (line.partition("=") for line in answer.splitlines())}
+    held = min(sizes["dblocks"] // HELD_BACK_SHARE, HELD_BACK_BLOCKS)
+    return max(0, sizes["fdblocks"] - held) * sizes["blocksize"]
 
 
 def _run(words: list[str], what: str, hint: str = "") -> None:

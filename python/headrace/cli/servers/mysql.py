@@ -24,6 +24,7 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import pairs, print_answer, progress, say, table
+from headrace.cli.servers.confirming import confirm, confirm_end
 from headrace.errors import HeadraceError, InputError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ Examples:
   sudo headrace mysql up g --flavor mysql --group 3 --storage gp3:20     group replication: g-1, g-2, g-3
   sudo headrace mysql cli shop                                    the client, logged in
   sudo headrace mysql down shop                                   it ends, its data stay; `up shop` starts it again
+  sudo headrace mysql mount shop                                  it is down and its disk is full: delete files there
   sudo headrace mysql destroy shop
 
 The lab must be up: sudo headrace lab up. After a crash of the server, the lab or the machine: `mysql status` says what
@@ -169,13 +171,46 @@ def down(
     place: LabPlace,
     name: ServerArgument = "db",
     kill: Annotated[bool, flag("--kill", "End it at once, as a crash would: the next start recovers.")] = False,
+    yes: YesOption = False,
 ) -> None:
-    """Shut a server down; its volumes and data stay."""
+    """Shut a server down; its volumes and data stay. Asks first where replicas follow it, or where a
+    source waits for it."""
+    from headrace import servers
+    from headrace.servers.topology.ending import consequences
+
+    with place.open() as lab:
+        server = servers.find(lab, name)
+        confirm_end(yes, name, "Shut down", consequences(lab, server))
+        with progress("ending") as tick:
+            ended = servers.stop(server, kill, progress=tick)
+    if server.state == "stopped":
+        say(f"{name}: is stopped already")
+    else:
+        say(f"{name}: ended" + ("" if ended.clean else " without a clean shutdown: the next start recovers"))
+
+
+@app.command()
+def mount(place: LabPlace, name: ServerArgument = "db", output: OutputOption = "table") -> None:
+    """Mount the volumes of a server that is down, to delete files where one is full. `headrace mysql
+    down` unmounts them, and so does the next start."""
     from headrace import servers
 
-    with place.open() as lab, progress("ending") as tick:
-        ended = servers.stop(servers.find(lab, name), kill, progress=tick)
-    say(f"{name}: ended" + ("" if ended.clean else " without a clean shutdown: the next start recovers"))
+    with place.open() as lab:
+        server = servers.find(lab, name)
+        found = servers.mount(server)
+    rows = [{**vars(one), "place": str(one.place)} for one in found]
+    cells = [
+        (one.volume, one.place, f"{one.size_bytes / GIB:.2f} GiB", f"{one.free_bytes / GIB:.2f} GiB") for one in found
+    ]
+    print_answer(rows, output, rows, MOUNTED, lambda: (table(("volume", "mounted at", "size", "free"), cells),))
+    say(
+        f"{name}: binary logs are in log/ (keep the last of them), and other files of the server in data/ are not to be"
+        f" touched. Then: headrace mysql up {name}, or headrace failover rejoin {name}"
+    )
+
+
+GIB = 1 << 30
+MOUNTED = ("volume", "role", "place", "size_bytes", "free_bytes")
 
 
 @app.command()
@@ -190,7 +225,7 @@ def status(
     from headrace import servers
 
     with place.open() as lab:
-        found = [servers.find(lab, name)] if name else servers.servers(lab)
+        found = [servers.with_room(one) for one in ([servers.find(lab, name)] if name else servers.servers(lab))]
     if name:
         _print(found[0], output)
     else:
@@ -220,15 +255,13 @@ def cli(context: typer.Context, place: LabPlace, name: ServerArgument = "db") ->
 def destroy(place: LabPlace, name: ServerArgument = "db", yes: YesOption = False) -> None:
     """Shut a server down and delete its volumes, with all data."""
     from headrace import servers
+    from headrace.servers.topology.ending import consequences
 
     with place.open() as lab:
         found = servers.find(lab, name)
-        if not yes and not sys.stdin.isatty():
-            raise InputError(
-                name, "deletes data, and nobody can be asked", "headrace mysql destroy --help", "Add --yes."
-            )
-        if not yes:
-            typer.confirm(f"Delete {name} ({found.storage}) and all its data?", abort=True, err=True)
+        for reason in consequences(lab, found):
+            say(f"{name}: {reason}")
+        confirm(yes, f"Delete {name} ({found.storage}) and all its data?", name, "would be deleted with its data")
         servers.destroy(found)
     say(f"{name}: gone")
 
@@ -281,7 +314,7 @@ def log(
 
 COLUMNS = ("name", "server", "engine", "state", "storage", "log", "memory", "port", "process")
 CSV = (
-    "name", "flavor", "version_text", "engine", "state", "storage", "log_storage", "memory_gib", "config", "port", "pid", "devices", "datadir",
+    "name", "flavor", "version_text", "engine", "state", "storage", "log_storage", "memory_gib", "config", "host", "port", "pid", "devices", "datadir",
     "socket", "address", "data_volume", "log_volume", "problems"
 )  # fmt: skip
 
@@ -322,7 +355,7 @@ def _pairs(server: Server) -> list[tuple[str, object]]:
         ("settings", settings),
         ("process", server.pid),
         ("address", server.as_dict()["address"]),
-        ("TCP", server.port and f"127.0.0.1:{server.port}, TLS, CA {server.folder}/tls/ca.pem"),
+        ("TCP", server.port and f"{server.host}:{server.port}, TLS, CA {server.folder}/tls/ca.pem"),
         ("client's file", server.client_file),
         ("option file", server.config_file),
         ("data directory", server.datadir),

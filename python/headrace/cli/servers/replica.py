@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -17,12 +16,15 @@ from headrace.cli.options import (
     LabPlace,
     OutputOption,
     PasswordOptions,
+    ReportOption,
+    YesOption,
     choice,
     flag,
     option,
     storage_option,
 )
 from headrace.cli.output import data, print_answer, print_json, progress, say, table
+from headrace.cli.servers.confirming import confirm
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import InputError
 from headrace.report.output import plain
@@ -168,6 +170,8 @@ def up(
             )
     _print([made], output)
     _notes([made])
+    if made.problems:
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -178,13 +182,32 @@ def down(
         str | None, option("NAME", "Stay up and end this channel for good ('' is the unnamed one).")
     ] = None,
     kill: Annotated[bool, flag("--kill", "End it at once, as a crash would.")] = False,
+    yes: YesOption = False,
 ) -> None:
-    """Shut a replica down; it follows on at its next start."""
-    from headrace.servers.topology.topology import replica_down
+    """Shut a replica down; it follows on at its next start. A server that others follow is refused:
+    headrace mysql down is for that."""
+    from headrace import servers
+    from headrace.servers.topology import ending
 
-    with place.open() as lab, progress("ending") as tick:
-        replica_down(lab, name, channel, kill, progress=tick)
-    say(f"{name}: ended" if channel is None else f"{name}: follows channel {channel or chr(39) * 2} no longer")
+    with place.open() as lab:
+        server = servers.find(lab, name)
+        if channel is not None:
+            ending.check_channel(server, channel)
+            confirm(
+                yes, f"End channel {channel or chr(39) * 2} of {name} for good?", name, "would end a channel for good"
+            )
+        elif server.state == "running":
+            ending.check_replica(lab, server)
+            reasons = ending.consequences(lab, server)
+            for reason in reasons:
+                say(f"{name}: {reason}")
+            confirm(yes, f"Shut {name} down?", name, "would be shut down")
+        with progress("ending") as tick:
+            ending.replica_down(lab, name, channel, kill, progress=tick)
+    if channel is not None:
+        say(f"{name}: follows channel {channel or chr(39) * 2} no longer")
+    else:
+        say(f"{name}: ended" if server.state == "running" else f"{name}: is {server.state} already")
 
 
 @app.command()
@@ -241,7 +264,7 @@ def lag(
         bool, flag("--heartbeat", "Write a row on the source ten times a second, for one clock more.")
     ] = False,
     prometheus: Annotated[int | None, option("PORT", "Serve metrics at 127.0.0.1 instead; 0: a free port.")] = None,
-    report: Annotated[Path | None, option("FILE", "Write a page with charts (.html).")] = None,
+    report: ReportOption = None,
     output: OutputOption = "table",
 ) -> None:
     """Show how far replicas are behind, by four clocks; exit code 1 when one is broken."""
@@ -412,3 +435,5 @@ def _notes(members: list[TopologyMember]) -> None:
             say(f"problem: {one.server.name}: {problem}")
         for warning in one.warnings:
             say(f"warning: {one.server.name}: {warning}")
+        for note in one.notes:
+            say(f"note: {one.server.name}: {note}")

@@ -111,8 +111,6 @@ def problems(state: ServerState) -> Iterator[str]:
     for channel in state.channels:
         name = f"channel {channel.name}: " if channel.name else ""
         yield from (f"{name}{words}" for words in _of_channel(channel))
-        if not channel.uses_gtid and state.flavor == "mariadb":
-            yield f"{name}follows file positions, which a crash may leave behind the data (relay-log.info is a file)"
         if channel.source_server_id and channel.source_server_id == state.server_id:
             yield f"{name}its source has the same server_id {state.server_id}"
     if state.channels:
@@ -170,6 +168,7 @@ def with_advice(error: str) -> str:
 
 def warnings(state: ServerState) -> Iterator[str]:
     """In words, what works now and will bite one day."""
+    yield from _on_purpose(state)
     logs = state.log_bin and (not state.channels or state.log_replica_updates)
     if logs and state.binlog_format == "STATEMENT":
         yield (
@@ -183,6 +182,18 @@ def warnings(state: ServerState) -> Iterator[str]:
 
 def warnings_of_all(states: Mapping[str, ServerState]) -> Iterator[tuple[str, str]]:
     """Warnings that take two servers to see: name, and words."""
+    for name, source in sorted(states.items()):
+        ready = [
+            other
+            for other, one in sorted(states.items())
+            if one.semi_sync.replica_enabled and any(each.source_server_id == source.server_id for each in one.channels)
+        ]
+        if ready and not source.semi_sync.source_enabled:
+            yield (
+                name,
+                f"semi-sync is off here and on at {', '.join(ready)}: a commit waits for no replica, and is lost with"
+                f" this server; {'; '.join(source.dialect.semi_sync('source', True))}",
+            )
     for name, one in sorted(states.items()):
         for other_name, other in sorted(states.items()):
             if name == other_name:
@@ -268,12 +279,19 @@ def _as_candidate(state: ServerState) -> Iterator[str]:
         yield "is not read-only: a write here is one that its source never has"
     if state.flavor == "mariadb" and not state.gtid_strict:
         yield "gtid_strict_mode is OFF: a write here would be numbered into its source's history unnoticed"
+
+
+def _on_purpose(state: ServerState) -> Iterator[str]:
+    """What somebody asked for, and what speaks against a promotion all the same."""
     for channel in state.channels:
+        name = f"channel {channel.name}: " if channel.name else ""
         if channel.filters:
             named = ", ".join(f"{kind}={value}" for kind, value in channel.filters)
-            yield f"cannot be promoted: it is filtered ({named}), so it has not all data while its GTIDs say so"
+            yield f"{name}cannot be promoted: it is filtered ({named}), so it has not all data while its GTIDs say so"
         if channel.delay_s:
-            yield f"is delayed by {channel.delay_s} s on purpose: promote another, or wait"
+            yield f"{name}is delayed by {channel.delay_s} s on purpose: promote another, or wait"
+        if not channel.uses_gtid and state.flavor == "mariadb":
+            yield f"{name}follows file positions, which a crash may leave behind the data (relay-log.info is a file)"
 
 
 def _semi_sync(state: ServerState) -> Iterator[str]:

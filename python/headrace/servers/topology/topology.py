@@ -9,12 +9,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headrace.base.processes import ends_as_interrupts
+from headrace.base.processes import ends_as_interrupts, undisturbed
 from headrace.connect.address import DEFAULT_PORT, Address
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
@@ -22,10 +24,11 @@ from headrace.servers import access, creation, running
 from headrace.servers import record as records
 from headrace.servers.config import checked_memory, checked_settings
 from headrace.servers.record import Record, ServerPaths, data_dir_of, server_paths
-from headrace.servers.running import READY_S, STOP_S, Progress, quiet
-from headrace.servers.server import Server, find, servers, start, stop
+from headrace.servers.running import READY_S, Progress, quiet
+from headrace.servers.server import Server, find, refuse_other_storage, servers
 from headrace.servers.topology import accounts, checks, seeding
 from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_channel, checked_filters
+from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.network import links
 from headrace.servers.topology.state import ServerState, observe
@@ -43,6 +46,14 @@ MOST_DELAY_S = 2**31 - 1  # both flavors
 # Settings of a source that are its own affair: a replica of a replica has not its filters.
 OWN = re.compile(r"(loose-)?rpl-semi-sync|(super-)?read-only$|.*replicate-|.*-parallel-|replica-preserve")
 FIRST_SERVER_ID = 101  # of a replica; users number theirs from 1
+# How long a replica may take until nothing is wrong with it, s, and between two looks: it connects
+# and takes part in semi-sync within a second (guesses).
+SETTLE_S, SETTLE_LOOK_S = 5.0, 0.2
+# A server that is started to be looked at: nothing is received, applied or written on it.
+LOOKED_AT: dict[str, dict[str, str | None]] = {
+    "mariadb": {"skip-slave-start": "ON", "read-only": "ON", "event-scheduler": "OFF"},
+    "mysql": {"skip-replica-start": "ON", "read-only": "ON", "super-read-only": "ON", "event-scheduler": "OFF"},
+}
 
 
 @dataclass(frozen=True)
@@ -66,12 +77,14 @@ class Following:
 @dataclass(frozen=True)
 class TopologyMember:
     """A server of the lab and what it says; `state` None when it does not run. `problems`: what is
-    wrong with it or its replication, in words; `warnings`: what works now and will bite one day."""
+    wrong with it or its replication, in words; `warnings`: what works now and will bite one day;
+    `notes`: what a command had not to do."""
 
     server: Server
     state: ServerState | None
     problems: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -82,6 +95,7 @@ class TopologyMember:
             "state": state,
             "problems": list(self.problems),
             "warnings": list(self.warnings),
+            "notes": list(self.notes),
         }
 
 
@@ -100,27 +114,32 @@ def replica_up(
     progress: Progress = quiet,
     timeout_s: float = READY_S,
 ) -> TopologyMember:
-    """Makes a replica of a server of the lab and starts it. One that is there is started again, or
-    follows one source more, by another channel.
+    """Makes a replica of a server of the lab and starts it. A replica that is there is started again,
+    or follows one source more, by another channel.
 
     What is not said is as the source has it. Raises InputError, CouldNotRun, LabRefused; then
-    nothing is left of a new replica.
+    nothing is left of a new replica. A server that follows nobody is refused: its own transactions
+    would be mixed with the source's.
     """
     access.check_root()
     following = _checked(following or Following())
     where = server_paths(data_dir_of(lab), name)
     lab.status()
+    given = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "port": port}
+    find(lab, source)
     checks.check_ring(name, sources_of(lab), source)
+    if (there := records.load(where)) is not None and there.made:
+        _check_existing(find(lab, name), following, given | {"set": settings or None, "unpaced": unpaced or None})
     followed = prepared(lab, source, following, progress)
     if followed.state != "running":
         hint = f"Start it: headrace mysql up {source}"
         raise InputError(source, f"is {followed.state}, so nothing can follow it", GUIDE, hint)
+    notes: tuple[str, ...] = ()
     with records.locked(where), ends_as_interrupts():
         known = records.load(where)
         if known is not None and known.made:
-            _follow_too(lab, where, known, followed, following)
+            notes = _follow_too(lab, where, known, followed, following)
         else:
-            given = {"storage": storage, "log_storage": log_storage, "memory_gib": memory_gib, "port": port}
             record = _record(lab, name, followed, following, given, settings, unpaced)
             kind = following.seed or seeding.DEFAULT_SEED[record.flavor]
             _check_kind(kind, record, followed)
@@ -132,27 +151,36 @@ def replica_up(
             creation.create(lab, where, request, progress, timeout_s)
     if following.semi_sync:
         switch_semi_sync_on(find(lab, source))
-    return member(find(lab, name))
+    return replace(settled(lab, name), notes=notes)
 
 
-def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: float = READY_S) -> TopologyMember:
-    """Starts a replica that is there, and what it does not do of receiving and applying.
+def settled(lab: Lab, name: str, longest_s: float = SETTLE_S) -> TopologyMember:
+    """A server with its state, once nothing is wrong with it any more, or when it has had its
+    time."""
+    until = time.monotonic() + longest_s
+    while True:
+        found = member(find(lab, name), tables=False)
+        if not found.problems or time.monotonic() > until:
+            return member(find(lab, name))
+        time.sleep(SETTLE_LOOK_S)
 
-    Raises InputError for a server that follows nobody, CouldNotRun, LabRefused.
-    """
-    server = start(find(lab, name), progress=progress, timeout_s=timeout_s)
-    with accounts.connected(server) as connection:
-        state = observe(connection, name)
-        if not state.channels:
-            raise InputError(name, "follows no server", GUIDE, f"headrace replica up {name} --of SOURCE")
-        for channel in state.channels:
-            # Receiving first: MariaDB would throw away the relay log of one whose applier alone
-            # starts while nothing runs, and then fetch all of it again.
-            if channel.receive == "off":
-                accounts.run(connection, state.dialect.start_receive(channel.name))
-            if channel.apply == "off":
-                accounts.run(connection, state.dialect.start_apply(channel.name))
-    return member(find(lab, name))
+
+def _check_existing(server: Server, following: Following, given: Mapping[str, object]) -> None:
+    """Raises InputError for what only a new replica can be given. `given`: by option; None: not."""
+    has = (server.storage, server.log_storage)
+    refuse_other_storage(server.name, has, given["storage"], given["log_storage"])
+    fresh = Following()
+    only_new = {name: given[name] for name in ("memory_gib", "port", "set", "unpaced")}
+    only_new |= {
+        name: getattr(following, name)
+        for name in ("workers", "parallel_mode", "preserve_order", "semi_sync")
+        if getattr(following, name) != getattr(fresh, name)
+    }
+    for name, value in only_new.items():
+        if value is not None:
+            option = f"--{name.replace('_', '-')}"
+            hint = f"Leave it out. For another setting: headrace mysql up {server.name} --set NAME=VALUE."
+            raise InputError(server.name, f"exists; {option} is for a new replica", GUIDE, hint)
 
 
 def _checked(following: Following) -> Following:
@@ -303,30 +331,154 @@ def switch_semi_sync_on(source: Server) -> None:
         records.save(where, known.with_(settings=known.settings_with(kept | {point: "AFTER_SYNC"})))
 
 
-def _follow_too(lab: Lab, where: ServerPaths, known: Record, source: Server, following: Following) -> None:
-    """An existing server: started, and following this source too, if it does not yet."""
-    running_now = running.process_of(where, known)
-    if running_now is None:
-        known = running.start(lab, where, known)
-        records.save(where, known)
-    server = find(lab, known.name)
-    with accounts.connected(server) as connection:
-        state = observe(connection, known.name)
-        if any((one.source_host, one.source_port) == (source.host, source.port) for one in state.channels):
-            return
-        if state.channel(following.channel) is not None:
-            rule = f"follows another source already by {'channel ' + following.channel if following.channel else 'its channel'}"
-            raise InputError(known.name, rule, GUIDE, "Give this one a channel of its own: --channel NAME.")
-        if following.seed not in (None, "binlog"):
-            rule = "is there with data, which a seed would replace"
-            raise InputError(
-                f"{known.name}: --seed {following.seed}", rule, GUIDE, "Leave --seed out: it reads the binary log."
-            )
+def replica_start(lab: Lab, name: str, progress: Progress = quiet, timeout_s: float = READY_S) -> TopologyMember:
+    """Starts a replica that is there, and what it does not do of receiving and applying.
+
+    Raises InputError for a server that follows nobody, which is left as it was; CouldNotRun,
+    LabRefused.
+    """
+    access.check_root()
+    server = find(lab, name)
+    with records.locked(server.paths), ends_as_interrupts():
+        known = records.required(server.paths)
+        with _begun(lab, server.paths, known, progress, timeout_s) as (connection, state, was_down):
+            if not state.channels:
+                raise InputError(name, "follows no server", GUIDE, f"headrace replica up {name} --of SOURCE")
+            begun = _begin_threads(connection, state)
+    notes = ()
+    if not was_down and not begun:
+        notes = (f"runs already, and follows {_followed(lab, state)}: nothing was done",)
+    return replace(settled(lab, name), notes=notes)
+
+
+def _followed(lab: Lab, state: ServerState) -> str:
+    """Whom a server follows, in words."""
+    names = {(one.host, one.port): one.name for one in servers(lab)}
+    places = [(one.source_host, one.source_port) for one in state.channels]
+    return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
+
+
+def _begin_threads(connection: pymysql.Connection, state: ServerState) -> bool:
+    """Starts the threads of its channels that are off; whether there were any. Receiving first:
+    MariaDB would throw away the relay log of one whose applier alone starts while nothing runs,
+    and then fetch all of it again."""
+    begun = False
+    for channel in state.channels:
+        if channel.receive == "off":
+            accounts.run(connection, state.dialect.start_receive(channel.name))
+        if channel.apply == "off":
+            accounts.run(connection, state.dialect.start_apply(channel.name))
+        begun = begun or channel.is_broken
+    return begun
+
+
+@contextlib.contextmanager
+def _begun(
+    lab: Lab, where: ServerPaths, known: Record, progress: Progress = quiet, timeout_s: float = READY_S
+) -> Iterator[tuple[pymysql.Connection, ServerState, bool]]:
+    """A connection to an existing server, its state, and whether it was down. One that is down is
+    started for this once without replication, events and clients that write: where the work on it
+    fails, it is ended again as it was found."""
+    was_down = running.process_of(where, known) is None
+    if was_down:
+        once = LOOKED_AT[known.flavor]
+        started = running.start(lab, where, known.with_(settings=known.settings_with(once)), progress, timeout_s)
+        records.save(where, started.with_(settings=known.settings))
+    try:
+        with accounts.connected(find(lab, known.name)) as connection:
+            yield connection, observe(connection, known.name), was_down
+    except BaseException:
+        if was_down:
+            with undisturbed(), contextlib.suppress(HeadraceError):
+                running.stop(lab, where, records.required(where), kill=False)
+        raise
+
+
+def _follow_too(lab: Lab, where: ServerPaths, known: Record, source: Server, following: Following) -> tuple[str, ...]:
+    """An existing replica follows this source too, if it does not yet; what was not to be done, in
+    words. Raises InputError for a server that follows nobody."""
+    with _begun(lab, where, known) as (connection, state, was_down):
+        place = (source.host, source.port)
+        present = next((one for one in state.channels if (one.source_host, one.source_port) == place), None)
+        if present is not None:
+            _check_nothing_new(known.name, source.name, following)
+            begun = _begin_threads(connection, state)
+            by = f"channel {present.name}" if present.name else "its unnamed channel"
+            if following.channel != present.name:
+                return (f"follows {source.name} already, by {by}: channel {following.channel} was not made",)
+            return () if was_down or begun else (f"follows {source.name} already, by {by}: nothing was done",)
+        _check_one_more(lab, known.name, state, source, following)
         _check_before(source, replace(following, seed=None))
         if following.filters:
             accounts.run(connection, state.dialect.filters(dict(following.filters), following.channel))
         seed = seeding.Follower(source, known.name, following.position, following.channel, following.delay_s)
-        seed.follow_too(where, known, connection)
+        try:
+            seed.follow_too(where, known, connection)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                leave_source(connection, state.dialect, following.channel)
+            raise
+        _begin_threads(connection, observe(connection, known.name))
+    return ()
+
+
+def _check_nothing_new(name: str, source: str, following: Following) -> None:
+    """Raises InputError for what a channel that is there would not take."""
+    fresh = Following()
+    for field_name, option in (("position", "position"), ("delay_s", "delay"), ("filters", "filter")):
+        if getattr(following, field_name) != getattr(fresh, field_name):
+            rule = f"follows {source} already; --{option} is for a new channel"
+            hint = f"End the channel first (headrace replica down {name} --channel NAME), or change it in SQL."
+            raise InputError(name, rule, GUIDE, hint)
+
+
+def _check_one_more(lab: Lab, name: str, state: ServerState, source: Server, following: Following) -> None:
+    """Raises InputError where an existing server cannot follow one source more: it follows nobody,
+    has transactions of its own, or its channel is taken."""
+    with accounts.connected(source) as connection:
+        above = observe(connection, source.name)
+    if not state.channels:
+        own = state.executed.minus(above.executed) if state.flavor == above.flavor else state.executed
+        has = "it has transactions of its own" if not own.is_empty else "what is in it would be mixed with the source's"
+        hint = f"Choose a new name. An old source comes back as a replica by: headrace failover rejoin {name}."
+        raise InputError(name, f"exists and follows nobody; {has}", GUIDE, hint)
+    if state.channel(following.channel) is not None:
+        rule = f"follows another source already by {'channel ' + following.channel if following.channel else 'its channel'}"
+        raise InputError(name, rule, GUIDE, "Give this one a channel of its own: --channel NAME.")
+    if following.seed not in (None, "binlog"):
+        rule = "is there with data, which a seed would replace"
+        raise InputError(f"{name}: --seed {following.seed}", rule, GUIDE, "Leave --seed out: it reads the binary log.")
+    if state.flavor != above.flavor:
+        return  # refused with its reason when they are paired
+    if not (own := _own(lab, state, above)).is_empty:
+        rule = f"has transactions of its own: {str(own)[:120]}"
+        raise InputError(name, rule, GUIDE, "Choose a new name, or seed it anew first.")
+    domains = {key for key, _ in state.executed.ranges} & {key for key, _ in above.executed.ranges}
+    if state.flavor == "mariadb" and domains and following.position == "gtid":
+        rule = (
+            f"follows a source in domain {', '.join(sorted(domains))} already, in which {source.name} numbers its own"
+        )
+        hint = "Give each source its own gtid_domain_id before it writes."
+        raise InputError(name, rule, GUIDE, hint)
+
+
+def _own(lab: Lab, state: ServerState, above: ServerState) -> GtidSet:
+    """What a replica wrote itself: it is in no source of it, as far as those can be asked. Nothing
+    where one cannot."""
+    if state.flavor == "mariadb":
+        known = [one.received for one in state.channels]
+    else:
+        known = []
+        for channel in state.channels:
+            source = source_of(lab, find(lab, state.name), state, channel.name)
+            if source is None or source.state != "running":
+                return GtidSet(state.flavor)
+            with accounts.connected(source) as connection:
+                known.append(observe(connection, source.name).executed)
+    left = state.executed.minus(above.executed)
+    for one in known:
+        left = left.minus(one)
+    return left
 
 
 def prepared(lab: Lab, name: str, following: Following, progress: Progress = quiet) -> Server:
@@ -360,31 +512,7 @@ def prepared(lab: Lab, name: str, following: Following, progress: Progress = qui
     return find(lab, name)
 
 
-# --- ended, and shown -----------------------------------------------------------------------------
-
-
-def replica_down(
-    lab: Lab,
-    name: str,
-    channel: str | None = None,
-    kill: bool = False,
-    progress: Progress = quiet,
-    timeout_s: float = STOP_S,
-) -> Server:
-    """Shuts a replica down: it follows on at its next start. With `channel`: it stays up and
-    follows that source no longer, for good."""
-    server = find(lab, name)
-    if channel is None:
-        return stop(server, kill, progress, timeout_s)
-    with records.locked(server.paths), accounts.connected(server) as connection:
-        state = observe(connection, name)
-        if state.channel(channel) is None:
-            there = ", ".join(one.name or "''" for one in state.channels) or "none"
-            raise InputError(
-                f"{name}: --channel {channel!r}", f"follows no such channel; there are: {there}", GUIDE, ""
-            )
-        leave_source(connection, state.dialect, channel)
-    return find(lab, name)
+# --- shown ----------------------------------------------------------------------------------------
 
 
 def member(server: Server, tables: bool = True) -> TopologyMember:
@@ -410,20 +538,43 @@ def _is_followed(connection: pymysql.Connection, state: ServerState) -> bool:
 
 def status(lab: Lab, name: str | None = None) -> list[TopologyMember]:
     """All servers of the lab that follow or are followed, or one."""
-    if name is not None:
-        return [member(find(lab, name))]
-    members = [member(one) for one in servers(lab)]
+    chosen = None if name is None else find(lab, name).name
+    members = [member(one, tables=chosen in (None, one.name)) for one in servers(lab)]
     of_two = list(checks.warnings_of_all({one.server.name: one.state for one in members if one.state}))
     members = [
-        replace(one, warnings=(*one.warnings, *(text for name, text in of_two if name == one.server.name)))
+        replace(
+            one,
+            problems=(*one.problems, *_of_stopped(one.server, members)),
+            warnings=(*one.warnings, *(text for about, text in of_two if about == one.server.name)),
+        )
         for one in members
     ]
+    if chosen is not None:
+        return [one for one in members if one.server.name == chosen]
     ports = {(one.source_host, one.source_port) for each in members if each.state for one in each.state.channels}
     return [
         one
         for one in members
         if (one.state and one.state.channels) or (one.server.host, one.server.port) in ports or _is_replica(one.server)
     ]
+
+
+def _of_stopped(server: Server, members: Sequence[TopologyMember]) -> Iterator[str]:
+    """What is wrong with a server that does not run, as others follow it."""
+    if server.state == "running":
+        return
+    place = (server.host, server.port)
+    below = [
+        one.server.name
+        for one in members
+        if one.state and any((each.source_host, each.source_port) == place for each in one.state.channels)
+    ]
+    if below:
+        follow = "follows" if len(below) == 1 else "follow"
+        yield (
+            f"is {server.state}, and {', '.join(below)} {follow} it; headrace mysql up {server.name} starts it, "
+            "headrace failover run lets a replica take over"
+        )
 
 
 def _is_replica(server: Server) -> bool:

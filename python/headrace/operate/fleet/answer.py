@@ -12,7 +12,9 @@ from headrace.base.checks import check_number, check_whole
 from headrace.catalog.facts import check_day, check_region
 from headrace.operate.fleet.cost import PriceTable
 
-Verdict = Literal["change", "grow", "keep", "withheld"]
+# In the order in which they are ranked.
+VERDICTS = ("unused", "change", "grow", "keep", "withheld")
+Verdict = Literal["unused", "grow", "change", "keep", "withheld"]
 
 
 LIST_PRICES = "list prices"
@@ -50,9 +52,11 @@ class FleetSettings(msgspec.Struct, frozen=True):
 class VolumeAnswer(msgspec.Struct, frozen=True):
     """The answer for one device: a volume, or an array of volumes.
 
-    `verdict`: "change" saves money, "grow" costs more because today's storage fails the goal,
-    "keep" is right as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`:
-    storage notation ("" where none is advised). `usd_today`, `usd_wanted`: a month at `prices`.
+    `name`: the volumes' Name tags, "" without. `verdict`: "unused" does nothing and may be deleted,
+    "change" saves money, "grow" costs more because today's storage fails the goal, "keep" is right
+    as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`: storage
+    notation ("" where none is advised). `durability`: "99.999 % -> 99.8 to 99.9 %" a year where the
+    data are less sure on `wanted`, else "". `usd_today`, `usd_wanted`: a month at `prices`.
     `grain_s`, `days`: of the points. `censored_share`: of those at a limit of the volume, where
     more was asked than was given.
 
@@ -87,10 +91,14 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     wanted_p99_ms: float | None = None
     risk: float | None = None
     prices: str = LIST_PRICES
+    name: str = ""
+    durability: str = ""
 
     @property
     def saves_usd(self) -> float:
-        """Savings a month; 0 where no change is advised."""
+        """Savings a month: of an unused volume its whole bill; 0 where no change is advised."""
+        if self.verdict == "unused":
+            return self.usd_today or 0.0
         if not self.wanted or self.usd_today is None or self.usd_wanted is None:
             return 0.0
         return self.usd_today - self.usd_wanted
@@ -105,7 +113,9 @@ NUMBERS = (
     "usd_today", "usd_wanted", "grain_s", "days", "censored_share", "balance_error", "throttled_f1", "queue_ratio",
     "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "risk",
 )  # fmt: skip
-TEXTS = ("key", "account", "region", "instance", "verdict", "why", "today", "wanted", "prices")
+TEXTS = (
+    "key", "account", "region", "instance", "verdict", "why", "today", "wanted", "prices", "name", "durability",
+)  # fmt: skip
 SCHEMA = pl.Schema(
     dict.fromkeys(TEXTS, pl.String()) | {"volumes": pl.List(pl.String)} | dict.fromkeys(NUMBERS, pl.Float64())
 )
@@ -124,5 +134,7 @@ def answers_of(frame: pl.DataFrame) -> list[VolumeAnswer]:
 
 
 def ranked(answers: Sequence[VolumeAnswer]) -> list[VolumeAnswer]:
-    """What saves most first; ties by key."""
-    return sorted(answers, key=lambda one: (-one.worth_usd, one.key))
+    """By verdict, what saves most first; changes that lower the durability come behind those that
+    do not. Ties by key."""
+    places = {verdict: place for place, verdict in enumerate(VERDICTS)}
+    return sorted(answers, key=lambda one: (places[one.verdict], bool(one.durability), -one.worth_usd, one.key))

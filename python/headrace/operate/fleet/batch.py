@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -25,11 +25,14 @@ from headrace.catalog.price_list import PriceList
 from headrace.errors import HeadraceError
 from headrace.operate.evidence.limits import holding
 from headrace.operate.fleet.answer import FleetSettings, VolumeAnswer
+from headrace.operate.fleet.closed import WaitingClients, raised, waiting_clients
 from headrace.operate.fleet.cost import PriceTable
-from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, history_of
+from headrace.operate.fleet.durability import durability_lost
+from headrace.operate.fleet.history import FORTNIGHT_DAYS, DeviceHistory, at_level, history_of
 from headrace.operate.fleet.inventory import FleetDevice
 from headrace.operate.fleet.selfcheck import SelfCheck, check
-from headrace.planner.candidates import LOCAL, Candidate, Directory, Family, Host, Shape, Space, families_on, spaces_of
+from headrace.operate.fleet.unused import unused_because
+from headrace.planner.candidates import LOCAL, Candidate, Directory, Family, Host, Shape, Space, families_on, shape_of
 from headrace.planner.demand import THROTTLED_S
 from headrace.planner.search import Search, SpaceResult, rank
 from headrace.workload.model import MAX_OUTSTANDING
@@ -55,6 +58,8 @@ class _Open:
     device: FleetDevice
     today: Storage
     history: DeviceHistory
+    clients: WaitingClients | None = None
+    still_ms: float | None = None  # what an I/O takes on the advised storage where as many wait
     checked: SelfCheck | None = None
     figures: dict[str, float] = field(default_factory=dict)
     bound_ms: float = math.inf
@@ -70,23 +75,66 @@ def answer_batch(
     found: dict[str, VolumeAnswer] = {}
     open_devices: list[_Open] = []
     for device in devices:
-        today, history, why = None, None, _withheld(device)
-        try:
-            today = device.storage()
-            # Refuse what is not known: the storage on its instance, and its region's prices.
-            holding(today.text, device.members[0].instance_type or None, settings.as_of)
-            families(device.members[0].region or settings.region, settings.as_of, settings.exclude)
-            history = None if why else history_of(device, points, settings.least_days)
-        except HeadraceError as error:
-            why = why or f"{error.value}: {error.rule}"
-        if history is None or today is None:
-            text = "" if today is None else today.text
-            found[device.key] = _answer(device, "withheld", why, text, prices=settings.prices)
+        answer = _opened(device, points, settings)
+        if isinstance(answer, VolumeAnswer):
+            found[device.key] = answer
         else:
-            open_devices.append(_Open(device, today, history))
+            open_devices.append(answer)
     if open_devices:
+        _see_instances(open_devices, settings.as_of)
         found |= {one.key: one for one in _Batch(open_devices, settings).answers()}
     return [found[device.key] for device in devices]
+
+
+def _opened(device: FleetDevice, points: Mapping[str, pl.DataFrame], settings: FleetSettings) -> VolumeAnswer | _Open:
+    """A device with its history, or the answer where there is nothing to look at."""
+    why, text = "", ""
+    try:
+        text = device.storage().text
+        # Refuse what is not known: the storage on its instance, and its region's prices.
+        limits = holding(text, device.members[0].instance_type or None, settings.as_of)
+        families(device.members[0].region or settings.region, settings.as_of, settings.exclude)
+        if (unused := unused_because(device, points, settings.least_days)) is not None:
+            verdict, why = unused
+            usd = _usd_of(device, text, settings) if verdict == "unused" else None
+            return _answer(device, verdict, why, text, usd_today=usd, prices=settings.prices)
+        why = _withheld(device)
+        if not why:
+            return _Open(device, device.storage(), history_of(device, points, settings.least_days, limits))
+    except HeadraceError as error:
+        why = _withheld(device) or f"{error.value}: {error.rule}"
+    return _answer(device, "withheld", why, text, prices=settings.prices)
+
+
+def _see_instances(devices: Sequence[_Open], as_of: str | None) -> None:
+    """Notes where the volumes of an instance together had the rate of one of its limits."""
+    together: dict[str, list[_Open]] = {}
+    for one in devices:
+        first = one.device.members[0]
+        if first.instance_id and first.instance_type:
+            together.setdefault(first.instance_id, []).append(one)
+    for group in together.values():
+        with core_errors():
+            limits = core.instance(group[0].device.members[0].instance_type, as_of)
+        length = min(len(one.history.given_iops) for one in group)
+        iops = np.sum([one.history.given_iops[-length:] for one in group], axis=0)
+        bytes_s = np.sum([one.history.given_bytes_s[-length:] for one in group], axis=0)
+        held = (
+            at_level(iops, limits["max_iops"])
+            | at_level(bytes_s, limits["max_bytes_s"])
+            | _at_baseline(iops, limits["baseline_iops"])
+            | _at_baseline(bytes_s, limits["baseline_bytes_s"])
+        )
+        if held.any():
+            for one in group:
+                at_instance = np.zeros(len(one.history.given_iops), bool)
+                at_instance[-length:] = held
+                one.history = replace(one.history, at_instance=at_instance)
+
+
+def _at_baseline(rates: np.ndarray, baseline: float | None) -> np.ndarray:
+    """Which rates are those of an instance whose burst is spent: at the baseline, and not above."""
+    return at_level(rates, baseline) & (rates <= (baseline or 0.0) / AT_INSTANCE)
 
 
 def _withheld(device: FleetDevice) -> str:
@@ -106,7 +154,8 @@ def _withheld(device: FleetDevice) -> str:
 def _answer(device: FleetDevice, verdict: Any, why: str, today: str, **more: Any) -> VolumeAnswer:
     first = device.members[0]
     ids = tuple(member.id for member in device.members)
-    return VolumeAnswer(device.key, ids, first.account, first.region, first.instance_type, verdict, why, today, **more)
+    about = (first.account, first.region, first.instance_type)
+    return VolumeAnswer(device.key, ids, *about, verdict, why, today, name=device.name, **more)
 
 
 class _Batch:
@@ -114,13 +163,13 @@ class _Batch:
 
     def __init__(self, devices: list[_Open], settings: FleetSettings) -> None:
         self.devices, self.settings = devices, settings
-        columns: dict[str, Any] = {
-            name: np.concatenate([one.history.columns[name] for one in devices]) for name in DeviceHistory.COLUMNS
-        }
-        lengths = [len(one.history.columns["duration_s"]) for one in devices]
-        self.demands = core.FleetDemands(**columns, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
         self.instances = [one.device.members[0].instance_type or None for one in devices]
-        self.tables = {(table.region, table.account): table for table in settings.tables}
+        for one, instance in zip(devices, self.instances, strict=True):
+            one.clients = waiting_clients(one.history, one.today, instance, settings.as_of)
+        # What was given is compared with today's storage; what is asked for may be more.
+        self.given = _demands([one.history.columns for one in devices])
+        closed = any(one.clients is not None for one in devices)
+        self.demands = _demands([raised(one.history, one.clients) for one in devices]) if closed else self.given
         self._known: dict[Candidate, bool] = {}
 
     def answers(self) -> list[VolumeAnswer]:
@@ -137,9 +186,9 @@ class _Batch:
         storages = [one.today.text for one in self.devices]
         starts = [one.history.first_balance for one in self.devices]
         with core_errors():
-            followed = self.demands.follow(every, storages, self.instances, starts, as_of=self.settings.as_of)
+            followed = self.given.follow(every, storages, self.instances, starts, as_of=self.settings.as_of)
         for one, rows in zip(self.devices, followed, strict=True):
-            one.checked = check(one.history, one.today, rows)
+            one.checked = check(one.history, one.today, rows, one.clients)
 
     def _evaluate(self, indexes: Sequence[int], storages: Sequence[str], factor: float = 1.0) -> dict[str, list]:
         """Storages under so much of the demands of these indexes, in the settled cycle."""
@@ -162,6 +211,8 @@ class _Batch:
         calm = self._evaluate(waiting, [self.devices[index].today.text for index in waiting], CALM)
         for place, index in enumerate(waiting):
             self.devices[index].bound_ms = max(self.settings.p99_ms, calm["worst_p99_ms"][place] or 0.0)
+            if (clients := self.devices[index].clients) is not None:
+                self.devices[index].figures["today_p99_ms"] = clients.today_ms
 
     # --- search -----------------------------------------------------------------------------------
 
@@ -236,6 +287,10 @@ class _Batch:
             figures = self.devices[index].figures
             figures["wanted_throttled_min"] = (columns["throttled_s"][place] or 0.0) / 60
             figures["wanted_p99_ms"] = columns["worst_p99_ms"][place]
+            if (clients := self.devices[index].clients) is not None:
+                self.devices[index].still_ms = clients.ms_on(
+                    storages[place], self.instances[index], self.settings.as_of
+                )
         if not (count := self.settings.fortnights):
             return
         drawn = [self.devices[index].history.fortnights(count, self.settings.seed) for index in wanted]
@@ -278,9 +333,7 @@ class _Batch:
         return one.figures["today_throttled_min"] > 0 or one.history.censored_share > 0
 
     def _usd(self, one: _Open, storage: str) -> float:
-        region = self._region(one)
-        table = self.tables.get((region, one.device.members[0].account))
-        return usd_of(region, self.settings.as_of, storage) if table is None else usd_at(table, storage)
+        return _usd_of(one.device, storage, self.settings)
 
     # --- words ------------------------------------------------------------------------------------
 
@@ -299,14 +352,15 @@ class _Batch:
         if checked.why:
             return _answer(one.device, "withheld", f"not modelled: {checked.why}", one.today.text, **about)
         about |= {"usd_today": self._usd(one, one.today.text), **one.figures}
+        bound = self._instance_bound(one)
+        if bound and self._fails(one):
+            return _answer(one.device, "keep", bound, one.today.text, **about)
         wanted = self._wanted(one)
         if not wanted:
             return _answer(one.device, "keep", self._why_keep(one), one.today.text, **about)
         assert one.best is not None  # else nothing is wanted
         about |= {"wanted": wanted, "usd_wanted": one.best.usd, "risk": one.risk}
-        bound = self._instance_bound(one)
-        if bound and self._fails(one):
-            return _answer(one.device, "keep", bound, one.today.text, **(about | {"wanted": "", "usd_wanted": None}))
+        about["durability"] = durability_lost(one.today.text, wanted, self.settings.as_of)
         if not self._saves(one):  # then today's fails
             return _answer(one.device, "grow", self._why_grow(one), one.today.text, **about)
         return _answer(one.device, "change", self._why_change(one), one.today.text, **about)
@@ -315,7 +369,10 @@ class _Batch:
         count, total = int(one.history.censored.sum()), len(one.history.censored)
         if count:
             grain = span_in_words(one.history.grain_s)
-            return f"today's volume is at a limit in {count:,} of {total:,} periods of {grain}: what it gave is less than what was asked"
+            return (
+                f"today's volume is at a limit in {count:,} of {total:,} periods of {grain}: what it gave is less than what was "
+                f"asked{self._waiting(one)}"
+            )
         waited = 60.0 * one.figures["today_throttled_min"]
         span = span_in_words(round(waited)) if waited >= 1.0 else "less than 1 s"
         return f"simulated with the recorded demand, today's volume makes requests wait for its limits for {span}"
@@ -326,6 +383,8 @@ class _Batch:
         if p99_ms is None:  # nothing was asked of it
             return carries
         told = f"its I/O p99 is {_ms(p99_ms)}"
+        if one.clients is not None:
+            return f"today's volume makes requests wait for its limits{self._waiting(one)}"
         if self._fails(one):
             return f"today's volume makes requests wait for its limits; with this one {carries}, and {told}"
         bound = f"the goal is {_ms(self.settings.p99_ms)}"
@@ -333,27 +392,44 @@ class _Batch:
             bound = f"today's is {_ms(one.bound_ms)}"
         return f"{carries}, and {told} ({bound})"
 
+    def _waiting(self, one: _Open) -> str:
+        """How many waited, and what an I/O then takes today and on what is advised; "" where no
+        clients waited."""
+        if one.clients is None or one.best is None:
+            return ""
+        told = f"; {one.clients.queue:,.0f} I/Os waited there, {_ms(one.clients.today_ms)} each"
+        if one.still_ms is None:
+            return told
+        return f"{told}; if as many wait again, each takes {_ms(one.still_ms)} on the advised one"
+
     def _instance_bound(self, one: _Open) -> str:
         """Where the instance binds while this volume is at a limit, a larger volume brings nothing;
         in words, "" where it does not."""
-        first = one.device.members[0]
-        if not first.instance_id or not first.instance_type:
+        first, history = one.device.members[0], one.history
+        if history.at_instance is None or not history.censored.any():
             return ""
+        # For most of the time at a limit it is that of the instance.
+        if history.at_instance[history.censored].mean() <= 0.5:
+            return ""
+        together = [other.history for other in self.devices if other.device.members[0].instance_id == first.instance_id]
+        length = min(len(other.given_iops) for other in together)
+        at_limit = history.at_instance[-length:]
         with core_errors():
             limits = core.instance(first.instance_type, self.settings.as_of)
-        together = [other.history for other in self.devices if other.device.members[0].instance_id == first.instance_id]
-        length = min(len(history.given_iops) for history in together)
-        at_limit = one.history.censored[-length:]
-        for unit, most, rates in (
-            ("IOPS", limits["max_iops"], sum(history.given_iops[-length:] for history in together)),
-            (
-                "MiB/s",
-                (limits["max_bytes_s"] or 0) / MIB,
-                sum(history.given_bytes_s[-length:] for history in together) / MIB,
-            ),
-        ):
-            if most and at_limit.any() and np.median(np.asarray(rates)[at_limit]) >= AT_INSTANCE * most:
-                return f"{first.instance_type} gives {most:,.0f} {unit} to all its volumes, and they take that: a larger volume brings nothing"
+        of_unit = (
+            ("IOPS", 1, "given_iops", limits["baseline_iops"], limits["max_iops"]),
+            ("MiB/s", MIB, "given_bytes_s", limits["baseline_bytes_s"], limits["max_bytes_s"]),
+        )
+        for unit, scale, name, baseline, highest in of_unit:
+            rates = np.sum([getattr(other, name)[-length:] for other in together], axis=0)
+            taken = float(np.median(rates[at_limit]))
+            for most in (baseline, highest):
+                if most and AT_INSTANCE * most <= taken <= most / AT_INSTANCE:
+                    spent = " without its burst" if most < (highest or most) else ""
+                    return (
+                        f"{first.instance_type} gives {most / scale:,.0f} {unit} to all its volumes{spent}, and they take that "
+                        f"in {int(at_limit.sum()):,} of {length:,} periods: the instance binds, and a larger volume brings nothing"
+                    )
         return ""
 
     def _why_keep(self, one: _Open) -> str:
@@ -395,6 +471,27 @@ def usd_at(table: PriceTable, storage: str) -> float:
         return core.monthly_totals([storage], table.region, table.table["as_of"], 0.0, table.table)[0]
 
 
+def _usd_of(device: FleetDevice, storage: str, settings: FleetSettings) -> float:
+    """USD a month of a storage in the place of a device."""
+    first = device.members[0]
+    region = first.region or settings.region
+    table = _tables(settings.tables).get((region, first.account))
+    return usd_of(region, settings.as_of, storage) if table is None else usd_at(table, storage)
+
+
+@lru_cache(maxsize=4)  # of the settings of a run
+def _tables(tables: tuple[PriceTable, ...]) -> dict[tuple[str, str], PriceTable]:
+    """What each account pays in each region."""
+    return {(table.region, table.account): table for table in tables}
+
+
+def _demands(columns: Sequence[Mapping[str, np.ndarray]]) -> core.FleetDemands:
+    """The demand of devices in the core, one after the other."""
+    joined: dict[str, Any] = {name: np.concatenate([one[name] for one in columns]) for name in DeviceHistory.COLUMNS}
+    lengths = [len(one["duration_s"]) for one in columns]
+    return core.FleetDemands(**joined, lengths=lengths, max_outstanding=MAX_OUTSTANDING)
+
+
 @cache
 def weaker(wanted: str, today: str, as_of: str | None, short_of: tuple[bool, bool] = (True, True)) -> bool:
     """Whether a storage gives fewer IOPS or MiB/s than another, both with credits; of the two only
@@ -419,8 +516,9 @@ def shapes_in(
     found: list[Shape] = []
     for family in families(region, as_of, exclude):
         own = Family(family.volume_type, layout, family.era, (members,))
-        shaped = spaces_of(own, [NO_HOST], [None], gib * members // own.data_share, 0)
-        found += [space.shape for space in shaped]
+        least = max(gib, family.min_gib)
+        if least <= family.max_gib:
+            found.append(shape_of(own, members, least))
     return tuple(found)
 
 

@@ -16,8 +16,9 @@ from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.units import DAY_S, in_percent
 from headrace.errors import InputError
-from headrace.operate.evidence.limits import holding
+from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.fleet.inventory import FleetDevice
+from headrace.operate.fleet.points import METRICS, SUMS
 from headrace.workload.points import MAX_OPS_PER_S
 
 DOC = "docs/guide/fleet.md"
@@ -46,7 +47,10 @@ class DeviceHistory:
     was 1, 0 where none was, NaN where the check was not published; `exceeded_of`: whether the check
     of IOPS, and that of throughput, was ever 1; `queue`: sum of the members',
     NaN where not published. `given_iops`, `given_bytes_s`: what was delivered. `censored_share`: of
-    the points, those at a limit. `missing_share`: of the periods, those without a point."""
+    the points, those at a limit. `missing_share`: of the periods, those without a point. `at_rate`:
+    points without a check whose rate is that of a limit of the volume; `at_instance`: points in
+    which all volumes of the instance together had the rate of a limit of the instance; None where
+    nobody looked."""
 
     COLUMNS: ClassVar = ("duration_s", "reads_per_s", "writes_per_s", "read_bytes", "write_bytes")
 
@@ -60,6 +64,8 @@ class DeviceHistory:
     given_iops: np.ndarray
     given_bytes_s: np.ndarray
     missing_share: float
+    at_rate: np.ndarray | None = None
+    at_instance: np.ndarray | None = None
 
     @property
     def span_s(self) -> float:
@@ -68,9 +74,17 @@ class DeviceHistory:
 
     @cached_property
     def censored(self) -> np.ndarray:
-        """Which points were at a limit: the check said so, or the credits were gone."""
+        """Which points were at a limit: the check said so, the credits were gone, or the rate is
+        that of a limit."""
+        found = self.throttled
+        return found if self.at_instance is None else found | self.at_instance
+
+    @cached_property
+    def throttled(self) -> np.ndarray:
+        """Which points were at a limit of the volume itself."""
         with np.errstate(invalid="ignore"):
-            return (self.exceeded > 0) | (self.balance_percent <= GONE_PERCENT)
+            found = (self.exceeded > 0) | (self.balance_percent <= GONE_PERCENT)
+        return found if self.at_rate is None else found | self.at_rate
 
     @cached_property
     def censored_share(self) -> float:
@@ -124,17 +138,18 @@ class DeviceHistory:
         return drawn.tolist(), np.exp(draw.normal(0.0, spread / 2, len(drawn))).tolist()
 
 
-def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_days: float) -> DeviceHistory:
+def history_of(
+    device: FleetDevice,
+    points: Mapping[str, pl.DataFrame],
+    least_days: float,
+    limits: HoldingLimits | None = None,
+) -> DeviceHistory:
     """The points of all members on one axis, from the last modification of any on: what was before
-    is of another volume. Raises InputError for a member without points, for fewer days than
-    `least_days`, for points too long or beyond any volume, and for a recording with too many
-    holes."""
-    series = []
-    for member in device.members:
-        rows = points.get(member.id)
-        if rows is None or not rows.height:
-            raise InputError(member.id, "has no points", DOC, "Import its metrics: headrace fleet import.")
-        series.append(rows)
+    is of another volume. `limits`: of the device; where no check was published, a rate at one of
+    them is a point at a limit. Raises InputError for a member without points or without one of the
+    four metrics, for fewer days than `least_days`, for points too long or beyond any volume, and
+    for a recording with too many holes."""
+    series = [_rows_of(member.id, points.get(member.id)) for member in device.members]
     grains = {float(rows["period_s"].min()) for rows in series} | {float(rows["period_s"].max()) for rows in series}  # pyright: ignore[reportArgumentType]
     if len(grains) > 1:
         rule = f"has points of {', '.join(f'{grain:g}' for grain in sorted(grains))} s; one period is needed"
@@ -177,8 +192,29 @@ def history_of(device: FleetDevice, points: Mapping[str, pl.DataFrame], least_da
     if (most := max(float(demand[name].max()) for name in ("reads_per_s", "writes_per_s"))) > MAX_OPS_PER_S:
         rule = f"a point has {most:,.0f} operations a second, more than any volume can"
         raise InputError(device.key, rule, DOC, "Are counts and periods of its points right?")
-    found = DeviceHistory(begin, grain, demand, balance, exceeded, exceeded_of, queue, *given, missing / count)
+    at_rate = None
+    if limits is not None:
+        at_rate = np.isnan(exceeded) & at_level(given[0], limits.burst_iops)
+        at_rate |= np.isnan(exceeded) & at_level(given[1], limits.burst_bytes_s)
+    found = DeviceHistory(begin, grain, demand, balance, exceeded, exceeded_of, queue, *given, missing / count, at_rate)
     return _uncensored(found)
+
+
+def _rows_of(volume: str, rows: pl.DataFrame | None) -> pl.DataFrame:
+    """The periods of a volume in which all four metrics have a figure. Raises InputError for a
+    volume without points, or without one of the metrics in all of them."""
+    if rows is None or not rows.height:
+        raise InputError(volume, "has no points", DOC, "Import its metrics: headrace fleet import.")
+    lacking = [metric for metric, (name, _) in METRICS.items() if name in SUMS and rows[name].is_nan().all()]
+    if lacking:
+        rule = f"has points, but none of {', '.join(lacking)}"
+        raise InputError(volume, rule, DOC, "Import this metric too (Sum): what it was asked for is not known without.")
+    return rows.filter(pl.all_horizontal(pl.col(name).is_not_nan() for name in SUMS))
+
+
+def at_level(rates: np.ndarray, limit: float | None) -> np.ndarray:
+    """Which rates are those of a limit, as near as sums of a period tell."""
+    return np.zeros(len(rates), bool) if not limit else rates >= AT_LIMIT * limit
 
 
 def _begins(device: FleetDevice, series: list[pl.DataFrame], grain: float) -> tuple[float, datetime | None]:

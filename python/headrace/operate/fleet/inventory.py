@@ -39,6 +39,7 @@ API = "EC2 API, DescribeVolumes"
 ARRAY_TAGS = ("headrace:array", "mdadm", "mdadm:name", "raid", "array")
 LEVEL_TAG = "headrace:level"
 ACTIVE = ("modifying", "optimizing")
+MOST_NAME = 60  # characters of the names of a device that are shown: a column's width; ours
 # The letter of a zone and what follows: us-east-1a; a local zone has a place of its own
 # (us-west-2-lax-1a).
 _REGION = re.compile(r"([a-z]{2,4}(?:-[a-z]+)+-\d+)(?:[a-z]|-[a-z]{2,5}-.*|-wl.*)?\Z")
@@ -137,6 +138,13 @@ class FleetDevice(msgspec.Struct, frozen=True):
     key: str
     members: tuple[FleetVolume, ...]
     level: str | None
+
+    @property
+    def name(self) -> str:
+        """The Name tags of its volumes, each once, without what a terminal or a script would take
+        for more than text; "" without."""
+        names = dict.fromkeys(member.name for member in self.members if member.name)
+        return clip(", ".join(names), MOST_NAME)
 
     def storage(self) -> Storage:
         """All of it in the storage notation. Raises InputError where the catalog refuses it."""

@@ -1,0 +1,62 @@
+"""What a change does to the chance that the data survive: AWS's published figures through the
+layout."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from headrace.base import core
+from headrace.base.storage import Storage
+from headrace.planner.market.durability import (
+    LEAST_TOLD,
+    layout_afr_percent,
+    lowest_afr_percent,
+    published_afr_percent,
+)
+
+
+@lru_cache(maxsize=1_024)  # types and layouts of a fleet; a guess
+def durability_lost(today: str, wanted: str, as_of: str | None = None) -> str:
+    """`99.999 % -> 99.8 to 99.9 %` a year where the data are less sure on `wanted`; "" where they
+    are as sure, or nothing is published."""
+    before, after = _afr(today, as_of), _afr(wanted, as_of)
+    if before is None or after is None or after[1] <= before[1]:
+        return ""
+    return f"{_survive(before)} -> {_survive(after)}"
+
+
+def _afr(text: str, as_of: str | None) -> tuple[float, float] | None:
+    """The lowest and the highest annual failure rate, percent, of an array or a volume."""
+    storage = Storage.parse(text)
+    found = []
+    for figure in (lowest_afr_percent, published_afr_percent):
+        rates = [figure(_era(member.type, as_of)) for member in storage.members]
+        if None in rates:
+            return None
+        worst = max(rate for rate in rates if rate is not None)
+        afr = layout_afr_percent(storage.layout, len(storage.members), worst)
+        if afr is None:
+            return None
+        found.append(afr)
+    return found[0], found[1]
+
+
+@lru_cache(maxsize=64)
+def _era(volume_type: str, as_of: str | None) -> core.Era:
+    """The newest figures of a type."""
+    return next(era for era in core.volume_eras(as_of) if era["volume_type"] == volume_type)
+
+
+def _survive(afr: tuple[float, float]) -> str:
+    """The share of volumes whose data survive a year, of the highest and the lowest failure rate."""
+    least, most = (_share(rate) for rate in (afr[1], afr[0]))
+    return f"{least} %" if least == most else f"{least} to {most} %"
+
+
+def _share(rate: float) -> str:
+    """100 % less a failure rate, which is told with one figure."""
+    if rate < LEAST_TOLD:
+        return f"above {100.0 - LEAST_TOLD:.6f}"
+    places = -math.floor(math.log10(rate))
+    return f"{100.0 - rate:.{max(0, places)}f}"

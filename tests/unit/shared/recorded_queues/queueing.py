@@ -1,0 +1,161 @@
+"""Closed clients before a queue with caps, in steps of 0.1 s.
+
+Each client thinks, asks, waits in line and is served, then thinks again. The queue serves what its
+caps allow in a step: I/Os a second, bytes a second, and buckets of tokens that fill at a baseline
+and empty at the rate served. Where that is less than the clients would ask, all of them wait as
+long as it takes for their number to be right (Little's law, found by bisection): a step is long
+beside such a wait. Nothing here knows the formulas of the project's model.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+STEP_S = 0.1  # the grain of every event here
+
+
+@dataclass(frozen=True)
+class Clients:
+    """So many clients that think for `think_ms` between two requests. `active`: their share at a
+    time (0 to 1, may be a function of seconds). `read_share` of their requests are reads."""
+
+    count: int
+    think_ms: float
+    read_share: float = 0.7
+    kib: float = 16.0
+    active: Callable[[float], float] = lambda at_s: 1.0
+
+
+@dataclass
+class Bucket:
+    """Tokens that fill at `per_s` up to `most`; empty, they let through what fills."""
+
+    per_s: float
+    most: float
+    tokens: float
+    in_bytes: bool = False
+
+
+@dataclass
+class Queue:
+    """What is asked of: caps (I/Os and bytes a second, None: none), buckets, and latency without
+    waiting (ms, may be functions of seconds)."""
+
+    iops: float | None = None
+    bytes_s: float | None = None
+    buckets: list[Bucket] = field(default_factory=list)
+    read_ms: Callable[[float], float] = lambda at_s: 0.7
+    write_ms: Callable[[float], float] = lambda at_s: 0.9
+    scatter: float = 0.05  # of the latency from step to step, as a share
+
+
+@dataclass
+class Steps:
+    """What happened, one entry a step: reads, writes (counts), their bytes, seconds spent by all of
+    each, requests outstanding on average, share of the step with one at least, tokens of the first
+    bucket."""
+
+    reads: list[float] = field(default_factory=list)
+    writes: list[float] = field(default_factory=list)
+    read_bytes: list[float] = field(default_factory=list)
+    write_bytes: list[float] = field(default_factory=list)
+    read_s: list[float] = field(default_factory=list)
+    write_s: list[float] = field(default_factory=list)
+    queue: list[float] = field(default_factory=list)
+    busy: list[float] = field(default_factory=list)
+    balance: list[float] = field(default_factory=list)
+
+
+def run(queue: Queue, groups: list[Clients], seconds: float, chance: random.Random) -> Steps:
+    """Every step of `seconds`."""
+    steps = Steps()
+    for number in range(round(seconds / STEP_S)):
+        at_s = number * STEP_S
+        read_ms, write_ms = (
+            max(0.05, latency(at_s) * (1 + queue.scatter * chance.gauss(0, 1)))
+            for latency in (queue.read_ms, queue.write_ms)
+        )
+        rows = []
+        for clients in groups:
+            active = clients.count * clients.active(at_s)
+            if active > 0:
+                own_ms = clients.read_share * read_ms + (1 - clients.read_share) * write_ms
+                rows.append((clients, active, clients.think_ms, own_ms))
+        asked = [STEP_S * 1e3 * active / (think + own) for _, active, think, own in rows]
+        asked = [max(0.0, mean + COUNT_SCATTER * math.sqrt(mean) * chance.gauss(0, 1)) for mean in asked]
+        ios = sum(asked)
+        size = 1024 * sum(count * row[0].kib for count, row in zip(asked, rows, strict=True)) / ios if ios else 0.0
+        allowed = _allowed(queue, size)
+        wait_ms = 0.0
+        if ios > allowed:
+            wait_ms = _wait(rows, allowed)
+            asked = [STEP_S * 1e3 * active / (think + own + wait_ms) for _, active, think, own in rows]
+        _spend(queue, sum(asked), size)
+        _keep(steps, queue, rows, asked, wait_ms, (read_ms, write_ms))
+    return steps
+
+
+# Of a count of requests that come independently the scatter is its root (Poisson); clients that wait
+# for their answers come a little more evenly.
+COUNT_SCATTER = 0.8
+MOST_WAIT_MS = 60_000.0  # no client here waits longer
+
+
+def _wait(rows: list[tuple[Clients, float, float, float]], allowed: float) -> float:
+    """How long each request waits in line, ms, so that no more than `allowed` are served."""
+    if len(rows) == 1:
+        _, active, think, own = rows[0]
+        return max(0.0, min(MOST_WAIT_MS, STEP_S * 1e3 * active / max(allowed, 1e-6) - think - own))
+    low, high = 0.0, MOST_WAIT_MS
+    for _ in range(30):  # halved so often a minute is less than 0.1 us
+        middle = (low + high) / 2
+        served = sum(STEP_S * 1e3 * active / (think + own + middle) for _, active, think, own in rows)
+        low, high = (middle, high) if served > allowed else (low, middle)
+    return high
+
+
+def _allowed(queue: Queue, size: float) -> float:
+    """I/Os that a step may serve."""
+    most = math.inf if queue.iops is None else queue.iops * STEP_S
+    if queue.bytes_s is not None and size:
+        most = min(most, queue.bytes_s * STEP_S / size)
+    for bucket in queue.buckets:
+        tokens = bucket.tokens + bucket.per_s * STEP_S
+        most = min(most, tokens if not bucket.in_bytes else tokens / size if size else math.inf)
+    return most
+
+
+def _spend(queue: Queue, ios: float, size: float) -> None:
+    for bucket in queue.buckets:
+        spent = ios * size if bucket.in_bytes else ios
+        bucket.tokens = min(bucket.most, max(0.0, bucket.tokens + bucket.per_s * STEP_S - spent))
+
+
+def _keep(
+    steps: Steps,
+    queue: Queue,
+    rows: list[tuple[Clients, float, float, float]],
+    served: list[float],
+    wait_ms: float,
+    own_ms: tuple[float, float],
+) -> None:
+    """Adds a step."""
+    each = [(count * row[0].read_share, count, row[0].kib) for count, row in zip(served, rows, strict=True)]
+    reads = sum(part for part, _, _ in each)
+    writes = sum(count for _, count, _ in each) - reads
+    steps.reads.append(reads)
+    steps.writes.append(writes)
+    steps.read_bytes.append(sum(part * kib for part, _, kib in each) * 1024)
+    steps.write_bytes.append(sum((count - part) * kib for part, count, kib in each) * 1024)
+    steps.read_s.append(reads * (own_ms[0] + wait_ms) / 1e3)
+    steps.write_s.append(writes * (own_ms[1] + wait_ms) / 1e3)
+    steps.queue.append((steps.read_s[-1] + steps.write_s[-1]) / STEP_S)
+    idle = 1.0
+    for _, active, think, own in rows:
+        idle *= (think / (think + own)) ** active  # all of them think
+    steps.busy.append(1.0 if wait_ms > 0 else 1.0 - idle)
+    first = queue.buckets[0] if queue.buckets else None
+    steps.balance.append(100.0 if first is None else 100.0 * first.tokens / first.most)

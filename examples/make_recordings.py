@@ -1,6 +1,7 @@
-"""Makes the recordings that the guides of the doctor and the forecast read. They are made, not
-measured: two disks as `iostat -xt 5` prints them, one of them at the baseline of a gp2:100 for four
-minutes; and the used space of a volume, a line a day.
+"""Makes the recordings that README and the guides of the doctor and the forecast read. They are made,
+not measured: the day of `demo:day` on the gp2:1200 of its recording, as `iostat -xt 300` would have
+printed it; two disks as `iostat -xt 5` prints them, one of them at the baseline of a gp2:100 for four
+minutes; and the used space of a volume, a line a day. The first needs Headrace.
 
 Run it in this folder: python3 make_recordings.py
 """
@@ -38,6 +39,32 @@ def two_disks(chance: random.Random) -> str:
     return text
 
 
+def one_day() -> str:
+    """The day of `demo:day`, simulated on gp2:1200, a report each five minutes. What the volume delivered, not what was
+    asked of it: a recording cannot know that."""
+    import headrace
+
+    day = headrace.demo_day()
+    rows = headrace.simulate(day, "gp2:1200").rows.with_columns(
+        reads=day.points["reads_per_s"], writes=day.points["writes_per_s"]
+    )
+    text = "Linux 6.1.0 (db1) \t11/20/2026 \t_x86_64_\t(8 CPU)\n"
+    each = 5  # rows of a minute
+    for start in range(0, rows.height, each):
+        part = rows[start : start + each]
+        share = part["iops"].sum() / (part["reads"] + part["writes"]).sum()
+        reads, writes, ms = part["reads"].mean() * share, part["writes"].mean() * share, part["mean_ms"].mean()
+        at = datetime(2026, 11, 20) + timedelta(minutes=start + each)
+        queue = (reads + writes) * ms / 1e3  # Little's law
+        util = min(100.0, (reads + writes) / 3_600 * 100)
+        text += f"\n{at:%m/%d/%Y %I:%M:%S %p}\n{HEAD}\n"
+        text += (
+            f"{'nvme1n1':<14} {reads:8.2f} {16 * reads:9.2f} 0.00 0.00 {ms:.2f} 16.00 {writes:7.2f} {30 * writes:9.2f} "
+            f"0.00 0.00 {ms:.2f} 30.00 {queue:.2f} {util:.2f}\n"
+        )
+    return text
+
+
 def used_space(chance: random.Random) -> str:
     """Five weeks: 2.5 GiB more each day, give or take."""
     first, used, rows = datetime(2026, 10, 1), 300.0, ["time,used_gib"]
@@ -48,7 +75,7 @@ def used_space(chance: random.Random) -> str:
 
 
 if __name__ == "__main__":
-    made = {"doctor/two-disks.txt": two_disks(random.Random(1)), "forecast/used.csv": used_space(random.Random(2))}
+    made = {"iostat.txt": one_day(), "doctor/two-disks.txt": two_disks(random.Random(1)), "forecast/used.csv": used_space(random.Random(2))}
     for name, text in made.items():
         (HERE / name).write_text(text)
         print(f"made {name}: {len(text.splitlines())} lines")

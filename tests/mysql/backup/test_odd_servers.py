@@ -23,7 +23,7 @@ from headrace import servers
 from headrace.connect import connect
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup import copying, restore, retention
-from headrace.servers.backup.history import archive, moments, stream
+from headrace.servers.backup.history import archive, joining, moments, stream
 from headrace.servers.backup.history.moments import RestoreGoal
 from headrace.servers.backup.manifest import backups
 from headrace.servers.backup.restore import RestoreRequest
@@ -120,7 +120,7 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
         streaming.stop.set()
         thread.join()
     (line,) = archive.timelines(target)
-    assert not line.problems and max(piece.length for file in line.files for piece in file.pieces) <= stream.WHOLE_BYTES
+    assert not line.problems and max(piece.length for file in line.files for piece in file.pieces) <= joining.WHOLE_BYTES
     folder = tmp_path / "relay"
     folder.mkdir()
     chain = moments.ReplayChain((line,))

@@ -91,6 +91,8 @@ def chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
     for one in histories:
         if one.flavor != made.flavor or not one.files or not at.contains(one.begins) or not one.ends.contains(at):
             continue
+        if one.damage_behind(at):
+            continue
         known = at
         needed = [file for file in one.files if not at.contains(file.later)]
         for index, file in enumerate(needed):

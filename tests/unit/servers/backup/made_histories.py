@@ -9,7 +9,6 @@ import uuid
 import zlib
 
 from headrace.connect import binary_events as kinds
-from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
 from headrace.servers.backup.manifest import BinlogPosition, Manifest
@@ -68,17 +67,20 @@ def told(earlier: str, flavor: str) -> bytes:
     return struct.pack("<I", len(lines)) + b"".join(lines)
 
 
-def keep(target: BackupTarget, timeline: str, source: str, source_id: str, files: list[LogFile], chance) -> None:
-    """Puts files into the archive, in pieces cut at random places."""
+def keep(
+    target: BackupTarget, timeline: str, source: str, source_id: str, files: list[LogFile], chance, places=None
+) -> None:
+    """Puts files into the archive, in pieces cut at `places` of each file, else at random ones."""
     flavor = files[0].flavor
     about = {"flavor": flavor, "version": "10.11.19", "source": source, "source_id": source_id, "began_unix": 1.0}
-    target.put_new(f"binlogs/{timeline}/timeline.json", documents.sealed(about))
+    executed = GtidSet(flavor)
     for place, file in enumerate(files, start=1):
         raw, name = bytes(file.raw), f"binlog.{place:06d}"
         reader, following = binlog.Reader(name), binlog.Transactions(name)
         ended = [one for event in reader.feed(raw) if (one := following.see(event)) is not None]
         # The first piece has what the file says of earlier GTIDs.
-        cuts = sorted({0, len(raw), *(chance.randrange(250, len(raw)) for _ in range(chance.randrange(4)))})
+        drawn = places[place - 1] if places else [chance.randrange(250, len(raw)) for _ in range(chance.randrange(4))]
+        cuts = sorted({0, len(raw), *drawn})
         for start, end in zip(cuts, cuts[1:], strict=False):
             mine = [one for one in ended if start < one.ends <= end]
             data = raw[start:end]
@@ -95,6 +97,9 @@ def keep(target: BackupTarget, timeline: str, source: str, source_id: str, files
                 "rotate" if end == len(raw) and following.next_file else "", "none", False, "", (entry,),
             )  # fmt: skip
             archive.write_piece(target, piece, data, None)
+            executed = executed.union(GtidSet.parse(piece.earlier, flavor)).union(piece.set)
+    end = archive.ArchiveEnd(f"binlog.{len(files):06d}", len(files[-1].raw), str(archive.as_position(executed)))
+    archive.write_index(target, timeline, about, end, None, new=True)
 
 
 def base_of(source: str, source_id: str, flavor: str, gtid: str) -> Manifest:

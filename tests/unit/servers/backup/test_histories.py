@@ -299,6 +299,7 @@ def test_a_transaction_larger_than_a_piece_is_not_held_in_memory(tmp_path):
 
 def test_a_piece_that_was_stored_already_is_not_an_error(tmp_path):
     """The answer to a first try was lost. Another stream's piece of the same place is one."""
+    from dataclasses import replace
     from types import SimpleNamespace
     from typing import Any, cast
 
@@ -312,4 +313,4 @@ def test_a_piece_that_was_stored_already_is_not_an_error(tmp_path):
     data = b"".join(archive.piece_bytes(target, name, piece, None))
     streaming._put(piece, data)
     with pytest.raises(InputError, match="never overwritten"):
-        streaming._put(archive.replace(piece, gtids=[[], []]), data)
+        streaming._put(replace(piece, gtids=[[], []]), data)

@@ -15,7 +15,17 @@ from typing import BinaryIO
 
 from headrace.errors import InputError
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.history.archive import ArchivedFile, Timeline, as_position, parts_of, piece_bytes, set_of
+from headrace.servers.backup.history.archive import (
+    ArchivedFile,
+    Damage,
+    Timeline,
+    as_position,
+    number_of_timeline,
+    parts_of,
+    piece_bytes,
+    set_of,
+    stem_of,
+)
 from headrace.servers.backup.manifest import Manifest
 from headrace.servers.backup.targets.target import BROKEN, DOC, BackupTarget
 from headrace.servers.topology.gtid import GtidSet
@@ -104,18 +114,21 @@ def choose(
     if not manifest.position.file:
         rule = "was taken of a server without a binary log, so nothing can be replayed on top of it"
         raise InputError(manifest.id, rule, DOC, "Restore it as it is, without --to and --to-gtid.")
+    lost = [one for one in found if is_lost(one, manifest)]
+    if named is not None and named in [one.id for one in found if one.damages and not one.files]:
+        raise _unreadable(lost or [one for one in found if one.id == named], manifest)
     found = [one for one in found if one.flavor == manifest.flavor and one.files]
     mine = [one for one in found if _is_own(one, manifest) and _joins(one, base)]
     if named is not None:
         chosen = next((one for one in found if one.id == named), None)
         if chosen is None:
-            raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup list.")
+            raise InputError(named[:60], "is not a timeline in this target", DOC, "See headrace backup binlogs.")
         if _joins(chosen, base):
             return ReplayChain((chosen,))
         before = [one for one in mine if one.ends.contains(chosen.begins) and chosen.begins.contains(base)]
         if before:
             return ReplayChain((before[-1], chosen))
-        raise _no_timeline([chosen], manifest, base)
+        raise _no_timeline([chosen], manifest, base, lost)
     _refuse_used_again(mine, [one for one in found if _is_own(one, manifest)], base, goal)
     own = _only(mine, manifest)
     # A server of MariaDB is known by its server_id, and most have 1: another name is another one.
@@ -123,18 +136,19 @@ def choose(
     if own is None:
         fit = _only([one for one in others if _joins(one, base)], manifest)
         if fit is None:
-            raise _no_timeline([one for one in found if _is_own(one, manifest)], manifest, base)
+            raise _no_timeline([one for one in found if _is_own(one, manifest)], manifest, base, lost)
         return ReplayChain((fit,))
     if _within(own, goal):
         return ReplayChain((own,))
-    beyond = [one for one in others if own.ends.contains(one.begins) and not own.ends.contains(one.ends)]
+    _refuse_short(own, [one for one in found if _is_own(one, manifest)], lost, manifest)
+    beyond = [one for one in others if own.ends.contains(one.begins) and not own.reach.contains(one.ends)]
     beyond = [one for one in beyond if base.contains(one.begins) or one.begins.contains(base)]
     if not beyond:
         return ReplayChain((own,))
-    lacking = [one for one in beyond if not one.ends.contains(own.ends)]
+    lacking = [one for one in beyond if not one.ends.contains(own.reach)]
     if lacking:
-        lost = own.ends.minus(lacking[0].ends)
-        rule = f"goes on in {lacking[0].id}, which never had {lost.count():,} transactions of it ({_few(lost)})"
+        without = own.reach.minus(lacking[0].ends)
+        rule = f"goes on in {lacking[0].id}, which never had {without.count():,} transactions of it ({_few(without)})"
         hint = f"Say which history is meant: --timeline {own.id}, or --timeline {lacking[0].id}."
         raise InputError(f"timeline {own.id}", rule, DOC, hint)
     promoted = _only(beyond, manifest)
@@ -160,7 +174,7 @@ def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet,
     reset, and the goal may lie in either history."""
     for one in mine:
         for later in own[own.index(one) + 1 :]:
-            again = one.ends.minus(later.begins)
+            again = one.reach.minus(later.begins)
             either = _joins(later, base) or later.begins.contains(base)
             if again.is_empty or not either or not one.ends.contains(later.begins):
                 continue
@@ -168,6 +182,22 @@ def _refuse_used_again(mine: list[Timeline], own: list[Timeline], base: GtidSet,
                 rule = f"used the numbers of {again.count():,} transactions again, in {later.id} ({_few(again)})"
                 hint = f"Say which history is meant: --timeline {one.id}, or --timeline {later.id}."
                 raise InputError(f"the server of timeline {one.id}", rule, DOC, hint)
+
+
+def _refuse_short(own: Timeline, family: list[Timeline], lost: list[Timeline], manifest: Manifest) -> None:
+    """Raises InputError where the same server's history goes on in a later timeline that does not
+    join on, or that cannot be read: the end of `own` is not all there is."""
+    number = number_of_timeline(own.id)
+    behind = [one for one in lost if number_of_timeline(one.id) > number]
+    if behind:
+        raise _unreadable(behind, manifest)
+    for later in family:
+        gap = later.begins.minus(own.reach)
+        if number_of_timeline(later.id) <= number or gap.is_empty:
+            continue
+        rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({_few(gap)})"
+        hint = f"Take a backup from behind the gap as the base, or --timeline {own.id} for what lies before it."
+        raise InputError(f"timeline {own.id}", rule, DOC, hint, kind=BROKEN)
 
 
 def _is_before(goal: RestoreGoal | None, timeline: Timeline, at: GtidSet) -> bool:
@@ -204,11 +234,30 @@ def _joins(timeline: Timeline, base: GtidSet) -> bool:
     return base.contains(timeline.begins) and timeline.ends.contains(base)
 
 
-def _no_timeline(same: list[Timeline], manifest: Manifest, base: GtidSet) -> InputError:
+def is_lost(timeline: Timeline, manifest: Manifest) -> bool:
+    """Whether a timeline is of a backup's source, and its index or all of its files cannot be read."""
+    own = timeline.id.rpartition("-")[0] == stem_of(manifest.source, manifest.source_id) or (
+        timeline.flavor == manifest.flavor and _is_own(timeline, manifest)
+    )
+    return own and any(not one.harmless for one in timeline.damages) and not (timeline.files and timeline.source_id)
+
+
+def _unreadable(lost: list[Timeline], manifest: Manifest) -> InputError:
+    """The error for a source whose binary logs are there and cannot be used."""
+    words = next(one.words for one in lost[-1].damages if not one.harmless)
+    rule = f"is damaged, and has the binary log behind {manifest.id}: {words}"
+    return InputError(f"timeline {lost[-1].id}", rule, DOC, NOTHING_BEHIND, kind=BROKEN)
+
+
+def _no_timeline(same: list[Timeline], manifest: Manifest, base: GtidSet, lost: list[Timeline]) -> InputError:
+    if lost and not (same and _joins(same[-1], base)):
+        return _unreadable(lost, manifest)
     if not same:
         rule = f"no binary log of its source ({manifest.source_id}) lies in this target"
         return InputError(manifest.id, rule, DOC, "Stream it: headrace backup stream. Or restore the backup as it is.")
     last = same[-1]
+    if behind := last.damage_behind(base):
+        return _damaged(last, behind, base)
     if not base.contains(last.begins):
         missing = last.begins.minus(base)
         rule = f"the archive begins later: {missing.count():,} transactions between are missing ({_few(missing)})"
@@ -216,6 +265,25 @@ def _no_timeline(same: list[Timeline], manifest: Manifest, base: GtidSet) -> Inp
     missing = base.minus(last.ends)
     rule = f"the archive ends before it: it has not {_few(missing)}"
     return InputError(manifest.id, rule, DOC, "Let the stream catch up, or restore the backup as it is.")
+
+
+NOTHING_BEHIND = (
+    "Copy the file back from another copy of the target. Without it nothing behind the backup can be restored: "
+    "leave the goal out for the backup as it is."
+)
+
+
+def _damaged(timeline: Timeline, behind: tuple[Damage, ...], executed: GtidSet, last_gtid: str = "") -> InputError:
+    """The error for a history that is damaged before the goal. `executed`: what can be reached,
+    `last_gtid`: its last transaction, "" for none behind the backup."""
+    without = timeline.reach.minus(executed)
+    count = f"; {without.count():,} transactions lie behind ({_few(without)})" if not without.is_empty else ""
+    hint = NOTHING_BEHIND
+    if last_gtid:
+        hint = "Copy the file back from another copy of the target. Without it the last that can be reached is "
+        hint += f"--to-gtid {last_gtid}."
+    rule = f"is damaged: {behind[0].words}{count}"
+    return InputError(f"timeline {timeline.id}", rule, DOC, hint, kind=BROKEN)
 
 
 def _few(gtids: GtidSet) -> str:
@@ -256,13 +324,12 @@ def collect(
         reach.enter(behind.begins if behind is not None else None, chain.parts)
         _collect_one(target, one, reach, folder, key, logs, told)
         if behind is not None and not reach.done and not reach.executed.contains(behind.begins):
+            if damage := one.damage_behind(reach.base):
+                raise _damaged(one, damage, reach.executed, reach.last_gtid)
             missing = behind.begins.minus(reach.executed)
             rule = f"ends before {behind.id} begins: {missing.count():,} transactions between are missing"
             raise InputError(one.id, rule, DOC, "Take a newer backup as the base.", kind=BROKEN)
-    last = chain.timelines[-1]
-    reach.finish(last)
-    if not reach.done:
-        _refuse_broken(last, base, reach)
+    reach.finish(chain.timelines[-1])
     return _result(chain, reach, logs)
 
 
@@ -449,9 +516,14 @@ class _Reach:
         return False
 
     def finish(self, timeline: Timeline) -> None:
-        """At the end of the archive. Raises InputError where the goal was not reached."""
+        """At the end of what can be read. Raises InputError where more had been there, or the goal
+        was not reached."""
         self._check_base()
-        if self.done or (self.goal.gtid is None and self.goal.moment_us is None):
+        if self.done:
+            return
+        if behind := timeline.damage_behind(self.base):
+            raise _damaged(timeline, behind, self.executed, self.last_gtid)
+        if self.goal.gtid is None and self.goal.moment_us is None:
             return
         last = f"{self.last_gtid or _few(self.base)}" + (f" of {shown(self.last_us)}" if self.last_us else "")
         if self.goal.gtid is not None:
@@ -508,6 +580,8 @@ def _check_join(timeline: Timeline, file: ArchivedFile, known: GtidSet, first: b
     missing = file.earlier.minus(known)
     if missing.is_empty and (first or known.minus(file.earlier.union(file.own)).is_empty):
         return
+    if behind := timeline.damage_behind(reach.base):
+        raise _damaged(timeline, behind, reach.executed, reach.last_gtid)
     rule = f"{missing.count():,} transactions before it are missing from the archive: {_few(missing)}"
     if missing.is_empty:
         rule = f"is of another history: its source has not executed {_few(known.minus(file.earlier))}"
@@ -515,22 +589,8 @@ def _check_join(timeline: Timeline, file: ArchivedFile, known: GtidSet, first: b
     raise InputError(f"{timeline.id}/{file.name}", rule, DOC, f"{last}.", kind=BROKEN)
 
 
-def _refuse_broken(timeline: Timeline, base: GtidSet, reach: _Reach) -> None:
-    """All there is was asked for: raises InputError where more had been there. What lies in files
-    before the base does not matter."""
-    before = [file.name for file in timeline.files if base.contains(file.later)]
-    broken = [one for one in timeline.problems if not any(name in one for name in before)]
-    if broken:
-        last = reach.last_gtid or _few(base)
-        rule = f"has more than can be read: {broken[0]}"
-        hint = f"The last that can be reached: --to-gtid {last}"
-        raise InputError(timeline.id, rule, DOC, hint, kind=BROKEN)
-
-
 def _check_end(timeline: Timeline, file: ArchivedFile, behind: ArchivedFile | None, reach: _Reach) -> None:
     """Raises InputError where a file stops early and others follow."""
-    if behind is None or file.ended:
-        return
-    rule = f"ends early in the archive, at offset {file.ends:,}, and {behind.name} follows"
-    last = f"--to-gtid {reach.last_gtid} is the last that can be reached." if reach.last_gtid else ""
-    raise InputError(f"{timeline.id}/{file.name}", rule, DOC, last, kind=BROKEN)
+    if behind is not None and not file.ended:
+        damage = timeline.damage_behind(reach.base) or timeline.damages
+        raise _damaged(timeline, damage, reach.executed, reach.last_gtid)

@@ -3,7 +3,8 @@
 The server's own tool receives it (mysqlbinlog --raw --stop-never) into a folder of this machine.
 Here every event is tested, what is whole is stored as a piece a few times a second, and each file
 must go on where the one before it ended: a gap is found when it arises, not at a restore. What does
-not join on begins a new timeline, so two histories never lie in one.
+not join on begins a new timeline, so two histories never lie in one. Pieces are joined while the
+file is still written (`joining`).
 
 After `kill -9` the next stream fetches the file it was at again, tests that it is the same, and
 goes on behind the last piece.
@@ -32,10 +33,22 @@ from headrace.errors import CouldNotRun, InputError
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history import events as binlog
-from headrace.servers.backup.history.archive import ArchivedFile, Entry, Piece, as_position, set_json
+from headrace.servers.backup.history.archive import (
+    ArchivedFile,
+    ArchiveEnd,
+    Entry,
+    Piece,
+    Timeline,
+    as_position,
+    number_of,
+    number_of_timeline,
+    set_json,
+    stem_of,
+)
+from headrace.servers.backup.history.joining import JOIN_AFTER, FilePieces, Joiner
 from headrace.servers.backup.pipeline import END_S, best_pack
 from headrace.servers.backup.source import BackupSource, rows
-from headrace.servers.backup.targets.target import DOC, BackupTarget
+from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget
 from headrace.servers.backup.unfinished import owned
 from headrace.servers.topology.gtid import GtidSet
 
@@ -43,7 +56,10 @@ from headrace.servers.topology.gtid import GtidSet
 # a crash may cost (docs/guide/backups.md, "How much a crash may cost").
 EVERY_S = 0.25
 LOOK_EVERY_S = 0.02
-LIVE_BYTES, WHOLE_BYTES = 8 * MIB, 64 * MIB  # guesses: what is held in memory, and few objects
+# How often the index says how far the archive goes, s, and at most once for so many pieces: what a
+# damage behind the last index can hide is no more than what a crash may cost.
+INDEX_S, INDEX_PIECES = 1.0, 4
+LIVE_BYTES = 8 * MIB  # a guess: what is held in memory
 READ_BYTES = 4 * MIB
 # What may lie on this machine before the receiver is stopped until the target has caught up.
 SPOOL_BYTES = 2 << 30
@@ -94,7 +110,11 @@ class Stream:
         self._following: binlog.Transactions | None = None
         self._waiting: list[binlog.Transaction] = []
         self._read = 0
-        self._entries: list[Entry] = []
+        self._about: dict[str, Any] = {}
+        self._pieces = FilePieces()
+        self._indexed, self._indexed_s = ArchiveEnd(), 0.0
+        self._claimed = GtidSet(source.flavor)  # what the index said before this stream
+        self._joiner = Joiner(target, key, self.pack, self._note)
         self._stored: tuple[Entry, ...] = ()
         self._last: dict[str, int] = {}
         self._first, self._begun = False, False
@@ -117,29 +137,37 @@ class Stream:
                 while not self.stop.is_set():
                     self._receive()
                     self._follow()
+                self._store()
+                self._index(now=True)
             finally:
                 self._end_child()
-            self._store(flush=True)
+                self._joiner.close()
         return self.state
 
     # --- where to go on ---------------------------------------------------------------------------
 
     def _resume(self, begin: str | None) -> None:
         """Finds the end of this server's archive, or begins one."""
-        mine = [
-            one for one in archive.timelines(self.target, self.key) if _stem(one.id) == _stem(_name(self.source, 1))
-        ]
+        stem = stem_of(self.source.name, self.source.id)
+        mine = [one for one in archive.timelines(self.target, self.key) if one.id.rpartition("-")[0] == stem]
         there = self._logs()
-        if not mine or not mine[-1].files:
-            number = _number(mine[-1].id) if mine else 1
+        if not mine or not mine[-1].files and not mine[-1].damages:
+            number = number_of_timeline(mine[-1].id) if mine else 1
             wanted = begin or there[0]
             if wanted not in there:
                 rule = f"is not a binary log of {self.source.name}: it has {there[0]} to {there[-1]}"
                 raise InputError(repr(wanted)[:80], rule, DOC, "Leave --from out to begin with the oldest.")
-            self._begin_timeline(number, wanted, bool(mine))
+            self._begin_timeline(number, wanted)
             return
         last = mine[-1]
-        self.state.timeline, self.known = last.id, last.ends
+        self.state.timeline = last.id
+        if why := _unusable(last):
+            self._break(f"the archive of timeline {last.id} is damaged at its end ({why})", there[0])
+            return
+        for problem in last.problems:
+            self._tell(f"problem: {problem}")
+        self.known, self._claimed = last.ends, GtidSet.parse(last.end.gtid, last.flavor)
+        self._about = archive.read_about(self.target, last.id, self.key)
         file = last.files[-1]
         if file.ended:
             following = binlog.next_name(file.name)
@@ -163,33 +191,42 @@ class Stream:
             raise InputError(self.source.name, rule, DOC, "Set log_bin to a plain name.")
         return found
 
-    def _begin_timeline(self, number: int, file: str, exists: bool = False) -> None:
-        self.state.timeline = _name(self.source, number)
-        self.known = GtidSet(self.source.flavor)
-        if not exists:
-            about = {
-                "flavor": self.source.flavor,
-                "version": self.source.version_text,
-                "source": self.source.name,
-                "source_id": self.source.id,
-                "began_unix": time.time(),
-            }
-            self.target.put_new(f"binlogs/{self.state.timeline}/timeline.json", documents.sealed(about, self.key))
+    def _begin_timeline(self, number: int, file: str) -> None:
+        self.state.timeline = f"{stem_of(self.source.name, self.source.id)}-{number}"
+        self.known = self._claimed = GtidSet(self.source.flavor)
+        self._about = {
+            "flavor": self.source.flavor,
+            "version": self.source.version_text,
+            "source": self.source.name,
+            "source_id": self.source.id,
+            "began_unix": time.time(),
+        }
+        self._indexed = ArchiveEnd()
+        if not self.target.exists(f"binlogs/{self.state.timeline}/{archive.INDEX}"):
+            write = lambda: archive.write_index(  # noqa: E731
+                self.target, self.state.timeline, self._about, self._indexed, self.key, new=True
+            )
+            self._kept(write)
         self._first = True
         self._open_file(file)
 
-    def _break(self, why: str, file: str) -> None:
-        """Begins a new timeline: what comes does not join on to what is stored."""
-        number = _number(self.state.timeline) + 1
-        text = f"{why}: timeline {_name(self.source, number)} begins; take a new backup as its base"
+    def _tell(self, text: str) -> None:
         self.state.notes.append(text)
         self._note(text)
+
+    def _break(self, why: str, file: str) -> None:
+        """Begins a new timeline: what comes does not join on to what is stored."""
+        number = number_of_timeline(self.state.timeline) + 1
+        stem = stem_of(self.source.name, self.source.id)
+        self._tell(f"{why}: timeline {stem}-{number} begins; take a new backup as its base")
         self._end_child()
+        if self._about:
+            self._index(now=True)
         self._begin_timeline(number, file)
 
     def _open_file(self, name: str) -> None:
         self.state.file, self.state.stored_to = name, 0
-        self._read, self._entries, self._waiting = 0, [], []
+        self._read, self._pieces, self._waiting = 0, FilePieces(), []
         self._stored, self._begun, self._last = (), False, {}
         self._reader, self._following = binlog.Reader(name), binlog.Transactions(name)
 
@@ -197,7 +234,7 @@ class Stream:
         """Goes on inside of a file, of which the first bytes are stored."""
         self._open_file(file.name)
         self.state.stored_to, self._stored, self._first = stored, tuple(file.entries), False
-        self._entries = list(file.entries)
+        self._pieces = FilePieces(file.pieces)
         self._begun = True
 
     # --- receiving --------------------------------------------------------------------------------
@@ -234,7 +271,7 @@ class Stream:
         """The receiver brings the file from its beginning; what is stored is passed over, once it
         has been found to be the same."""
         self._reader, self._following = binlog.Reader(self.state.file), binlog.Transactions(self.state.file)
-        self._read, self._waiting, self._stored = 0, [], tuple(self._entries)
+        self._read, self._waiting, self._stored = 0, [], tuple(self._pieces.entries)
 
     def _ended(self) -> None:
         """The receiver has ended by itself: its source is down, or it may not. Waits a moment."""
@@ -248,8 +285,7 @@ class Stream:
             return
         text = f"{self.source.name} is away: {said}"
         if not self.state.notes or self.state.notes[-1] != text:
-            self.state.notes.append(text)
-            self._note(text)
+            self._tell(text)
         self.stop.wait(SOURCE_S)
 
     def _end_child(self) -> None:
@@ -277,6 +313,8 @@ class Stream:
             if full or done or time.monotonic() - stored >= self.every_s:
                 self._store()
                 stored = time.monotonic()
+            self._index()
+            self._join()
             if not came and self._over(done):
                 self._finish()
                 continue
@@ -368,7 +406,7 @@ class Stream:
         assert self._following is not None
         return "rotate" if self._following.next_file else "stop" if self._following.stopped else ""
 
-    def _store(self, flush: bool = False, ended: str = "") -> None:
+    def _store(self, ended: str = "") -> None:
         """Stores what is whole and not stored yet."""
         following = self._following
         if following is None or not self._begun:
@@ -461,7 +499,7 @@ class Stream:
     def _noted(self, piece: Piece, data: bytes) -> None:
         state = self.state
         self.known = self.known.union(piece.set)
-        self._entries += piece.entries
+        self._pieces.add(piece)
         state.stored_to, state.pieces, state.stored_bytes = piece.ends, state.pieces + 1, state.stored_bytes + len(data)
         for entry in piece.entries:
             state.transactions += entry.transactions
@@ -471,67 +509,73 @@ class Stream:
                 del state.ages_s[:-100_000]
         self.tell(state)
 
+    def _index(self, now: bool = False) -> None:
+        """Says in the index how far the archive goes: now and then, and `now` at each end. What an
+        older index claims, and was lost, it goes on to claim until it is there again."""
+        state = self.state
+        wait = max(INDEX_S, INDEX_PIECES * self.every_s)
+        if not state.stored_to or not now and time.monotonic() - self._indexed_s < wait:
+            return
+        known = as_position(self.known)
+        end = ArchiveEnd(state.file, state.stored_to, str(known))
+        if end == self._indexed or not known.contains(self._claimed):
+            return
+        self._kept(lambda: archive.write_index(self.target, state.timeline, self._about, end, self.key))
+        self._indexed, self._indexed_s = end, time.monotonic()
+
+    def _join(self) -> None:
+        """Has pieces joined where many lie in the file that is being written."""
+        if self._pieces.live >= JOIN_AFTER and not self._stored and not self._joiner.busy:
+            self._joiner.begin(self.spool / self.state.file, self._pieces, ended=False)
+
     def _finish(self) -> None:
         """Ends a file: in the archive it becomes a few large pieces."""
         self._store(ended=self._ending() or "crash")
-        name, entries = self.state.file, list(self._entries)
-        following = self._following
-        assert following is not None
-        if (self.spool / name).exists() and not self._stored:
-            self._kept(lambda: self._join_pieces(name, entries, following))
+        self._index(now=True)
+        name = self.state.file
+        if not self._stored:
+            self._joiner.begin(self.spool / name, self._pieces, ended=True)
         (self.spool / name).unlink(missing_ok=True)
         self._open_file(binlog.next_name(name))
         self._first = False
 
-    def _join_pieces(self, name: str, entries: list[Entry], following: binlog.Transactions) -> None:
-        folder = f"binlogs/{self.state.timeline}/{name}/"
-        there = [one.name for one in self.target.list(folder)]
-        if len([one for one in there if "/live-" in one]) < 2:
-            return
-        for one in there:
-            if "/whole-" in one:  # of a stream that was killed here
-                self.target.remove(one)
-        pieces = [archive.read_piece(self.target, one, self.key) for one in sorted(there) if "/live-" in one]
-        groups: list[list[Piece]] = []
-        for piece in pieces:
-            if not groups or sum(one.length for one in groups[-1]) + piece.length > WHOLE_BYTES:
-                groups.append([])
-            groups[-1].append(piece)
-        for group in groups:
-            first, last = group[0], group[-1]
-            gtids = first.set
-            for one in group[1:]:
-                gtids = gtids.union(one.set)
-            whole = replace(
-                first,
-                kind="whole",
-                length=last.ends - first.offset,
-                gtids=set_json(gtids),
-                ended=last.ended,
-                packed=self.pack,
-                entries=tuple(entry for one in group for entry in one.entries),
-            )
-            archive.write_piece(self.target, whole, self._bytes(first.offset, last.ends), self.key)
-        for one in there:
-            if "/live-" in one:
-                self.target.remove(one)
-
     def _kept(self, work: Callable[[], Any]) -> None:
-        """Does it, again while the target refuses, for a minute."""
-        until, wait = time.monotonic() + TARGET_S, 0.1
+        """Does it, again while the target refuses: for a minute, or until the stream is to end."""
+        until, wait, told = time.monotonic() + TARGET_S, 0.1, False
         while True:
             try:
                 work()
                 return
             except InputError as error:
+                if error.kind == DAMAGED:
+                    raise
                 rule = f"{error.rule}: does another stream write to it?"
                 raise CouldNotRun(error.value, rule, DOC, "One stream for a server and target.") from None
             except CouldNotRun as error:
-                if time.monotonic() >= until:
-                    raise
-                self._note(f"{error.value}: {error.rule}; trying again")
-                time.sleep(wait)
+                if self.stop.is_set() or time.monotonic() >= until:
+                    raise (self._given_up(error) if told else error) from None
+                if not told:
+                    self._note(f"{error.value} {error.rule}; trying again for {TARGET_S:.0f} s")
+                    told = True
+                self.stop.wait(wait)
                 wait = min(5.0, 2 * wait)
+
+    def _given_up(self, error: CouldNotRun) -> CouldNotRun:
+        """The end of a stream whose target refuses, once why has been said."""
+        since = f"what came after {self.state.last_gtid}" if self.state.last_gtid else "what came"
+        rule = f"took no more, so the stream ended: {since} is not stored"
+        hint = f"{error.hint} Then stream again: it goes on there as long as the server has {self.state.file}."
+        return CouldNotRun(self.target.label, rule, DOC, hint.strip())
+
+
+def _unusable(last: Timeline) -> str:
+    """Why nothing can be stored behind a timeline, in words; "" where it can. Its index is gone, or
+    pieces lie behind a damaged one: what is fetched again would be cut elsewhere."""
+    if not last.files or not last.source_id:
+        return next(iter(last.problems), "")
+    end = number_of(last.files[-1].name)
+    at_end = [one for one in last.damages if one.name and not one.harmless and number_of(one.file) >= end]
+    return at_end[0].words if at_end else ""
 
 
 def _check_source(source: BackupSource) -> None:
@@ -546,15 +590,3 @@ def _check_source(source: BackupSource) -> None:
         if str(rows(connection, "SELECT @@binlog_checksum")[0][0]).upper() == "NONE":
             rule = "writes its binary log without checksums, so damage could not be found"
             raise InputError(source.name, rule, DOC, "SET GLOBAL binlog_checksum = CRC32.")
-
-
-def _name(source: BackupSource, number: int) -> str:
-    return f"{source.name.lower()[:20].replace('_', '-').strip('-.')}-{source.id[-36:]}-{number}".replace(".", "-")
-
-
-def _stem(name: str) -> str:
-    return name.rpartition("-")[0]
-
-
-def _number(name: str) -> int:
-    return int(name.rpartition("-")[2])

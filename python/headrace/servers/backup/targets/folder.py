@@ -22,6 +22,7 @@ from headrace.servers.backup.targets.target import (
     Stored,
     TargetWriter,
     checked_name,
+    size_text,
 )
 
 # Written data are flushed this often, so that the kernel holds few unwritten pages (and a pace that
@@ -71,7 +72,8 @@ class FolderTarget(BackupTarget):
             raise self.taken(name)
         room = self._room()
         if room is not None and expected_bytes > room:
-            rule = f"has {room / 2**30:,.2f} GiB left, and {expected_bytes / 2**30:,.2f} GiB are to be written"
+            rule = "is full" if room < MIB else "has too little room"
+            rule += f": {size_text(expected_bytes)} needed, {size_text(room)} left"
             raise CouldNotRun(self.label, rule, DOC, "Free some room (headrace backup prune), or use another target.")
         return _FolderWriter(self, name, path)
 

@@ -40,6 +40,18 @@ def checked_name(name: str) -> str:
     return name
 
 
+def size_text(count: int) -> str:
+    """A number of bytes in the unit that fits.
+
+    >>> size_text(12_288), size_text(0), size_text(3 << 30)
+    ('12 KiB', '0', '3.0 GiB')
+    """
+    for name, size in (("GiB", 1 << 30), ("MiB", MIB)):
+        if count >= size:
+            return f"{count / size:,.1f} {name}"
+    return f"{-(-count // 1024):,} KiB" if count else "0"
+
+
 @dataclass(frozen=True)
 class Stored:
     """A file in a target."""

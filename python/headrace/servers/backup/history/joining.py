@@ -1,0 +1,209 @@
+"""Many small pieces of a binary log become few large ones, also while the file is still written.
+
+A thread of its own joins them, so that the stream goes on storing what comes. The large piece is
+stored before the small ones are removed, and readers take the longest that begins at a place: so
+nothing is missing at any moment, and a stream that is killed here leaves pieces twice at most.
+
+Pieces of about one size are joined, as in a binary counter: a byte is written again some
+log2(WHOLE_BYTES / first join) times at most, and the number of pieces grows with the logarithm of
+the file's size, and by one for each WHOLE_BYTES.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from headrace.base.units import MIB
+from headrace.errors import HeadraceError, InputError
+from headrace.servers.backup.history import archive
+from headrace.servers.backup.history.archive import Entry, Piece, extent_of, piece_name, set_json
+from headrace.servers.backup.targets.target import BackupTarget
+
+# So many live pieces are joined at a time: 16 s of a stream that stores four a second. A guess: few
+# enough for a list to stay short, and many enough for little to be written twice.
+JOIN_AFTER = 64
+WHOLE_BYTES = 64 * MIB  # a guess: what is held in memory, and few objects
+# What the index knows of a joined piece, times and checksum, it knows for stretches of this size.
+# A guess: it finds the place of a damage well enough, and takes a 5,000th of the bytes.
+STRETCH_BYTES = MIB
+
+
+class FilePieces:
+    """The pieces of one binary log in the archive, in order; two threads change them."""
+
+    def __init__(self, pieces: Sequence[Piece] = ()) -> None:
+        self._lock, self._pieces = threading.Lock(), list(pieces)
+
+    def add(self, piece: Piece) -> None:
+        """Adds the next one."""
+        with self._lock:
+            self._pieces.append(piece)
+
+    def put(self, joined: Piece) -> None:
+        """Puts a joined piece in the place of those that it holds."""
+        with self._lock:
+            others = [one for one in self._pieces if not one.length or not _holds(joined, one)]
+            self._pieces = sorted([*others, joined], key=lambda one: (one.offset, one.ends))
+
+    @property
+    def all(self) -> list[Piece]:
+        with self._lock:
+            return list(self._pieces)
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [entry for piece in self.all for entry in piece.entries]
+
+    @property
+    def live(self) -> int:
+        """How many of them are as they came."""
+        return sum(one.kind == "live" for one in self.all)
+
+
+def _holds(joined: Piece, one: Piece) -> bool:
+    return joined.offset <= one.offset and one.ends <= joined.ends
+
+
+class Joiner:
+    """Joins pieces of a target, one file after another, in a thread of its own. `note`: told what
+    went wrong, once; then pieces stay as they are."""
+
+    def __init__(
+        self, target: BackupTarget, key: bytes | None, pack: str, note: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self.target, self.key, self.pack, self._note = target, key, pack, note
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="binlog-joiner")
+        self._last: Future[None] | None = None
+        self._failed = False
+
+    @property
+    def busy(self) -> bool:
+        return self._last is not None and not self._last.done()
+
+    def begin(self, path: Path, pieces: FilePieces, ended: bool) -> None:
+        """Joins pieces of the file whose bytes lie at `path`, which may be removed at once."""
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return
+        self._last = self._worker.submit(self._work, handle, pieces, ended)
+
+    def close(self) -> None:
+        """Waits until all is joined."""
+        self._worker.shutdown(wait=True)
+
+    def _work(self, handle: int, pieces: FilePieces, ended: bool) -> None:
+        try:
+            for group in groups(pieces.all, ended):
+                self._join(handle, pieces, group)
+            if ended:
+                self._clean(pieces.all)
+        except (HeadraceError, OSError) as error:
+            if not self._failed:
+                self._note(f"pieces of the binary log stay as small as they came: {error}")
+            self._failed = True
+        finally:
+            os.close(handle)
+
+    def _join(self, handle: int, pieces: FilePieces, group: list[Piece]) -> None:
+        first, last = group[0], group[-1]
+        data = os.pread(handle, last.ends - first.offset, first.offset)
+        joined = join(group, data, self.pack)
+        try:
+            archive.write_piece(self.target, joined, data, self.key)
+        except InputError:  # of a stream that was killed here
+            archive.read_piece(self.target, piece_name(joined), self.key)
+        pieces.put(joined)
+        for one in group:
+            self.target.remove(piece_name(one))
+
+    def _clean(self, pieces: list[Piece]) -> None:
+        """Removes what streams that were killed have left beside a joined piece of the same bytes."""
+        if not pieces:
+            return
+        names = {piece_name(one) for one in pieces}
+        folder = f"binlogs/{pieces[0].timeline}/{pieces[0].file}/"
+        left = [one.name for one in self.target.list(folder) if one.name not in names]
+        for name in left:
+            begin, end = extent_of(name) or (0, 0)
+            holder = next((one for one in pieces if one.offset <= begin < end <= one.ends), None)
+            if holder is not None:
+                for _ in archive.piece_bytes(self.target, piece_name(holder), holder, self.key):
+                    pass  # it is as it was written, so the others are not needed
+                self.target.remove(name)
+
+
+def groups(pieces: Sequence[Piece], ended: bool) -> list[list[Piece]]:
+    """Which neighbours become one piece each. While the file goes on: those at its end that came
+    last, and those before them that are no larger than what they are joined with."""
+    run = [one for one in pieces if one.length]
+    if not ended:
+        start = len(run)
+        while start and run[start - 1].kind == "live":
+            start -= 1
+        size = sum(one.length for one in run[start:])
+        while start and run[start - 1].length <= size and size + run[start - 1].length <= WHOLE_BYTES:
+            start -= 1
+            size += run[start].length
+        run = run[start:]
+    joined: list[list[Piece]] = []
+    for piece in run:
+        if not joined or sum(one.length for one in joined[-1]) + piece.length > WHOLE_BYTES:
+            joined.append([])
+        joined[-1].append(piece)
+    return [group for group in joined if len(group) > 1]
+
+
+def join(group: list[Piece], data: bytes, pack: str) -> Piece:
+    """The piece of these neighbours, whose bytes are `data`. Raises InputError where the bytes are
+    not those that were stored."""
+    first, last = group[0], group[-1]
+    for piece in group:
+        for entry in piece.entries:
+            start = entry.offset - first.offset
+            if hashlib.sha256(data[start : start + entry.length]).hexdigest() != entry.sha256:
+                raise InputError(piece_name(piece), "is not the file of this server any more", "", "")
+    gtids = first.set
+    for one in group[1:]:
+        gtids = gtids.union(one.set)
+    entries = _stretches([entry for one in group for entry in one.entries], data, first.offset)
+    return replace(
+        first,
+        kind="joined",
+        length=last.ends - first.offset,
+        gtids=set_json(gtids),
+        ended=last.ended,
+        packed=pack,
+        entries=tuple(entries),
+    )
+
+
+def _stretches(entries: list[Entry], data: bytes, offset: int) -> list[Entry]:
+    """Neighbours in the index, as one each up to STRETCH_BYTES."""
+    made: list[list[Entry]] = []
+    for entry in entries:
+        if not made or sum(one.length for one in made[-1]) + entry.length > STRETCH_BYTES:
+            made.append([])
+        made[-1].append(entry)
+    return [_stretch(group, data, offset) if len(group) > 1 else group[0] for group in made]
+
+
+def _stretch(group: list[Entry], data: bytes, offset: int) -> Entry:
+    begin, length = group[0].offset, sum(one.length for one in group)
+    told = [one for one in group if one.transactions]
+    return Entry(
+        begin,
+        length,
+        hashlib.sha256(data[begin - offset : begin - offset + length]).hexdigest(),
+        sum(one.transactions for one in group),
+        told[0].first_gtid if told else "",
+        told[-1].last_gtid if told else "",
+        told[0].first_us if told else 0,
+        told[-1].last_us if told else 0,
+    )

@@ -130,7 +130,8 @@ def metric_in(text: str) -> str | None:
     return found[0] if len(found) == 1 else None
 
 
-def _volume_in(*texts: object) -> str:
+def volume_in(*texts: object) -> str:
+    """The volume's id in a label, id or heading; "" where there is none."""
     for text in texts:
         match = VOLUME_ID.search(text) if isinstance(text, str) else None
         if match:
@@ -208,7 +209,7 @@ def _metric_data(recording: Recording, series: Metrics, document: dict, place: s
             rule = "CloudWatch did not deliver this metric"
             hint = "Fetch it again."
             raise recording.bad(where, f"StatusCode {result['StatusCode']}", rule, hint, SOURCE)
-        volume = _volume_in(label, key)
+        volume = volume_in(label, key)
         for at, (time, value) in enumerate(zip(times, values, strict=True)):
             stamp = (
                 parse_iso(str(time)[:60])
@@ -251,7 +252,7 @@ def _metric_statistics(recording: Recording, series: Metrics, document: dict, pl
             recording,
             series,
             where,
-            _volume_in(label),
+            volume_in(label),
             metric,
             stamp,
             type(time).__name__ if stamp is None else time,
@@ -309,7 +310,7 @@ def _long_form(recording: Recording, series: Metrics, header: list[str], rows: l
             raise recording.bad(number, f"unit {cells[columns['unit']]}", rule, "Export without a unit.", SOURCE)
         if "statistic" in columns:
             _check_statistic(recording, number, metric, cells[columns["statistic"]])
-        volume = cells[columns["volume"]] if cells and "volume" in columns else _volume_in(cells[columns["metric"]])
+        volume = cells[columns["volume"]] if cells and "volume" in columns else volume_in(cells[columns["metric"]])
         _put(recording, series, number, volume, metric, parse_iso(cells[time_at]), cells[time_at], cells[value_at])
 
     read_lines(recording, rows, row, lambda: series)
@@ -337,7 +338,7 @@ def _wide_form(recording: Recording, series: Metrics, periods: list[float], rows
     for at in range(1, width):
         found = {metric_in(text) for text in about[at]} - {None}
         if len(found) == 1:
-            named.append((at, found.pop(), _volume_in(*about[at])))
+            named.append((at, found.pop(), volume_in(*about[at])))
             if at in asked:
                 _check_statistic(recording, asked[at][0], named[-1][1], asked[at][1])
 

@@ -27,6 +27,7 @@ import polars as pl
 from headrace.base.files import refuse_folder
 from headrace.errors import InputError
 from headrace.observe.formats import cloudwatch
+from headrace.observe.formats.metric_pages import MetricSeries, read_pages
 from headrace.observe.formats.metric_stream import StreamPoint, open_telemetry_points
 from headrace.observe.recording import MAX_BYTES, clip, recording_of
 from headrace.operate.fleet.points import COLUMNS, DOC, METRICS, SCHEMA, SUMS, write_points
@@ -35,6 +36,8 @@ NAMESPACE = "AWS/EBS"
 STREAMS = "CloudWatch guide, Metric streams, JSON format"
 PARTS = 64  # of volumes, by their ids: a part of 10,000 volumes over 14 days of five minutes is 0.6 million rows
 POINTS_AT_ONCE = 1_000_000  # before they are spilled: some 100 MB
+# Small parts are put in order together, up to so many points: each call costs some ms; ours.
+ROWS_TOGETHER = 1_000_000
 MOST_VALUE = 1e15  # no sum of a period comes near it; keeps sums finite
 MS_PER_S = 1_000.0
 # Seconds since 1970 of 2006-01-01, the year in which EC2 began, and of 2100-01-01, ours: what lies
@@ -66,6 +69,7 @@ SHORTER_IN_A_ROW = 3
 LONGER_IN_A_ROW = 12
 # The sum of the points within a longer one, against its figure: counts are whole; ours.
 SUM_SLACK = 0.01
+MOST_KEYS = 1 << 62  # of volumes, times and periods: what a signed number of 64 bits holds
 STEP_SLACK_S = 1.0  # times are printed in whole seconds
 # The share of a longer period that its points must cover; a guess. Their rate is taken for all
 # of it.
@@ -89,21 +93,27 @@ def import_points(
         spill = _Spill(Path(folder))
         for done, file in enumerate(files):
             _read(file, spill, notes)
-            progress(0.8 * (done + 1) / len(files))
+            progress(0.6 * (done + 1) / len(files))
         spill.flush()
-        volumes = [0]
+        volumes, lacking = [0], {}
 
         def parts() -> Iterator[pl.DataFrame]:
-            for number in range(PARTS):
-                part = spill.part(number)
-                if part is not None:
-                    wide = _wide(part, period_s, spill.sparse)
-                    volumes[0] += wide["volume"].n_unique()
-                    if wide.height:
-                        yield wide
-                progress(0.8 + 0.2 * (number + 1) / PARTS)
+            for done, part in spill.parts():
+                wide = _wide(part, period_s, spill.sparse, lacking)
+                volumes[0] += wide["volume"].n_unique()
+                if wide.height:
+                    yield wide
+                progress(0.6 + 0.4 * done / PARTS)
 
-        rows = write_points(to, parts())
+        more = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+        rows = write_points(to, parts(), f"{clip(files[0].name, 80)}{more}")
+    if lacking:
+        volume = min(lacking)
+        others = f", nor have {len(lacking) - 1:,} others all of the four that are needed" if len(lacking) > 1 else ""
+        notes.append(
+            f"{volume} has no {', '.join(lacking[volume])}{others}: such volumes get no advice. "
+            f"Ask for {', '.join(SUMMED)} (Sum) of each."
+        )
     if spill.sparse:
         volume = min(spill.sparse)
         others = f", and {len(spill.sparse) - 1:,} other volumes are like it" if len(spill.sparse) > 1 else ""
@@ -119,6 +129,7 @@ class _Spill:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.written = folder, 0
+        self.rows: dict[str, int] = {}  # of each file
         self.columns: dict[str, list] = {name: [] for name in SPILLED}
         self.known: dict[str, int] = {}
         # Volumes whose points lie further apart for a while: holes, or another period in one file.
@@ -138,16 +149,23 @@ class _Spill:
         self._write(frame)
 
     def _write(self, frame: pl.DataFrame) -> None:
-        numbers = {volume: self._number(volume) for volume in frame["volume"].unique()}
+        numbers = {volume: self.part_of(volume) for volume in frame["volume"].unique()}
         for (number,), part in (
             frame.with_columns(pl.col("volume").replace_strict(numbers, return_dtype=pl.Int64).alias("part"))
             .partition_by("part", as_dict=True, include_key=False)
             .items()
         ):
-            part.select(list(SPILLED)).write_parquet(self.folder / f"{number:03d}-{self.written:06d}.parquet")
-            self.written += 1
+            self.write(int(number), part)
 
-    def _number(self, volume: str) -> int:
+    def write(self, number: int, rows: pl.DataFrame) -> None:
+        """Rows of SPILLED, all of volumes of that part; `flush` comes before them."""
+        name = f"{number:03d}-{self.written:06d}.parquet"
+        rows.select(list(SPILLED)).write_parquet(self.folder / name, compression="lz4")
+        self.rows[name] = rows.height
+        self.written += 1
+
+    def part_of(self, volume: str) -> int:
+        """The number of the part of a volume."""
         if volume not in self.known:
             self.known[volume] = zlib.crc32(volume.encode()) % PARTS
         return self.known[volume]
@@ -158,9 +176,18 @@ class _Spill:
             self.columns = {name: [] for name in SPILLED}
             self._write(frame)
 
-    def part(self, number: int) -> pl.DataFrame | None:
-        found = sorted(self.folder.glob(f"{number:03d}-*.parquet"))
-        return pl.concat([pl.read_parquet(file) for file in found]) if found else None
+    def parts(self) -> Iterator[tuple[int, pl.DataFrame]]:
+        """All points of some volumes after the other, in the order in which they were read; and how
+        many parts are done. Small parts come together."""
+        files: list[Path] = []
+        rows = 0
+        for number in range(PARTS):
+            found = sorted(self.folder.glob(f"{number:03d}-*.parquet"))
+            files += found
+            rows += sum(self.rows[file.name] for file in found)
+            if files and (rows >= ROWS_TOGETHER or number == PARTS - 1):
+                yield number + 1, pl.concat([pl.read_parquet(file) for file in files])
+                files, rows = [], 0
 
 
 def _read(file: Path, spill: _Spill, notes: list[str]) -> None:
@@ -215,6 +242,10 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str])
     if len(content) > MAX_BYTES:
         rule = f"is larger than {MAX_BYTES / 2**20:,.0f} MiB, unpacked"
         raise InputError(file.name, rule, DOC, "Ask for the metrics in several files, of some volumes each.")
+    pages = read_pages(content)
+    if pages is not None and _take_pages(file, pages[0], spill):
+        notes += pages[1]
+        return
     recording = recording_of(clip(file.name, 80), content)
     series, told = cloudwatch.read_metrics(recording)
     same = told[0] if len(set(told)) == 1 else None
@@ -233,14 +264,76 @@ def _read_export(file: Path, opened: IO[bytes], spill: _Spill, notes: list[str])
     notes += recording.notes
 
 
+def _take_pages(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> bool:
+    """Takes the series of pages in; False where one is of no volume or of no time, which the slow
+    reader says better."""
+    ours = [one for one in series if one.metric in METRICS]
+    if any(not one.volume or one.t_unix.min() < EARLIEST_S or one.t_unix.max() > LATEST_S for one in ours):
+        return False
+    if not ours:
+        return True
+    periods = _periods_of_series(file, [one for one in ours if one.metric in SUMMED], spill)
+    spill.flush()
+    columns: dict[str, Callable[[MetricSeries], object]] = {
+        "volume": lambda one: one.volume,
+        "metric": lambda one: one.metric,
+        "account": lambda one: "",
+        "period_s": lambda one: periods.get(one.volume),
+    }
+    of_part: dict[int, list[MetricSeries]] = {}
+    for one in ours:
+        of_part.setdefault(spill.part_of(one.volume), []).append(one)
+    for number, own in of_part.items():
+        values = np.concatenate([one.values for one in own])
+        spill.write(number, _repeated(own, columns).with_columns(value=values))
+    return True
+
+
+def _periods_of_series(file: Path, series: Sequence[MetricSeries], spill: _Spill) -> dict[str, float]:
+    """The period of each volume, where its points tell it. Series share their times as a rule, and
+    so the array of them: what is alike is looked at once."""
+    of_volume: dict[str, dict[int, MetricSeries]] = {}
+    for one in series:
+        of_volume.setdefault(one.volume, {})[id(one.t_unix)] = one
+    alike: dict[frozenset[int], list[str]] = {}
+    for volume, own in of_volume.items():
+        alike.setdefault(frozenset(own), []).append(volume)
+    if not alike:
+        return {}
+    first = [one for volumes in alike.values() for one in of_volume[volumes[0]].values()]
+    sparse: dict[str, str] = {}
+    found = _periods_of(file, _repeated(first, {"volume": lambda one: one.volume}), sparse)
+    for volumes in alike.values():
+        if (period := found.get(volumes[0])) is not None:
+            found |= dict.fromkeys(volumes, period)
+        if (holes := sparse.get(volumes[0])) is not None:
+            sparse |= dict.fromkeys(volumes, holes)
+    spill.sparse |= sparse
+    return found
+
+
+def _repeated(series: Iterable[MetricSeries], columns: dict[str, Callable[[MetricSeries], object]]) -> pl.DataFrame:
+    """A row a point: its time, and what `columns` say of its series."""
+    series = list(series)
+    places = np.repeat(np.arange(len(series), dtype=np.uint32), [len(one.t_unix) for one in series])
+    of_series = pl.DataFrame(
+        {name: [value(one) for one in series] for name, value in columns.items()},
+        schema={name: SPILLED[name] for name in columns},
+    )
+    return of_series[places].with_columns(t_unix=np.concatenate([one.t_unix for one in series]))
+
+
 def _periods_of_page(file: Path, series: cloudwatch.Metrics, spill: _Spill) -> dict[str, float]:
     """The period of each volume in a page, where its points tell it."""
     rows = [(volume, at) for (volume, metric), points in series.items() if metric in SUMMED for at in points]
-    if not rows:
-        return {}
     schema = {name: SPILLED[name] for name in ("volume", "t_unix")}
-    found = _told_by_steps(pl.DataFrame(rows, schema=schema, orient="row"), f"{clip(file.name, 80)}, ")
-    _note_sparse(found, spill.sparse)
+    return _periods_of(file, pl.DataFrame(rows, schema=schema, orient="row"), spill.sparse) if rows else {}
+
+
+def _periods_of(file: Path, times: pl.DataFrame, sparse: dict[str, str]) -> dict[str, float]:
+    """The same, of the times of its points; volumes that lack some go to `sparse`."""
+    found = _told_by_steps(times, f"{clip(file.name, 80)}, ")
+    _note_sparse(found, sparse)
     # Holes alone can make most steps longer; then all points of the volume decide.
     sure = found.filter(pl.col("steps") >= LEAST_STEPS, pl.col("shortest") >= pl.col("period_s") - STEP_SLACK_S)
     return dict(sure.select("volume", "period_s").rows())
@@ -410,9 +503,12 @@ def _of_no_time(place: str, t_unix: float | None) -> InputError:
     return InputError(value, "must be between 2006, when EC2 began, and 2100", STREAMS, hint)
 
 
-def _wide(part: pl.DataFrame, period_s: float | None, sparse: dict[str, str]) -> pl.DataFrame:
-    """Rows of the file, volume by volume in the order of time."""
-    part = _of_one_account(part).with_columns(pl.when(pl.col("period_s") > 0).then("period_s"))
+def _wide(
+    part: pl.DataFrame, period_s: float | None, sparse: dict[str, str], lacking: dict[str, list[str]]
+) -> pl.DataFrame:
+    """Rows of the file, volume by volume in the order of time. `lacking` gets the volumes of which
+    one of the four metrics is not there at all."""
+    part = _of_one_account(_numbered(part)).with_columns(pl.when(pl.col("period_s") > 0).then("period_s"))
     sums = part.filter(pl.col("metric").is_in(SUMMED))
     _check_one_period_at_a_time(sums.filter(pl.col("period_s").is_null()))
     sums = _with_periods(sums, sparse)
@@ -424,15 +520,43 @@ def _wide(part: pl.DataFrame, period_s: float | None, sparse: dict[str, str]) ->
     wide = wide.with_columns(
         pl.lit(None, dtype=kind).alias(name) for name, kind in SCHEMA.items() if name not in wide.columns
     )
-    # A period without one of the four tells no demand; CloudWatch publishes them together.
-    wide = wide.filter(pl.all_horizontal(pl.col(SUMS).is_not_null())).sort("volume", "t_unix")
+    whole = pl.all_horizontal(pl.col(SUMS).is_not_null())
+    if wide.filter(~whole).height:
+        wide = wide.filter(_in_order(wide, lacking))
     if period_s is not None:
         wide = _coarser(wide, period_s)
-    return wide.with_columns(pl.col(pl.Float64).fill_null(float("nan"))).select(COLUMNS)
+    return wide.with_columns(pl.col(pl.Float64).fill_null(float("nan")), pl.col("volume").cast(pl.String)).select(
+        COLUMNS
+    )
+
+
+def _numbered(part: pl.DataFrame) -> pl.DataFrame:
+    """Volumes and metrics as numbers with names: sorted, joined and compared as numbers, in the
+    order of their names."""
+    volumes = pl.Enum(part["volume"].unique().sort())
+    return part.with_columns(pl.col("volume").cast(volumes), pl.col("metric").cast(pl.Enum(list(METRICS))))
+
+
+def _in_order(wide: pl.DataFrame, lacking: dict[str, list[str]]) -> pl.Expr:
+    """Which rows are kept: a period without one of the four tells no demand, since CloudWatch
+    publishes them together. A volume of which one was never there keeps its rows without it, so that
+    it can be said what is missing."""
+    there = wide.group_by("volume", maintain_order=True).agg(pl.col(SUMS).is_not_null().any())
+    metrics = {column: metric for metric, (column, _) in METRICS.items()}
+    never = {
+        row["volume"]: [metrics[name] for name in SUMS if not row[name]]
+        for row in there.iter_rows(named=True)
+        if not all(row[name] for name in SUMS)
+    }
+    lacking |= never
+    kept = pl.col("volume").cast(pl.String).is_in(list(never))
+    return kept | pl.all_horizontal(pl.col(SUMS).is_not_null())
 
 
 def _of_one_account(part: pl.DataFrame) -> pl.DataFrame:
     """The points with the account of their volume; pages tell none. Raises InputError for two."""
+    if part["account"].n_unique() == 1:
+        return part
     told = part.group_by("volume").agg(pl.col("account").filter(pl.col("account") != "").unique().sort())
     twice = told.filter(pl.col("account").list.len() > 1).sort("volume")
     if twice.height:
@@ -444,11 +568,50 @@ def _of_one_account(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pivoted(rows: pl.DataFrame, index: list[str]) -> pl.DataFrame:
-    """A row for each of `index`, with a column for each metric."""
-    # Sorted before the pivot: the last one read stays, and the order does not hang on threads.
-    last = rows.unique([*index, "metric"], keep="last", maintain_order=True).sort("volume", "t_unix")
-    wide = last.pivot("metric", index=index, values="value", maintain_order=True)
-    return wide.rename({metric: column for metric, (column, _) in METRICS.items() if metric in wide.columns})
+    """A row for each of `index`, with a column for each metric, in the order of volume and time; of
+    points that come twice the last one read."""
+    keys = _keys(rows, index)
+    if keys is None:
+        # Sorted before the pivot: the last one read stays, and the order does not hang on threads.
+        last = rows.unique([*index, "metric"], keep="last", maintain_order=True)
+        wide = last.sort("volume", "t_unix", maintain_order=True).pivot(
+            "metric", index=index, values="value", maintain_order=True
+        )
+        return wide.rename({metric: column for metric, (column, _) in METRICS.items() if metric in wide.columns})
+    whole = np.unique(keys)
+    places = np.searchsorted(whole, keys)
+    # Which row tells the index of each place: all that do tell the same.
+    told = np.empty(len(whole), dtype=np.int64)
+    told[places] = np.arange(len(keys))
+    values, metrics = rows["value"].to_numpy(), rows["metric"].to_physical().to_numpy()
+    columns = []
+    for number, (column, _) in enumerate(METRICS.values()):
+        own = np.flatnonzero(metrics == number)
+        if len(own):
+            figures = np.full(len(whole), np.nan)
+            figures[places[own]] = values[own]  # where a place comes twice, numpy keeps the last
+            columns.append(pl.Series(column, figures, nan_to_null=True))
+    return rows.select(index)[told].with_columns(columns)
+
+
+def _keys(rows: pl.DataFrame, index: list[str]) -> np.ndarray | None:
+    """Volume, time and period of each row as one number that sorts as they do; None where their
+    range is too large for it, or times are no whole seconds."""
+    at = rows["t_unix"].to_numpy()
+    if not len(at) or (at != np.floor(at)).any():
+        return None
+    periods = np.zeros(len(at), dtype=np.int64)
+    count = 1
+    if "period_s" in index:
+        found = rows["period_s"].unique().sort().to_numpy()
+        count = len(found)
+        if count > 1:
+            periods = np.searchsorted(found, rows["period_s"].to_numpy())
+    first, span = int(at.min()), int(at.max() - at.min()) + 1
+    volumes = rows["volume"].to_physical().to_numpy().astype(np.int64)
+    if (int(volumes.max()) + 1) * span * count >= MOST_KEYS:
+        return None
+    return (volumes * span + (at.astype(np.int64) - first)) * count + periods
 
 
 def _told_by_steps(times: pl.DataFrame, where: str = "") -> pl.DataFrame:
@@ -571,7 +734,8 @@ def _coarser(wide: pl.DataFrame, period_s: float) -> pl.DataFrame:
             pl.col("account").first(),
             covered.alias("covered"),
             pl.lit(period_s).alias("period_s"),
-            pl.col(SUMS).sum() * (period_s / covered),
+            # A metric that was never there stays so: the sum of nothing would be 0.
+            pl.when(pl.col(SUMS).is_not_null().any()).then(pl.col(SUMS).sum() * (period_s / covered)),
             *means,
             pl.col("iops_exceeded", "throughput_exceeded").max(),
         )

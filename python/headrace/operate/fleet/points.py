@@ -97,9 +97,9 @@ def read_points(path: Path, places: dict[str, tuple[int, int]], volumes: Sequenc
     }
 
 
-def write_points(path: Path, parts: Iterable[pl.DataFrame]) -> int:
+def write_points(path: Path, parts: Iterable[pl.DataFrame], read: str = "") -> int:
     """Writes parts in the order given, whole or not at all; the number of rows. Raises CouldNotRun,
-    and InputError where there is nothing to write."""
+    and InputError, which names what was `read`, where there is nothing to write."""
     rows = 0
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name[:80]}.", dir=path.parent) as folder:
@@ -110,7 +110,8 @@ def write_points(path: Path, parts: Iterable[pl.DataFrame]) -> int:
                 written.append(place)
                 rows += part.height
             if not rows:
-                raise InputError(path.name, "has no points of a volume", DOC, "Import metrics of namespace AWS/EBS.")
+                hint = "Import VolumeReadOps, VolumeWriteOps and their bytes, of namespace AWS/EBS."
+                raise InputError(read or path.name, "has no points of a volume", DOC, hint)
             whole = Path(folder) / "whole.parquet"
             pl.concat([pl.scan_parquet(place) for place in written]).sink_parquet(
                 whole, row_group_size=ROWS_OF_A_GROUP, maintain_order=True

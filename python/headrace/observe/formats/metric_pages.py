@@ -1,0 +1,140 @@
+"""Pages of get-metric-data read at once: typed JSON, a series as two arrays.
+
+A page of a fleet has a million figures. Read point by point, as `cloudwatch` does, it takes a minute;
+here the JSON goes into arrays, and times that many series share are parsed once. Nothing is refused
+here: where anything is not as CloudWatch writes it, there is no answer, and the reader that says what
+is wrong, and where, reads it again.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from headrace.observe.clock import parse_iso
+from headrace.observe.formats.cloudwatch import EBS, LEFT_OUT, metric_in, volume_in
+
+# What msgspec says where a document ends and another follows.
+_FOLLOWS = re.compile(r"trailing characters \(byte (\d+)\)")
+MOST_VALUE = 1e15  # as `Recording.number`: no counter of a disk comes near
+WHOLE_SLACK = 1e-6  # of a sum: what a float of 1e15 is off by; as `cloudwatch`
+NOT_DELIVERED = ("InternalError", "Forbidden")  # StatusCode of a metric that is not there
+MOST_TEXT = 60  # characters of a label that are told, as `cloudwatch`
+
+
+class _Result(msgspec.Struct, rename="pascal"):
+    timestamps: msgspec.Raw
+    values: list[float]
+    id: str | None = None
+    label: str | None = None
+    status_code: str | None = None
+
+
+class _Page(msgspec.Struct, rename="pascal"):
+    metric_data_results: list[_Result]
+    next_token: str | None = None
+
+
+@dataclass(frozen=True)
+class MetricSeries:
+    """Points of one metric of one volume, "" where no label says of which: begins in seconds since
+    1970, and figures. Series of the same times share the array of them."""
+
+    volume: str
+    metric: str
+    t_unix: np.ndarray
+    values: np.ndarray
+
+
+def read_pages(content: bytes) -> tuple[list[MetricSeries], list[str]] | None:
+    """The series of a file of pages, one after the other, and notes of what was left out; None
+    where it is anything else, or not in order."""
+    pages = _pages(content)
+    if not pages or pages[-1].next_token:
+        return None
+    times = _Times()
+    found: list[MetricSeries] = []
+    notes: dict[str, None] = {}
+    for result in (one for page in pages for one in page.metric_data_results):
+        metric = next((name for text in (result.label, result.id) if text and (name := metric_in(text))), None)
+        if metric is None:
+            notes[f"Left out: {str(result.label or result.id)[:MOST_TEXT]!r}, {LEFT_OUT}."] = None
+            continue
+        at = times.of(result.timestamps)
+        values = np.array(result.values, dtype=float) + 0.0  # -0.0 becomes 0.0
+        if at is None or len(at) != len(values) or result.status_code in NOT_DELIVERED or not _sound(metric, values):
+            return None
+        if len(at):
+            found.append(MetricSeries(volume_in(result.label, result.id), metric, at, values))
+    return None if _comes_twice(found) else (found, list(notes))
+
+
+def _pages(content: bytes) -> list[_Page] | None:
+    decoder, rest, found = msgspec.json.Decoder(_Page), memoryview(content), []
+    while len(rest):
+        try:
+            found.append(decoder.decode(rest))
+            return found
+        except msgspec.DecodeError as error:
+            follows = _FOLLOWS.search(str(error))
+            if follows is None:
+                return None
+            end = int(follows[1])
+            try:
+                found.append(decoder.decode(rest[:end]))
+            except msgspec.DecodeError:
+                return None
+            rest = rest[end:]
+    return found
+
+
+class _Times:
+    """Lists of times as arrays, each text and each list once."""
+
+    def __init__(self) -> None:
+        self.lists: dict[bytes, np.ndarray | None] = {}
+        self.stamps: dict[str, float | None] = {}
+
+    def of(self, raw: msgspec.Raw) -> np.ndarray | None:
+        """Seconds since 1970, each once; None where they are not times as CloudWatch writes
+        them."""
+        text = bytes(raw)
+        if text not in self.lists:
+            self.lists[text] = self._parsed(text)
+        return self.lists[text]
+
+    def _parsed(self, text: bytes) -> np.ndarray | None:
+        try:
+            words = msgspec.json.decode(text, type=list[str])
+        except msgspec.DecodeError:
+            return None
+        for word in words:
+            if word not in self.stamps:
+                stamp = parse_iso(word[:MOST_TEXT])
+                self.stamps[word] = None if stamp is None else stamp.epoch_s
+        found = [self.stamps[word] for word in words]
+        if None in found or len(set(found)) < len(found):
+            return None
+        return np.array(found, dtype=float)
+
+
+def _sound(metric: str, values: np.ndarray) -> bool:
+    """Whether they are figures of a disk, and sums of I/Os and bytes whole."""
+    if not len(values):
+        return True
+    if not (values.min() >= 0.0 and values.max() <= MOST_VALUE):  # a NaN is neither
+        return False
+    whole = np.abs(values - np.rint(values)) <= WHOLE_SLACK * np.maximum(1.0, values)
+    return metric not in EBS.needed or bool(whole.all())
+
+
+def _comes_twice(series: list[MetricSeries]) -> bool:
+    """Whether a time of a series is there twice, in two pages."""
+    parts: dict[tuple[str, str], list[np.ndarray]] = {}
+    for one in series:
+        parts.setdefault((one.volume, one.metric), []).append(one.t_unix)
+    several = (np.concatenate(times) for times in parts.values() if len(times) > 1)
+    return any(len(np.unique(times)) < len(times) for times in several)

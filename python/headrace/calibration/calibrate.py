@@ -20,6 +20,7 @@ from headrace.calibration.processor_time import ProcessorTime, processor_time
 from headrace.calibration.runs import Run
 from headrace.errors import InputError
 from headrace.workload.parameters import CPU_SPREAD, of_engine, value
+from headrace.workload.server import FULL_SHARE
 
 DOC = "docs/reference/run-description.md"
 # Fewer than this tell neither a mean nor its scatter.
@@ -214,6 +215,12 @@ def _notes(
             f"a transaction are the standard benchmark's, known to {in_percent(CPU_SPREAD)}; "
             "vmstat or iostat during a run on a known instance would tell."
         )
+    for run in runs:
+        if (share := run.busy_share) is not None and share >= FULL_SHARE:
+            notes.append(
+                f"{run.name}: the processors were {in_percent(share)} busy: its rate is theirs, not the storage's, and "
+                "predictions are wider for it; a run with fewer clients, or on more processors, would narrow them."
+            )
     for run, observation in zip(runs, observations, strict=True):
         curve = core.mysql_warm_up(database, observation.core_run["cache_bytes"])
         done, full = float(observation.tx[-1]), curve["full_at_tx"]

@@ -15,6 +15,7 @@ from headrace.errors import InputError
 from headrace.workload.parameters import of_engine, value
 from headrace.workload.points import check_size
 from headrace.workload.replica import ReplicaParameters
+from headrace.workload.server import ServerFacts
 from headrace.workload.transactions import Covered, TransactionWorkload
 
 
@@ -66,6 +67,25 @@ def calibrate(
         storage=longest.storage,
         log_storage=longest.log_storage,
         start=longest.start,
+        server=server_of(loaded),
+    )
+
+
+def server_of(runs: Sequence[Run]) -> ServerFacts:
+    """The server of the longest run, and its processors in the run in which they had most to
+    do."""
+    longest = max(runs, key=lambda run: run.transactions)
+    shares = [(share, run) for run in runs if (share := run.busy_share) is not None]
+    share, busiest = max(shares, key=lambda one: one[0], default=(None, None))
+    log_bin = longest.settings.get("binlog")
+    return ServerFacts(
+        flavor=longest.flavor,
+        version=longest.engine_version,
+        log_bin=None if log_bin is None else bool(log_bin),
+        vcpus=longest.vcpus,
+        # Four digits, as a share of a percent: whether it was full, not more, is asked of it.
+        busy_share=None if share is None else round(min(share, 1.0), 4),
+        busy_s=None if busiest is None else busiest.span_s,
     )
 
 

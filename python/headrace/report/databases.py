@@ -151,7 +151,8 @@ def parameter_rows(workload) -> list[tuple[str, ...]]:
     """The cells of PARAMETERS: what each was identified from, and how well."""
     cells = []
     for row in workload.parameters:
-        spreads = (f"± {100 * row[name]:.0f} %" for name in ("spread", "before"))
+        # What is zero has no relative deviation: the server does none of it.
+        spreads = (f"± {100 * row[name]:.0f} %" if row["value"] else "-" for name in ("spread", "before"))
         value = fitted(row["value"], row["spread"])
         # The other words say what is counted; a share counts nothing.
         words = row["words"] + (", ms" if row["name"].endswith("_ms") else "")

@@ -32,7 +32,8 @@ MODES_OF = {
     "mariadb": ("single", "minimal", "conservative", "optimistic", "aggressive"),
 }
 WAIT_POINTS = ("after-sync", "after-commit")
-# The version whose defaults hold where none is named: the long-term release of MySQL of 2024.
+# The version whose defaults hold where neither a version is named nor the source's is known: the
+# long-term release of MySQL of 2024.
 DEFAULT_VERSION = "mysql-8.4"
 # How long a run goes on after its load, at most: a day.
 MOST_DRAIN_S = 86_400
@@ -84,7 +85,7 @@ class SemiSyncOptions:
 @dataclass(frozen=True)
 class Replica:
     """How a replica is set up. What is None is as the version has it by default, or as the source
-    has it (`cache_gib`, `instance`).
+    has it (`cache_gib`, `instance`, `version`; `log_bin`: see `as_behind`).
 
     `storage`: the catalog's notation; `log_storage`, `relay_storage`: volumes of their own for redo
     and binary log, and for the relay log. `version`: mysql-9.7, mariadb-10.11 or the like. `mode`:
@@ -97,7 +98,7 @@ class Replica:
     relay_storage: str | None = None
     instance: str | None = None
     cache_gib: float | None = None
-    version: str = DEFAULT_VERSION
+    version: str | None = None
     mode: str | None = None
     workers: int | None = None
     preserve_order: bool | None = None
@@ -109,9 +110,23 @@ class Replica:
     start_balance_percent: float | None = None
     reads_per_tx: float = 0.0
 
+    @property
+    def release(self) -> str:
+        """The version whose defaults hold."""
+        return DEFAULT_VERSION if self.version is None else self.version
+
+    def as_behind(self, workload: TransactionWorkload) -> Replica:
+        """The replica with what it takes from its source: the source's version where none is
+        named; and with a source of the same flavor that is known, a binary log of its own, as
+        `headrace replica up` makes it (log_bin, log_slave_updates), so that it can take over."""
+        known = workload.server.release
+        made = self if self.version is not None or known is None else replace(self, version=known)
+        same = known is not None and made.release.partition("-")[0] == known.partition("-")[0]
+        return replace(made, log_bin=True) if same and made.log_bin is None else made
+
     def settings(self) -> dict[str, Any]:
         """The core's settings. Raises InputError."""
-        flavor, _, number = self.version.partition("-")
+        flavor, _, number = self.release.partition("-")
         check_choice("flavor", flavor, tuple(MODES_OF))
         with core_errors():
             settings: dict[str, Any] = dict(core.replica_settings(flavor, number))
@@ -207,10 +222,11 @@ def predict_replica(
         draws=draws,
     )
     made = workload.grown(growth) if growth != 1.0 else workload
+    replica = replica.as_behind(workload)
     settings = replica.settings()
     own, about_cache = _own_cache(replica, cache, instance, source["as_of"], made.engine)
     asked = _asked(replica, settings, own, instance) | {
-        "semi_sync": _semi_sync(semi_sync, replica.version),
+        "semi_sync": _semi_sync(semi_sync, replica.release),
         "large": [tuple(float(part) for part in one) for one in large],
         "drain_s": drain_s,
         "source_tps": None if source_tps is None else [float(rate) for rate in source_tps],
@@ -250,7 +266,7 @@ def _own_cache(
     told = cache_fits(own, host, "replica-cache-gib")
     if replica.cache_gib is None or engine != "innodb":
         return own, told
-    flavor, _, version = replica.version.partition("-")
+    flavor, _, version = replica.release.partition("-")
     made = core.innodb_pool_bytes(flavor, version, own * GIB, UNKNOWN_VCPUS if host is None else host["vcpus"]) / GIB
     if made > ROUNDED * own:
         rule = "its server rounds it up to whole chunks of 128 MiB"
@@ -356,5 +372,5 @@ def _warnings(
             f"A commit would wait {price['added_ms']:,.4g} ms, longer than the timeout: the source goes on without semi-sync."
         )
     if settings["mode"] != "single" and (settings["workers"] or 0) <= 1 and summary["onset_s"] is not None:
-        said.append(f"{replica.version} applies with one thread here: workers = {settings['workers']}.")
+        said.append(f"{replica.release} applies with one thread here: workers = {settings['workers']}.")
     return said

@@ -415,7 +415,7 @@ class _Asked:
         ms = (float(half.mean() or 0.0), float(half.max() or 0.0))  # pyright: ignore[reportArgumentType]
         told = found.summary
         rate = (
-            f"up to {told['applier_tps']:,.3g} tps with {found.settings['workers']} workers ({found.replica.version})"
+            f"up to {told['applier_tps']:,.3g} tps with {found.settings['workers']} workers ({found.replica.release})"
         )
         return _ReaderLag(ms, f"{words}, {rate}", told["keeps_up"])
 

@@ -18,6 +18,7 @@ from headrace.errors import InputError
 from headrace.workload.parameters import of_engine
 from headrace.workload.points import check_size
 from headrace.workload.replica.parameters import ReplicaParameters
+from headrace.workload.server import ServerFacts
 from headrace.workload.transactions import (
     DOC,
     LEAST_CACHE_GIB,
@@ -96,6 +97,7 @@ class _DatabaseFile(DocumentTable, kw_only=True):
     covered: _Covered = msgspec.field(default_factory=_Covered)
     runs: list[dict] = []
     replica: object = None
+    server: object = None
 
 
 def to_toml(workload: TransactionWorkload, head: dict) -> str:
@@ -125,6 +127,7 @@ def to_toml(workload: TransactionWorkload, head: dict) -> str:
         "database": workload.database,
         "parameters": list(workload.parameters),
         "runs": list(workload.runs),
+        "server": workload.server.to_document() or None,
         "replica": workload.replica and workload.replica.to_document(),
     }
     return tomli_w.dumps(_without_none(document))
@@ -155,6 +158,7 @@ def from_document(document: dict) -> TransactionWorkload:
         runs=tuple(read.runs),
         caveats=tuple(read.caveats),
         replica=ReplicaParameters.from_document(read.replica),
+        server=ServerFacts.from_document(read.server),
         **where,
     )
 

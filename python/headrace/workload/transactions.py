@@ -15,6 +15,7 @@ from headrace.base.checks import Shown, check_number, check_whole
 from headrace.errors import InputError
 from headrace.workload.parameters import applied, of_engine
 from headrace.workload.replica.parameters import ReplicaParameters
+from headrace.workload.server import UNEXPLAINED_WHERE_FULL, ServerFacts
 
 DOC = "docs/reference/workload-file.md"
 ENGINES = ("innodb", "myrocks")
@@ -57,7 +58,8 @@ class TransactionWorkload(Shown):
     `words`, `value`, `spread` (relative standard deviation), `before` (the same without runs),
     `from`. `covariance`: of their logarithms, in the same order. `covered`: the range of the runs.
     `runs`: what was measured, by name. `caveats`: what the reader must know. `replica`: what was
-    identified on a replica of it.
+    identified on a replica of it. `server`: flavor, version, binary log and processors of the
+    server.
     """
 
     name: str
@@ -78,6 +80,7 @@ class TransactionWorkload(Shown):
     log_storage: str | None = None
     start: str | None = None
     replica: ReplicaParameters | None = None
+    server: ServerFacts = field(default_factory=ServerFacts)
 
     def in_short(self) -> str:
         """Name, engine, cache and clients; see `Shown`."""
@@ -125,12 +128,14 @@ class TransactionWorkload(Shown):
 
     def unexplained(self, cache_gib: float) -> float:
         """Relative standard deviation of a mean that no parameter covers, with a cache of that many
-        GiB: grows with the distance from those of the runs."""
+        GiB: grows with the distance from those of the runs, and is wide where the processors were
+        full."""
+        least = math.hypot(UNEXPLAINED, UNEXPLAINED_WHERE_FULL) if self.server.is_full else UNEXPLAINED
         if self.covered.cache_gib is None:
-            return UNEXPLAINED
+            return least
         # A cache larger than the data counts as one of their size.
         low, high, cache = (min(size, self.size_gib or math.inf) for size in (*self.covered.cache_gib, cache_gib))
-        return math.hypot(UNEXPLAINED, UNEXPLAINED_PER_CACHE * max(0.0, math.log(low / cache), math.log(cache / high)))
+        return math.hypot(least, UNEXPLAINED_PER_CACHE * max(0.0, math.log(low / cache), math.log(cache / high)))
 
     def draws(self, count: int, seed: int) -> list[dict]:
         """`count` databases as probable as the calibration says: parameters drawn from their

@@ -57,7 +57,8 @@ def write(
         return lacks[0]
     assert table is not None and target.cache_gib is not None and target.engine is not None
     files: dict = {"sysbench": SYSBENCH_CSV}
-    _write_transactions(folder / SYSBENCH_CSV, series)
+    vcpus = _vcpus(target, run["environment"])
+    _write_transactions(folder / SYSBENCH_CSV, series, run["environment"].get("cpus") or 1, vcpus)
     if samples.status.height >= 2:
         columns = [column for column in samples.status.columns if column == "t_unix" or column in WANTED]
         write_status_csv(Samples(samples.status.select(columns), samples.disk, samples.host), folder / STATUS_CSV)
@@ -65,11 +66,11 @@ def write(
     if samples.disk.height >= 2:
         write_disk_csv(samples, folder / DISK_CSV)
         files |= {"disk": DISK_CSV}
-        if devices := data_devices(target, samples.disk["device"].unique(maintain_order=True).to_list()):
+        sampled = samples.disk["device"].unique(maintain_order=True).to_list()
+        if devices := data_devices(target, sampled):
             files["device"] = "+".join(devices)
+            files |= {"log_device": sampled[-1]} if len(devices) < len(sampled) else {}
     size_gib = run["target"]["data_gib"]
-    # Of an instance the catalog knows the processors, and this machine may have more.
-    vcpus = None if target.instance else run["environment"]["cpus_usable"]
     document = {
         "format": "headrace-run",
         "version": 1,
@@ -95,15 +96,28 @@ def write(
     return None
 
 
+def _vcpus(target: Target, environment: dict) -> int | None:
+    """Virtual CPUs that the server could use: this machine's, where it has fewer than the
+    instance or none is named; None: the instance's, as the catalog has them."""
+    usable = environment.get("cpus_usable")
+    if target.instance is None:
+        return usable
+    of_instance = core.instance(target.instance, target.as_of)["vcpus"]
+    return usable if of_instance and usable and usable < of_instance else None
+
+
 def data_devices(target: Target, sampled: list[str]) -> list[str]:
     """The devices that hold data, where there is a log volume too: all but the last."""
     return sampled[:-1] if target.log_storage and len(sampled) > 1 else sampled
 
 
-def _write_transactions(path: Path, series: pl.DataFrame) -> None:
-    """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall
-    clock."""
+def _write_transactions(path: Path, series: pl.DataFrame, cpus: int, vcpus: int | None) -> None:
+    """`t_s` here is the end of the row, as sysbench prints it; `time` the same on the wall clock;
+    `busy_share` of the server's `vcpus`, where it runs on this machine, which has `cpus`. The
+    benchmark's own work is in it."""
     end = pl.col("duration_s")
+    busy = cpus - pl.col("idle_cpus") - pl.col("iowait_cpus").fill_null(0.0)
+    told = {"busy_share": (busy / (vcpus or cpus)).clip(0.0, 1.0).round(4)} if "idle_cpus" in series.columns else {}
     frame = series.filter(pl.col("tps").is_not_null()).select(
         (pl.col("t_s") + end).round(3).alias("t_s"),
         (pl.col("t_unix") + end).round(6).alias("time"),
@@ -111,5 +125,6 @@ def _write_transactions(path: Path, series: pl.DataFrame) -> None:
         "tps",
         "qps",
         pl.col("p95_ms").alias("lat_p95_ms"),
+        **told,
     )
     write_whole(path, frame.write_csv(float_precision=6).encode())

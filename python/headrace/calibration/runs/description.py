@@ -68,6 +68,7 @@ class _Columns(DocumentTable):
     tps: _ColumnName | None = None
     qps: _ColumnName | None = None
     lat_p95_ms: _ColumnName | None = None
+    busy_share: _ColumnName | None = None
 
 
 class FilesTable(DocumentTable):
@@ -79,6 +80,7 @@ class FilesTable(DocumentTable):
     disk: _Path | None = None
     status: _Path | None = None
     device: _Text | None = None
+    log_device: _Text | None = None
     columns: _Columns = msgspec.field(default_factory=_Columns)
     status_relative: bool | None = None
     transactions: (
@@ -138,6 +140,7 @@ class Files:
 
     paths: dict[str, Path]
     device: str | None
+    log_device: str | None
     columns: dict[str, str]
     status_relative: bool | None
     transactions: (
@@ -259,6 +262,10 @@ def _files(read: FilesTable, folder: Path) -> Files:
     if read.device is not None and read.iostat is None and read.disk is None:
         hint = "Take it out."
         raise InputError("files.device", "names a device of the iostat or disk file, and there is none", DOC, hint)
+    if read.log_device is not None and (read.disk is None or read.device is None):
+        hint = "Name the data devices in files.device, or take it out."
+        rule = "needs files.disk, with the devices of the data named in files.device"
+        raise InputError("files.log_device", rule, DOC, hint)
     if read.transactions is not None and read.sysbench is not None:
         hint = "Take it out."
         raise InputError("files.transactions", "the benchmark's reports say what the transactions are", DOC, hint)
@@ -268,6 +275,7 @@ def _files(read: FilesTable, folder: Path) -> Files:
     return Files(
         paths={key: folder / path for key in FILE_KEYS if (path := getattr(read, key)) is not None},
         device=read.device,
+        log_device=read.log_device,
         columns={key: name for key in columns.__struct_fields__ if (name := getattr(columns, key)) is not None},
         status_relative=read.status_relative,
         transactions=tuple(dict.fromkeys(counters)) or None,

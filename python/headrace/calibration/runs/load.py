@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, fields, replace
+from statistics import fmean
 
 import polars as pl
 
@@ -21,7 +22,7 @@ from headrace.calibration.runs.checks import (
     check_threads,
 )
 from headrace.calibration.runs.description import KIND, MAX_TOML_BYTES, Description, check_description
-from headrace.calibration.runs.model import SERIES_COLUMNS, Run, RunFacts
+from headrace.calibration.runs.model import SERIES_COLUMNS, LogRates, Run, RunFacts
 from headrace.calibration.runs.series import check_start, finished, marked
 from headrace.errors import HeadraceError, InputError
 from headrace.observe.recording import Recording, clip
@@ -79,7 +80,8 @@ def _load(described: Description) -> Run:
     series = finished(series, findings).select(pl.col(name).cast(kind) for name, kind in SERIES_COLUMNS.items())
     if described.p95_ms is None:
         described = replace(described, p95_ms=rows.whole_p95_ms)
-    return _run(described, files, rows.interval_s, series, frame, findings)
+    log_rates = _log_rates(described, series, clock_s)
+    return _run(described, files, rows.interval_s, series, frame, findings, log_rates)
 
 
 def _said_by_the_description(described: Description) -> list[RunFinding]:
@@ -136,9 +138,27 @@ def _run(
     series: pl.DataFrame,
     frame: pl.DataFrame | None,
     findings: list[RunFinding],
+    log_rates: LogRates | None,
 ) -> Run:
     given = {fact.name: getattr(described, fact.name) for fact in fields(RunFacts)}
-    return Run(**given, files=files, interval_s=interval_s, series=series, status=frame, findings=tuple(findings))
+    read = {"files": files, "interval_s": interval_s, "series": series, "status": frame, "log_rates": log_rates}
+    return Run(**given, **read, findings=tuple(findings))
+
+
+def _log_rates(described: Description, series: pl.DataFrame, clock_s: float | None) -> LogRates | None:
+    """What the log's own volume did during the run. Raises InputError."""
+    device = described.files.log_device
+    if device is None:
+        return None
+    # Gaps and alignment are those of the data's devices, in the same file: said already.
+    read = read_counters(described.files.paths["disk"], device, [])
+    offset = align.offset_of(read, "write_iops", series, clock_s, [])
+    rows = align.onto(read, offset, series["t_s"].to_list(), series["duration_s"].to_list())
+    means = [
+        fmean(known) if (known := [value for value in rows[name] if value is not None]) else 0.0
+        for name in ("write_iops", "write_mib_s")
+    ]
+    return LogRates(*means)
 
 
 def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFrame:
@@ -154,10 +174,11 @@ def _frame(rows: sysbench.Rows, ending: list[bool], threads: int) -> pl.DataFram
             "tps": pl.Series(rows.tps, dtype=pl.Float64),
             "qps": pl.Series(rows.qps, dtype=pl.Float64),
             "p95_ms": pl.Series(rows.p95_ms, dtype=pl.Float64),
+            "busy_share": pl.Series(rows.busy_share or [math.nan] * count, dtype=pl.Float64),
             "suspect": pl.Series(ending, dtype=pl.Boolean),
         }
     )
-    return series.with_columns(pl.col("qps", "p95_ms").fill_nan(None))
+    return series.with_columns(pl.col("qps", "p95_ms", "busy_share").fill_nan(None))
 
 
 def _disks(
@@ -195,11 +216,11 @@ def _with_disks(
     series = series.with_columns(
         pl.Series(name, taken.get(name, [None] * series.height), dtype=pl.Float64) for name in DISK_COLUMNS
     )
-    # Processors are in every file but the counters of disks: the first that has them tells.
-    busy = next(
-        (columns["busy_share"] for columns in measured.values() if "busy_share" in columns), [None] * series.height
-    )
-    series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
+    # Processors are in every file but the counters of disks: the first that has them tells, where
+    # they do not stand beside the transactions.
+    busy = next((columns["busy_share"] for columns in measured.values() if "busy_share" in columns), None)
+    if busy is not None and not series["busy_share"].count():
+        series = series.with_columns(pl.Series("busy_share", busy, dtype=pl.Float64))
     if len(used) > 1:
         _compare(used, measured, findings)
     for key in DISK_KEYS:

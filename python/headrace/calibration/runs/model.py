@@ -74,6 +74,14 @@ class RunFacts:
     start_balance_percent: float | None = None
 
 
+@dataclass(frozen=True)
+class LogRates:
+    """Writes and MiB a second of the volume of redo and binary log, means over the run."""
+
+    write_iops: float
+    write_mib_s: float
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run(RunFacts):
     """One measured run: what was described, and what was measured.
@@ -85,7 +93,8 @@ class Run(RunFacts):
     end of the row. `files`: what was read, by key: name and sha256. `findings` in the order found.
     `p95_ms`: 95th percentile of response times over the whole run, where it was described or stands
     in sysbench's summary. `start_balance_percent`: burst credits of the volumes at the beginning,
-    None: full, as AWS starts them.
+    None: full, as AWS starts them. `log_rates`: of a log volume of its own, which `series` leaves
+    out; None where there is none or it was not counted.
     """
 
     files: dict[str, tuple[str, str]]
@@ -93,6 +102,7 @@ class Run(RunFacts):
     series: pl.DataFrame
     status: pl.DataFrame | None
     findings: tuple[RunFinding, ...]
+    log_rates: LogRates | None = None
 
     @property
     def span_s(self) -> float:
@@ -109,6 +119,13 @@ class Run(RunFacts):
             return None
         with core_errors():
             return core.instance(self.instance, self.as_of.isoformat())["vcpus"] or None
+
+    @property
+    def busy_share(self) -> float | None:
+        """Share of all virtual CPUs at work, the mean of the rows that tell it; None where none
+        does."""
+        share = self.series["busy_share"].drop_nulls().mean()
+        return None if share is None else float(share)  # pyright: ignore[reportArgumentType]
 
     @property
     def transactions(self) -> float:

@@ -10,9 +10,10 @@ import polars as pl
 
 from headrace.base.units import in_percent
 from headrace.calibration.runs.description import Description
-from headrace.calibration.runs.model import Run
+from headrace.calibration.runs.model import LogRates, Run
 from headrace.observe.run_files.status import looks_cold
 from headrace.observe.series import RunFinding
+from headrace.workload.server import FULL_SHARE
 
 WINDOW_ROWS = 61  # a minute of seconds around each row
 STALL_SHARE = 0.10  # a tenth of the usual; a guess
@@ -196,7 +197,7 @@ def _per_transaction(rows: pl.DataFrame, column: str) -> float | None:
 def describe(run: Run) -> list[str]:
     """What was run, for how long, how fast (means weighted by time), and what was measured and
     found."""
-    return [*_set_up(run), *_speed(run), *_disk(run), *_measured(run), *_doubts(run)]
+    return [*_set_up(run), *_speed(run), *_disk(run), *_processors(run), *_measured(run), *_doubts(run)]
 
 
 def _set_up(run: Run) -> list[str]:
@@ -248,8 +249,32 @@ def _disk(run: Run) -> list[str]:
         ]
     each = [_per_transaction(run.series, column) for column in ("read_iops", "write_iops")]
     per = "" if None in each else f", {sum(filter(None, each)):,.1f} I/Os a transaction"
+    device = "device" if run.log_rates is None else "data volume"
+    told = [
+        f"The {device} did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
+    ]
+    if run.log_rates is not None:
+        told.append(_log_disk(run, run.log_rates))
+    return told
+
+
+def _log_disk(run: Run, log: LogRates) -> str:
+    tps = run.transactions / max(float(run.series["duration_s"].sum()), 1e-9)
+    per = f", {log.write_iops / tps:,.1f} a transaction" if tps > 0 else ""
+    return f"The log volume did {log.write_iops:,.0f} writes a second, {log.write_mib_s:,.1f} MiB/s on average{per}."
+
+
+def _processors(run: Run) -> list[str]:
+    """How busy they were, and what that means where they were full."""
+    share = run.busy_share
+    if share is None:
+        return []
+    of = "" if run.vcpus is None else f" of {run.vcpus:,}"
+    text = f"The processors{of} were {in_percent(share)} busy on average"
+    if share < FULL_SHARE:
+        return [f"{text}."]
     return [
-        f"The device did {reads:,.0f} reads and {writes:,.0f} writes a second, {read:,.1f} and {write:,.1f} MiB/s on average{per}."
+        f"{text}: its rate is theirs, and says of the storage only that it was enough. Predictions are wider for it."
     ]
 
 

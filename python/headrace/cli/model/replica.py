@@ -33,7 +33,7 @@ class ReplicaOptions:
     replica_instance: Annotated[str | None, instance_option("The replica's EC2 type. Default: the source's.")] = None
     replica_cache_gib: Annotated[float | None, option("GIB", "The replica's cache. Default: the source's.")] = None
     replica_version: Annotated[
-        str | None, option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another: its defaults. Default: mysql-8.4.")
+        str | None, option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4.")
     ] = None
     replica_mode: Annotated[
         Mode | None, choice("Which transactions are applied at once. Default: as the version has it.")
@@ -87,7 +87,7 @@ class ReplicaOptions:
     def to_replica(self) -> Replica:
         """The replica asked for. Raises InputError."""
         from headrace.base.storage import Storage
-        from headrace.simulation.replica import DEFAULT_VERSION, Replica
+        from headrace.simulation.replica import Replica
 
         def spec(text: str | None) -> str | None:
             return None if text is None else Storage.parse(text).text
@@ -98,7 +98,7 @@ class ReplicaOptions:
             relay_storage=spec(self.relay_storage),
             instance=self.replica_instance,
             cache_gib=self.replica_cache_gib,
-            version=self.replica_version or DEFAULT_VERSION,
+            version=self.replica_version,
             mode=self.replica_mode,
             workers=self.workers,
             preserve_order=self.preserve_order,

@@ -25,7 +25,7 @@ from headrace.workload.points import MAX_RECORDED_POINT_S, MAX_SPAN_S, MIN_POINT
 
 MAX_ROWS = 3_000_000  # a month of seconds; ours
 # Beyond any server: each is a sign of a damaged line.
-MOST = {"threads": 1e5, "tps": 1e7, "qps": 1e9, "p95_ms": 1e7, "t_s": MAX_SPAN_S}
+MOST = {"threads": 1e5, "tps": 1e7, "qps": 1e9, "p95_ms": 1e7, "t_s": MAX_SPAN_S, "busy_share": 1.0}
 NUMBER = r"(\S+)"
 REPORT_1 = re.compile(
     rf"(?P<stamp>[^\[]*)\[ *(?P<t>\S+?)s *\] thds: {NUMBER} tps: {NUMBER} qps: {NUMBER}"
@@ -57,6 +57,7 @@ class Rows:
     tps: array = field(default_factory=lambda: array("d"))
     qps: array = field(default_factory=lambda: array("d"))
     p95_ms: array = field(default_factory=lambda: array("d"))
+    busy_share: array = field(default_factory=lambda: array("d"))  # of all virtual CPUs
     # (line, text), or Stamp, of the rows; empty when there are none
     stamps: list = field(default_factory=list)
     findings: list[RunFinding] = field(default_factory=list)
@@ -165,7 +166,9 @@ def _raw_row(recording: Recording, rows: Rows, number: int, match: re.Match, per
         rows.stamps.append((number, stamp))
 
 
-def _add(rows: Rows, where: int, t_s: float, threads: float, tps: float, qps: float, p95: float) -> None:
+def _add(
+    rows: Rows, where: int, t_s: float, threads: float, tps: float, qps: float, p95: float, busy: float = math.nan
+) -> None:
     if len(rows.t_s) >= MAX_ROWS:
         raise InputError(f"line {where}", f"at most {MAX_ROWS:,} reports are read", DOC, "Cut the file.")
     rows.where.append(where)
@@ -175,6 +178,7 @@ def _add(rows: Rows, where: int, t_s: float, threads: float, tps: float, qps: fl
     rows.qps.append(qps)
     # sysbench prints 0.00 for the percentile of nothing.
     rows.p95_ms.append(math.nan if tps == 0.0 or p95 == 0.0 else p95)
+    rows.busy_share.append(busy)
 
 
 def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, float]]) -> None:
@@ -191,7 +195,14 @@ def _against_total(recording: Recording, rows: Rows, totals: list[tuple[int, flo
 
 # --- CSV ------------------------------------------------------------------------------------------
 
-CSV_NAMES = {"t_s": "t_s", "threads": "threads", "tps": "tps", "qps": "qps", "lat_p95_ms": "p95_ms"}
+CSV_NAMES = {
+    "t_s": "t_s",
+    "threads": "threads",
+    "tps": "tps",
+    "qps": "qps",
+    "lat_p95_ms": "p95_ms",
+    "busy_share": "busy_share",
+}
 
 
 def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interval_s: float | None) -> Rows:
@@ -214,7 +225,7 @@ def _csv(recording: Recording, lines: list[str], columns: dict[str, str], interv
 
 def _csv_columns(recording: Recording, line: int, header: list[str], columns: dict[str, str]) -> dict[str, int]:
     place = {}
-    for ours in ("t_s", "time", "threads", "tps", "qps", "lat_p95_ms"):
+    for ours in ("time", *CSV_NAMES):
         theirs = columns.get(ours, ours)
         if header.count(theirs) > 1:
             raise recording.bad(line, f"column {clip(theirs, 40)}", "is there twice", "Name each column once.", DOC)
@@ -252,6 +263,7 @@ def _csv_row(
         values["tps"],
         values.get("qps", math.nan),
         values.get("p95_ms", math.nan),
+        values.get("busy_share", math.nan),
     )
     if "time" in place:
         stamp = parse_iso(cells[place["time"]])
@@ -314,7 +326,7 @@ def _check_step(recording: Recording, rows: Rows, index: int, interval: float) -
 
 
 def _drop(rows: Rows, gone: set[int]) -> None:
-    for name in ("where", "t_s", "threads", "tps", "qps", "p95_ms"):
+    for name in ("where", "t_s", "threads", "tps", "qps", "p95_ms", "busy_share"):
         column = getattr(rows, name)
         setattr(rows, name, array(column.typecode, (value for index, value in enumerate(column) if index not in gone)))
     if rows.stamps:

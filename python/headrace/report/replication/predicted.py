@@ -87,7 +87,7 @@ def _setup(run: Any, settings: dict[str, Any]) -> str:
     order = "" if settings["preserve_order"] else ", order of commits not kept"
     durable = f"flush_log {settings['flush_log_at_trx_commit']}, sync_binlog {settings['sync_binlog']}"
     binlog = durable if settings["log_bin"] else f"flush_log {settings['flush_log_at_trx_commit']}, no binary log"
-    server = f"{replica.version}, {settings['mode']}, {workers}{order}, {binlog}"
+    server = f"{replica.release}, {settings['mode']}, {workers}{order}, {binlog}"
     return f"Replica on {', '.join(places)}: {server}, cache {number(run.cache_gib)} GiB; source on {run.source_storage}; limits of {run.as_of}."
 
 

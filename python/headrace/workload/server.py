@@ -1,0 +1,77 @@
+"""The server that a database was measured on: what a prediction of a replica of it takes over, and
+how far its processors were used."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import msgspec
+
+from headrace.base.documents import DocumentTable, between, convert, said_as
+from headrace.workload.points import MAX_SPAN_S
+
+DOC = "docs/reference/workload-file.md"
+# From this share of the processors on, their queue and not the storage decides the rate: at 85 %
+# a queue of few servers is several requests long (M/M/2: waits of 2.6 times the service). Chosen.
+FULL_SHARE = 0.85
+# What is then not known of a rate, relative standard deviation: as much as the processor time of a
+# transaction where no run tells it (CPU_SPREAD of workload/parameters.py). A run that the
+# processors hold says of the storage only that it was enough.
+UNEXPLAINED_WHERE_FULL = 0.35
+
+
+class ServerTable(DocumentTable):
+    """[server] of a workload file."""
+
+    flavor: Literal["mysql", "percona", "mariadb"] | None = None
+    version: Annotated[str, said_as("must be text", least=1, most=100, pattern=r"\S")] | None = None
+    log_bin: bool | None = None
+    vcpus: Annotated[int, between(1, 65_536)] | None = None
+    busy_share: Annotated[float, between(0.0, 1.0)] | None = None
+    busy_s: Annotated[float, between(0.0, MAX_SPAN_S)] | None = None
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """What is known of the server, each None where it is not.
+
+    `flavor`: mysql, percona or mariadb. `version`: as the server says it. `log_bin`: whether it
+    wrote a binary log. `vcpus`: virtual CPUs that it could use. `busy_share`: of these, the share
+    at work, the mean of the run in which it was highest; `busy_s`: how long that run was.
+    """
+
+    flavor: str | None = None
+    version: str | None = None
+    log_bin: bool | None = None
+    vcpus: int | None = None
+    busy_share: float | None = None
+    busy_s: float | None = None
+
+    @property
+    def release(self) -> str | None:
+        """Flavor and release as the model knows them, such as mysql-8.4 and mariadb-10.11; None
+        where no version is known. Percona Server is MySQL here. A patch level is kept: defaults of
+        replication changed within MySQL 8.0."""
+        found = re.match(r"\d+\.\d+(\.\d+)?", self.version or "")
+        if found is None:
+            return None
+        return f"{'mariadb' if self.flavor == 'mariadb' else 'mysql'}-{found[0]}"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its processors were full, so that its rate is theirs."""
+        return self.busy_share is not None and self.busy_share >= FULL_SHARE
+
+    def to_document(self) -> dict[str, object]:
+        """[server], without what is not known."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def from_document(cls, table: object) -> ServerFacts:
+        """The facts in [server]. Raises InputError."""
+        if table is None:
+            return cls()
+        read = convert(table, ServerTable, source=DOC, at="server")
+        return cls(**msgspec.structs.asdict(read))

@@ -1,16 +1,58 @@
-"""Workloads as they are typed: files, the recorded example, closed loads, benchmarks."""
+"""Workloads and recordings as they are typed: files, the recorded example, closed loads,
+benchmarks, and what is said besides a recording."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from headrace.cli.options import option
 from headrace.errors import InputError
 
 if TYPE_CHECKING:
+    from headrace.observe.remote.span import TimeSpan
+    from headrace.operate.evidence import SourceOptions
     from headrace.workload import TransactionWorkload, Workload
 
 SOURCE = "docs/reference/workload-file.md"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordingOptions:
+    """What a recording does not say itself, and how much of it a service is asked for."""
+
+    interval: Annotated[
+        float | None,
+        option("S", "Seconds between the reports of a recording without times; of Prometheus, between the points."),
+    ] = None
+    clock_start: Annotated[
+        str | None,
+        option("TIME", "When a recording without times began (ISO 8601): the time of its first report."),
+    ] = None
+    last: Annotated[str | None, option("SPAN", "Ask prometheus: or aws: for so much: 14d, 36h, 90m. Default: 14d.")] = (
+        None
+    )
+    until: Annotated[
+        str | None, option("TIME", "Ask prometheus: or aws: for the time before this (ISO 8601). Default: now.")
+    ] = None
+
+    def span(self) -> TimeSpan | None:
+        """The time that a service is asked for; None where nothing is said of it. Raises
+        InputError."""
+        from headrace.observe.remote.span import parse_span
+
+        return None if self.last is None and self.until is None else parse_span(self.last, self.until)
+
+    def check(self, recording: str) -> None:
+        """Refuses options that are not for this kind of recording. Raises InputError."""
+        from headrace.operate.evidence import SourceOptions, check_times
+
+        check_times(recording, self.told(SourceOptions()))
+
+    def told(self, options: SourceOptions) -> SourceOptions:
+        """The options of a target, with these. Raises InputError."""
+        return replace(options, interval_s=self.interval, clock_start=self.clock_start, span=self.span())
 
 
 def read_workload(text: str) -> Workload | TransactionWorkload:

@@ -18,6 +18,7 @@ from headrace.errors import CouldNotRun, InputError
 
 DOC = "docs/reference/import-formats.md"
 MAX_BYTES = 512 * 1024 * 1024  # a month of seconds of iostat; ours
+STDIN = "-"  # standard input, where a file is named
 MAX_NOTES = 20  # a reader takes in no more; ours
 
 _NUMBER = re.compile(r"[0-9]+(?:[.,][0-9]+)?(?:[eE][+-]?[0-9]{1,2})?\Z")
@@ -41,7 +42,8 @@ _MAGIC = (
 class Recording:
     """The text of a recording.
 
-    `lines` are without line ends; line numbers in errors count from 1.
+    `lines` are without line ends; line numbers in errors count from 1. `title`: what a workload
+    made of it is called; None: its name without the ending.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Recording:
     sha256: str
     decimal: str | None = None  # "." or ",", once one was seen
     notes: list[str] = field(default_factory=list)
+    title: str | None = None
 
     @property
     def lines(self) -> list[str]:
@@ -119,7 +122,7 @@ def open_recording(path) -> Recording:
 
     Raises InputError when it is not text, CouldNotRun when it cannot be read.
     """
-    if str(path) == "-":
+    if str(path) == STDIN:
         name, content = "standard input", _standard_input()
     else:
         path = path_of(path)

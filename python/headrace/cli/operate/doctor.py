@@ -9,19 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.cli.inputs import RecordingOptions
 from headrace.cli.operate.common import told_storage
 from headrace.cli.options import (
     AsOfOption,
-    ForceOption,
     InstanceOption,
     LabPlace,
     PasswordOptions,
     RegionOption,
+    ReportOption,
     choice,
     option,
     storage_option,
 )
 from headrace.cli.output import say, show, table
+from headrace.cli.writing import WRITES_FILE
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
@@ -33,7 +35,9 @@ Examples:
   headrace doctor lab:db-data                               a volume of the lab, and the server on it
   headrace doctor mysql://monitor@db1/ --storage gp2:500     a server; its volumes, where they are on this machine
   headrace doctor iostat.txt --storage gp2:500               a recording alone: why was it slow at 10:00
-  headrace doctor aws:vol-0123456789abcdef0                  the last hour of CloudWatch
+  iostat -x 10 30 | headrace doctor - --interval 10
+  headrace doctor aws:vol-0123456789abcdef0                  the last 14 days of CloudWatch
+  headrace doctor 'prometheus:http://prom:9090?instance=db1:9100' --last 2d --device nvme1n1 --storage gp3:500
   headrace doctor mysql://monitor@db1/ --record now.jsonl.gz; headrace doctor now.jsonl.gz
   headrace doctor lab:db-data --output nagios
 
@@ -42,12 +46,16 @@ not storage (locks, processors, the network, a cold cache, a backup), fine, cann
 
 Exit codes: 0 fine, not storage or touched, 1 findings, 2 usage, 3 cannot tell; of --output nagios 0 OK, 1 warning,
 2 critical, 3 unknown."""
-TARGET = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record."
+TARGET = (
+    "lab:VOLUME, mysql://USER@HOST, aws:vol-..., aws:db-NAME (RDS), prometheus:URL, a captured folder, or a file of iostat, sar, "
+    "vmstat, CloudWatch, Prometheus or --record; - is standard input."
+)
 
 
 def doctor(
     place: LabPlace,
     password: PasswordOptions,
+    recorded: RecordingOptions,
     target: Annotated[str | None, typer.Argument(metavar="TARGET", help=TARGET)] = None,
     storage: Annotated[
         str | None, storage_option("What the storage is today, where the target does not say.", "--storage")
@@ -60,13 +68,15 @@ def doctor(
         Path | None, option("FILE", "A database of `headrace calibrate`, for what lifting a limit brings.")
     ] = None,
     seconds: Annotated[
-        float | None, option("N", "Watch for so long. Default: 10; of CloudWatch the last hour.", min=2, max=86_400)
+        float | None, option("N", "Watch a live target for so long. Default: 10.", min=2, max=86_400)
     ] = None,
     all_findings: Annotated[bool, typer.Option("--all", help="Show every finding, not only three.")] = False,
     output: Annotated[Literal["table", "json", "nagios"], choice("What to print on stdout.", "--output")] = "table",
-    report: Annotated[Path | None, option("FILE", "Write a page with charts (.html).")] = None,
+    report: ReportOption = None,
     record: Annotated[
-        Path | None, option("FILE", "Keep what was seen (.jsonl or .jsonl.gz), for `headrace doctor FILE`.")
+        Path | None,
+        option("FILE", "Keep what was seen (.jsonl or .jsonl.gz), for `headrace doctor FILE`."),
+        WRITES_FILE,
     ] = None,
     trusted_advisor: Annotated[
         bool,
@@ -76,10 +86,8 @@ def doctor(
     ] = False,
     region: RegionOption = "us-east-1",
     as_of: AsOfOption = None,
-    force: ForceOption = False,
 ) -> None:
     """Say what binds a server now, whether it is felt, and what to do about it."""
-    from headrace.base.files import check_output
     from headrace.catalog.facts import check_region
     from headrace.cli.inputs import read_database
     from headrace.operate.doctor.advising.gains import Counsel
@@ -101,12 +109,9 @@ def doctor(
             "--trusted-advisor and --report", "the checks are printed only", "headrace doctor --help", hint
         )
     kept.check_name(record)
-    for name, path in (("--report", report), ("--record", record)):
-        if path is not None:
-            check_output(name, path, [Path(target)], force=force)
     check_region(region)
     options = replace(
-        told_storage(storage, instance),
+        recorded.told(told_storage(storage, instance)),
         as_of=as_of,
         devices=tuple(device or ()),
         read_address=password.read_address,

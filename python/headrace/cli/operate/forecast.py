@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from headrace.cli.inputs import RecordingOptions
 from headrace.cli.options import (
     AsOfOption,
     InstanceOption,
@@ -24,12 +25,14 @@ from headrace.report.output import check_chart_path
 if TYPE_CHECKING:
     from headrace.workload import OpenWorkload
 
-TARGETS = ("aws:", "lab:", "mysql://")
 EPILOG = """\b
 Examples:
   headrace forecast cloudwatch-30-days.json --storage gp2:400
   headrace forecast iostat.txt --storage gp2:400 --instance m5.large --hours 24 --report credits.html
-  headrace forecast aws:vol-0123456789abcdef0                 the last 15 days of CloudWatch
+  headrace forecast aws:vol-0123456789abcdef0                 the last 14 days of CloudWatch
+  headrace forecast aws:db-shop                               the same of an RDS instance
+  headrace forecast 'prometheus:http://prom:9090?instance=db1:9100' --last 4w --device nvme1n1 --storage gp2:400
+  zcat month.txt.gz | headrace forecast - --interval 60 --clock-start 2026-10-24T00:00 --storage gp2:400
   headrace forecast month.toml --storage gp3:500 --space used.csv
   headrace forecast month.toml --storage gp2:400 --score      how the forecasts made before have held
 
@@ -43,10 +46,11 @@ def forecast(
         str,
         typer.Argument(
             metavar="RECORDING",
-            help="A workload file, demo:day, what `headrace workload import` reads (iostat, sar, CloudWatch), a captured "
-            "folder, or aws:vol-....",
+            help="A workload file, demo:day, what `headrace workload import` reads (iostat, sar, CloudWatch, Prometheus; - is "
+            "standard input), aws:vol-..., aws:db-NAME, prometheus:URL, or a captured folder.",
         ),
     ],
+    recorded: RecordingOptions,
     storage: Annotated[
         str | None, storage_option("Such as gp2:500 or 2xgp3:500:6000:250. Default: as the target says.")
     ] = None,
@@ -80,7 +84,7 @@ def forecast(
     from headrace.report.operate import forecast as words
 
     check_chart_path(report)
-    load, own_storage, own_instance = read_recording(recording, device)
+    load, own_storage, own_instance = read_recording(recording, device, recorded)
     if storage is None and own_storage is None:
         raise InputError(
             "--storage is missing", "a recording does not say what the volume was", "", "For example gp2:500."
@@ -120,25 +124,31 @@ def forecast(
         raise typer.Exit(1)
 
 
-def read_recording(text: str, device: str | None = None) -> tuple[OpenWorkload, str | None, str | None]:
+def read_recording(
+    text: str, device: str | None = None, told: RecordingOptions | None = None
+) -> tuple[OpenWorkload, str | None, str | None]:
     """The demand of a workload file, demo:day, a recording as a tool wrote it, or another target;
     storage and instance where the target knows them. Raises InputError or CouldNotRun."""
     from headrace.base.files import OWN_FILE, detect
     from headrace.cli.inputs import read_demand
-    from headrace.observe.formats import import_file
     from headrace.observe.recording import open_recording
+    from headrace.operate.evidence import SourceOptions
+    from headrace.operate.forecast.sources import demand_of
     from headrace.workload import OpenWorkload
 
     path = Path(text)
-    if text.startswith(TARGETS) or path.is_dir() or path.suffix in (".jsonl", ".gz"):
-        from headrace.operate.forecast.sources import demand_of
-
-        return demand_of(text, device)
-    own = text.startswith(("demo:", "fio:")) or (path.is_file() and detect(open_recording(text).text)[1] == OWN_FILE)
-    if own and device is not None:
-        rule = f"{text} is a workload: it has one demand, and no devices"
-        raise InputError(f"--device {device}", rule, "headrace forecast --help", "Leave it out.")
-    found = read_demand(text) if own else import_file(text, device=device, gaps="hold")
+    own = text.startswith(("demo:", "fio:"))
+    if not own and path.is_file() and path.suffix not in (".jsonl", ".gz"):
+        own = detect(open_recording(path).text)[1] == OWN_FILE
+    options = SourceOptions(devices=(device,) if device else ())
+    options = options if told is None else told.told(options)
+    if not own:
+        return demand_of(text, options)
+    for name, value in {"--device": device, **options.of_times}.items():
+        if value is not None:
+            rule = f"is for recordings, and {text} is a workload: one demand with times of its own"
+            raise InputError(f"{name} {value}", rule, "headrace forecast --help", "Leave it out.")
+    found = read_demand(text)
     if not isinstance(found, OpenWorkload):
         hint = "Record the server: iostat -xt 60 > iostat.txt"
         raise InputError(text, "is a load without a clock: it cannot be continued", "headrace forecast --help", hint)

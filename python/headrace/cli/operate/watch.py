@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from headrace.cli.inputs import RecordingOptions
 from headrace.cli.operate.common import TargetArgument, TodayOptions
 from headrace.cli.options import LabPlace, PasswordOptions, choice, flag, option
 from headrace.cli.output import data, say
@@ -34,8 +35,9 @@ Examples:
   headrace watch lab:db --alarm --command '/usr/local/bin/page --loud'
 
 Keys: q ends, space freezes, left and right go back and forth by 10 s and up and down by 5 min in the last hour, d shows
-the difference against an hour ago, j writes the moment as JSON. With --output nagios the exit codes are those of its
-plugins: 0 fine, 1 warning, 2 critical, 3 unknown."""
+the difference against an hour ago, j writes the moment as JSON. With --once a recording ends with exit code 1 where
+something binds, and 3 where nothing can be told. With --output nagios the exit codes are those of its plugins: 0 fine,
+1 warning, 2 critical, 3 unknown."""
 
 WatchOutput = Literal["table", "jsonl", "nagios"]
 # A verdict takes some seconds of figures; the lab and files have them from before. Ours.
@@ -80,6 +82,7 @@ def watch(
     password: PasswordOptions,
     today: TodayOptions,
     alarms: AlarmOptions,
+    recorded: RecordingOptions,
     once: Annotated[bool, flag("--once", "Print one screen as text, and end.")] = False,
     seconds: Annotated[int | None, option("N", "End after N seconds. Default: at q or Ctrl-C.", min=1)] = None,
     output: Annotated[
@@ -100,7 +103,7 @@ def watch(
         from headrace.operate.watching import terminal
 
         screen = terminal.Screen(terminal.check())
-    options, past = today.source(place, password), once or screen is not None
+    options, past = recorded.told(today.source(place, password)), once or screen is not None
     with opening.opened(target, options, past=past, seconds=0.0 if once else seconds) as watched:
         if screen is not None:
             from headrace.operate.watching import loop
@@ -109,7 +112,12 @@ def watch(
         elif alarms.alarm:
             _alarm(watched, actions, seconds)
         elif once:
-            _once(_newest(watched), output)
+            moment = _newest(watched)
+            _once(moment, output)
+            if not watched.live:  # as the doctor ends: there is nothing to wait for
+                from headrace.operate.doctor.model import exit_code_of
+
+                raise typer.Exit(exit_code_of(moment.verdict.word))
         else:
             for moment in _until(watched, seconds):
                 _line(moment.to_document())

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headrace.cli.inputs import read_workload
+from headrace.cli.inputs import RecordingOptions, read_workload
 from headrace.cli.options import (
     CommandGroup,
     ForceOption,
@@ -25,7 +25,7 @@ from headrace.cli.options import (
     flag,
     option,
 )
-from headrace.cli.output import data, print_json, say, show
+from headrace.cli.output import data, print_json, progress, say, show
 from headrace.cli.workloads import capture
 from headrace.cli.writing import WRITES_FILE
 from headrace.errors import HeadraceError, InputError
@@ -39,7 +39,9 @@ Examples:
   headrace workload new --reads-per-s 900 --writes-per-s 400 --size-gib 300 --to shop.toml
   headrace workload new                                  (asks, on a terminal)
   iostat -xt 60 > iostat.txt;  headrace workload import iostat.txt --to shop.toml
-  ssh db1 cat iostat.txt | headrace workload import - --device /dev/nvme1n1 --to shop.toml
+  ssh db1 iostat -x 10 360 | headrace workload import - --interval 10 --device /dev/nvme1n1 --to shop.toml
+  headrace workload import 'prometheus:http://prom:9090?instance=db1:9100' --last 7d --device nvme1n1 --to shop.toml
+  headrace workload import aws:vol-0123456789abcdef0 --to shop.toml        (aws:db-NAME: an RDS instance)
   headrace workload capture mysql://headrace@db.example/ --seconds 3600 --storage gp3:500 --to monday
   headrace workload show shop.toml --report shop.svg
 
@@ -155,26 +157,28 @@ def _ask(question: Any) -> object:
 @app.command("import")
 def import_recording(
     recording: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="RECORDING",
-            help="Output of iostat -x, vmstat, sar -d, or a CloudWatch export; - reads standard input.",
+            help="Output of iostat -x, vmstat or sar -d, an export of CloudWatch or Prometheus, - for standard input; or "
+            "prometheus:URL, aws:vol-..., aws:db-NAME.",
         ),
     ],
+    recorded: RecordingOptions,
     format: Annotated[
-        Literal["auto", "iostat", "vmstat", "sar", "cloudwatch"], choice("The tool that made the recording.")
+        Literal["auto", "iostat", "vmstat", "sar", "cloudwatch", "prometheus"],
+        choice("The tool that made the recording."),
     ] = "auto",
     device: Annotated[
         str | None,
         option("NAME", "Device in the recording, several joined by +. Default: the one that clearly does most."),
     ] = None,
-    interval: Annotated[float | None, option("S", "Seconds between reports, where the file has no times.")] = None,
-    clock_start: Annotated[
-        str | None, option("TIME", "When the recording began (ISO 8601), where the file does not say.")
-    ] = None,
     gaps: Annotated[
-        Literal["refuse", "hold", "zero"], choice("Where reports are missing: refuse, hold the one before, or zero.")
-    ] = "refuse",
+        Literal["refuse", "hold", "zero"] | None,
+        choice(
+            "Where reports are missing: refuse, hold the one before, or zero. Default: refuse; of aws:vol-... zero."
+        ),
+    ] = None,
     name: NameOption = None,
     read_kib: Annotated[float | None, option("KIB", "Size assumed of a read (vmstat only, it counts no I/Os).")] = None,
     write_kib: Annotated[float | None, option("KIB", "Size assumed of a write (vmstat only).")] = None,
@@ -184,11 +188,26 @@ def import_recording(
     force: ForceOption = False,
     output: TableOrJsonOption = "table",
 ) -> None:
-    """Import what iostat, vmstat, sar or CloudWatch recorded."""
-    from headrace.observe.formats import import_file
+    """Import what iostat, vmstat, sar, CloudWatch or Prometheus recorded."""
+    from headrace.observe.formats import ImportOptions, ReadOptions, is_service, load_recording
 
-    assumed = {"read_kib": read_kib, "write_kib": write_kib, "any_unit": any_unit}
-    made = import_file(recording, format, device, interval, clock_start, gaps=gaps, name=name, **assumed)
+    of_service = is_service(recording)
+    recorded.check(recording)
+    with progress("reading") as tick:
+        read = ReadOptions(
+            format,
+            read_kib,
+            write_kib,
+            any_unit,
+            span=recorded.span(),
+            step_s=recorded.interval if of_service else None,
+            device=device,
+            progress=tick,
+        )
+        loaded = load_recording(recording, read)
+    interval = None if of_service else recorded.interval
+    told = ImportOptions(device=device, interval_s=interval, start=recorded.clock_start, gaps=gaps, name=name)
+    made = loaded.workload(told)
     keep(made if size_gib is None else replace(made, size_gib=size_gib), to, force, output)
 
 

@@ -1,6 +1,6 @@
 """Import what a measuring tool recorded.
 
-iostat, vmstat, sar, cloudwatch    one parser each; json_text: JSON that may be cut off
+iostat, vmstat, sar, cloudwatch, prometheus    one parser each; json_text: JSON that may be cut off
 binary_log   events and dependencies of a server's transactions
 devices      from the reports of a tool to the series of a device, and to a workload
 """
@@ -8,20 +8,86 @@ devices      from the reports of a tool to the series of a device, and to a work
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from headrace.base.checks import check_choice
 from headrace.base.files import OWN_FILE, detect
 from headrace.errors import InputError
-from headrace.observe.formats import cloudwatch, iostat, sar, vmstat
+from headrace.observe.formats import cloudwatch, iostat, prometheus, sar, vmstat
 from headrace.observe.formats.devices import ImportOptions, Readings, build, ranked
 from headrace.observe.recording import DOC, Recording, open_recording
+from headrace.observe.remote.span import TimeSpan
 from headrace.workload.model import OpenWorkload
 
-FORMATS = ("auto", "iostat", "vmstat", "sar", "cloudwatch")
+FORMATS = ("auto", "iostat", "vmstat", "sar", "cloudwatch", "prometheus")
 
-__all__ = ["FORMATS", "import_each", "import_file"]
+__all__ = [
+    "FORMATS",
+    "ImportOptions",
+    "LoadedRecording",
+    "ReadOptions",
+    "import_file",
+    "is_service",
+    "load_recording",
+    "parse_recording",
+]
+
+NOTHING_TOLD = ImportOptions()
+SERVICES = ("prometheus:", "aws:")  # what keeps recordings, before its address or name
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a recording is read, besides what it says itself. `format`: one of FORMATS.
+    `read_kib`, `write_kib`: sizes assumed of one I/O where the tool counts none (vmstat only).
+    `any_unit`: believe vmstat's bi and bo to be KiB though -S looks to be used. Of a service
+    (`prometheus:...`, `aws:...`): the `span` that it is asked for (None: 14 days), `step_s`
+    between points and the `device`, where only one is wanted; `progress` is told the share that
+    is there."""
+
+    format: str = "auto"
+    read_kib: float | None = None
+    write_kib: float | None = None
+    any_unit: bool = False
+    span: TimeSpan | None = None
+    step_s: float | None = None
+    device: str | None = None
+    progress: Callable[[float], None] = lambda share: None
+
+
+READ_PLAINLY = ReadOptions()
+
+
+@dataclass(frozen=True)
+class LoadedRecording:
+    """A recording that was read once: its text, and what its tool reports of each device."""
+
+    recording: Recording
+    readings: Readings
+
+    def workload(self, options: ImportOptions = NOTHING_TOLD) -> OpenWorkload:
+        """The demand of one device. Raises InputError."""
+        return build(*self._apart(), options)
+
+    def each(self, most: int, options: ImportOptions = NOTHING_TOLD) -> dict[str, OpenWorkload | None]:
+        """The demand of each device by its name, those with the most I/Os first; None behind the
+        first `most`, and where a device alone makes none."""
+        found: dict[str, OpenWorkload | None] = {}
+        for index, device in enumerate(ranked(self.readings)):
+            try:
+                found[device] = self.workload(replace(options, device=device)) if index < most else None
+            except InputError:
+                found[device] = None
+        return found
+
+    def _apart(self) -> tuple[Recording, Readings]:
+        """Copies: building notes what it saw, and may leave out the last report."""
+        recording, readings = copy(self.recording), copy(self.readings)
+        recording.notes, readings.reports = [*recording.notes], [*readings.reports]
+        return recording, readings
 
 
 def import_file(
@@ -31,7 +97,7 @@ def import_file(
     interval_s: float | None = None,
     start: str | datetime | None = None,
     *,
-    gaps: str = "refuse",
+    gaps: str | None = None,
     name: str | None = None,
     read_kib: float | None = None,
     write_kib: float | None = None,
@@ -42,52 +108,65 @@ def import_file(
     `format`: one of FORMATS. `device`: its name in the file, or several joined by + (the members of
     an array); without it the device that clearly does most is taken. `interval_s`: seconds between
     reports, when the file has no times. `start`: when the recording began (ISO 8601), when the file
-    does not say. `gaps`: "refuse" more than 10 % missing and hold the report before over the rest,
-    "hold" or "zero" whatever is missing. `read_kib`, `write_kib`: sizes assumed of one I/O where
-    the tool counts none (vmstat only). `any_unit`: believe vmstat's bi and bo to be KiB though -S
-    looks to be used.
+    does not say. `gaps`: "refuse" more than 10 % missing and hold the report before over the rest
+    (the default), "hold" or "zero" whatever is missing. `read_kib`, `write_kib`: sizes assumed of
+    one I/O where the tool counts none (vmstat only). `any_unit`: believe vmstat's bi and bo to be
+    KiB though -S looks to be used.
 
-    Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot be
-    read.
+    Raises InputError (file, line, value, rule, what to do) or CouldNotRun when the file cannot
+    be read.
     """
-    recording, readings = _read(path, format, read_kib, write_kib, any_unit)
-    options = ImportOptions(device=device, interval_s=interval_s, start=start, gaps=gaps, name=name)
-    return build(recording, readings, options)
+    of_service = is_service(path)
+    options = ReadOptions(
+        format, read_kib, write_kib, any_unit, step_s=interval_s if of_service else None, device=device
+    )
+    told = ImportOptions(
+        device=device, interval_s=None if of_service else interval_s, start=start, gaps=gaps, name=name
+    )
+    return load_recording(path, options).workload(told)
 
 
-def import_each(path: str | os.PathLike, most: int) -> dict[str, OpenWorkload | None]:
-    """The demand of each device of a recording by its name, those with the most I/Os first; None
-    behind the first `most`, and where a device alone makes none. Raises as `import_file`."""
-    recording, readings = _read(path)
-    found: dict[str, OpenWorkload | None] = {}
-    for index, device in enumerate(ranked(readings)):
-        # Copies: building notes what it saw, and may leave out the last report.
-        apart = copy(recording), copy(readings)
-        apart[0].notes, apart[1].reports = [*recording.notes], [*readings.reports]
-        try:
-            found[device] = build(*apart, ImportOptions(device=device)) if index < most else None
-        except InputError:
-            found[device] = None
-    return found
+def is_service(target: str | os.PathLike) -> bool:
+    """Whether a recording is asked of a service, and not a file: `prometheus:...`, `aws:...`."""
+    return isinstance(target, str) and target.startswith(SERVICES)
 
 
-def _read(
-    path: str | os.PathLike,
-    format: str = "auto",
-    read_kib: float | None = None,
-    write_kib: float | None = None,
-    any_unit: bool = False,
-) -> tuple[Recording, Readings]:
-    """The recording and what its tool reports in it."""
-    check_choice("format", format, FORMATS)
-    recording = open_recording(path)
+def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY) -> LoadedRecording:
+    """The recording and what its tool reports in it. `path`: a file, "-" for standard input, or a
+    service that keeps recordings: `prometheus:URL`, `aws:vol-...`, `aws:db-NAME`. Raises as
+    `import_file`."""
+    check_choice("format", options.format, FORMATS)
+    if not is_service(path):
+        return parse_recording(open_recording(path), options)
+    target, span = str(path), options.span or TimeSpan()
+    if target.startswith("prometheus:"):
+        from headrace.observe.remote import prometheus as server
+
+        recording = server.fetch(target, span, step_s=options.step_s, device=options.device, progress=options.progress)
+        return parse_recording(recording, options)
+    from headrace.observe.remote import aws
+
+    if options.step_s is not None:
+        hint = "Leave it out."
+        raise InputError(f"--interval {options.step_s:g}", "CloudWatch's points have their own period", DOC, hint)
+    fetched = aws.fetch(target, span)
+    loaded = parse_recording(fetched.recording, options)
+    return replace(loaded, readings=fetched.added_to(loaded.readings))
+
+
+def parse_recording(recording: Recording, options: ReadOptions = READ_PLAINLY) -> LoadedRecording:
+    """What its tool reports in a recording that is open. Raises InputError."""
+    read_kib, write_kib, format = options.read_kib, options.write_kib, options.format
     kind, looks_like = detect(recording.text)
     if kind is None:
         what = f"looks like {looks_like}" if looks_like else "is of no tool known here"
         hint = (
-            "Load it as it is, it needs no import."
+            "It needs no import: headrace plan, simulate and forecast read it as it is."
             if looks_like == OWN_FILE
-            else ("Record with iostat -xt 1, vmstat -t 1 or sar -d, or export the volume's metrics from CloudWatch.")
+            else (
+                "Record with iostat -xt 1, vmstat -t 1 or sar -d, export the volume's metrics from CloudWatch, or query Prometheus: "
+                "docs/reference/import-formats.md."
+            )
         )
         raise InputError(recording.name, f"{what}; read are {', '.join(FORMATS[1:])}", DOC, hint)
     if format not in ("auto", kind):
@@ -102,7 +181,9 @@ def _read(
         hint = "Leave them out."
         raise InputError("read_kib, write_kib", f"are for vmstat only; {looks_like} tells the sizes", DOC, hint)
     if kind == "vmstat":
-        readings = vmstat.parse(recording, read_kib, write_kib, any_unit)
+        readings = vmstat.parse(recording, read_kib, write_kib, options.any_unit)
     else:
-        readings = {"iostat": iostat, "sar": sar, "cloudwatch": cloudwatch}[kind].parse(recording)
-    return recording, readings
+        readings = {"iostat": iostat, "sar": sar, "cloudwatch": cloudwatch, "prometheus": prometheus}[kind].parse(
+            recording
+        )
+    return LoadedRecording(recording, readings)

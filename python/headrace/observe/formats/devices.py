@@ -89,12 +89,14 @@ class DeviceReport:
     """All devices at one moment.
 
     `stamp` None when the tool printed no time; `restarted` after a new start of the tool.
+    `processors`: by host ("": the only one), processors' worth of each mode (`user`, `idle` ...).
     """
 
     where: int | str
     stamp: Stamp | None
     devices: dict[str, Sample] = field(default_factory=dict)
     restarted: bool = False
+    processors: dict[str, dict[str, float]] = field(default_factory=dict)
 
     def add(self, recording: Recording, where: int | str, device: object, sample: Sample) -> None:
         """One more device, or an InputError for one without a name or listed before."""
@@ -106,6 +108,23 @@ class DeviceReport:
         self.devices[device] = sample
 
 
+@dataclass(frozen=True)
+class VolumeDescription:
+    """What a source knows of the volume behind a device: the id of EBS or the name of an RDS
+    instance, storage in the catalog's notation, the instance that it is attached to."""
+
+    id: str
+    storage: str | None = None
+    instance: str | None = None
+
+
+class ServerSample(NamedTuple):
+    """SHOW GLOBAL STATUS at a moment: numbers by their names in lower case."""
+
+    t_unix: float
+    values: dict[str, float]
+
+
 @dataclass
 class Readings:
     """What a parser found.
@@ -113,7 +132,10 @@ class Readings:
     `interval_s` when the file itself says it; `stamped_at` "end" or "start" of the interval.
 
     `zone`: of times that carry none themselves, where the tool is known to have one (CloudWatch:
-    UTC).
+    UTC). `absent_is_idle`: whether a device that a report does not list did nothing (iostat -z),
+    or was not measured. `described`: what is known of the volumes behind devices. `server`:
+    readings of the database server on them. `free_bytes`: free space by time, seconds since
+    1970. `gaps`: how the source means what is missing, where it does.
     """
 
     tool: str
@@ -121,16 +143,21 @@ class Readings:
     stamped_at: str = "end"
     interval_s: float | None = None
     zone: str | None = None
+    absent_is_idle: bool = True
+    described: dict[str, VolumeDescription] = field(default_factory=dict)
+    server: list[ServerSample] = field(default_factory=list)
+    free_bytes: dict[float, float] = field(default_factory=dict)
+    gaps: str = "refuse"
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """What the user may say besides the file."""
+    """What the user may say besides the file. `gaps` None: as the source means what is missing."""
 
     device: str | None = None
     interval_s: float | None = None
     start: str | datetime | None = None
-    gaps: str = "refuse"
+    gaps: str | None = None
     name: str | None = None
 
 
@@ -222,13 +249,11 @@ def device_series(
 
 def build(recording: Recording, readings: Readings, options: ImportOptions) -> OpenWorkload:
     """The workload of one device of a recording. Raises InputError."""
-    check_choice("gaps", options.gaps, GAPS)
+    gaps = readings.gaps if options.gaps is None else check_choice("gaps", options.gaps, GAPS)
     if not readings.reports:
         raise recording.bad("", "no reports", f"{readings.tool} printed nothing that can be used", "Record for longer.")
     device, interval_s, series = device_series(recording, readings, options.device, options.interval_s)
-    points = _points(
-        series, _filled(recording, readings, series, options.gaps, interval_s), interval_s, options.gaps == "zero"
-    )
+    points = _points(series, _filled(recording, readings, series, gaps, interval_s), interval_s, gaps == "zero")
     source = {
         "tool": readings.tool,
         "file": recording.name,
@@ -240,7 +265,7 @@ def build(recording: Recording, readings: Readings, options: ImportOptions) -> O
     if start:
         source["clock_start"] = start
     name = (
-        clip(recording.name.rsplit(".", 1)[0].strip() or "recording")
+        clip(recording.title or recording.name.rsplit(".", 1)[0].strip() or "recording")
         if options.name is None
         else check_name(options.name)
     )
@@ -342,6 +367,11 @@ def _column(recording: Recording, readings: Readings, members: list[str]) -> lis
     if whole == [True, False]:
         readings.reports.pop()
         recording.notes.append("The last report was left out: it ends before the device.")
+    if not readings.absent_is_idle:
+        readings.reports = [one for one in readings.reports if all(member in one.devices for member in members)]
+        if not readings.reports:
+            rule = "were never measured at the same time"
+            raise recording.bad("", clip("+".join(members)), rule, "Name one of them.")
     samples, absent = [], 0
     for report in readings.reports:
         present = [report.devices[member] for member in members if member in report.devices]
@@ -397,7 +427,10 @@ def _interval(recording: Recording, readings: Readings, asked: float | None) -> 
         found = readings.interval_s or (statistics.median_low(steps) if steps else None)
     if found is None and asked is None:
         rule = f"this {readings.tool} file does not say how many seconds lie between its reports"
-        hint = "Give the interval (--interval), or record with times: iostat -xt 1, vmstat -t 1."
+        without, timed = (
+            ("vmstat 10", "vmstat -t 10") if readings.tool == "vmstat" else ("iostat -x 10", "iostat -xt 10")
+        )
+        hint = f"Say it: --interval 10 where the command was {without}. With times in the file ({timed}) nobody has to."
         raise recording.bad("", "no interval", rule, hint)
     if (
         found is not None

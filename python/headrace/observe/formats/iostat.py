@@ -1,7 +1,8 @@
 """`iostat -x`, as text (sysstat 9 to 12, with or without -t, -m, -k, -z) and as JSON (-o JSON).
 
 The columns are found by their names, because sysstat reordered them in 11.6 and 12.0. The first
-report after a start is the mean since boot and is left out.
+report after a start is the mean since boot and is left out. A command line that was copied with the
+output tells the interval, and with -y that no report since boot was printed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from headrace.observe.formats.json_text import sysstat_host, tables_of
 from headrace.observe.recording import Recording, read_lines
 
 BANNER = re.compile(r"Linux \S+ \(")
+# A command line that was copied from a terminal: iostat and its words, behind a prompt or not.
+COMMAND = re.compile(r"(?:.*[\s/#$%>])?iostat(?P<words>(?:\s+\S+)*)\s*\Z")
+PROMPT = re.compile(r".*[#$%>]\s*\Z")
 # KiB in one unit of the column; a sector is 512 B whatever the disk (kernel,
 # Documentation/block/stat).
 READ_COLUMNS = {"rkB/s": 1.0, "rMB/s": 1024.0, "rsec/s": 0.5}
@@ -31,7 +35,7 @@ def parse(recording: Recording) -> Readings:
         return _parse_json(recording)
     reader = _TextReader(recording)
     read_lines(recording, list(enumerate(recording.lines, start=1)), reader.line, lambda: reader.reports)
-    return _finish(recording, reader.reports, reader.stamp_texts)
+    return _finish(recording, reader.reports, reader.stamp_texts, reader.interval_s)
 
 
 class _TextReader:
@@ -45,6 +49,8 @@ class _TextReader:
         self.columns: list[str] = []  # none: no table is open
         self.cpu_values_follow = False
         self.since_boot = True
+        self.skips_boot = False  # the command line has -y
+        self.interval_s: float | None = None  # of the command line
 
     def line(self, number: int, line: str) -> None:
         words = line.split()
@@ -52,21 +58,37 @@ class _TextReader:
             if not self.cpu_values_follow:
                 self.columns = []
         elif BANNER.match(line):
-            self.since_boot, self.columns, self.cpu_values_follow = True, [], False
+            self.since_boot, self.columns, self.cpu_values_follow = not self.skips_boot, [], False
         elif looks_like_stamp(line.strip()):
             self.pending_stamp, self.columns = (number, line.strip()), []
         elif words[0] == "avg-cpu:":
             self.cpu_values_follow, self.columns = True, []
         elif words[0].rstrip(":") == "Device":
             self._header(number, words)
+        elif command := COMMAND.match(line):
+            self._command(number, command["words"].split())
         elif self.cpu_values_follow:
             for word in words:
                 self.recording.number(number, "a CPU figure", word)
             self.cpu_values_follow = False
         elif self.columns:
             self._device(number, words)
-        elif line.strip() != "^C":
+        elif line.strip() != "^C" and not PROMPT.match(line):
             self._unknown(number, line, words)
+
+    def _command(self, number: int, words: list[str]) -> None:
+        """Takes the interval and -y from a command line of iostat. A second one must have the same
+        interval."""
+        words = words[: next((at for at, word in enumerate(words) if word[0] in ">|;&"), len(words))]
+        interval = next((float(word) for word in words if word.isascii() and word.isdigit()), None)
+        if self.interval_s is not None and interval is not None and interval != self.interval_s:
+            hint = "Two recordings were joined: import them one by one."
+            rule = f"the command line above it has {self.interval_s:g} s"
+            raise self.recording.bad(number, f"iostat with {interval:g} s", rule, hint)
+        self.interval_s = interval or self.interval_s
+        short = [word for word in words if word.startswith("-") and not word.startswith("--")]
+        self.skips_boot = any("y" in word for word in short)
+        self.since_boot, self.columns, self.cpu_values_follow = not self.skips_boot, [], False
 
     def _header(self, number: int, words: list[str]) -> None:
         check_columns(self.recording, number, words[1:])
@@ -178,7 +200,11 @@ def _parse_json(recording: Recording) -> Readings:
     return _finish(recording, reports, stamps)
 
 
-def _finish(recording: Recording, reports: list[DeviceReport], stamp_texts: list) -> Readings:
+def _finish(
+    recording: Recording, reports: list[DeviceReport], stamp_texts: list, interval_s: float | None = None
+) -> Readings:
+    """The reports without those since boot. `interval_s`: of the command line; times in the file
+    come before it."""
     if not reports:
         raise recording.bad("", "no table of devices", "is in the file", "Record with iostat -xt 1.")
     stamped = [text for text in stamp_texts if text]
@@ -196,7 +222,8 @@ def _finish(recording: Recording, reports: list[DeviceReport], stamp_texts: list
             continue
         report.restarted, restarted = restarted, False
         kept.append(report)
-    recording.notes.append(SINCE_BOOT_NOTE)
+    if len(kept) < len(reports):
+        recording.notes.append(SINCE_BOOT_NOTE)
     starts = sum(report.restarted for report in kept)
     if starts:
         recording.notes.append(f"iostat was started again {starts} times; each first report was left out.")
@@ -204,4 +231,19 @@ def _finish(recording: Recording, reports: list[DeviceReport], stamp_texts: list
         rule = "is in the file: a mean of weeks says nothing of the day"
         hint = "Give iostat an interval: iostat -xt 1."
         raise recording.bad("", "only the report since boot", rule, hint)
-    return Readings("iostat", kept)
+    if stamped:
+        # A single report is left: the time of the one before it, left out, says how long it lasted.
+        interval_s = _before_the_only(reports, kept)
+    return Readings("iostat", kept, interval_s=interval_s)
+
+
+def _before_the_only(reports: list[DeviceReport], kept: list[DeviceReport]) -> float | None:
+    """Seconds between the only report that is kept and the one before it; None for more of them, or
+    without times."""
+    if len(kept) != 1:
+        return None
+    at = reports.index(kept[0])
+    before, stamp = reports[at - 1].stamp if at else None, kept[0].stamp
+    return (
+        None if before is None or stamp is None or stamp.epoch_s <= before.epoch_s else stamp.epoch_s - before.epoch_s
+    )

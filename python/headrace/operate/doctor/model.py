@@ -19,6 +19,13 @@ CALM = ("fine", "not storage", "touched")
 Basis = Literal["felt", "seen", "inferred", "coming", "server", ""]
 
 
+def exit_code_of(verdict: str) -> int:
+    """0 where nothing needs doing, 1 with findings, 3 where nothing can be told."""
+    if verdict == "cannot tell":
+        return 3
+    return 0 if verdict in CALM else 1
+
+
 @dataclass(frozen=True)
 class FindingFigure(Document):
     """A number of the evidence: what it is, its value and unit, as text too."""
@@ -134,7 +141,5 @@ class Diagnosis(Document):
 
     @property
     def exit_code(self) -> int:
-        """0 where nothing needs doing, 1 with findings, 3 where nothing can be told."""
-        if self.verdict == "cannot tell":
-            return 3
-        return 0 if self.verdict in CALM else 1
+        """As `exit_code_of` its verdict."""
+        return exit_code_of(self.verdict)

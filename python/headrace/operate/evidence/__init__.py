@@ -6,7 +6,7 @@ live      LiveSource: lab and server, a tick a second; `collect` makes evidence 
 volumes   readers of volumes: the lab's rows, the statistics page, the kernel's counters
 server    reader of a server: one statement a second; counters: its counters as rates
 aws       describe-volumes and CloudWatch
-files     captured folders; iostat, sar, vmstat, CloudWatch
+files     captured folders; recordings of iostat, sar, vmstat, CloudWatch, Prometheus
 kept      evidence saved and read back
 sources   from what a user types to all of these
 """
@@ -22,7 +22,16 @@ from headrace.operate.evidence.model import (
     VolumeEvidence,
     gathered,
 )
-from headrace.operate.evidence.sources import SourceOptions, evidence_of, is_live, open_live
+from headrace.operate.evidence.sources import (
+    SourceOptions,
+    check_times,
+    described_by,
+    evidence_of,
+    is_live,
+    load_target,
+    open_live,
+    told_of,
+)
 
 __all__ = [
     "Evidence",
@@ -34,10 +43,14 @@ __all__ = [
     "Tick",
     "VolumeEvidence",
     "SeenVolume",
+    "check_times",
     "collect",
+    "described_by",
     "evidence_of",
     "gathered",
     "holding",
     "is_live",
+    "load_target",
     "open_live",
+    "told_of",
 ]

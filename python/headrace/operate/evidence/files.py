@@ -12,13 +12,14 @@ from headrace.base.storage import Storage
 from headrace.base.units import GIB
 from headrace.errors import InputError
 from headrace.observe.clock import EPOCH, parse_iso
-from headrace.observe.formats import import_each, import_file
+from headrace.observe.formats import ImportOptions, LoadedRecording
 from headrace.observe.live.record import DESCRIPTION
 from headrace.observe.run_files.counters import hands_on_parts
 from headrace.observe.series import RunFinding, csv_rows, open_text
 from headrace.operate.evidence.counters import another_server, status_row
 from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.evidence.model import Evidence, Row, SeenServer, SeenVolume, SourceFacts, Tick, gathered
+from headrace.operate.evidence.recorded_beside import beside_of
 from headrace.operate.evidence.volumes import device_row
 from headrace.workload import OpenWorkload
 
@@ -35,20 +36,22 @@ READER_THREADS = 1
 
 
 def of_recording(
-    path: Path, storage: str | None, instance: str | None, as_of: str | None, device: str | None = None
+    loaded: LoadedRecording, told: ImportOptions, storage: str | None, instance: str | None, as_of: str | None
 ) -> tuple[Evidence, OpenWorkload]:
-    """A recording of one device, and the same as a demand. Without `device` it is the one that
-    clearly does most, or one that waits where that one does not. Raises as
-    `import_file`."""
-    workload = import_file(path, device=device)
-    workload, beside = (workload, []) if device is not None else _slowest(path, workload)
+    """A recording of one device, and the same as a demand. Where `told` names no device it is the
+    one that clearly does most, or one that waits where that one does not. Raises InputError."""
+    workload = loaded.workload(told)
+    workload, beside = (workload, []) if told.device is not None else _slowest(loaded, told, workload)
     limits = None if storage is None else holding(storage, instance, as_of)
     source = workload.source
     begin = _begin(source.get("clock_start"))
     name = str(source.get("device") or workload.name)
+    beside_it = beside_of(loaded, told, workload, (storage, instance, as_of), _of_point)
     ticks = []
-    for row in workload.points.iter_rows(named=True):
-        ticks.append(Tick(begin + row["t_s"], row["duration_s"], {name: _of_point(row, limits)}))
+    for number, row in enumerate(workload.points.iter_rows(named=True)):
+        volumes = {facts.name: rows[number] for facts, rows in beside_it.members if number in rows}
+        volumes = {name: _of_point(row, limits), **volumes}
+        ticks.append(Tick(begin + row["t_s"], row["duration_s"], volumes, host=beside_it.host.get(number, {})))
     tool = str(source.get("tool", "recording"))
     grain = float(max(row["duration_s"] for row in workload.points.iter_rows(named=True)))
     clock = workload.clock_zone if source.get("clock_start") else "none: seconds from the start"
@@ -57,13 +60,13 @@ def of_recording(
         "time over each limit: the file has rates and latency only",
     )
     facts = SourceFacts(
-        str(path),
+        loaded.recording.name,
         tool,
         grain,
         clock,
-        (SeenVolume(name, storage, None, limits),),
+        (SeenVolume(name, storage, None, limits), *[facts for facts, _ in beside_it.members]),
         None,
-        None,
+        beside_it.vcpus,
         instance,
         as_of,
         False,
@@ -72,13 +75,13 @@ def of_recording(
     return gathered(facts, ticks, [*beside, *_of_rds(tool, storage), *workload.notes()]), workload
 
 
-def _slowest(path: Path, busiest: OpenWorkload) -> tuple[OpenWorkload, list[str]]:
+def _slowest(loaded: LoadedRecording, told: ImportOptions, busiest: OpenWorkload) -> tuple[OpenWorkload, list[str]]:
     """The device to judge where none was named, and what to say of the others: the one that does
     most, unless another waits and it does not. One that does little may be the one that is slow."""
     first = str(busiest.source.get("device"))
     if first.startswith(ARRAYS):
         return busiest, []  # the others may be its members, which have limits of their own
-    each = import_each(path, MOST_OTHERS)
+    each = loaded.each(MOST_OTHERS, told)
     names = [name for name in each if name != first]
     slow = {name: made for name in names if (made := each[name]) is not None and _waits(made)}
     taken, notes = busiest, []

@@ -1,18 +1,31 @@
-"""From what a user types to evidence: lab:VOLUME, mysql://..., aws:vol-..., a folder, a file."""
+"""From what a user types to evidence: lab:VOLUME, mysql://..., aws:vol-..., a folder, a file, - for
+standard input."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.base import core
 from headrace.base.core import core_errors
+from headrace.base.files import OWN_FILE, detect
 from headrace.connect import Address
 from headrace.errors import HeadraceError, InputError
 from headrace.lab import Lab
+from headrace.observe.formats import (
+    ImportOptions,
+    LoadedRecording,
+    ReadOptions,
+    is_service,
+    load_recording,
+    parse_recording,
+)
 from headrace.observe.live.record import DESCRIPTION
+from headrace.observe.recording import STDIN, open_recording
+from headrace.observe.remote.aws import is_database, names_of
+from headrace.observe.remote.span import DEFAULT_S, TimeSpan
 from headrace.operate.evidence import aws, files, kept
 from headrace.operate.evidence.limits import HoldingLimits, holding
 from headrace.operate.evidence.live import LiveSource, collect
@@ -20,21 +33,25 @@ from headrace.operate.evidence.model import Evidence
 from headrace.operate.evidence.server import ServerReader
 from headrace.operate.evidence.volumes import DeviceVolumes, LabVolumes
 from headrace.servers import servers
+from headrace.workload import OpenWorkload
 
 DOC = "docs/guide/doctor.md"
-FORMS = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record"
+FORMS = "lab:VOLUME, mysql://USER@HOST, aws:vol-..., a captured folder, or a file of iostat, sar, vmstat, CloudWatch or --record (- is standard input)"
 LIVE_SECONDS = 10.0  # ours: ten seconds of one second each; `--seconds` takes more
-AWS_MINUTES = 60  # of CloudWatch, where nothing else is asked
+TIMES = ("--interval", "--clock-start", "--last", "--until")
+LEAST_SECONDS = 60.0  # of CloudWatch: a point of a minute
 
 
 @dataclass(frozen=True)
 class SourceOptions:
     """What is said besides the target. `storage`, `instance`, `as_of`: what today's storage is,
-    where the source does not say, and `log_storage` that of a log volume. `devices`: block devices
-    of this host. `read_address`: makes an address of a text (the password comes from there). `lab`:
-    opens the lab, raises where none answers. `alone`: of lab:VOLUME, do not look for the server on
-    it. `members`: of arrays of the lab, read each member too (volumes of role `member`, named
-    NAME/0 and so on).
+    where the source does not say, and `log_storage` that of a log volume. `devices`: block
+    devices of this host. `read_address`: makes an address of a text (the password comes from
+    there). `lab`: opens the lab, raises where none answers. `alone`: of lab:VOLUME, do not look
+    for the server on it. `members`: of arrays of the lab, read each member too (volumes of role
+    `member`, named NAME/0 and so on). `interval_s`, `clock_start`: of a recording that has no
+    times, seconds between its reports and when it began (ISO 8601). `span`: what a service that
+    keeps the past is asked for (None: 14 days), and `progress` is told the share that is there.
     """
 
     storage: str | None = None
@@ -46,6 +63,22 @@ class SourceOptions:
     alone: bool = False
     members: bool = False
     log_storage: str | None = None
+    interval_s: float | None = None
+    clock_start: str | None = None
+    span: TimeSpan | None = None
+    progress: Callable[[float], None] = lambda share: None
+
+    @property
+    def of_times(self) -> dict[str, str]:
+        """What is said of the times of a recording, by the name of its option."""
+        span = self.span
+        given = {
+            "--interval": None if self.interval_s is None else f"{self.interval_s:g}",
+            "--clock-start": self.clock_start,
+            "--last": None if span is None or span.last_s == DEFAULT_S else f"{span.last_s:g}s",
+            "--until": None if span is None or span.until is None else f"{span.until:g}",
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def is_live(target: str) -> bool:
@@ -70,16 +103,17 @@ def evidence_of(
     progress: Callable[[float], None] = lambda share: None,
 ) -> tuple[Evidence, Any]:
     """The evidence, and of a recording of a device its demand (OpenWorkload), else None. A live
-    target is watched for `seconds` (10), CloudWatch asked for as many (an hour). Raises InputError,
-    CouldNotRun."""
+    target is watched for `seconds` (10); a service is asked for as many where they are given, else
+    for the options' span. Raises InputError, CouldNotRun."""
     if is_live(target):
+        _refuse_times(target, options)
         with open_live(target, options) as source:
             return collect(source, seconds or LIVE_SECONDS, progress), None
     _check(options)
-    if target.startswith("aws:"):
-        minutes = AWS_MINUTES if seconds is None else max(1, round(seconds / 60))
-        names = _names(target, "aws:", "aws:vol-0123456789abcdef0")
-        return _noted(aws.evidence_of_aws(names, minutes, as_of=options.as_of), options), None
+    if is_service(target):
+        return _of_service(target, options, seconds)
+    if target == STDIN:
+        return _of_recording(target, load_target(target, options), options)
     path = Path(target)
     if not path.exists():
         raise InputError(target[:80], "is neither a target nor a file or folder", DOC, f"Targets are {FORMS}.")
@@ -91,16 +125,101 @@ def evidence_of(
                 DOC,
                 "Capture with headrace workload capture.",
             )
+        _refuse_times(target, options)
         captured = files.of_capture(path, options.storage, options.instance, options.as_of)
         return _chosen(captured, options.devices), None
     if kept.is_kept(path):
+        _refuse_times(target, options)
         return _described(_chosen(kept.load(path), options.devices), options), None
+    return _of_recording(target, load_target(target, options), options)
+
+
+def _check_is_no_workload(target: str, text: str) -> None:
+    """Raises InputError for a file of a workload."""
+    if detect(text)[1] == OWN_FILE:
+        rule = "is a workload file: doctor and watch read recordings, not workload files"
+        hint = "Give the recording itself (of iostat, sar, CloudWatch). Workload files are for forecast, plan and simulate."
+        raise InputError(target[:80], rule, DOC, hint)
+
+
+def load_target(target: str, options: SourceOptions = SourceOptions()) -> LoadedRecording | None:
+    """The recording that a target is, or that a service keeps; None for another kind of target
+    (live, a captured folder, a recording of Headrace's own). Raises InputError, CouldNotRun."""
+    check_times(target, options)
+    if is_service(target):
+        device = options.devices[0] if len(options.devices) == 1 else None
+        asked = ReadOptions(span=options.span, step_s=options.interval_s, device=device, progress=options.progress)
+        return load_recording(target, asked)
+    path = Path(target)
+    if is_live(target) or (target != STDIN and (path.is_dir() or (path.exists() and kept.is_kept(path)))):
+        return None
+    recording = open_recording(target)
+    _check_is_no_workload(target, recording.text)
+    return parse_recording(recording)
+
+
+def told_of(target: str, options: SourceOptions, gaps: str | None = None) -> ImportOptions:
+    """What the options say besides a recording. Raises InputError for several devices."""
     if len(options.devices) > 1:
         several = ", ".join(options.devices)
         hint = "Name one, or the members of an array with + between them: --device nvme1n1+nvme2n1."
         raise InputError(f"--device {several}", "a recording is judged one device at a time", DOC, hint)
+    # Of a service, the interval was asked for and is in its points.
+    interval_s = None if is_service(target) else options.interval_s
     device = options.devices[0] if options.devices else None
-    return files.of_recording(path, options.storage, options.instance, options.as_of, device)
+    return ImportOptions(device=device, interval_s=interval_s, start=options.clock_start, gaps=gaps)
+
+
+def described_by(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[str | None, str | None]:
+    """Storage and instance of the device that a workload is of, where the source knows them."""
+    known = loaded.readings.described.get(str(workload.source.get("device")))
+    return (None, None) if known is None else (known.storage, known.instance)
+
+
+def _of_service(target: str, options: SourceOptions, seconds: float | None) -> tuple[Evidence, OpenWorkload | None]:
+    """What a service keeps: of EBS volumes evidence with CloudWatch's checks, of an RDS instance
+    and of Prometheus a recording."""
+    if seconds is not None:
+        options = replace(options, span=replace(options.span or TimeSpan(), last_s=max(LEAST_SECONDS, seconds)))
+    if target.startswith("aws:") and not is_database(target):
+        check_times(target, options)
+        names = names_of(target)
+        return _noted(aws.evidence_of_aws(names, options.span or TimeSpan(), as_of=options.as_of), options), None
+    return _of_recording(target, load_target(target, options), options)
+
+
+def _of_recording(target: str, loaded: LoadedRecording | None, options: SourceOptions) -> tuple[Evidence, OpenWorkload]:
+    """A recording of a tool: of one device, or of an array. Raises InputError."""
+    assert loaded is not None  # what is None was handled before
+    storage, instance, unused = options.storage, options.instance, []
+    described = loaded.readings.described.values()
+    own = next((one for one in described if one.storage), None) if len(described) == 1 else None
+    if own is not None:
+        if storage is not None:
+            unused.append(f"--storage {storage} was not used: AWS says what it is")
+        storage, instance = own.storage, own.instance or instance
+    evidence, demand = files.of_recording(
+        loaded, told_of(target, options, gaps="hold"), storage, instance, options.as_of
+    )
+    facts = replace(evidence.facts, target="standard input" if target == STDIN else target)
+    return replace(evidence, facts=facts, notes=(*evidence.notes, *unused)), demand
+
+
+def check_times(target: str, options: SourceOptions) -> None:
+    """Raises InputError where --interval, --clock-start, --last or --until is given and is for
+    another kind of target."""
+    allowed = {"--last", "--until"} if is_service(target) else {"--interval", "--clock-start"}
+    if target.startswith("prometheus:"):
+        allowed.add("--interval")
+    _refuse_times(target, options, set(TIMES) - allowed)
+
+
+def _refuse_times(target: str, options: SourceOptions, names: Collection[str] = TIMES) -> None:
+    """Raises InputError where one of these options is given and is for another kind of target."""
+    for name, value in options.of_times.items():
+        if name in names:
+            for_what = "recordings without times" if name in ("--interval", "--clock-start") else "prometheus: and aws:"
+            raise InputError(f"{name} {value}", f"is for {for_what}, not for {target[:80]}", DOC, "Leave it out.")
 
 
 def _check(options: SourceOptions) -> None:

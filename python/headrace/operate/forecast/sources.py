@@ -1,5 +1,5 @@
-"""Demand from evidence: CloudWatch's minutes of a volume, a captured folder, a doctor's
-recording."""
+"""Demand of any target that has days behind it: a recording as its tool wrote it or a service keeps
+it, a captured folder, a doctor's recording."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import numpy as np
 
 from headrace.base.units import DAY_S
 from headrace.errors import InputError
-from headrace.operate.evidence import Evidence, SourceOptions, evidence_of, is_live
+from headrace.operate.evidence import Evidence, SourceOptions, described_by, evidence_of, is_live, load_target, told_of
 from headrace.operate.forecast.history import DOC
 from headrace.workload import OpenWorkload
 from headrace.workload.points import MAX_RECORDED_POINT_S, MIN_IO_KIB, MIN_POINT_S, make_points
 
-AWS_DAYS = 15  # CloudWatch keeps points of a minute so long (CloudWatch guide, metrics retention)
 KIB_PER_MIB = 1024.0
+NOTHING_SAID = SourceOptions()
 
 
-def demand_of(target: str, device: str | None = None) -> tuple[OpenWorkload, str | None, str | None]:
+def demand_of(target: str, options: SourceOptions = SourceOptions()) -> tuple[OpenWorkload, str | None, str | None]:
     """The demand on the target's volume, its storage and its instance where the source knows them.
-    `device`: of several volumes the one that is meant.
+    `options.devices`: of several volumes the one that is meant.
 
     Raises InputError for a live target, which has no days behind it, and for a target with several
     volumes; else as `evidence_of`.
@@ -29,10 +29,13 @@ def demand_of(target: str, device: str | None = None) -> tuple[OpenWorkload, str
         rule = "is watched live: it has no recorded days"
         hint = "`headrace watch` shows the time to empty now; record days with iostat -xt 60, or use aws:vol-..."
         raise InputError(target[:80], rule, DOC, hint)
-    evidence, demand = evidence_of(target, SourceOptions(devices=(device,) if device else ()), AWS_DAYS * DAY_S)
-    if demand is not None:
-        return demand, None, None
-    return from_evidence(evidence)
+    loaded = load_target(target, options)
+    if loaded is None:
+        return from_evidence(evidence_of(target, options)[0])
+    # A volume of EBS that nobody uses publishes nothing; elsewhere a missing point is a hole.
+    gaps = "zero" if loaded.readings.gaps == "zero" else "hold"
+    workload = loaded.workload(told_of(target, options, gaps))
+    return (workload, *described_by(loaded, workload))
 
 
 def from_evidence(evidence: Evidence) -> tuple[OpenWorkload, str | None, str | None]:

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 
 from headrace.base import caps
 from headrace.base.credits import CreditsLeft, empty_words, left_words
-from headrace.base.units import in_percent, span_in_words
+from headrace.base.units import DAY_S, in_percent, span_in_words
 from headrace.operate.watching.moment import Moment, VolumeNow
 
 LEAST_COLUMNS, LEAST_LINES = 80, 24
@@ -103,8 +103,11 @@ def _head(moment: Moment, width: int, state: ScreenState) -> list[Line]:
     top: Line = [(_fit(first_line, room) if width < UNBOUNDED else first_line, style)]
     top += [("  ", ""), (empty, _left_style(first and first[1]))] if empty else []
     below: list[Line] = [[(line, style)] for line in rest]
-    at = datetime.fromtimestamp(moment.t_unix)
-    words = [f"{moment.target}  {at:%Y-%m-%d %H:%M:%S}  every {moment.grain_s:g} s"]
+    if moment.t_unix < DAY_S:  # a recording without times counts from its beginning
+        at = f"{span_in_words(round(moment.t_unix))} after the start"
+    else:
+        at = f"{datetime.fromtimestamp(moment.t_unix):%Y-%m-%d %H:%M:%S}"
+    words = [f"{moment.target}  {at}  every {moment.grain_s:g} s"]
     words += [f"{span_in_words(round(state.back_s))} back"] if state.back_s else []
     words += ["frozen"] if state.frozen else []
     words += ["less an hour ago"] if state.before is not None else []

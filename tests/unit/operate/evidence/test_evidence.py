@@ -14,6 +14,7 @@ from doctored import START, evidence
 from headrace.connect import parse_address
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.live import host
+from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.output import lines
 from headrace.operate.evidence import SourceOptions, aws, evidence_of, kept, open_live
@@ -351,7 +352,7 @@ def test_cloudwatch_every_page_and_what_it_says():
     }
     points |= {"BurstBalance": minutes(0.0), "VolumeIOPSExceededCheck": minutes(1.0)}
     cloud = Cloud(points)
-    found = aws.evidence_of_aws(["vol-1"], 60, cloud)
+    found = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), cloud)
     assert cloud.pages == 2 and found.facts.instance == "m5.large" and found.facts.volumes[0].storage == "gp2:100"
     row = found.volumes[0].rows.row(0, named=True)
     assert (
@@ -367,7 +368,7 @@ def test_cloudwatch_every_page_and_what_it_says():
 @pytest.mark.parametrize(("late", "rows"), [(2, 8), (5, 5), (6, 10)])
 def test_counts_of_the_newest_minutes_that_have_not_arrived_are_not_zero(late, rows):
     points = {"VolumeReadOps": minutes(18_000.0, 10 - late), "VolumeWriteOps": minutes(600.0)}
-    found = aws.evidence_of_aws(["vol-1"], 60, Cloud(points))
+    found = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points))
     assert found.volumes[0].rows.height == rows
     assert found.volumes[0].rows["read_iops"][0] == 300.0
 
@@ -377,7 +378,7 @@ def test_what_bound_earlier_in_the_hour_is_told_with_its_clock_times():
     over = {START + 60 * minute: float(10 <= minute < 30 and minute != 20) for minute in range(60)}
     points = {"VolumeReadOps": minutes(6_000.0, 60), "VolumeIOPSExceededCheck": over, "BurstBalance": minutes(90.0, 60)}
     points |= {"VolumeTotalReadTime": minutes(6.0, 60)}
-    told = diagnose(aws.evidence_of_aws(["vol-1"], 60, Cloud(points)))
+    told = diagnose(aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud(points)))
     assert told.verdict == "fine" and (told.span_s, told.judged_s) == (3_600.0, 120.0)
     (one,) = told.earlier
     assert (one.verdict, one.subject, one.volume) == ("binds", "volume-iops", "vol-1")
@@ -390,12 +391,12 @@ def test_what_bound_earlier_in_the_hour_is_told_with_its_clock_times():
 
 def test_a_detached_volume_has_no_points_and_no_verdict():
     with pytest.raises(CouldNotRun, match="no point"):
-        aws.evidence_of_aws(["vol-1"], 60, Cloud({}))
+        aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Cloud({}))
 
 
 def test_a_volume_of_another_account():
     with pytest.raises(InputError, match="not a volume of this account"):
-        aws.evidence_of_aws(["vol-2"], 60, Cloud({}))
+        aws.evidence_of_aws(["vol-2"], TimeSpan(3600.0), Cloud({}))
 
 
 def test_an_idle_minute_has_no_latency():

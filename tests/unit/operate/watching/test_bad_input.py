@@ -15,6 +15,7 @@ from doctored import evidence
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.formats import import_file
 from headrace.observe.live import host
+from headrace.observe.remote.span import TimeSpan
 from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.diagnosis import diagnose
 from headrace.operate.doctor.recorded import diagnose_recording
@@ -242,7 +243,7 @@ class Cloud:
 def test_no_more_is_asked_than_cloudwatch_keeps():
     """A request that begins 15 days ago or earlier gets no point of a minute at all."""
     cloud = Cloud()
-    assert aws.evidence_of_aws(["vol-1"], 15 * 24 * 60, cloud).ticks()
+    assert aws.evidence_of_aws(["vol-1"], TimeSpan(15 * 24 * 3600.0), cloud).ticks()
     [(begin, end)] = cloud.asked
     assert timedelta(days=14, hours=23) < datetime.now(UTC) - begin < timedelta(days=15)
     assert end - begin > timedelta(days=14, hours=23)
@@ -261,7 +262,7 @@ def test_the_minute_of_an_attachment_has_no_idle_time():
             idle = {"Id": key, "Timestamps": moments, "Values": [14.0, 54.0, 54.0]}
             return {"MetricDataResults": [*found["MetricDataResults"], idle]}
 
-    rows = aws.evidence_of_aws(["vol-1"], 60, Idle()).volumes[0].rows
+    rows = aws.evidence_of_aws(["vol-1"], TimeSpan(3600.0), Idle()).volumes[0].rows
     assert rows["idle_share"].to_list() == [None, 0.9, 0.9]
 
 

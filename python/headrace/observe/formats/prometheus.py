@@ -1,0 +1,524 @@
+"""Counters of node_exporter and mysqld_exporter, as Prometheus and its relatives answer a query.
+
+Read are the bodies of /api/v1/query_range and of /api/v1/query with a range (`metric[1h]`), one or
+several in a file or in a list, the JSON of `promtool query range`, and the lines of
+VictoriaMetrics' /api/v1/export (PMM). Needed are the counters themselves: `rate()` and `sum()` take
+the name of the metric away. A counter that goes back was reset; the interval around that is left
+out. Counters are laid on an even grid, with straight lines between their samples.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from headrace.errors import InputError
+from headrace.observe.clock import EPOCH, Stamp
+from headrace.observe.formats.devices import (
+    DeviceReport,
+    Observed,
+    Readings,
+    ServerSample,
+    VolumeDescription,
+    make_sample,
+)
+from headrace.observe.formats.json_text import as_list, as_table, load_all_json
+from headrace.observe.recording import Recording, clip
+
+SOURCE = "Prometheus HTTP API, expression query result formats"
+NEEDED = ("reads", "writes", "read_bytes", "written_bytes")
+# node_exporter's names (collector diskstats) since 0.16 of 2018 and before, and the factor to the
+# unit here: counts, bytes, seconds.
+DISK = {
+    "node_disk_reads_completed_total": ("reads", 1.0),
+    "node_disk_writes_completed_total": ("writes", 1.0),
+    "node_disk_read_bytes_total": ("read_bytes", 1.0),
+    "node_disk_written_bytes_total": ("written_bytes", 1.0),
+    "node_disk_read_time_seconds_total": ("read_s", 1.0),
+    "node_disk_write_time_seconds_total": ("write_s", 1.0),
+    "node_disk_io_time_seconds_total": ("busy_s", 1.0),
+    "node_disk_io_time_weighted_seconds_total": ("queued_s", 1.0),
+    "node_disk_reads_completed": ("reads", 1.0),
+    "node_disk_writes_completed": ("writes", 1.0),
+    "node_disk_bytes_read": ("read_bytes", 1.0),
+    "node_disk_bytes_written": ("written_bytes", 1.0),
+    "node_disk_read_time_ms": ("read_s", 1e-3),
+    "node_disk_write_time_ms": ("write_s", 1e-3),
+    "node_disk_io_time_ms": ("busy_s", 1e-3),
+    "node_disk_io_time_weighted": ("queued_s", 1e-3),
+}
+CPU = ("node_cpu_seconds_total", "node_cpu")
+INFO = "node_disk_info"
+STATUS = "mysql_global_status_"
+# What mysqld_exporter makes of these names of SHOW GLOBAL STATUS (collector/global_status.go): the
+# metric without STATUS, its label, and the name that the label's value completes.
+SPLIT = {
+    "commands_total": ("command", "com_{}"),
+    "handlers_total": ("handler", "handler_{}"),
+    "innodb_row_ops_total": ("operation", "innodb_rows_{}"),
+    "buffer_pool_pages": ("state", "innodb_buffer_pool_pages_{}"),
+    "buffer_pool_page_changes_total": ("operation", "innodb_buffer_pool_pages_{}"),
+}
+WHOLE = {"buffer_pool_dirty_pages": "innodb_buffer_pool_pages_dirty"}
+# InnoDB's own I/O, where nothing counts that of a disk.
+INNODB = {
+    "reads": "innodb_data_reads",
+    "writes": "innodb_data_writes",
+    "read_bytes": "innodb_data_read",
+    "written_bytes": "innodb_data_written",
+}
+INNODB_DEVICE = "innodb"
+INNODB_NOTE = (
+    "These are the reads and writes of InnoDB (mysqld_exporter), not those of a disk: the page cache, the binary log and other "
+    "programs are not in them. node_exporter counts the disk's."
+)
+SERIAL = re.compile(r"vol-?(?P<id>[0-9a-f]{8}(?:[0-9a-f]{9})?)\Z")  # of an NVMe device of EBS (EBS user guide)
+# Labels of one exporter that tell its series apart; all others tell exporters apart.
+INNER = {"__name__", "device", "cpu", "mode", *(label for label, _ in SPLIT.values())}
+HOST_LABELS = ("node_name", "instance", "hostname", "host")  # PMM names the node; Prometheus the instance
+# Samples further apart than so many usual distances have a gap between them. One scrape that failed
+# makes two distances, and costs nothing but the grain: the counters tell the mean of both. Ours.
+GAP_DISTANCES = 2.5
+# How far the grid may reach beyond the first and last sample, as a share of the interval: scrapes
+# come a little early or late. Ours.
+END_SHARE = 0.3
+# Points of a device that a recording has at most: four weeks of a minute; ours.
+MAX_SERIES, MAX_SAMPLES = 20_000, 50_000_000
+MS_PER_S = 1_000.0
+KIB = 1_024.0
+
+
+@dataclass
+class _Counter:
+    """One series: its labels and its samples by time, seconds since 1970."""
+
+    labels: dict[str, str]
+    where: str
+    samples: dict[float, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.labels["__name__"]
+
+    @property
+    def host(self) -> str:
+        return next((self.labels[name] for name in HOST_LABELS if self.labels.get(name)), "")
+
+    @property
+    def exporter(self) -> tuple[tuple[str, str], ...]:
+        """The labels that all series of one exporter share."""
+        return tuple(sorted((name, value) for name, value in self.labels.items() if name not in INNER))
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Times in order, and values."""
+        at = np.array(sorted(self.samples))
+        return at, np.array([self.samples[time] for time in at.tolist()])
+
+
+def parse(recording: Recording) -> Readings:
+    """Reports of the disks in answers of Prometheus. Raises InputError."""
+    counters = _counters(recording)
+    disks = _of_finest(recording, [one for one in counters if one.name in DISK])
+    status = _of_finest(recording, [one for one in counters if one.name.startswith(STATUS)])
+    if not disks and not status:
+        raise _nothing_known(recording, counters)
+    hosts = list(dict.fromkeys(one.host for one in (disks or status)))
+    devices = _devices(recording, disks, len(hosts) > 1) if disks else _innodb(recording, status, len(hosts) > 1)
+    interval_s = _usual_distance(recording, devices)
+    begin, count = _grid_of(devices, interval_s)
+    if count < 1:
+        hint = "Ask for a longer time."
+        raise recording.bad("", "one sample of each counter", "a rate needs two", hint, SOURCE)
+    edges = begin + interval_s * np.arange(count + 1)
+    reports = [
+        DeviceReport(_place(end), Stamp(float(end), EPOCH + timedelta(seconds=float(end)), "UTC"))
+        for end in edges[1:].tolist()
+    ]
+    resets = 0
+    for name, figures in devices.items():
+        resets += _add_device(recording, reports, name, figures, edges, interval_s)
+    if resets:
+        recording.note(f"Counters began anew {resets} times (a restart of the host): those intervals were left out.")
+    cpus = [one for one in counters if one.name in CPU]
+    processors = _processors(cpus, hosts, edges, interval_s)
+    described = _described(counters, len(hosts) > 1)
+    kept = [index for index, report in enumerate(reports) if report.devices]
+    readings = Readings(
+        "Prometheus",
+        [reports[index] for index in kept],
+        interval_s=interval_s,
+        zone="UTC",
+        absent_is_idle=False,
+        described=described,
+        server=_server(recording, status, disks, edges),
+    )
+    for host, shares in processors.items():
+        for index in kept:
+            if shares[index]:
+                reports[index].processors[host] = shares[index]
+    return readings
+
+
+# --- answers --------------------------------------------------------------------------------------
+
+
+def _counters(recording: Recording) -> list[_Counter]:
+    """The series of a file that have a name, each once. Raises InputError."""
+    found: dict[tuple, _Counter] = {}
+    samples, unnamed = 0, None
+    for where, result in _results(recording):
+        labels = as_table(recording, f"{where}.metric", result.get("metric"))
+        if not all(isinstance(value, str) for value in labels.values()):
+            raise recording.bad(where, "a label that is no text", "labels are text", "The file is damaged.", SOURCE)
+        if "__name__" not in labels:
+            unnamed = unnamed or where
+            continue
+        key = tuple(sorted(labels.items()))
+        counter = found.setdefault(key, _Counter(labels, where))
+        if len(found) > MAX_SERIES:
+            hint = "Ask for one instance, and for node_disk_.* and mysql_global_status_.* only."
+            raise recording.bad("", f"more than {MAX_SERIES:,} series", "so many are read at most", hint)
+        samples += _take_samples(recording, where, result, counter)
+        if samples > MAX_SAMPLES:
+            hint = "Ask for a shorter time, or a longer step."
+            raise recording.bad("", f"more than {MAX_SAMPLES:,} samples", "so many are read at most", hint)
+    if unnamed is not None and not found:
+        hint = 'Query the counters: {__name__=~"node_disk_.+",instance="HOST:9100"}.'
+        rule = "has no __name__: rate(), sum() and other functions take it away, and it tells what was counted"
+        raise recording.bad(unnamed, "a series", rule, hint, SOURCE)
+    if unnamed is not None:
+        recording.note(
+            f"Left out: series without a __name__ ({unnamed}), results of rate(), sum() or another function."
+        )
+    return list(found.values())
+
+
+def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
+    """(place, one series) of all bodies in a file. Raises InputError."""
+    for number, body in enumerate(_bodies(recording), 1):
+        place = f"answer {number}"
+        if "metric" in body and ("values" in body or "value" in body):
+            yield place, body
+            continue
+        if body.get("status") == "error":
+            value = f"{body.get('errorType', 'error')}: {clip(str(body.get('error', '')))}"
+            raise recording.bad(
+                place, value, "Prometheus refused this query", "Correct the query, and ask again.", SOURCE
+            )
+        data = as_table(recording, place, body["data"]) if "data" in body else body
+        for warning in body.get("warnings") or ():
+            recording.note(f"Prometheus warned: {clip(str(warning))}")
+        kind = data.get("resultType")
+        if kind not in ("matrix", None):
+            rule = f"is a {clip(str(kind))}: a time for each series, not a range of times"
+            hint = "Ask /api/v1/query_range with start, end and step; or /api/v1/query for metric[1h]."
+            raise recording.bad(f"{place}.data", clip(str(kind)), rule, hint, SOURCE)
+        results = as_list(recording, f"{place}.data.result", data.get("result"))
+        if not results:
+            recording.note(f"The {place} is empty: no series matched.")
+        for index, result in enumerate(results):
+            where = f"{place}, result[{index}]"
+            yield where, as_table(recording, where, result)
+
+
+def _bodies(recording: Recording) -> list[dict]:
+    """The objects of a file: one behind the other, or in a list. Raises InputError."""
+    text = recording.text.lstrip()
+    if not text.startswith("["):
+        return load_all_json(recording)
+    try:
+        listed = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        where = error.lineno if isinstance(error, json.JSONDecodeError) else ""
+        hint = "The copy was cut off or damaged: fetch it again."
+        raise recording.bad(
+            where, "the list of answers", f"is not JSON: {clip(str(error))}", hint, "RFC 8259"
+        ) from None
+    return [as_table(recording, f"answer {number}", body) for number, body in enumerate(listed, 1)]
+
+
+def _take_samples(recording: Recording, where: str, result: dict, counter: _Counter) -> int:
+    """Adds the samples of a result to its counter; how many. Raises InputError."""
+    values = as_list(recording, f"{where}.values", result.get("values"))
+    if "timestamps" in result:  # VictoriaMetrics' export: two lists, milliseconds
+        times = as_list(recording, f"{where}.timestamps", result["timestamps"])
+        if len(times) != len(values):
+            rule = "must be as many"
+            raise recording.bad(
+                where, f"{len(times)} timestamps, {len(values)} values", rule, "Fetch it again.", SOURCE
+            )
+        pairs = [[_seconds(time), value] for time, value in zip(times, values, strict=True)]
+    else:
+        pairs = values
+    name = counter.labels["__name__"]
+    for at, pair in enumerate(pairs):
+        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], (int, float)):
+            hint = "The file is damaged: fetch it again."
+            raise recording.bad(f"{where}.values[{at}]", clip(str(pair)), "must be a time and a value", hint, SOURCE)
+        value = pair[1]
+        if value == "NaN":  # a stale marker of an older server
+            continue
+        number = _figure(value)
+        if number is None:
+            number = recording.number(f"{where}.values[{at}]", name, value)
+        before = counter.samples.setdefault(float(pair[0]), number)
+        if before != number:
+            hint = "Two answers of different servers or series were joined: keep one of each time."
+            raise recording.bad(f"{where}.values[{at}]", f"{name} = {number:g}", f"was {before:g} at this time", hint)
+    return len(pairs)
+
+
+def _seconds(milliseconds: Any) -> Any:
+    return milliseconds / MS_PER_S if isinstance(milliseconds, (int, float)) else milliseconds
+
+
+def _figure(value: Any) -> float | None:
+    """A finite figure of a counter, of any size (a byte counter may pass 1e15); None for others."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if 0.0 <= number < 1e300 and not isinstance(value, bool) else None
+
+
+def _nothing_known(recording: Recording, counters: list[_Counter]) -> InputError:
+    names = ", ".join(list(dict.fromkeys(one.name for one in counters))[:5]) or "no series at all"
+    hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}; is that the instance\'s name?'
+    rule = "the counters of node_exporter's disks (node_disk_..._total) or of mysqld_exporter are needed"
+    return recording.bad("", clip(names), rule, hint, "node_exporter, collector diskstats")
+
+
+def _of_finest(recording: Recording, counters: list[_Counter]) -> list[_Counter]:
+    """The counters, where several exporters count for one host (PMM scrapes at three resolutions,
+    pairs of Prometheus both) those of the one with the most samples."""
+    by_host: dict[str, dict[tuple, list[_Counter]]] = {}
+    for one in counters:
+        by_host.setdefault(one.host, {}).setdefault(one.exporter, []).append(one)
+    kept = []
+    for host, exporters in by_host.items():
+        best: dict[tuple[str, ...], _Counter] = {}
+        for exporter in sorted(exporters):
+            for one in exporters[exporter]:
+                key = tuple(one.labels.get(name, "") for name in sorted(INNER))
+                if key not in best or len(one.samples) > len(best[key].samples):
+                    best[key] = one
+        if len({one.exporter for one in best.values()}) < len(exporters):
+            recording.note(
+                f"{host or 'One host'} is counted by {len(exporters)} exporters: the one with the most samples was taken."
+            )
+        kept += best.values()
+    return kept
+
+
+# --- counters on an even grid ---------------------------------------------------------------------
+
+
+def _devices(recording: Recording, disks: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
+    """By device, its counters (times, values in counts, bytes and seconds). `named`: with the
+    host before the device. Raises InputError where none is whole."""
+    found: dict[str, dict[str, tuple]] = {}
+    for one in disks:
+        device = one.labels.get("device", "")
+        if not device:
+            raise recording.bad(one.where, one.name, "has no label device", "Ask without sum() or by().", SOURCE)
+        figure, factor = DISK[one.name]
+        at, values = one.arrays()
+        if len(at):
+            found.setdefault(_name(one.host, device, named), {})[figure] = (at, values * factor)
+    whole = {name: figures for name, figures in found.items() if all(figure in figures for figure in NEEDED)}
+    lacking = sorted(set(found) - set(whole))
+    if lacking and whole:
+        recording.note(f"Left out: {clip(', '.join(lacking))}, which lack one of the counters of I/Os and bytes.")
+    if not whole:
+        names = {figure: name for name, (figure, _) in reversed(DISK.items())}
+        missing = [names[figure] for figure in NEEDED if not any(figure in figures for figures in found.values())]
+        hint = 'Query {__name__=~"node_disk_.+",instance="HOST:9100"}.'
+        raise recording.bad(
+            "",
+            ", ".join(missing) or "no device with all of them",
+            "missing: reads, writes and the bytes of both are needed",
+            hint,
+            SOURCE,
+        )
+    return whole
+
+
+def _innodb(recording: Recording, status: list[_Counter], named: bool) -> dict[str, dict[str, tuple]]:
+    """InnoDB's own I/O as a device for each server. Raises InputError."""
+    found: dict[str, dict[str, tuple]] = {}
+    wanted = {name: figure for figure, name in INNODB.items()}
+    for one in status:
+        figure = wanted.get(_status_name(one) or "")
+        if figure is not None and one.samples:
+            found.setdefault(_name(one.host, INNODB_DEVICE, named), {})[figure] = one.arrays()
+    whole = {name: figures for name, figures in found.items() if len(figures) == len(INNODB)}
+    if not whole:
+        hint = 'Query {__name__=~"node_disk_.+|mysql_global_status_.+"}.'
+        rule = "neither a disk's counters nor all four of InnoDB are there"
+        raise recording.bad("", ", ".join(f"{STATUS}{name}" for name in INNODB.values()), rule, hint, SOURCE)
+    recording.note(INNODB_NOTE)
+    return whole
+
+
+def _name(host: str, device: str, named: bool) -> str:
+    return f"{host}/{device}" if named else device
+
+
+def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) -> float:
+    """Seconds between the samples as a rule, a whole number. Raises InputError."""
+    steps = np.concatenate([np.diff(figures["reads"][0]) for figures in devices.values()])
+    if not len(steps):
+        hint = "Ask for a longer time, or a shorter step."
+        raise recording.bad("", "one sample of each counter", "a rate needs two", hint, SOURCE)
+    return max(1.0, float(round(float(np.median(steps)))))
+
+
+def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:
+    """Where the grid begins and how many intervals it has."""
+    begin = min(float(figures["reads"][0][0]) for figures in devices.values())
+    end = max(float(figures["reads"][0][-1]) for figures in devices.values())
+    # A last scrape that came a little early still closes its interval.
+    return begin, int((end - begin) / interval_s + END_SHARE)
+
+
+def _increments(at: np.ndarray, values: np.ndarray, edges: np.ndarray, interval_s: float) -> tuple[np.ndarray, int]:
+    """What a counter grew by in each interval of the grid: NaN where it was reset, or where
+    samples are missing; and how often it was reset."""
+    steps = np.diff(values)
+    reset = steps < 0
+    level = np.concatenate([[0.0], np.cumsum(np.where(reset, 0.0, steps))])
+    grown = np.diff(np.interp(edges, at, level))
+    broken = reset | (np.diff(at) > GAP_DISTANCES * interval_s)
+    # An interval is not known where it reaches into a broken stretch, or beyond the samples.
+    slack = interval_s * END_SHARE
+    unknown = (edges[:-1] < at[0] - slack) | (edges[1:] > at[-1] + slack)
+    for index in np.flatnonzero(broken):
+        unknown |= (edges[:-1] < at[index + 1] - 1e-3) & (edges[1:] > at[index] + 1e-3)
+    return np.where(unknown, np.nan, grown), int(reset.sum())
+
+
+def _add_device(
+    recording: Recording,
+    reports: list[DeviceReport],
+    name: str,
+    figures: dict[str, tuple],
+    edges: np.ndarray,
+    interval_s: float,
+) -> int:
+    """Puts a device into the reports; how often its counters were reset."""
+    grown, resets = {}, 0
+    for figure, (at, values) in figures.items():
+        grown[figure], count = _increments(at, values, edges, interval_s)
+        resets = max(resets, count)
+    whole = ~np.isnan(np.array([grown[figure] for figure in NEEDED])).any(axis=0)
+    listed = {figure: values.tolist() for figure, values in grown.items()}
+    for index in np.flatnonzero(whole).tolist():
+        one = {figure: values[index] for figure, values in listed.items() if values[index] == values[index]}
+        report = reports[index]
+        sample = make_sample(
+            recording,
+            report.where,
+            one["reads"] / interval_s,
+            one["writes"] / interval_s,
+            one["read_bytes"] / KIB / interval_s,
+            one["written_bytes"] / KIB / interval_s,
+            _observed(one, interval_s),
+        )
+        report.add(recording, report.where, name, sample)
+    return resets
+
+
+def _observed(one: dict[str, float], interval_s: float) -> Observed:
+    """Latencies (ms), mean of outstanding requests and utilisation (per cent) of an interval."""
+    return Observed(
+        one["read_s"] / one["reads"] * 1e3 if "read_s" in one and one["reads"] > 0 else None,
+        one["write_s"] / one["writes"] * 1e3 if "write_s" in one and one["writes"] > 0 else None,
+        None,
+        one["queued_s"] / interval_s if "queued_s" in one else None,
+        one["busy_s"] / interval_s * 100.0 if "busy_s" in one else None,
+    )
+
+
+def _place(moment: float) -> str:
+    return f"{EPOCH + timedelta(seconds=round(moment))} UTC"
+
+
+# --- what stands beside the disks -----------------------------------------------------------------
+
+
+def _described(counters: list[_Counter], named: bool) -> dict[str, VolumeDescription]:
+    """The EBS volumes behind devices, by their serial numbers in node_disk_info."""
+    found = {}
+    for one in counters:
+        match = SERIAL.match(one.labels.get("serial", "")) if one.name == INFO else None
+        if match:
+            found[_name(one.host, one.labels.get("device", ""), named)] = VolumeDescription(f"vol-{match['id']}")
+    return found
+
+
+def _processors(
+    cpus: list[_Counter], hosts: list[str], edges: np.ndarray, interval_s: float
+) -> dict[str, list[dict[str, float]]]:
+    """By host, for each interval the processors' worth of each mode (user, system, idle ...); an
+    empty one where it is not known."""
+    found = {}
+    for host in hosts:
+        modes: dict[str, np.ndarray] = {}
+        for one in cpus:
+            if one.host != host or len(one.samples) < 2:
+                continue
+            grown, _ = _increments(*one.arrays(), edges, interval_s)
+            mode = one.labels.get("mode", "")
+            modes[mode] = modes[mode] + grown if mode in modes else grown
+        if "idle" in modes:
+            columns = {mode: (values / interval_s).tolist() for mode, values in modes.items()}
+            found[host] = [
+                {mode: values[index] for mode, values in columns.items() if values[index] == values[index]}
+                for index in range(len(edges) - 1)
+            ]
+    return found
+
+
+def _status_name(one: _Counter) -> str | None:
+    """The name in SHOW GLOBAL STATUS, lower case, of a counter of mysqld_exporter."""
+    name = one.name.removeprefix(STATUS)
+    if name in SPLIT:
+        label, form = SPLIT[name]
+        return form.format(one.labels[label]) if label in one.labels else None
+    return WHOLE.get(name, name)
+
+
+def _server(
+    recording: Recording, status: list[_Counter], disks: list[_Counter], edges: np.ndarray
+) -> list[ServerSample]:
+    """Readings of the server's status at the samples nearest to the grid. Of several servers the
+    one on the host of the disks; none where that is not clear."""
+    servers = sorted({one.host for one in status})
+    if not servers:
+        return []
+    if len(servers) > 1:
+        near = {one.host.partition(":")[0] for one in disks}
+        same = [host for host in servers if host.partition(":")[0] in near]
+        if len(near) != 1 or len(same) != 1:
+            recording.note(
+                f"The server was left out: there are {len(servers)} of mysqld_exporter ({clip(', '.join(servers))})."
+            )
+            return []
+        servers = same
+    samples: dict[float, dict[str, float]] = {}
+    for one in status:
+        name = _status_name(one)
+        if one.host != servers[0] or name is None or not one.samples:
+            continue
+        at, values = one.arrays()
+        nearest = np.clip(np.searchsorted(at, edges), 1, max(1, len(at) - 1))
+        nearest -= (edges - at[nearest - 1] < at[np.minimum(nearest, len(at) - 1)] - edges).astype(int)
+        for index in np.unique(np.minimum(nearest, len(at) - 1)).tolist():
+            samples.setdefault(float(at[index]), {})[name] = float(values[index])
+    return [ServerSample(at, samples[at]) for at in sorted(samples)]

@@ -1,0 +1,400 @@
+"""Metrics of EBS volumes and RDS instances from CloudWatch, and what EC2 and RDS say of them. Needs
+boto3 (the extra `aws`); works against the lab's endpoint alike.
+
+    aws:vol-0123456789abcdef0       a volume, several with commas between them
+    aws:db-NAME                     the RDS instance NAME
+
+The metrics become a document as `aws cloudwatch get-metric-data` prints it, which
+`observe.formats.cloudwatch` reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import takewhile
+from typing import Any
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.extras import import_optional
+from headrace.base.units import DAY_S, HOUR_S, MINUTE_S
+from headrace.errors import CouldNotRun, HeadraceError, InputError
+from headrace.observe.formats.cloudwatch import BESIDE, CHECKS, EBS, RDS, STATISTICS
+from headrace.observe.formats.devices import Readings, VolumeDescription
+from headrace.observe.recording import Recording, clip
+from headrace.observe.remote.span import TimeSpan
+
+PREFIX = "aws:"
+DOC = "docs/reference/import-formats.md, CloudWatch"
+EXAMPLE = "aws:vol-0123456789abcdef0 or aws:db-NAME"
+CONNECT_S, ANSWER_S = 5.0, 20.0  # guesses: a page of CloudWatch takes a second
+MOST_QUERIES = 500  # API_GetMetricData
+# How long points of a period are kept: those of a minute 15 days, of five minutes 63, of an hour
+# 455 (API_GetMetricStatistics, Period). A request that begins earlier gets none at all, and the
+# clock of AWS is not ours: ten minutes less.
+CLOCK_S = 600
+KEPT_S = tuple((period, days * DAY_S - CLOCK_S) for period, days in ((MINUTE_S, 15), (5 * MINUTE_S, 63), (HOUR_S, 455)))
+# A count that is missing for more periods than this is not late: it does not come. A guess.
+MOST_LATE = 5
+REFUSED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError")
+# Of an RDS instance: its storage in the words of EBS, except magnetic disks of old.
+RDS_TYPES = {"gp2", "gp3", "io1", "io2"}
+# Metrics of RDS besides those of the format: percent of all virtual CPUs at work, bytes.
+RDS_BESIDE = ("CPUUtilization", "FreeStorageSpace")
+_VOLUME = re.compile(r"vol-[0-9a-z]{1,40}\Z", re.ASCII)
+_DATABASE = re.compile(r"db-(?P<name>[A-Za-z0-9-]{1,63})\Z", re.ASCII)
+_RESOURCE = re.compile(r"db-[A-Z0-9]{20,40}\Z", re.ASCII)  # DbiResourceId
+
+Clients = Callable[[str], Any]
+Points = dict[str, dict[float, float]]  # by metric: value by the beginning of its period
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A document of CloudWatch, and what is known of what it is about, by the device's name in
+    it. `gaps`: what a missing period means. `beside`: points of metrics that are not of a volume."""
+
+    recording: Recording
+    described: dict[str, VolumeDescription]
+    gaps: str
+    beside: Points
+
+    def added_to(self, readings: Readings) -> Readings:
+        """The readings of the document, with the rest."""
+        cpus = None
+        for one in self.described.values():
+            if one.instance is not None:
+                with core_errors():
+                    cpus = core.instance(one.instance)["vcpus"]
+        used = self.beside.get("CPUUtilization", {})
+        for report in readings.reports:
+            percent = None if report.stamp is None else used.get(report.stamp.epoch_s)
+            if percent is not None and cpus is not None:
+                report.processors[""] = {"user": percent / 100 * cpus, "idle": (1 - percent / 100) * cpus}
+        free = self.beside.get("FreeStorageSpace", {})
+        return replace(readings, described=self.described, gaps=self.gaps, free_bytes=free)
+
+
+def client(service: str) -> Any:
+    """A client of boto3. Raises CouldNotRun without boto3, InputError without credentials or
+    region."""
+    with import_optional():
+        import boto3
+        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
+    try:
+        session = boto3.Session()
+        if session.get_credentials() is None:
+            hint = "Give the instance a role, or set AWS_PROFILE."
+            raise InputError("AWS", "no credentials were found", "AWS SDKs, credential providers", hint)
+        return session.client(service, config=Config(connect_timeout=CONNECT_S, read_timeout=ANSWER_S))
+    except BotoCoreError as error:
+        raise InputError("AWS", str(error)[:300], DOC, "Set AWS_REGION.") from None
+
+
+def call(what: str, action: str, method: Callable[..., Any], **arguments: Any) -> Any:
+    """An answer of AWS. `action`: the permission that it takes, as IAM writes it. Raises InputError
+    for a refusal, CouldNotRun where nobody answers."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return method(**arguments)
+    except ClientError as error:
+        told = error.response.get("Error", {})
+        code, message = told.get("Code", ""), told.get("Message", "")
+        hint = "Is it of this account and region?"
+        if code in REFUSED:
+            hint = f"Allow {action} in the IAM policy of these credentials."
+        raise InputError(what, f"AWS refuses: {message[:200]}", f"AWS, {code}", hint) from None
+    except BotoCoreError as error:
+        hint = "Check AWS_ENDPOINT_URL and the network."
+        raise CouldNotRun(what, f"AWS cannot be reached: {str(error)[:200]}", DOC, hint) from None
+
+
+def names_of(target: str) -> list[str]:
+    """The volumes, or the one RDS instance, that `aws:...` names. Raises InputError."""
+    names = [name.strip() for name in target.removeprefix(PREFIX).split(",") if name.strip()]
+    if not names or len(set(names)) != len(names):
+        raise InputError(clip(target), "names no volume, or one twice", DOC, f"For example {EXAMPLE}.")
+    for name in names:
+        if not _VOLUME.match(name) and not _DATABASE.match(name):
+            raise InputError(clip(name), "is neither vol-... nor db-...", DOC, f"For example {EXAMPLE}.")
+    if len(names) > 1 and any(_DATABASE.match(name) for name in names):
+        rule = "one RDS instance is read at a time, without volumes beside it"
+        raise InputError(clip(target), rule, DOC, "Run the command once for each.")
+    return names
+
+
+def is_database(target: str) -> bool:
+    """Whether `aws:...` names an RDS instance."""
+    return target.startswith(f"{PREFIX}db-")
+
+
+def fetch(target: str, span: TimeSpan, clients: Clients | None = None) -> Fetched:
+    """The metrics of what `aws:...` names in that time. Raises InputError, CouldNotRun."""
+    names, clients = names_of(target), clients or client
+    return _of_database(names[0], span, clients) if is_database(target) else _of_volumes(names, span, clients)
+
+
+def bounds(span: TimeSpan) -> tuple[float, float, int]:
+    """Beginning and end of what is asked, on whole periods, and the period: the shortest whose
+    points are kept for all of that time. Ten minutes that are kept no longer are left out."""
+    now = TimeSpan().ends()[1]
+    begin, end = span.ends()
+    period, kept_s = next((pair for pair in KEPT_S if now - begin <= pair[1] + CLOCK_S), KEPT_S[-1])
+    begin, end = max(begin, now - kept_s), min(end, now)
+    return -(-begin // period) * period, end // period * period, period
+
+
+# --- volumes --------------------------------------------------------------------------------------
+
+
+def _of_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetched:
+    described = described_volumes(clients("ec2"), names)
+    types = instance_types(clients("ec2"), [one["instance"] for one in described.values() if one["instance"]])
+    wanted = [*EBS.needed, *(name for name in BESIDE if name.startswith(("Volume", "Burst"))), *CHECKS]
+    begin, end, period = bounds(span)
+    found = points_of(
+        clients("cloudwatch"), [(name, "AWS/EBS", "VolumeId", name, wanted) for name in names], begin, end, period
+    )
+    results: list[dict[str, Any]] = []
+    for name in names:
+        points = {metric: values for (owner, metric), values in found.items() if owner == name and values}
+        if points:
+            results += _results(name, _with_zeros(points, period))
+    if not results:
+        raise _nothing(", ".join(names), begin, end)
+    notes = [note for one in described.values() for note in one["notes"]]
+    told = {
+        name: VolumeDescription(name, one["storage"], types.get(one["instance"] or ""))
+        for name, one in described.items()
+    }
+    return Fetched(_document(",".join(names), results, notes), told, "zero", {})
+
+
+def _with_zeros(points: Points, period: int) -> Points:
+    """The four counts in every period in which anything was published: a volume publishes no count
+    of what it did not do (Xen). The newest periods, of which only a part has arrived, are left
+    out."""
+    times = sorted({at for values in points.values() for at in values})
+    expected = [metric for metric in EBS.needed if points.get(metric)]
+    late = list(takewhile(lambda at: any(at not in points[metric] for metric in expected), reversed(times)))
+    unfinished = set(late) if len(late) <= MOST_LATE else set()
+    kept = {
+        metric: {at: value for at, value in values.items() if at not in unfinished} for metric, values in points.items()
+    }
+    for metric in EBS.needed:
+        kept[metric] = {at: kept.get(metric, {}).get(at, 0.0) for at in times if at not in unfinished}
+    return kept
+
+
+def described_volumes(ec2: Any, volumes: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """By volume: `storage` in the catalog's notation, `instance` (id), `device`, `state` of a
+    modification, `notes`. Raises InputError for one that is not there."""
+    what, action = ", ".join(volumes), "ec2:DescribeVolumes"
+    answer = call(what, action, ec2.describe_volumes, VolumeIds=list(volumes))
+    found: dict[str, dict[str, Any]] = {}
+    for one in answer["Volumes"]:
+        attached = [each for each in one.get("Attachments", ()) if each.get("State") == "attached"]
+        several = [each["InstanceId"] for each in attached]
+        found[one["VolumeId"]] = {
+            "notes": [_shared(one["VolumeId"], several)] if len(several) > 1 else [],
+            "storage": _notation(one["VolumeType"], one["Size"], one.get("Iops"), one.get("Throughput")),
+            "instance": attached[0]["InstanceId"] if attached else None,
+            "device": attached[0].get("Device") if attached else None,
+            "state": _modification(ec2, one["VolumeId"]),
+        }
+    missing = [name for name in volumes if name not in found]
+    if missing:
+        rule = "is not a volume of this account and region"
+        raise InputError(missing[0], rule, "describe-volumes", "Check AWS_REGION.")
+    return found
+
+
+def _notation(kind: str, size: int, iops: int | None, mib_s: int | None) -> str:
+    parts = [kind, str(size)]
+    if kind in ("gp3", "io1", "io2") and iops:
+        parts += [str(iops)] + ([str(mib_s)] if mib_s else [])
+    return ":".join(parts)
+
+
+def _shared(volume: str, instances: Sequence[str]) -> str:
+    return (
+        f"{volume} is attached to {', '.join(instances)} (Multi-Attach): its figures are those of all of them together; "
+        f"of the instances, only the limits of {instances[0]} are judged"
+    )
+
+
+def _modification(ec2: Any, volume: str) -> str:
+    """`modifying`, `optimizing` or nothing."""
+    action = "ec2:DescribeVolumesModifications"
+    try:
+        answer = call(volume, action, ec2.describe_volumes_modifications, VolumeIds=[volume])
+    except HeadraceError:  # a volume that never was modified
+        return ""
+    states = [one.get("ModificationState") for one in answer.get("VolumesModifications", ())]
+    return next((state for state in states if state in ("modifying", "optimizing")), "")
+
+
+def instance_types(ec2: Any, ids: Sequence[str]) -> dict[str, str]:
+    """The types of instances by their ids; none where these may not be described."""
+    if not ids:
+        return {}
+    try:
+        answer = call("instances", "ec2:DescribeInstances", ec2.describe_instances, InstanceIds=list(ids))
+    except HeadraceError:
+        return {}
+    return {one["InstanceId"]: one["InstanceType"] for each in answer["Reservations"] for one in each["Instances"]}
+
+
+# --- an RDS instance ------------------------------------------------------------------------------
+
+
+def _of_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
+    instance = _described_database(clients("rds"), name)
+    identifier = instance["DBInstanceIdentifier"]
+    begin, end, period = bounds(span)
+    wanted = [*RDS.needed, *(metric for metric in BESIDE if not metric.startswith("Volume")), *RDS_BESIDE]
+    owner = ("rds", "AWS/RDS", "DBInstanceIdentifier", identifier, wanted)
+    found = points_of(clients("cloudwatch"), [owner], begin, end, period)
+    points = {metric: values for (_, metric), values in found.items() if values}
+    if not any(points.get(metric) for metric in RDS.needed):
+        raise _nothing(f"db-{identifier}", begin, end)
+    notes: list[str] = []
+    description = _storage_of(instance, notes)
+    device = RDS.only_device
+    beside = {metric: points.pop(metric) for metric in RDS_BESIDE if metric in points}
+    recording = _document(f"db-{identifier}", _results("", points), notes)
+    return Fetched(recording, {device: description}, "hold", beside)
+
+
+def _described_database(rds: Any, name: str) -> dict[str, Any]:
+    """What RDS says of the instance that `db-NAME` means: NAME, an instance that is itself called
+    db-NAME, or one of this resource id. Raises InputError."""
+    from botocore.exceptions import ClientError
+
+    match = _DATABASE.match(name)
+    assert match is not None  # names_of has checked it
+    asked: list[dict[str, Any]] = [{"DBInstanceIdentifier": match["name"]}, {"DBInstanceIdentifier": name}]
+    if _RESOURCE.match(name):
+        asked.insert(0, {"Filters": [{"Name": "dbi-resource-id", "Values": [name]}]})
+    for arguments in asked:
+
+        def method(arguments: dict[str, Any] = arguments) -> dict[str, Any]:
+            try:
+                return rds.describe_db_instances(**arguments)
+            except ClientError as error:
+                if error.response.get("Error", {}).get("Code") in ("DBInstanceNotFound", "DBInstanceNotFoundFault"):
+                    return {"DBInstances": []}
+                raise
+
+        found = call(name, "rds:DescribeDBInstances", method)["DBInstances"]
+        if len(found) == 1:
+            return found[0]
+    rule = f"no RDS instance {match['name']} is in this account and region"
+    raise InputError(name, rule, "describe-db-instances", "Check AWS_REGION: aws rds describe-db-instances lists them.")
+
+
+def _storage_of(instance: Mapping[str, Any], notes: list[str]) -> VolumeDescription:
+    """The storage of an RDS instance in the catalog's notation, as the volumes that RDS lays it
+    over, and the instance type behind its class."""
+    kind, size = instance.get("StorageType", ""), int(instance.get("AllocatedStorage") or 0)
+    engine = instance.get("Engine", "")
+    name = f"db-{instance['DBInstanceIdentifier']}"
+    service = str(instance.get("DBInstanceClass", "")).removeprefix("db.")
+    known = None
+    try:
+        with core_errors():
+            core.instance(service)
+        known = service
+    except InputError:
+        notes.append(f"db.{service} is of no instance type that is known here: only the storage's limits are judged.")
+    if engine.startswith("aurora"):
+        notes.append("Aurora's storage has no limits of volumes: only the instance's are judged.")
+        return VolumeDescription(name, None, known)
+    if kind not in RDS_TYPES or size <= 0:
+        notes.append(f"Storage of type {kind or 'unknown'} has no limits that are known here.")
+        return VolumeDescription(name, None, known)
+    text = _notation(kind, size, instance.get("Iops"), instance.get("StorageThroughput"))
+    try:
+        with core_errors():
+            storage = core.rds_storage(text)["array"]
+    except InputError as error:
+        notes.append(f"Its storage {text} is not known here: {error.rule}")
+        return VolumeDescription(name, None, known)
+    if instance.get("MultiAZ"):
+        notes.append(
+            "It is Multi-AZ: every write waits for the standby too, so its latency has a part that no volume makes."
+        )
+    return VolumeDescription(name, storage, known)
+
+
+# --- CloudWatch -----------------------------------------------------------------------------------
+
+
+def points_of(
+    cloudwatch: Any, owners: Sequence[tuple[str, str, str, str, Sequence[str]]], begin: float, end: float, period: int
+) -> dict[tuple[str, str], dict[float, float]]:
+    """By owner and metric, value by time. `owners`: (owner, namespace, dimension, its value,
+    metrics). Every page is fetched. Raises InputError, CouldNotRun."""
+    queries, meaning = [], {}
+    for owner, namespace, dimension, value, metrics in owners:
+        for metric in metrics:
+            key = f"q{len(queries)}"
+            meaning[key] = (owner, metric)
+            dimensions = [{"Name": dimension, "Value": value}]
+            named = {"Namespace": namespace, "MetricName": metric, "Dimensions": dimensions}
+            statistic = STATISTICS.get(metric) or ("Maximum" if metric.endswith("Check") else "Average")
+            queries.append({"Id": key, "MetricStat": {"Metric": named, "Period": period, "Stat": statistic}})
+    return {meaning[key]: points for key, points in pages(cloudwatch, queries, begin, end).items()}
+
+
+def pages(cloudwatch: Any, queries: list[dict], begin: float, end: float) -> Points:
+    """By query: value by time. Raises InputError, CouldNotRun."""
+    found: Points = {}
+    for at in range(0, len(queries), MOST_QUERIES):
+        arguments: dict[str, Any] = {
+            "MetricDataQueries": queries[at : at + MOST_QUERIES],
+            "StartTime": datetime.fromtimestamp(begin, UTC),
+            "EndTime": datetime.fromtimestamp(end, UTC),
+        }
+        while True:
+            answer = call("CloudWatch", "cloudwatch:GetMetricData", cloudwatch.get_metric_data, **arguments)
+            for one in answer["MetricDataResults"]:
+                points = found.setdefault(one["Id"], {})
+                for moment, value in zip(one["Timestamps"], one["Values"], strict=True):
+                    points[moment.timestamp()] = float(value)
+            if not answer.get("NextToken"):
+                break
+            arguments["NextToken"] = answer["NextToken"]
+    return found
+
+
+def _results(owner: str, points: Points) -> Iterator[dict[str, Any]]:
+    for metric, values in points.items():
+        times = sorted(values)
+        yield {
+            "Id": metric.lower().strip("%"),
+            "Label": f"{owner} {metric}".strip(),
+            "Timestamps": [datetime.fromtimestamp(at, UTC).isoformat() for at in times],
+            "Values": [values[at] for at in times],
+            "StatusCode": "Complete",
+        }
+
+
+def _document(name: str, results: Any, notes: Sequence[str]) -> Recording:
+    text = json.dumps({"MetricDataResults": list(results)})
+    recording = Recording(clip(f"{PREFIX}{name}", 80), text, hashlib.sha256(text.encode()).hexdigest())
+    recording.title, recording.notes = clip(name, 60), list(notes)
+    return recording
+
+
+def _nothing(what: str, begin: float, end: float) -> CouldNotRun:
+    times = " to ".join(f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in (begin, end))
+    hint = "A volume publishes while it is attached and used, an instance while it runs. Ask for more (--last) or another region."
+    return CouldNotRun(what, f"CloudWatch has no point of {times} UTC", "CloudWatch", hint)

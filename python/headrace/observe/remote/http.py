@@ -1,0 +1,166 @@
+"""JSON over HTTP from a service that a user names: bounded in time and size, and with its refusals
+in plain words.
+
+Passwords and tokens are never part of an address. A password comes from ~/.netrc (or $NETRC), a
+token from HEADRACE_PROMETHEUS_TOKEN; the token is sent over https or to this machine only. No
+redirect is followed: credentials would go along, and an answer of another server is not the one
+that was asked for.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import netrc
+import os
+import ssl
+import time
+import urllib.error
+import urllib.request
+import zlib
+from ipaddress import ip_address
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import urlencode, urlsplit
+
+from headrace.base import settings
+from headrace.base.files import reason_of
+from headrace.errors import CouldNotRun, InputError
+from headrace.observe.recording import MAX_BYTES, clip
+
+TOKEN = "HEADRACE_PROMETHEUS_TOKEN"
+# Seconds for a part of an answer, and for all of one: Prometheus itself gives up a query after two
+# minutes (flag query.timeout).
+PART_S, ANSWER_S = 30.0, 150.0
+CHUNK_BYTES = 1 << 20
+UNAUTHORIZED, FORBIDDEN, MULTIPLE_CHOICES, BAD_REQUEST = 401, 403, 300, 400
+
+
+class HttpJson:
+    """Questions to one base address. `what` names it in errors, `doc` is their source."""
+
+    def __init__(self, base: str, doc: str) -> None:
+        self.base, self.doc = base.rstrip("/"), doc
+        self._host = urlsplit(base).hostname or ""
+        self._opener = urllib.request.build_opener(_NoRedirect)
+        self._authorization = self._credentials()
+
+    def get(self, path: str, parameters: list[tuple[str, str]]) -> dict[str, Any]:
+        """The JSON object at a path; also that of a refusal, which says why. Raises InputError and
+        CouldNotRun."""
+        request = urllib.request.Request(f"{self.base}{path}?{urlencode(parameters)}")
+        request.add_header("Accept", "application/json")
+        request.add_header("Accept-Encoding", "gzip")
+        if self._authorization:
+            request.add_header("Authorization", self._authorization)
+        try:
+            with self._opener.open(request, timeout=PART_S) as answer:
+                content = self._content(answer, answer.headers.get("Content-Encoding", ""))
+        except urllib.error.HTTPError as error:
+            return self._refusal(error)
+        except (OSError, ValueError) as error:  # URLError is an OSError; a timeout and TLS too
+            raise self._unreachable(error) from None
+        found = _object(content)
+        if found is None:
+            raise self._of_another_kind(f"answers {clip(content[:60].decode(errors='replace'), 60)!r}")
+        return found
+
+    def _content(self, answer: IO[bytes], encoding: str) -> bytes:
+        parts, size, until = [], 0, time.monotonic() + ANSWER_S
+        unpack = zlib.decompressobj(wbits=31) if encoding == "gzip" else None  # 31: gzip (zlib manual)
+        while chunk := answer.read(CHUNK_BYTES):
+            if time.monotonic() > until:
+                hint = "Ask for a shorter time (--last), or for one device."
+                raise CouldNotRun(self.base, f"takes longer than {ANSWER_S:g} s for one answer", self.doc, hint)
+            try:
+                parts.append(unpack.decompress(chunk, MAX_BYTES) if unpack else chunk)
+            except zlib.error:
+                raise CouldNotRun(self.base, "sends a damaged answer", "RFC 1952", "Ask again.") from None
+            size += len(parts[-1])
+            if size > MAX_BYTES or (unpack and unpack.unconsumed_tail):
+                hint = "Ask for a shorter time (--last), or for one device."
+                raise InputError(self.base, f"one answer is larger than {MAX_BYTES >> 20} MiB", self.doc, hint)
+        return b"".join(parts)
+
+    def _refusal(self, error: urllib.error.HTTPError) -> dict[str, Any]:
+        """The JSON of a refusal; raises where it has none, or is about who asks."""
+        code = error.code
+        if code in (UNAUTHORIZED, FORBIDDEN):
+            hint = f"Put login and password for {self._host} into ~/.netrc (mode 600), or a token into ${TOKEN}."
+            rule = "asks for a login" if code == UNAUTHORIZED else "refuses this login"
+            raise InputError(self.base, f"{rule} (HTTP {code})", self.doc, hint) from None
+        if MULTIPLE_CHOICES <= code < BAD_REQUEST:
+            to = error.headers.get("Location", "elsewhere")
+            hint = "Name that address, if it is the server; a login page cannot be used."
+            raise InputError(self.base, f"sends to {clip(to)} (HTTP {code})", self.doc, hint) from None
+        found = _object(_unpacked(error.read(CHUNK_BYTES)))
+        if found is not None and "status" in found:
+            return found
+        if code >= 500:
+            raise CouldNotRun(self.base, f"cannot answer now: HTTP {code}", self.doc, "Try again.") from None
+        raise self._of_another_kind(f"answers HTTP {code}")
+
+    def _of_another_kind(self, answers: str) -> InputError:
+        hint = "Name the server's root, as for Grafana's data source: http://HOST:9090, PMM's https://HOST/prometheus."
+        return InputError(self.base, f"is not the API of a Prometheus server: it {answers}", self.doc, hint)
+
+    def _unreachable(self, error: Exception) -> CouldNotRun:
+        reason = getattr(error, "reason", error)
+        hint = "Is the address right, does the server run, and is it reached from here?"
+        if isinstance(reason, ssl.SSLError):
+            hint = "Name its own authority with SSL_CERT_FILE, or the address that its certificate is for."
+        words = reason_of(reason) if isinstance(reason, Exception) else str(reason)
+        return CouldNotRun(self.base, f"cannot be reached: {clip(words)}", self.doc, hint)
+
+    def _credentials(self) -> str:
+        """The header Authorization; "" without any. Raises InputError."""
+        token = settings.given(TOKEN)
+        if token:
+            if urlsplit(self.base).scheme != "https" and not _is_this_machine(self._host):
+                hint = "Use https, or unset the variable."
+                raise InputError(self.base, f"${TOKEN} is not sent over http to another machine", self.doc, hint)
+            if not token.isascii() or not token.isprintable():
+                raise InputError(
+                    f"${TOKEN}", "is not printable ASCII", "RFC 6750", "Give the token alone, on one line."
+                )
+            return f"Bearer {token}"
+        try:
+            path = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
+            found = netrc.netrc(path).authenticators(self._host) if path.exists() else None
+        except (OSError, netrc.NetrcParseError, RuntimeError) as error:
+            rule = f"cannot be read: {clip(str(error))}"
+            raise InputError("~/.netrc", rule, "ftp(1), netrc", "Correct it, or unset NETRC.") from None
+        if found is None:
+            return ""
+        return "Basic " + base64.b64encode(f"{found[0]}:{found[2]}".encode()).decode()
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Leaves a redirect as the answer that it is."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def _object(content: bytes) -> dict[str, Any] | None:
+    """The JSON object that this is; None for anything else."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _unpacked(content: bytes) -> bytes:
+    try:
+        return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+    except (OSError, EOFError, zlib.error):
+        return content
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,345 @@
+"""Counters from a Prometheus server, as a document that `observe.formats.prometheus` reads.
+
+    prometheus:http://HOST:9090?instance=db1:9100
+
+What stands behind the ? are labels that select the host; an instance without its port stands for
+all exporters of that host. Asked are range queries in slices of at most 11,000 points, which is
+what Prometheus answers at most. Their values are the newest samples before each step, so the times
+of the samples are asked as well, and put in the place of the steps.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import numpy as np
+
+from headrace.errors import InputError
+from headrace.observe.formats.prometheus import CPU, DISK, HOST_LABELS, INFO, INNODB, SPLIT, STATUS, WHOLE
+from headrace.observe.recording import Recording, clip
+from headrace.observe.remote.http import HttpJson
+from headrace.observe.remote.span import TimeSpan
+from headrace.observe.run_files.status import CHECKPOINT_ENDS
+from headrace.workload.points import MAX_RECORDED_POINT_S
+
+PREFIX = "prometheus:"
+DOC = "docs/reference/import-formats.md, Prometheus"
+EXAMPLE = "'prometheus:http://prom.example:9090?instance=db1:9100'"
+MOST_POINTS = 11_000  # of a series in one answer (Prometheus, web/api/v1: "exceeded maximum resolution")
+# Points of a series in all: fourteen days of a minute. Longer spans get a longer step.
+MOST_STEPS = 20_160
+LEAST_STEP_S = 1.0
+# A first look at the whole span, to see from when to when there are samples; and where samples are
+# raw, how much of their end tells how far apart they are. Ours.
+LOOK_POINTS, LOOK_S, LONG_LOOK_S = 2_000, 600, 7_200
+SHOWN = 12  # hosts of a refusal
+READS = ("node_disk_reads_completed_total", "node_disk_reads_completed")
+# What the evidence of a server is made of (operate/evidence/counters.py), as mysqld_exporter names it.
+SERVER = (
+    *INNODB.values(), *SPLIT, *WHOLE, "questions", "uptime", "threads_running", "threads_connected", "innodb_data_fsyncs",
+    "innodb_os_log_fsyncs", "innodb_os_log_written", "innodb_buffer_pool_reads", "innodb_buffer_pool_read_requests",
+    "innodb_log_waits", "innodb_buffer_pool_wait_free", "innodb_row_lock_time", "innodb_row_lock_current_waits",
+    "innodb_data_pending_reads", "innodb_data_pending_writes", "innodb_data_pending_fsyncs", "bytes_sent",
+    "binlog_bytes_written", "binlog_cache_use", "binlog_stmt_cache_use", "innodb_buffer_pool_pages_total",
+    "innodb_checkpoint_age", "innodb_checkpoint_max_age", "innodb_redo_log_capacity_resized",
+    *(name for pair in CHECKPOINT_ENDS for name in pair),
+)  # fmt: skip
+# Of the statements, those that the evidence counts.
+COMMANDS = (
+    r"commit|xa_commit|select|insert|insert_select|update|update_multi|delete|delete_multi|replace|replace_select|load"
+)
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]{0,60}\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class PrometheusTarget:
+    """A server's address and the labels that select the host."""
+
+    address: str
+    labels: tuple[tuple[str, str], ...]
+
+    @property
+    def title(self) -> str:
+        """What the recording is called: the host that was asked for, else the server."""
+        return next(
+            (value for name, value in self.labels if name in HOST_LABELS), urlsplit(self.address).hostname or ""
+        )
+
+    def selector(self, *more: str) -> str:
+        """The labels as PromQL has them, in braces."""
+        return "{" + ",".join([*more, *(_matcher(name, value) for name, value in self.labels)]) + "}"
+
+    def of_server(self) -> PrometheusTarget:
+        """The same for mysqld_exporter, which listens on another port of the host."""
+        labels = tuple(
+            (name, value.rpartition(":")[0] if name == "instance" and re.search(r":\d+\Z", value) else value)
+            for name, value in self.labels
+            if name != "job"
+        )
+        return PrometheusTarget(self.address, labels)
+
+
+def parse_target(text: str) -> PrometheusTarget:
+    """What `prometheus:URL?label=value` names. Raises InputError."""
+    rest = text.removeprefix(PREFIX)
+    try:
+        parts = urlsplit(rest)
+        port_is_a_number = parts.port is None or parts.port > 0
+    except ValueError:
+        parts, port_is_a_number = urlsplit(""), False
+    if parts.scheme not in ("http", "https") or not parts.hostname or not port_is_a_number:
+        raise InputError(clip(text), "must be an http or https address", DOC, f"For example {EXAMPLE}.")
+    if parts.username is not None or parts.password is not None:
+        shown = f"{PREFIX}{parts.scheme}://...@{parts.hostname}"
+        hint = f"Put login and password for {parts.hostname} into ~/.netrc (mode 600)."
+        raise InputError(shown, "a password is not part of an address: other users see it in ps", DOC, hint)
+    labels = parse_qsl(parts.query, keep_blank_values=True)
+    for name, value in labels:
+        if not _LABEL.match(name) or not value:
+            raise InputError(f"{name}={clip(value)}", "must be a label and its value", DOC, f"For example {EXAMPLE}.")
+    if len({name for name, _ in labels}) != len(labels):
+        raise InputError(clip(parts.query), "names a label twice", DOC, f"For example {EXAMPLE}.")
+    return PrometheusTarget(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", tuple(labels))
+
+
+def _matcher(name: str, value: str) -> str:
+    if name == "instance" and not re.search(r":\d+\Z", value):
+        return f"{name}=~{_quoted(f'{re.escape(value)}(:[0-9]+)?')}"
+    return f"{name}={_quoted(value)}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def fetch(
+    target: str,
+    span: TimeSpan,
+    *,
+    step_s: float | None = None,
+    device: str | None = None,
+    progress: Callable[[float], None] = lambda share: None,
+) -> Recording:
+    """The counters of one host in that time. `step_s`: between points; None: as they were scraped,
+    and longer where that makes more than 20,160 points. `device`: of several the one, or members
+    joined by +. Raises InputError, CouldNotRun."""
+    asked = parse_target(target)
+    server = _Server(HttpJson(asked.address, DOC))
+    begin, end = span.ends()
+    listed = server.series([f"{name}{asked.selector()}" for name in READS], begin, end)
+    of_server = asked.of_server()
+    servers = server.series([f"{STATUS}{INNODB['reads']}{of_server.selector()}"], begin, end)
+    host = _one_host(asked, server, listed or servers, begin, end)
+    plan = _Plan(server, asked, of_server, listed, servers, device)
+    step_s, begin, end = plan.step(step_s, begin, end)
+    results = list(plan.results(begin, end, step_s, progress))
+    body = {"status": "success", "data": {"resultType": "matrix", "result": results}}
+    text = json.dumps(body)
+    recording = Recording(clip(f"{asked.address}, {host}", 80), text, hashlib.sha256(text.encode()).hexdigest())
+    recording.title = clip(re.sub(r":\d+\Z", "", asked.title or host), 60)
+    return recording
+
+
+def hosts(target: str, span: TimeSpan) -> list[str]:
+    """A target for each host that a server has disks of in that time. Raises InputError,
+    CouldNotRun."""
+    asked = parse_target(target)
+    server = _Server(HttpJson(asked.address, DOC))
+    listed = server.series([f"{name}{asked.selector()}" for name in READS], *span.ends())
+    if not listed:
+        _one_host(asked, server, listed, *span.ends())
+    named = sorted({_host(labels) for labels in listed})
+    fixed = [(name, value) for name, value in asked.labels if name not in {key for key, _ in named}]
+    return [f"{PREFIX}{asked.address}?{urlencode([(label, value), *fixed])}" for label, value in named]
+
+
+def _host(labels: dict[str, str]) -> tuple[str, str]:
+    """The label that names the host of a series, and its value."""
+    return next(((name, labels[name]) for name in HOST_LABELS if labels.get(name)), ("instance", ""))
+
+
+def _one_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
+    """The host of the series. Raises InputError where there is none, or several."""
+    found = sorted({_host(labels) for labels in listed})
+    if len({value.partition(":")[0] for _, value in found}) == 1:
+        return found[0][1]
+    if found:
+        label, names = found[0][0], [value for _, value in found]
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        hint = f"Name one: '{PREFIX}{asked.address}?{label}={names[0]}'. There are: {', '.join(names[:SHOWN])}{more}."
+        raise InputError(asked.address, f"has the counters of {len(names)} hosts in that time", DOC, hint)
+    there = sorted({_host(labels)[1] for labels in server.series(list(READS), begin, end)})
+    told = f"There are: {', '.join(there[:SHOWN])}." if there else "It scrapes no node_exporter in that time (--last)."
+    rule = f"has no counters of disks or InnoDB for {asked.selector()} in that time"
+    raise InputError(asked.address, rule, DOC, told)
+
+
+@dataclass(frozen=True)
+class _Server:
+    """The questions of Prometheus' API that are asked here."""
+
+    http: HttpJson
+
+    def series(self, selectors: list[str], begin: float, end: float) -> list[dict[str, str]]:
+        """The labels of the series that had samples in that time."""
+        times = [("start", f"{begin:.3f}"), ("end", f"{end:.3f}")]
+        found = self._data("/api/v1/series", [*(("match[]", one) for one in selectors), *times])
+        if not isinstance(found, list):
+            raise InputError(self.http.base, "does not list series", DOC, "Is it a Prometheus server?")
+        return [one for one in found if isinstance(one, dict)]
+
+    def at(self, query: str, moment: float) -> list[dict[str, Any]]:
+        """The result of a query at a moment."""
+        return self._result("/api/v1/query", [("query", query), ("time", f"{moment:.3f}")])
+
+    def over(self, query: str, begin: float, end: float, step_s: float) -> Iterator[list[dict[str, Any]]]:
+        """The results of a range query, slice by slice."""
+        slices = math.ceil(((end - begin) / step_s + 1) / MOST_POINTS)
+        for index in range(slices):
+            first = begin + index * MOST_POINTS * step_s
+            last = min(end, first + (MOST_POINTS - 1) * step_s)
+            times = [("start", f"{first:.3f}"), ("end", f"{last:.3f}"), ("step", f"{step_s:g}")]
+            yield self._result("/api/v1/query_range", [("query", query), *times])
+
+    def _result(self, path: str, parameters: list[tuple[str, str]]) -> list[dict[str, Any]]:
+        data = self._data(path, parameters)
+        found = data.get("result") if isinstance(data, dict) else None
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise InputError(self.http.base, "answers without a result", DOC, "Is it a Prometheus server?")
+        return found
+
+    def _data(self, path: str, parameters: list[tuple[str, str]]) -> Any:
+        answer = self.http.get(path, parameters)
+        if answer.get("status") != "success":
+            told = f"{answer.get('errorType', 'no status')}: {clip(str(answer.get('error', '')), 200)}"
+            raise InputError(self.http.base, f"refuses the query: {told}", DOC, "Ask for a shorter time (--last).")
+        return answer.get("data")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Which counters of a host are asked for."""
+
+    server: _Server
+    asked: PrometheusTarget
+    of_server: PrometheusTarget
+    disks: list[dict[str, str]]
+    servers: list[dict[str, str]]
+    device: str | None
+
+    def step(self, asked_s: float | None, begin: float, end: float) -> tuple[float, float, float]:
+        """Seconds between points, and the time in which there are samples. Raises InputError."""
+        if self.disks:
+            counter = f"{self.disks[0]['__name__']}{self._of_disks()}"
+        else:
+            counter = f"{STATUS}{INNODB['reads']}{self.of_server.selector()}"
+        look = max(LEAST_STEP_S, (end - begin) / LOOK_POINTS)
+        seen = [
+            float(value)
+            for part in self.server.over(f"timestamp({counter})", begin, end, look)
+            for one in part
+            for _, value in one.get("values", ())
+        ]
+        # Between two steps of the look a short life is not seen: then its end tells.
+        last = max(seen, default=end)
+        scraped_s = self._scraped(counter, last)
+        if scraped_s is None:
+            hint = "Ask for a longer time (--last), or an earlier one (--until)."
+            raise InputError(self.asked.address, "has less than two samples of the host in that time", DOC, hint)
+        first = max(begin, min(seen, default=begin) - look)
+        fits = math.ceil((last - first) / MOST_STEPS / scraped_s) * scraped_s
+        if asked_s is not None and asked_s < 0.9 * scraped_s:
+            rule = f"the counters were scraped every {scraped_s:g} s"
+            raise InputError(f"--interval {asked_s:g}", rule, DOC, f"Leave it out, or give {scraped_s:g} or more.")
+        step_s = max(scraped_s, fits if asked_s is None else asked_s)
+        if step_s > MAX_RECORDED_POINT_S:
+            rule = f"points of at most {MAX_RECORDED_POINT_S:g} s are taken"
+            raise InputError(f"points of {step_s:g} s", rule, DOC, "Ask for a shorter time (--last).")
+        # Half a step behind the samples, so that one which comes a little late is not missed.
+        steps = math.ceil((last + step_s / 2 - first) / step_s)
+        return step_s, last + step_s / 2 - steps * step_s, last + step_s / 2
+
+    def _scraped(self, counter: str, last: float) -> float | None:
+        """Seconds between samples, a whole number; None where there are not two."""
+        for look_s in (LOOK_S, LONG_LOOK_S):
+            results = self.server.at(f"{counter}[{look_s}s]", last + 0.001)
+            steps = [
+                step for one in results for step in np.diff([float(pair[0]) for pair in one.get("values", ())]).tolist()
+            ]
+            if steps:
+                return max(LEAST_STEP_S, float(round(float(np.median(steps)))))
+        return None
+
+    def results(
+        self, begin: float, end: float, step_s: float, progress: Callable[[float], None]
+    ) -> Iterator[dict[str, Any]]:
+        """The series with the times of their samples."""
+        questions = [*self._disk_questions(), *self._server_questions()]
+        groups = {times: [one for one in questions if one[1] == times] for _, times, _ in questions}
+        done = 0
+        for times_query, group in groups.items():
+            if times_query is None:
+                continue
+            times = self._times(times_query, begin, end, step_s)
+            for query, _, name in group:
+                for part in self.server.over(query, begin, end, step_s):
+                    for one in part:
+                        labels = one.get("metric", {}) | ({"__name__": name} if name else {})
+                        pairs = {times[at]: value for at, value in one.get("values", ()) if at in times}
+                        yield {"metric": labels, "values": [[at, value] for at, value in sorted(pairs.items())]}
+                done += 1
+                progress(done / len(questions))
+        for info in self.server.series([f"{INFO}{self.asked.selector()}"], begin, end) if self.disks else ():
+            yield {"metric": info, "values": []}
+
+    def _times(self, query: str, begin: float, end: float, step_s: float) -> dict[float, float]:
+        """By step, the time of the sample that stands there; of several devices any, they are
+        scraped together."""
+        found: dict[float, float] = {}
+        for part in self.server.over(query, begin, end, step_s):
+            for one in part:
+                found |= {at: float(value) for at, value in one.get("values", ())}
+        return found
+
+    def _of_disks(self) -> str:
+        wanted = {one.rpartition("/")[2].strip() for one in (self.device or "").split("+")} - {""}
+        there = {labels.get("device", "") for labels in self.disks}
+        chosen = wanted if wanted and wanted <= there else set()
+        return self.asked.selector(
+            *([f"device=~{_quoted('|'.join(map(re.escape, sorted(chosen))))}"] if chosen else [])
+        )
+
+    def _disk_questions(self) -> list[tuple[str, str | None, str]]:
+        """(query, query of its times, name where the query takes it away) of the disks and
+        processors."""
+        if not self.disks:
+            return []
+        ours = {labels["__name__"] for labels in self.disks}
+        newer = READS[0] in ours
+        names = [name for name in DISK if name.endswith("_total") == newer]
+        selector = self._of_disks()
+        times = f"timestamp({READS[0] if newer else READS[1]}{selector})"
+        found: list[tuple[str, str | None, str]] = [(f"{name}{selector}", times, "") for name in names]
+        hosts = ",".join(
+            dict.fromkeys(("mode", *(name for name in HOST_LABELS if any(name in one for one in self.disks))))
+        )
+        cpu = CPU[0] if newer else CPU[1]
+        return [*found, (f"sum by ({hosts}) ({cpu}{self.asked.selector()})", times, cpu)]
+
+    def _server_questions(self) -> list[tuple[str, str | None, str]]:
+        if not self.servers:
+            return []
+        times = f"timestamp({STATUS}{INNODB['reads']}{self.of_server.selector()})"
+        plain = "|".join(name for name in SERVER if name != "commands_total")
+        names, commands = _quoted(f"{STATUS}({plain})"), _quoted(COMMANDS)
+        return [
+            (self.of_server.selector(f"__name__=~{names}"), times, ""),
+            (f"{STATUS}commands_total{self.of_server.selector(f'command=~{commands}')}", times, ""),
+        ]

@@ -1,0 +1,54 @@
+"""The time that is asked of a service: so much of it, up to a moment."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+
+from headrace.base.units import DAY_S, HOUR_S, MINUTE_S
+from headrace.errors import InputError
+from headrace.observe.clock import parse_iso
+
+DOC = "docs/reference/import-formats.md"
+# Fourteen days: two weekends, and CloudWatch keeps points of a minute for fifteen
+# (API_GetMetricStatistics, Period).
+DEFAULT_S = 14.0 * DAY_S
+LEAST_S, MOST_S = 120.0, 455.0 * DAY_S  # two points of a minute; CloudWatch keeps points of an hour for 455 days
+UNITS = {"s": 1, "m": MINUTE_S, "min": MINUTE_S, "h": HOUR_S, "d": DAY_S, "w": 7 * DAY_S}
+_LAST = re.compile(r"(?P<count>\d{1,9}(?:\.\d{1,3})?)\s*(?P<unit>s|m|min|h|d|w)\Z", re.ASCII)
+
+
+@dataclass(frozen=True)
+class TimeSpan:
+    """`last_s` seconds up to `until` (seconds since 1970; None: now)."""
+
+    last_s: float = DEFAULT_S
+    until: float | None = None
+
+    def ends(self) -> tuple[float, float]:
+        """Its beginning and end, in seconds since 1970."""
+        until = time.time() if self.until is None else self.until
+        return until - self.last_s, until
+
+
+def parse_span(last: str | None, until: str | None) -> TimeSpan:
+    """A span from `14d` or `36h` and an ISO 8601 time (UTC where it has no zone). Raises
+    InputError."""
+    seconds = DEFAULT_S
+    if last is not None:
+        match = _LAST.match(last.strip())
+        if match is None:
+            hint = "For example 14d, 36h or 90m."
+            raise InputError(f"--last {last[:40]}", "must be a number with its unit: s, m, h, d or w", DOC, hint)
+        seconds = float(match["count"]) * UNITS[match["unit"]]
+        if not LEAST_S <= seconds <= MOST_S:
+            rule = f"must be {LEAST_S:g} s to {MOST_S / DAY_S:g} days"
+            raise InputError(f"--last {last[:40]}", rule, DOC, "For example 14d.")
+    if until is None:
+        return TimeSpan(seconds)
+    stamp = parse_iso(until)
+    if stamp is None:
+        hint = "For example 2026-11-24T08:00:00Z."
+        raise InputError(f"--until {until[:40]}", "must be a date and time", "ISO 8601", hint)
+    return TimeSpan(seconds, stamp.epoch_s)

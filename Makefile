@@ -11,13 +11,14 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP = $(BIN)/pip install --quiet --disable-pip-version-check
 RUST_SOURCES := $(shell find crates data -name '*.rs' -o -name '*.toml' -o -name '*.csv') Cargo.toml Cargo.lock
 export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/local/sbin:/usr/sbin:/sbin
 
-.PHONY: help demo lab test test-rust test-python quick bench lint generate soak wheel clean
+.PHONY: help demo demo-proof lab test test-rust test-python quick bench lint generate soak wheel clean
 
 help:
-	@echo "make demo      set up, plan a recorded day of an InnoDB server, prove a prediction on a real one; writes headrace-report.html"
+	@echo "make demo      set up, plan storage for an example database, write headrace-report.html, prove the plan on a real server"
 	@echo "make lab       build headraced, the daemon of the lab, into .venv/bin"
 	@echo "make test      set up, run every test (half an hour on 2 cores)"
 	@echo "make quick     the tests that are quick, for people at work (3 minutes at most)"
@@ -37,20 +38,45 @@ $(VENV)/system.ok:
 	$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || want="$$want python3-venv"; \
 	if [ -n "$$want" ]; then packaging/system_packages.sh "to build" $$want; fi
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check "maturin>=1.7,<2"
+	@$(PIP) "maturin>=1.7,<2"
 	@touch $@
 
-# The package with its Rust core, built in release mode and installed editable.
+# The package with its Rust core, installed editable, with what a plan and its page need. The core is compiled while pip
+# fetches packages. One profile for the core, the daemon and the tests: no crate is compiled twice.
 $(VENV)/package.ok: $(VENV)/system.ok pyproject.toml $(RUST_SOURCES)
-	@echo "Building headrace (about a minute the first time) ..."
-	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --profile dist --extras test > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 3; }
+	@echo "Building the planner: 60 crates, a minute or two on 2 cores; nothing else is needed for a plan ..."
+	@$(PIP) $$($(BIN)/python packaging/requirements.py "" charts) > $(VENV)/pip.log 2>&1 & pip=$$!; \
+	export VIRTUAL_ENV=$(abspath $(VENV)); develop="$(BIN)/maturin develop --release"; \
+	$$develop --skip-install > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; wait $$pip; exit 3; }; \
+	wait $$pip || { cat $(VENV)/pip.log >&2; exit 3; }; \
+	$$develop > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log >&2; exit 3; }
 	@touch $@
 
-# The daemon of the lab, beside the Python that starts it.
-$(BIN)/headraced: $(VENV)/system.ok $(RUST_SOURCES)
-	@echo "Building headraced ..."
-	@cargo build --release --quiet -p headrace-daemon
-	@install -m 755 target/release/headraced $@
+# What a proof on the lab needs of Python beyond a plan.
+$(VENV)/lab-packages.ok: $(VENV)/package.ok
+	@$(PIP) $$($(BIN)/python packaging/requirements.py lab calibrate)
+	@touch $@
+
+# All extras, and what tests and linters need.
+$(VENV)/dev.ok: $(VENV)/package.ok
+	@echo "Installing all extras and the tools of the tests into $(VENV) (0.9 GB, about a minute) ..."
+	@$(PIP) $$($(BIN)/python packaging/requirements.py test)
+	@touch $@
+
+# The daemon of the lab, beside the Python that starts it. Cargo shows its progress.
+$(VENV)/daemon.ok: $(VENV)/system.ok $(RUST_SOURCES)
+	@echo "Building headraced, the daemon of the lab, with S3 and KMS: 220 crates, some minutes on 2 cores ..."
+	@cargo build --release -p headrace-daemon
+	@install -m 755 target/release/headraced $(BIN)/headraced
+	@touch $@
+
+# The same for the demonstration, whose snapshots would lie in a folder: without S3 and KMS it is half the crates, and most of
+# those were compiled for the planner. `make lab` builds the whole one in its place.
+$(VENV)/demo-daemon.ok: $(VENV)/system.ok $(RUST_SOURCES)
+	@echo "Building headraced, the daemon of the lab: 80 more crates, about two minutes on 2 cores ..."
+	@cargo build --release -p headrace-daemon --no-default-features
+	@install -m 755 target/release/headraced $(BIN)/headraced
+	@touch $@
 
 # What the tests and `make demo` use: file systems, loads and servers. The planner needs none of it; where apt-get is
 # missing, tests say what they lack.
@@ -61,7 +87,7 @@ $(VENV)/machine.ok: $(VENV)/system.ok
 
 # MySQL itself is not in Debian's stable releases: it is unpacked next to the system, which stays as it is. Tests that
 # need it are skipped by name where it is missing.
-$(VENV)/mysql.ok: $(VENV)/package.ok $(VENV)/machine.ok
+$(VENV)/mysql.ok: $(VENV)/lab-packages.ok $(VENV)/machine.ok
 	@echo "Unpacking a MySQL server for the tests, outside the system's folders (headrace mysql install mysql) ..."
 	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then $(BIN)/headrace mysql install mysql >/dev/null || true; fi
 	@touch $@
@@ -92,20 +118,31 @@ $(VENV)/peers.ok: $(VENV)/system.ok
 	@touch $@
 
 # Ray is 240 MB, and only fleets past one machine need it: an environment of its own, which sees the packages of the first.
-$(VENV)/ray.ok: $(VENV)/package.ok
+$(VENV)/ray.ok: $(VENV)/dev.ok
 	@$(PYTHON) -m venv $(VENV)/ray
 	@$(VENV)/ray/bin/pip install --quiet --disable-pip-version-check "ray>=2.40,<3" \
 	  && $(BIN)/python -c 'import site; print(f"import site; site.addsitedir({site.getsitepackages()[0]!r})")' > "$$($(VENV)/ray/bin/python -c 'import site; print(site.getsitepackages()[0])')/headrace.pth" \
 	  || echo "note: Ray cannot be installed here: its tests are skipped" >&2
 	@touch $@
 
-lab: $(BIN)/headraced
+lab: $(VENV)/daemon.ok $(VENV)/lab-packages.ok
 
 # A proof on a real server needs root and FUSE; without them the demo says so, and nothing is installed for it.
 CAN_PROVE := $(shell [ "$$(id -u)" = 0 ] && [ -e /dev/fuse ] && echo yes)
+# The daemon that is there, or the smaller one.
+DEMO_DAEMON = $(if $(wildcard $(VENV)/daemon.ok),$(VENV)/daemon.ok,$(VENV)/demo-daemon.ok)
 
-demo: $(VENV)/package.ok $(if $(CAN_PROVE),$(VENV)/machine.ok $(BIN)/headraced)
-	@$(BIN)/headrace demo
+# The plan first, which needs only the planner; then what the proof needs, then the proof.
+demo: $(VENV)/package.ok
+	@$(BIN)/headrace demo --stage plan
+ifeq ($(CAN_PROVE),yes)
+	@$(MAKE) --no-print-directory demo-proof
+else
+	@$(BIN)/headrace demo --stage proof
+endif
+
+demo-proof: $(VENV)/machine.ok $(VENV)/lab-packages.ok $(DEMO_DAEMON)
+	@$(BIN)/headrace demo --stage proof
 
 test: test-rust test-python
 
@@ -115,20 +152,20 @@ test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 # Tests with devices wait for them more than they compute: files of tests run two at a time, each file in one process.
 # The linear algebra rounds differently by processor and number of threads: these are not the ones it chooses by itself
 # on today's processors, so that a figure which hangs on them is found here. `make soak` has more.
-test-python: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(BIN)/headraced
+test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
 	OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/mysql tests/api tests/lab
 
-quick: $(VENV)/package.ok
+quick: $(VENV)/dev.ok
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" tests/unit python/headrace
 
-bench: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/peers.ok $(BIN)/headraced
-	@$(BIN)/pip install --quiet --disable-pip-version-check "simpy>=4.1,<5"
+bench: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/peers.ok $(VENV)/daemon.ok
+	@$(PIP) "simpy>=4.1,<5"
 	@if [ "$$(id -u)" = 0 ]; then packaging/system_packages.sh "as peers of the lab" qemu-system-common nbdkit libnbd-bin fuse3 || true; fi
 	@$(BIN)/python benchmarks/run.py
 
-lint: $(VENV)/package.ok
+lint: $(VENV)/dev.ok
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --release --quiet -- -D warnings
 	$(BIN)/ruff check python tests benchmarks examples
@@ -136,12 +173,12 @@ lint: $(VENV)/package.ok
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/python tests/tidy.py
 
-generate: $(VENV)/package.ok
+generate: $(VENV)/dev.ok
 	$(BIN)/python -m headrace.cli.reference docs/reference/cli.md
 	cargo run --release --quiet -p headrace-protocol --example generate
 	$(BIN)/python packaging/aws_api_page.py docs/reference/aws-api.md
 
-soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(BIN)/headraced
+soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/ray.ok $(VENV)/daemon.ok
 	PROPTEST_CASES=20000 cargo test --release --workspace --exclude headrace-py
 	HYPOTHESIS_PROFILE=soak FLEET=200 FORECASTS=100 HEALTHY_WINDOWS=336 SWITCHOVER_SEEDS=20000 UNFINISHED_ROUNDS=200 $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
 	for kernel in Prescott:1 Nehalem:2 Haswell:1 Haswell:2; do \
@@ -158,10 +195,10 @@ soak: $(VENV)/package.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok 
 	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 AWS_MINUTES=1 $(BIN)/python -m pytest -q tests/api
 
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`.
-wheel: $(VENV)/system.ok $(BIN)/headraced
+wheel: $(VENV)/system.ok $(VENV)/daemon.ok
 	@rm -rf dist && mkdir -p dist/parts
 	@VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin build --profile dist --strip --out dist/parts --quiet > $(VENV)/wheel.log 2>&1 || { cat $(VENV)/wheel.log >&2; exit 3; }
-	@$(BIN)/pip install --quiet --disable-pip-version-check "wheel>=0.43,<1"
+	@$(PIP) "wheel>=0.43,<1"
 	@$(BIN)/wheel unpack --dest dist/parts dist/parts/*.whl >/dev/null
 	@cd dist/parts/headrace-*/ && install -D -m 755 -s $(abspath $(BIN)/headraced) headrace-$$(ls -d *.dist-info | sed 's/headrace-\(.*\).dist-info/\1/').data/scripts/headraced
 	@$(BIN)/wheel pack --dest dist dist/parts/headrace-*/ >/dev/null

@@ -2,26 +2,35 @@
 //! there and back. Requests are signed; credentials come from the environment or a file, never from
 //! the command line, and are read anew for each request.
 
+#[cfg(feature = "aws")]
 use crate::objects::s3::{check_endpoint, Credentials};
 use base64::prelude::{Engine as _, BASE64_STANDARD};
+#[cfg(feature = "aws")]
 use object_store::aws::{AwsAuthorizer, AwsCredential};
+#[cfg(feature = "aws")]
 use object_store::client::{HttpConnector, ReqwestConnector};
+#[cfg(feature = "aws")]
 use object_store::ClientOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+#[cfg(feature = "aws")]
 use std::time::Duration;
 use zeroize::{Zeroize, Zeroizing};
 
 /// For an answer. A guess: KMS answers within some 10 ms; a volume waits for this while it is
 /// opened.
+#[cfg(feature = "aws")]
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest answer: KMS encrypts at most 4,096 bytes.
+#[cfg(feature = "aws")]
 const MOST_ANSWER: usize = 64 << 10;
 /// What the protocol calls itself (KMS API, awsJson 1.1).
+#[cfg(feature = "aws")]
 const CONTENT: &str = "application/x-amz-json-1.1";
+#[cfg(feature = "aws")]
 const TARGET: &str = "TrentService";
 
 /// Where a key is.
@@ -104,6 +113,12 @@ impl RemoteKey {
         Err(RemoteError::Refused(code, message))
     }
 
+    #[cfg(not(feature = "aws"))]
+    fn asked(&self, _operation: &str, _body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
+        Err(crate::without_aws())
+    }
+
+    #[cfg(feature = "aws")]
     fn asked(&self, operation: &str, body: &[u8]) -> io::Result<(u16, Zeroizing<Vec<u8>>)> {
         let allow_http = check_endpoint(&self.endpoint)?;
         let found = Credentials::find(self.profile.as_deref())?;

@@ -80,3 +80,9 @@ pub fn within(size: u64, offset: u64, bytes: u64) -> io::Result<()> {
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("bytes {offset} to {offset}+{bytes} are outside a volume of {size} bytes"))),
     }
 }
+
+/// The refusal of everything that needs the feature `aws`, in a build without it.
+#[cfg(not(feature = "aws"))]
+pub(crate) fn without_aws() -> io::Error {
+    io::Error::new(io::ErrorKind::Unsupported, "this headraced was built without S3 and KMS (Cargo feature `aws`): build it with `make lab`")
+}

@@ -1,6 +1,6 @@
 """Optional packages: which extra of `pip install headrace[...]` brings a module that is missing.
 
-A plan, a simulation and their page need none of them. The table is the only place that knows the
+A plan and a simulation need none of them; their pages need `charts`. The table is the only place that knows the
 extras; `tests/unit/base/test_extras.py` holds it to pyproject.toml.
 """
 
@@ -15,7 +15,8 @@ DOC = "README.md, Install"
 # Top-level module -> the extra that brings it, and the work it does.
 EXTRAS = {
     "scipy": ("calibrate", "fits of databases, trends and comparisons"),
-    "vl_convert": ("charts", "charts as SVG and PNG"),
+    "altair": ("charts", "pages and charts"),
+    "vl_convert": ("charts", "pages and charts"),
     "duckdb": ("sql", "SQL over stored benchmark runs"),
     "pymysql": ("lab", "connections to MySQL servers"),
     "cbor2": ("lab", "the AWS endpoint of the lab"),
@@ -32,13 +33,14 @@ EXTRAS = {
 def explain_missing(error: ImportError) -> CouldNotRun | None:
     """Return the refusal that names the extra for a missing optional module, None for any other.
 
-    A module that is installed but cannot be imported (a broken installation) is not in question:
-    only ModuleNotFoundError of the top-level module itself counts.
+    A module that is there but cannot be loaded (a broken installation) raises another ImportError,
+    which is not explained.
     """
-    if not isinstance(error, ModuleNotFoundError) or error.name not in EXTRAS:
+    module = (error.name or "").partition(".")[0]
+    if not isinstance(error, ModuleNotFoundError) or module not in EXTRAS:
         return None
-    extra, work = EXTRAS[error.name]
-    return CouldNotRun(error.name, f"is not installed; {work} need it", DOC, f"pip install 'headrace[{extra}]'")
+    extra, work = EXTRAS[module]
+    return CouldNotRun(module, f"is not installed; {work} need it", DOC, f"pip install 'headrace[{extra}]'")
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from headrace.experiment.machine import missing
 from headrace.experiment.predict import lab_counted, measured, predicted, response_spread
 from headrace.experiment.proof import MeasuredResult, PredictedResult, Proof, Step, default_folder, read
 from headrace.experiment.proving import BrokenProof, InterruptedProof, cell_of, data_set, prove
-from headrace.experiment.request import Configuration, Request, demo_request, from_plan, from_workload, read_plan
+from headrace.experiment.request import Configuration, Request, from_plan, from_workload, read_plan
 from headrace.experiment.run import MeasuredCell, measure
 from headrace.experiment.scale import Scale, read_scale
 from headrace.experiment.standin import ROW_BYTES, changed
@@ -54,7 +54,6 @@ __all__ = [
     "changed",
     "data_set",
     "default_folder",
-    "demo_request",
     "from_plan",
     "from_workload",
     "lab_counted",

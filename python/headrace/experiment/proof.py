@@ -93,6 +93,14 @@ class Step:
         return 100.0 * (self.predicted.tps / self.measured.tps - 1.0)
 
     @property
+    def inside_interval(self) -> bool | None:
+        """Whether the measured tps lie in the predicted 80 % interval; None where one of them is missing."""
+        low, high = (None, None) if self.predicted is None else (self.predicted.tps_low, self.predicted.tps_high)
+        if low is None or high is None or self.measured is None:
+            return None
+        return low <= self.measured.tps <= high
+
+    @property
     def p95_error_percent(self) -> float | None:
         """The same of the 95th percentile of response times."""
         if self.predicted is None or self.measured is None or not self.measured.p95_ms:
@@ -188,6 +196,9 @@ class Proof:
         limits = f"{TPS_PERCENT[self.engine]:g} % of its tps and {P95_PERCENT:g} % of its p95"
         error = f"median error of tps {self.median_error_percent:.1f} %"
         words = [f"{head}: {verdicts.count('holds')} of {len(verdicts)} configurations within {limits}; {error}."]
+        outside = sum(step.inside_interval is False for step in self.proved)
+        if outside:
+            words.append(f"{outside} of {len(self.proved)} measured outside the 80 % interval that was predicted.")
         if "machine" in verdicts:
             words.append(
                 f"In {verdicts.count('machine')} this machine's processors were all in use: it, not the "

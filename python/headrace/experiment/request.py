@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.base.files import read_bytes
 from headrace.base.storage import Placement, Storage, parse_placement
 from headrace.base.units import GIB
-from headrace.calibration.from_runs import sysbench_oltp, sysbench_tpcc
+from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.calibration.prior import TPCC_BYTES
 from headrace.errors import InputError
 from headrace.experiment.standin import settled_miss
@@ -30,12 +30,6 @@ ASSUMED = (
     "The plan does not say how skewed the database's accesses are: sysbench-tpcc's skew was taken. "
     "Give --workload, and it is the workload's own."
 )
-# What `make demo` proves: 72 GiB of data, all rows alike, in a pool that holds a quarter of them.
-# That is what sysbench does to a server that is too small, and storage decides. One storage is
-# calibrated on, two are predicted, then run.
-DEMO_MINUTES = 2.0
-DEMO_TABLES, DEMO_ROWS, DEMO_CACHE_GIB, DEMO_THREADS = 64, 5_000_000, 18.0, 16
-DEMO_CURRENT, DEMO_STORAGES = "gp2:1000", ("gp3:500:6000", "io1:500:1500")
 
 
 @dataclass(frozen=True)
@@ -96,18 +90,6 @@ class Request:
         others = [(role, one) for role, one in self.configurations if role != CURRENT]
         miss = self.miss | {CURRENT: self.miss[first.name]}
         return replace(self, configurations=(*others, (CURRENT, current)), miss=miss)
-
-
-def demo_request() -> Request:
-    """What the demonstration proves."""
-    workload = sysbench_oltp(
-        cache_gib=DEMO_CACHE_GIB,
-        threads=DEMO_THREADS,
-        tables=DEMO_TABLES,
-        table_size=DEMO_ROWS,
-        distribution={"type": "uniform"},
-    )
-    return from_workload(workload, list(DEMO_STORAGES), workload.name).with_current(DEMO_CURRENT)
 
 
 def read_plan(text: str) -> dict | None:

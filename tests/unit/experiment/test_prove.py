@@ -310,6 +310,14 @@ def test_verdicts():
     assert step("a", 100.0, 98.0, state="interrupted").verdict("innodb") == ""
 
 
+def test_the_verdict_says_how_many_lie_outside_their_interval():
+    # PREDICTED is 95 to 105: 98 lies inside, 94 outside, though it is within 10 %.
+    inside, outside, missing = step("a", 100.0, 98.0), step("b", 100.0, 94.0), step("c", 100.0, None)
+    assert [each.inside_interval for each in (inside, outside, missing)] == [True, False, None]
+    assert "1 of 2 measured outside the 80 % interval that was predicted." in proof(inside, outside).verdict
+    assert "80 % interval" not in proof(inside).verdict
+
+
 def test_a_proof_holds_only_whole_and_in_order():
     assert proof(step("a", 100.0, 98.0), step("b", 200.0, 195.0)).holds is True
     assert proof(step("a", 100.0, 98.0), step("b", 200.0, 150.0)).holds is False

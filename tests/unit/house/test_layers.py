@@ -245,8 +245,9 @@ RUST_MAY = {
     "store": {"model", "catalog"},
     "protocol": {"control", "model", "catalog"},
     "device": {"store", "model", "catalog"},
-    "daemon": {"control", "device", "store", "protocol", "model", "catalog", "cloudwatch"},
-    "py": {"sim", "model", "catalog"},
+    "daemon": {"control", "device", "store", "protocol", "model", "catalog", "cloudwatch", "features"},
+    "features": set(),
+    "py": {"sim", "model", "catalog", "features"},
 }
 CRATES = sorted(path.parent.name for path in (ROOT / "crates").glob("*/Cargo.toml"))
 
@@ -257,6 +258,27 @@ def test_crates_depend_downwards():
         ours = {name.removeprefix("headrace-") for name in manifest["dependencies"] if name.startswith("headrace-")}
         assert crate in RUST_MAY, f"{crate} is new: draw it in ARCHITECTURE.md and say here what it may depend on"
         assert ours <= RUST_MAY[crate], f"{crate} depends on {ours - RUST_MAY[crate]}"
+
+
+def features_of(*arguments: str) -> dict[str, set[str]]:
+    """Crate and version -> its features, of a package's dependencies. A crate that is built twice, once for build scripts
+    and macros, has two sets."""
+    words = ["cargo", "tree", "--offline", "--edges", "no-dev", "--prefix", "none", "--format", "{p} {f}", *arguments]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, timeout=300)
+    found = defaultdict(set)
+    for line in done.stdout.splitlines():
+        parts = line.removesuffix(" (*)").split()
+        rest = " ".join(part for part in parts[2:] if part != "(proc-macro)")
+        found[f"{parts[0]} {parts[1]}"].add(rest)
+    return found
+
+
+def test_the_demo_compiles_no_crate_twice():
+    """Every crate that both the core and the demonstration's daemon use has in the daemon the features that it had in the core."""
+    core = features_of("-p", "headrace-py")
+    daemon = features_of("-p", "headrace-daemon", "--no-default-features")
+    assert len(core.keys() & daemon.keys()) > 20, "the two share nothing: the comparison compares nothing"
+    assert not {crate: (core[crate], daemon[crate]) for crate in core.keys() & daemon.keys() if not core[crate] <= daemon[crate]}
 
 
 def rust_module(path: Path, source: Path) -> str:

@@ -8,6 +8,7 @@
 //! Every error says the URL, the operation, the object and what to do.
 
 mod folder;
+#[cfg(feature = "aws")]
 pub(crate) mod s3;
 
 pub(crate) use folder::{make_folder, sync_folder};
@@ -74,7 +75,10 @@ impl Objects {
     pub fn open(url: &str) -> io::Result<Objects> {
         let bucket: Arc<dyn Bucket> = match url.split_once("://") {
             Some(("file", path)) => Arc::new(folder::Folder::open(path).map_err(|error| explain(url, "open", "", &error))?),
+            #[cfg(feature = "aws")]
             Some(("s3", rest)) => Arc::new(s3::S3::open(rest).map_err(|error| explain(url, "open", "", &error))?),
+            #[cfg(not(feature = "aws"))]
+            Some(("s3", _)) => return Err(explain(url, "open", "", &crate::without_aws())),
             _ => {
                 let words = format!("{url}: not the URL of an object store. Write file:///FOLDER or s3://BUCKET/PREFIX");
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, words));

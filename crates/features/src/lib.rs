@@ -1,0 +1,1 @@
+//! Nothing: this crate exists for the list of features in its Cargo.toml.

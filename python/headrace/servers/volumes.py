@@ -302,9 +302,14 @@ def free_bytes(place: Path) -> int:
     return room.f_bavail * room.f_frsize
 
 
-# xfs holds back a share of a mounted filesystem, at most so many blocks, for its own changes
-# (xfs_mount.c, xfs_default_resblks: a twentieth, 8,192 blocks at most); statfs leaves them out.
+# What xfs holds back on a mounted filesystem for its own changes, and statfs leaves out: a twentieth
+# of the blocks, 8,192 at most (xfs_mount.c, xfs_default_resblks); and blocks for the largest trees of
+# reference counts and of free inodes that its groups may come to need, in blocks that are half full:
+# a record of 12 bytes a block, and one of 16 a chunk of inodes, which has 8 blocks (Linux,
+# xfs_refcount_btree.c and xfs_ialloc_btree.c, calc_reserves). Of the blocks of 4,096 bytes that
+# mkfs.xfs makes. Measured 2026-11-24 on full volumes of 1 and 40 GiB: within 0.5 % of that.
 HELD_BACK_SHARE, HELD_BACK_BLOCKS = 20, 8_192
+TREES_SHARE = 1 / 168 + 1 / (8 * 126)
 SUPERBLOCK_S = 20.0  # of reading it: some I/Os of a volume whose credits may be used up, a guess
 
 
@@ -314,7 +319,7 @@ def free_bytes_of(device: str) -> int:
     words = [required("xfs_db", "xfsprogs"), "-r", "-c", "sb 0", "-c", "p blocksize dblocks fdblocks", device]
     answer = run_checked(Command(tuple(words), what=f"reading the superblock of {device}"), SUPERBLOCK_S)
     sizes = {name.strip(): int(value) for name, _, value in (line.partition("=") for line in answer.splitlines())}
-    held = min(sizes["dblocks"] // HELD_BACK_SHARE, HELD_BACK_BLOCKS)
+    held = min(sizes["dblocks"] // HELD_BACK_SHARE, HELD_BACK_BLOCKS) + int(sizes["dblocks"] * TREES_SHARE)
     return max(0, sizes["fdblocks"] - held) * sizes["blocksize"]
 
 

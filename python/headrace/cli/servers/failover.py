@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.base.processes import undisturbed
+from headrace.cli import INTERRUPTED
 from headrace.cli.options import CommandGroup, LabPlace, OutputOption, YesOption, choice, flag, option
 from headrace.cli.output import print_answer, say, table
+from headrace.cli.servers.confirming import confirm
 from headrace.cli.servers.mysql import complete_server
 from headrace.errors import CouldNotRun, InputError
 
 if TYPE_CHECKING:
     from headrace.servers.failover.cluster import FailoverCluster
-    from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish, Members
+    from headrace.servers.failover.journal import Unfinished
+    from headrace.servers.failover.planning.forecast import Forecast
+    from headrace.servers.failover.planning.members import FailoverWish, Members
 
 EPILOG = """\b
 Examples:
@@ -46,7 +52,12 @@ ServersArgument = Annotated[
     ),
 ]
 FromOption = Annotated[str | None, option("NAME", "The source. Default: the one that the others follow.", "--from")]
-DryRunOption = Annotated[bool, flag("--dry-run", "Print the plan and change nothing.")]
+DryRunOption = Annotated[
+    bool,
+    flag(
+        "--dry-run", "Print every step and the end, and change nothing (a source that answers writes a row of a probe)."
+    ),
+]
 ClientsOption = Annotated[
     Path | None, option("FILE", "Write the new source's address there as JSON, for applications and proxies.")
 ]
@@ -65,7 +76,10 @@ class ClusterOptions:
         option("INSTANCE", "The instance this runs on, for --rescue of an EC2 volume. Default: as its firmware says."),
     ] = ""
     journal: Annotated[
-        Path | None, option("DIR", "Where journals are kept. Default: in the lab's directory.", "--journal")
+        Path | None,
+        option(
+            "DIR", "Where journals are kept. Default: in the lab's directory (--data-dir, $HEADRACE_LAB).", "--journal"
+        ),
     ] = None
 
 
@@ -117,8 +131,8 @@ def status(
 
     with _opened(place, cluster, servers) as found, contextlib.closing(found.observer()) as observer:
         seen = observer.look()
-        name = source_in(seen, source)
         left = found.unfinished()
+        name = source_in(seen, source, left)
     guarantee, wrong = guarantee_now(seen, seen[name]), traps(seen, seen[name])
     answer = {
         "source": name,
@@ -135,7 +149,7 @@ def status(
     for one in wrong:
         say(f"{one.kind}: {one.server}: {one.what}. {one.do}")
     if left is not None:
-        say(f"problem: a {left.wish.kind} of {left.wish.source} was cut off: give the same command again")
+        say(f"problem: a {left.wish.kind} from {left.wish.source} was cut off: give the same command again to finish")
     if left is not None or guarantee.level != "kept" or any(one.kind != "note" for one in wrong):
         raise typer.Exit(1)
 
@@ -194,13 +208,14 @@ def watch(
 
     _check_clients(clients)
     with _opened(place, cluster, servers) as found, _ended_by_signals():
-        executor = found.executor(clients, say, choices.drain_s)
-        wish = _wish("failover", executor.observer.look(), choices, source, None)
-        say(f"watching {wish.source}")
-        if choices.alone == "serve":
-            say(ALONE)
-        watcher = Watcher(executor, wish, say=say, acts=failovers > 0)
+        executor = found.executor(clients, _say_with_time, choices.drain_s)
         try:
+            wish = _wish("failover", executor.observer.look(), choices, source, None, found.unfinished())
+            words = "" if failovers else "; it names what is wrong, and does not fail over (--failovers 0)"
+            _say_with_time(f"watching {wish.source}{words}")
+            if choices.alone == "serve" and failovers:
+                _say_with_time(ALONE)
+            watcher = Watcher(executor, wish, say=_say_with_time, acts=failovers > 0)
             outcomes = watcher.watch(threading.Event(), max(failovers, 1))
         finally:
             executor.close()
@@ -210,6 +225,31 @@ def watch(
         )
         if one.gives_up:
             say(f"given up: {one.gives_up}")
+
+
+def _say_with_time(text: str) -> None:
+    """A line on stderr with the time of this machine's clock."""
+    say(f"{time.strftime('%H:%M:%S')}  {text}")
+
+
+@app.command()
+def acknowledge(
+    place: LabPlace,
+    cluster: ClusterOptions,
+    servers: ServersArgument = None,
+) -> None:
+    """Say that you have looked at the last failover: `watch` may fail over again at once, and not
+    only an hour after it."""
+    from headrace.servers.failover.watcher import clock
+
+    with _opened(place, cluster, servers) as found, contextlib.closing(found.journal()) as journal:
+        last = journal.last_failover_at()
+        if last is None:
+            say("no failover by watch is to be acknowledged")
+            return
+        with journal.alone():
+            journal.write("acknowledged")
+    say(f"the failover of {clock(last)} is acknowledged: headrace failover watch may fail over again")
 
 
 @app.command()
@@ -227,12 +267,25 @@ def rejoin(
     output: OutputOption = "table",
 ) -> None:
     """Bring the old source back as a replica. What only it has is written to a file first."""
-    from headrace.servers.failover.rejoin import rejoin as bring_back
+    from headrace.servers.failover import rejoin as rejoining
+    from headrace.servers.failover.interruption import words_after_rejoin
 
-    with _opened(place, cluster, None) as found:
-        if not dry_run:
-            _confirm(yes, f"Bring {name} back as a replica?")
-        outcome = bring_back(found, name, source, diverged, dry_run, say)
+    with _opened(place, cluster, None) as found, _ended_by_signals():
+        above, steps, end = rejoining.rejoin_plan(found, name, source, diverged)
+        if dry_run:
+            _show_steps([vars(one) for one in steps], REJOIN_COLUMNS, {"server": name, "source": above}, end, output)
+            return
+        if steps:
+            question = f"Bring {name} back as a replica of {above}?"
+            if any(one.action == "seed" for one in steps):
+                question = f"Delete {name} with its data, and make it again from {above}?"
+            confirm(yes, question)
+        try:
+            outcome = rejoining.rejoin(found, name, source, diverged, say)
+        except KeyboardInterrupt:
+            with undisturbed(), contextlib.closing(found.observer()) as observer:
+                words = words_after_rejoin(observer.look(), name, above)
+            raise _interruption(words) from None
     print_answer(outcome, output, [outcome], tuple(outcome), lambda: (_pairs(outcome),))
     if outcome["state"] == "diverged":
         raise typer.Exit(1)
@@ -243,10 +296,11 @@ def rejoin(
 
 @contextlib.contextmanager
 def _opened(place: LabPlace, options: ClusterOptions, servers: list[str] | None) -> Iterator[FailoverCluster]:
-    from headrace.servers.failover.cluster import cluster_of
+    from headrace.servers.failover.cluster import cluster_of, journal_folder
 
     if servers and all("://" in one for one in servers):
-        yield cluster_of(servers, None, options.journal, options.ec2 or (), options.rescue_on)
+        folder = options.journal or journal_folder(place.data_dir, place.socket)
+        yield cluster_of(servers, None, folder, options.ec2 or (), options.rescue_on)
         return
     with place.open() as lab:
         yield cluster_of(servers or (), lab, options.journal, options.ec2 or (), options.rescue_on)
@@ -279,7 +333,7 @@ def _is_address_file(path: Path) -> bool:
 
     content = read_bytes(path, 64 * 1024)  # an address is some 100 bytes
     try:
-        return not content.strip() or set(json.loads(content)) == {"host", "port", "name"}
+        return not content.strip() or {"host", "port"} <= set(json.loads(content)) <= {"host", "port", "name"}
     except (ValueError, TypeError):
         return False
 
@@ -300,12 +354,19 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(one, handler)
 
 
-def _wish(kind: Any, seen: Members, choices: ChoiceOptions, source: str | None, to: str | None) -> FailoverWish:
+def _wish(
+    kind: Any,
+    seen: Members,
+    choices: ChoiceOptions,
+    source: str | None,
+    to: str | None,
+    left: Unfinished | None = None,
+) -> FailoverWish:
     from headrace.servers.failover.cluster import source_in
     from headrace.servers.failover.planning.members import FailoverWish
 
     return FailoverWish(
-        source=source_in(seen, source),
+        source=source_in(seen, source, left),
         kind=kind,
         target=to,
         by_hand=choices.fenced,
@@ -331,22 +392,29 @@ def _change(
     output: Any,
     max_wait: float = 10.0,
 ) -> None:
+    from headrace.servers.failover.planning.members import refused
+
     _check_clients(clients)
     with _opened(place, cluster, servers) as found, _ended_by_signals():
         executor = found.executor(clients, say, choices.drain_s)
         executor.max_wait_s = max_wait
         try:
             wish = _wish(kind, executor.observer.look(), choices, source or found.dead_source(), to)
-            plan = executor.dry_run(wish)
+            foreseen = executor.dry_run(wish)
+            plan = foreseen.plan
             if dry_run:
-                _show_plan(plan, output)
-                if plan.refusal:
-                    raise CouldNotRun(wish.source, plan.refusal, "docs/guide/failover.md", plan.hint)
+                _show_plan(foreseen, output)
+            if plan.refusal:
+                raise refused(plan, wish.source)
+            if dry_run:
                 return
             if plan.gives_up:
                 say(f"gives up: {plan.gives_up}")
-            _confirm(yes, f"{kind.capitalize()} from {wish.source} to {plan.elected or 'the best replica'}?")
-            outcome = executor.run(wish)
+            confirm(yes, f"{kind.capitalize()} from {wish.source} to {plan.elected or 'the best replica'}?")
+            try:
+                outcome = executor.run(wish)
+            except KeyboardInterrupt:
+                raise _interruption(executor.interrupted(wish)) from None
         finally:
             executor.close()
     answer = outcome.as_dict()
@@ -357,36 +425,40 @@ def _change(
         raise typer.Exit(1)
 
 
-def _confirm(yes: bool, question: str) -> None:
-    import sys
-
-    if not yes and not sys.stdin.isatty():
-        raise InputError("this command", "changes servers, and nobody can be asked", "", "Add --yes.")
-    if not yes:
-        typer.confirm(question, abort=True, err=True)
+def _interruption(words: str) -> CouldNotRun:
+    """An interrupted change as an error: what it has left, and what finishes it."""
+    return CouldNotRun("", f"Interrupted. {words}", exit_code=INTERRUPTED)
 
 
-def _show_plan(plan: FailoverPlan, output: Any) -> None:
+def _show_plan(foreseen: Forecast, output: Any) -> None:
+    """Every step that a run would take, and the end."""
+    plan, end = foreseen.plan, [] if foreseen.plan.refusal else foreseen.end_state()
     rows = [one.as_dict() for one in plan.steps]
-    cells = [
-        [row["stage"], row["action"], row["server"], row["to"] or row["gtid"] or "-", row["why"] or "-"] for row in rows
-    ]
-    columns = ("stage", "action", "server", "to", "why")
-    print_answer(
-        plan.as_dict(),
-        output,
-        rows,
-        ("stage", "action", "server", "to", "gtid", "count", "why"),
-        lambda: (table(columns, cells),),
-    )
-    if plan.elected and not plan.refusal:
-        say(f"{plan.elected} would take over{'' if plan.kept else '; acknowledged commits may be missing:'}")
+    _show_steps(rows, PLAN_COLUMNS, plan.as_dict(), end, output)
+    if plan.elected and not plan.refusal and not plan.kept:
+        say("acknowledged commits may be missing:")
     for text in plan.uncertain:
         say(f"  - {text}")
+    for name, reason in sorted(plan.left_out.items()):
+        say(f"{name} would be left out: it {reason}")
     if plan.gives_up and not plan.refusal:
         say(f"gives up: {plan.gives_up}")
 
 
+def _show_steps(
+    rows: list[dict[str, Any]], columns: tuple[str, ...], answer: dict[str, Any], end: list[str], output: Any
+) -> None:
+    """Steps as a table, CSV or JSON, and how it would end."""
+    shown = [one for one in columns if one not in ("gtid", "count")]
+    cells = [[str(row[one] or (row.get("gtid") if one == "to" else "") or "-") for one in shown] for row in rows]
+    whole = answer | {"steps": rows, "end": end}
+    print_answer(whole, output, rows, columns, lambda: (table(tuple(shown), cells),) if rows else ())
+    if end:
+        say(f"in the end: {'; '.join(end)}")
+
+
+PLAN_COLUMNS = ("stage", "action", "server", "to", "gtid", "count", "why")
+REJOIN_COLUMNS = ("action", "server", "to", "why")
 COLUMNS = ("name", "role", "follows", "receive", "apply", "executed", "read_only", "semi_sync", "error")
 
 

@@ -90,5 +90,8 @@ def broken_chains(found: Sequence[Backup], histories: Sequence[archive.Timeline]
     return [
         f"{one.id}: the binary log from its position to the archive's end is not whole"
         for one in found
-        if one.manifest.source_id in streamed and one.manifest.position.file and not chain_whole(one, histories)
+        if one.manifest.source_id in streamed
+        and one.manifest.position.file
+        and not one.manifest.only
+        and not chain_whole(one, histories)
     ]

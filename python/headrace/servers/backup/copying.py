@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.base.files import reason_of, write_back
 from headrace.base.units import MIB
@@ -32,15 +32,20 @@ from headrace.servers.access import service_user
 from headrace.servers.backup import manifest as documents
 from headrace.servers.backup import source as sources
 from headrace.servers.backup import unfinished
+from headrace.servers.backup.grants import read_rights, refuse_blind
 from headrace.servers.backup.manifest import BinlogPosition, Manifest, Part, folder_of, new_id, write_manifest
 from headrace.servers.backup.pipeline import Flow, Pumped, Stage, ahead, best_pack, cipher, packer
 from headrace.servers.backup.restore import parts_of
+from headrace.servers.backup.settings import read_settings
 from headrace.servers.backup.source import BackupSource, rows
 from headrace.servers.backup.targets.folder import FolderTarget
 from headrace.servers.backup.targets.target import DAMAGED, DOC, BackupTarget, TargetWriter
 from headrace.servers.backup.unfinished import Leftover
 from headrace.servers.running import Progress, quiet
 from headrace.servers.server import Server
+
+if TYPE_CHECKING:
+    import pymysql
 
 # A file of a copy: at least 64 MiB, and about 1,000 of them for a large one (guesses: a file that
 # is sent again after an error is small, and lists stay short).
@@ -91,7 +96,7 @@ class Unpaced:
 class Wanted:
     """How a backup is taken. `pack`: zstd, none, or None for the best there is. `staging`: where
     CLONE copies to. `spool`: a folder where the copy is finished before it is sent. `anew`: goes on
-    with no run that was killed."""
+    with no run that was killed. `only`: databases of a logical copy that is a part of its server."""
 
     method: str = "physical"
     pack: str | None = None
@@ -100,6 +105,7 @@ class Wanted:
     staging: Path | None = None
     spool: Path | None = None
     anew: bool = False
+    only: tuple[str, ...] = ()
     progress: Progress = quiet
     note: Callable[[str], None] = lambda text: None
 
@@ -151,6 +157,9 @@ def _refuse(source: BackupSource, target: BackupTarget, wanted: Wanted) -> None:
     if wanted.method not in documents.METHODS:
         raise InputError(wanted.method[:40], f"a method is one of {', '.join(documents.METHODS)}", DOC, "")
     sources.refuse_method(source, wanted.method)
+    if wanted.only and wanted.method != "logical":
+        rule = f"is for logical copies: a {wanted.method} copy has the whole server"
+        raise InputError(f"--only {wanted.only[0][:64]}", rule, DOC, "Take --method logical, or leave it out.")
     if wanted.method == "snapshot" and wanted.spool is not None:
         rule = "is for copies that are sent, and snapshots stay in the store of the lab"
         raise InputError(f"--spool {wanted.spool}", rule, DOC, "Leave it out.")
@@ -184,7 +193,7 @@ def _held(
         found = unfinished.stored_snapshots(target, source, lab, wanted.key)
     for one in found:
         alike = one.method == wanted.method and wanted.pack in (None, one.packed)
-        alike = alike and one.encrypted == (wanted.key is not None)
+        alike = alike and one.encrypted == (wanted.key is not None) and one.only == wanted.only
         young = time.time() - one.began_unix < unfinished.SWEEP_S
         if alike and young and not target.exists(f"{folder_of(one.id)}/{documents.MANIFEST}"):
             began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(one.began_unix))
@@ -332,6 +341,16 @@ def _made(
     )
 
 
+def _about(connection: pymysql.Connection, names: list[str] | None = None) -> dict[str, Any]:
+    """What a manifest says of a server beside its copy: databases, tables, settings."""
+    names = sources.databases(connection) if names is None else names
+    return {
+        "databases": tuple(names),
+        "tables": sources.count_tables(connection, names),
+        "settings": read_settings(connection),
+    }
+
+
 # --- logical --------------------------------------------------------------------------------------
 
 # As the tools write them, at the head of a dump.
@@ -344,7 +363,10 @@ def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup:
     """A dump in one transaction. Its position must stand in it: tools have ended well without."""
     began = time.time()
     with source.connect() as connection:
-        names, size = sources.databases(connection), sources.data_bytes(connection)
+        there = sources.databases(connection)
+        refuse_blind(source, read_rights(connection, source), there, wanted.only)
+        names = list(wanted.only) or there
+        size, about = sources.data_bytes(connection, names), _about(connection, names)
     if not names:
         raise InputError(source.name, "has no databases to dump", DOC, "Take --method physical for the server itself.")
     both = ["--single-transaction", "--quick", "--routines", "--events", "--triggers", "--hex-blob"]
@@ -371,7 +393,8 @@ def _logical(source: BackupSource, target: BackupTarget, wanted: Wanted, backup:
         flow = Pumped(Flow([dump]), packer(pack) + cipher(wanted.key), look)
         parts = _stream(target, backup, flow, size, wanted)
     position = dump_position(bytes(head), bytes(tail), source.flavor, source.log_bin)
-    made = _made(source, wanted, backup, began, position, "sql", pack, flow.plain_bytes, parts, databases=tuple(names))
+    made = _made(source, wanted, backup, began, position, "sql", pack, flow.plain_bytes, parts)
+    made = made.with_(**about, only=wanted.only)
     return made.with_(facts=made.facts | {"accounts": "not in a logical copy"})
 
 
@@ -407,6 +430,8 @@ def _mariabackup(source: BackupSource, target: BackupTarget, wanted: Wanted, bac
     server = source.server
     assert server is not None
     began, size, found = time.time(), sources.physical_bytes(server), []
+    with source.connect() as connection:
+        about = _about(connection)
 
     def heard(line: str) -> None:
         if LOCKED.search(line):
@@ -439,7 +464,7 @@ def _mariabackup(source: BackupSource, target: BackupTarget, wanted: Wanted, bac
         rule = "told no binary log position, so nothing could be replayed on top of the copy"
         raise CouldNotRun("mariabackup", rule, DOC, "Does the account have BINLOG MONITOR?")
     position = found[-1] if found else BinlogPosition()
-    return _made(source, wanted, backup, began, position, "mbstream", pack, size, parts)
+    return _made(source, wanted, backup, began, position, "mbstream", pack, size, parts).with_(**about)
 
 
 @contextlib.contextmanager
@@ -472,6 +497,7 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
     with source.connect(3600.0) as connection:
         _need_clone(connection)
         _end_clones(connection, staging.parent)
+        about = _about(connection)
         with unfinished.owned(staging):
             before = sources.position(connection, source)
             rows(connection, f"CLONE LOCAL DATA DIRECTORY = '{_plain(staging)}'")
@@ -483,7 +509,7 @@ def _clone(source: BackupSource, target: BackupTarget, wanted: Wanted, backup: s
             parts = _stream(target, backup, flow, expected, wanted)
     # CLONE tells its position to a server that is started on it alone: it lies between these two.
     facts = {"position": "of the begin; the copy itself knows its own", "gtid_at_most": after.gtid}
-    return _made(source, wanted, backup, began, before, "tar", pack, size, parts, facts=facts)
+    return _made(source, wanted, backup, began, before, "tar", pack, size, parts, facts=facts).with_(**about)
 
 
 def _need_clone(connection) -> None:
@@ -527,7 +553,7 @@ def _snapshot(source: BackupSource, target: BackupTarget, wanted: Wanted, backup
     began = time.time()
     volumes = [one for one in (server.data_volume, server.log_volume) if one]
     with source.connect(60.0) as connection:
-        size = sources.data_bytes(connection)
+        size, about = sources.data_bytes(connection), _about(connection)
         lock = ["BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT"]
         if source.flavor == "mysql":
             lock = ["LOCK INSTANCE FOR BACKUP", "FLUSH TABLES WITH READ LOCK"]
@@ -549,6 +575,7 @@ def _snapshot(source: BackupSource, target: BackupTarget, wanted: Wanted, backup
     if server.log_volume:
         facts["log_storage"] = server.log_storage
     found = _made(source, wanted, backup, began, position, "snapshot", "none", size, [], snapshots=ids, facts=facts)
+    found = found.with_(**about)
     # While they are stored this run may be killed: then the next one goes on with them.
     write_manifest(target, found, wanted.key, documents.BEGUN)
     return found

@@ -60,7 +60,9 @@ class BinlogPosition:
 @dataclass(frozen=True)
 class Manifest:
     """A backup. `form`: how the parts are read (mbstream, tar, sql, snapshot), `packed`: zstd or
-    none. `source_id`: the source's UUID (MySQL) or `server_id` (MariaDB). Times: s, Unix."""
+    none. `source_id`: the source's UUID (MySQL) or `server_id` (MariaDB). Times: s, Unix.
+    `databases`, `tables`: those of users in it, tables by their number when it began. `only`: the
+    databases that were asked for, where it is a part. `settings`: of the source, for a restore."""
 
     id: str
     method: str
@@ -78,6 +80,9 @@ class Manifest:
     data_bytes: int
     parts: tuple[Part, ...]
     databases: tuple[str, ...] = ()
+    tables: int = 0
+    only: tuple[str, ...] = ()
+    settings: dict[str, str] = field(default_factory=dict)
     snapshots: dict[str, str] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -85,6 +90,11 @@ class Manifest:
     def stored_bytes(self) -> int:
         """What it takes in the target."""
         return sum(part.size for part in self.parts)
+
+    @property
+    def part(self) -> str:
+        """The databases of a backup that is a part of its server; "" for a whole one."""
+        return ", ".join(self.only)
 
     @property
     def series(self) -> tuple[int, ...]:
@@ -99,7 +109,8 @@ class Manifest:
 @dataclass(frozen=True)
 class RestoreProof:
     """A restore of a backup. `tables`: how many had equal checksums; `against`: what they were
-    compared with (source, or "" where the source could not be asked). `to`: replayed up to."""
+    compared with (source, or "" where the source could not be asked). `binlogs_to`: replayed up to.
+    `part`: the databases of a backup that is a part of its server, "" for all."""
 
     at_unix: float
     seconds: float
@@ -109,6 +120,7 @@ class RestoreProof:
     binlogs_to: str
     ok: bool
     said: str = ""
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -121,6 +133,16 @@ class Backup:
     @property
     def id(self) -> str:
         return self.manifest.id
+
+    @property
+    def proved(self) -> bool:
+        """Whether its last proof or restore went well."""
+        return self.proof is not None and self.proof.ok
+
+    @property
+    def failed(self) -> bool:
+        """Whether its last proof or restore failed: then no older one counts."""
+        return self.proof is not None and not self.proof.ok
 
     def age_s(self, now: float) -> float:
         """How old the data are."""
@@ -227,7 +249,7 @@ def read_manifest(target: BackupTarget, backup: str, key: bytes | None = None, n
     try:
         found["position"] = BinlogPosition(**found["position"])
         found["parts"] = tuple(Part(**part) for part in found["parts"])
-        found["databases"] = tuple(found["databases"])
+        found["databases"], found["only"] = tuple(found["databases"]), tuple(found["only"])
         manifest = Manifest(**{one.name: found[one.name] for one in fields(Manifest)})
     except (KeyError, TypeError):
         raise InputError(f"{target.label}/{name}", f"is not {FORMAT}", DOC, "Use a newer Headrace.") from None

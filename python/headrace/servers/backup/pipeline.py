@@ -32,6 +32,8 @@ AHEAD_PIECES = 64
 KEPT_LINES = 400
 # How long a program may take to end once its work is done or it was asked to: a guess.
 END_S = 30.0
+# The kind of error of a program that ended by itself, and not for want of room.
+EXITED = "exited"
 ZSTD_LEVEL = 1  # the fastest of zstd's normal levels (zstd(1)); a backup competes with its server
 
 
@@ -110,8 +112,11 @@ class Flow:
             yield piece
         self._check()
 
-    def feed(self, pieces: Iterable[bytes], stdout: int = subprocess.DEVNULL) -> None:
-        """Gives the first program these bytes, and waits until all have ended well."""
+    def feed(
+        self, pieces: Iterable[bytes], stdout: int = subprocess.DEVNULL, broken: Callable[[], None] = lambda: None
+    ) -> None:
+        """Gives the first program these bytes, and waits until all have ended well. `broken`: asked
+        first when a program fails: it may know what is wrong with the bytes, and raise that."""
         self._start(first_stdin=subprocess.PIPE, last_stdout=stdout)
         pipe = self.children[0].stdin
         assert pipe is not None
@@ -121,7 +126,11 @@ class Flow:
             pipe.close()
         except BrokenPipeError:
             pass  # a program has ended: which, and why, is said below
-        self._check()
+        try:
+            self._check()
+        except CouldNotRun:
+            broken()
+            raise
 
     def through(self, data: bytes) -> bytes:
         """Small bytes through all programs."""
@@ -216,7 +225,8 @@ class Flow:
         if own:
             stage, code, text = own[0]
             rule = f"failed (exit code {code}): {telling_lines(text)}"
-            raise CouldNotRun(stage.what, rule, stage.words[0], hint_for(text))
+            kind = EXITED if code > 0 and "No space left" not in text else ""
+            raise CouldNotRun(stage.what, rule, stage.words[0], hint_for(text), kind=kind)
 
 
 class Pumped(Flow):

@@ -15,8 +15,8 @@ from headrace.lab import Lab
 from headrace.servers import server as running_servers
 from headrace.servers.backup import source as sources
 from headrace.servers.backup.history import archive
-from headrace.servers.backup.history.moments import RestoreGoal
-from headrace.servers.backup.manifest import RestoreProof, read_manifest, write_proof
+from headrace.servers.backup.history.moments import RestoreGoal, is_lost
+from headrace.servers.backup.manifest import Manifest, RestoreProof, read_manifest, write_proof
 from headrace.servers.backup.restore import RestoreRequest, checked_fit, restore
 from headrace.servers.backup.source import BackupSource, rows, source_of
 from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, BackupTarget
@@ -60,6 +60,11 @@ def table_sums(source: BackupSource) -> TableSums:
     return TableSums(at, found)
 
 
+def new_name() -> str:
+    """A name for the server of a proof, which no other has."""
+    return f"proof-{os.urandom(3).hex()}"
+
+
 def prove(
     lab: Lab,
     target: BackupTarget,
@@ -71,24 +76,30 @@ def prove(
     server_path: str | None = None,
     unpaced: bool = False,
     progress: Progress = quiet,
+    name: str = "",
 ) -> RestoreProof:
-    """Restores a backup, compares, removes the server again, and keeps what was found.
+    """Restores a backup, compares, removes the server again, and keeps what was found. `name`: of
+    that server.
 
-    With `source` up to now, and compared with it; else as far as the archive goes, without. A
-    backup that is damaged, or leads elsewhere, is a proof that failed. What says nothing about the
+    With `source` up to now, and compared with it; else as far as the archive goes, without. A part
+    of a server is restored as it is. A backup that is damaged, or leads elsewhere, is a proof that failed. What says nothing about the
     backup is raised, and the proof before it stays: InputError for a wrong `storage` or key,
     CouldNotRun for a machine that cannot.
     """
     began, manifest = time.monotonic(), read_manifest(target, backup, key)
+    if manifest.only and source is not None:
+        rule = f"is a part of its server ({manifest.part}): no binary log brings it up to now, to be compared"
+        raise InputError(backup, rule, DOC, "Prove it without --against.")
     truth = table_sums(source) if source is not None else None
+    if source is not None and truth is not None:
+        _refuse_other(manifest, source, truth)
     if truth is not None and (broken := unreadable(truth)):
         raise CouldNotRun(source.name if source else "", broken, DOC, "Repair it there first: CHECK TABLE.")
     checked_fit(manifest, server_path)  # a server program that does not fit proves nothing
     if work is not None and not work.is_dir():
         raise InputError(str(work), "is not a folder", DOC, "Name one with room for the data: --work.")
-    histories = archive.timelines(target, key)
-    goal = _goal(target, manifest.flavor, manifest.source_id, histories, truth, key)
-    name = f"proof-{os.urandom(3).hex()}"
+    goal = None if manifest.only else _goal(target, manifest, truth, key)
+    name = name or new_name()
     wanted = RestoreRequest(
         backup, name, storage, goal, server_path=server_path, unpaced=unpaced, work=work, read_only=True
     )
@@ -113,9 +124,22 @@ def prove(
         binlogs_to=str(truth.at) if truth is not None and goal is not None else "",
         ok=not said,
         said=said,
+        part=manifest.part,
     )
     write_proof(target, backup, proof, key)
     return proof
+
+
+def _refuse_other(manifest: Manifest, source: BackupSource, truth: TableSums) -> None:
+    """Raises InputError for a server that the backup is not of, nor of one that it followed."""
+    hint = "Name its source, or the server that was promoted after it: --against SERVER."
+    if source.flavor != manifest.flavor:
+        rule = f"is {source.flavor}, and the backup is of {manifest.source}, {manifest.flavor}"
+        raise InputError(f"--against {source.name}", rule, DOC, hint)
+    without = GtidSet.parse(manifest.position.gtid, manifest.flavor).minus(truth.at)
+    if not without.is_empty:
+        rule = f"has not executed {without.count():,} transactions that the backup of {manifest.source} has"
+        raise InputError(f"--against {source.name}", f"{rule} ({str(without)[:80]})", DOC, hint)
 
 
 def unreadable(sums: TableSums) -> str:
@@ -129,33 +153,37 @@ def compared(truth: TableSums | None, found: TableSums) -> str:
     """In words, what differs; "" where nothing does or nothing could be asked."""
     if truth is None or not (truth.at.contains(found.at) and found.at.contains(truth.at)):
         return ""
-    other = sorted(
-        name
-        for name in truth.by_table.keys() | found.by_table.keys()
-        if truth.by_table.get(name, -1) != found.by_table.get(name, -2)
+    theirs, ours = truth.by_table, found.by_table
+    kinds = (
+        ("of the source missing in the backup", sorted(theirs.keys() - ours.keys())),
+        ("only in the backup", sorted(ours.keys() - theirs.keys())),
+        ("other than in the source", sorted(one for one in theirs.keys() & ours.keys() if theirs[one] != ours[one])),
     )
-    return f"{len(other)} tables differ from the source: {', '.join(other[:5])}" if other else ""
+    return "; ".join(
+        f"{len(names)} table{'s are' if len(names) > 1 else ' is'} {words}: {', '.join(names[:5])}"
+        for words, names in kinds
+        if names
+    )
 
 
-def _goal(
-    target: BackupTarget,
-    flavor: str,
-    source_id: str,
-    histories: list[archive.Timeline],
-    truth: TableSums | None,
-    key: bytes | None,
-) -> RestoreGoal | None:
+def _goal(target: BackupTarget, manifest: Manifest, truth: TableSums | None, key: bytes | None) -> RestoreGoal | None:
     """Up to the moment of comparison, once the archive has it; else all there is, or nothing."""
-    mine = [one for one in histories if one.flavor == flavor and one.source_id == source_id and one.files]
-    if not mine:
+
+    def mine() -> list[archive.Timeline]:
+        found = archive.timelines(target, key)
+        own = [one for one in found if one.flavor == manifest.flavor and one.source_id == manifest.source_id]
+        return [one for one in found if is_lost(one, manifest) or (one in own and one.files)]
+
+    found = mine()
+    if not found:
         return None
-    if truth is None:
-        return RestoreGoal()
+    if truth is None or not any(one.files for one in found):
+        return RestoreGoal(to_gap=True)
     until = time.monotonic() + ARCHIVE_S
-    while not any(one.ends.contains(truth.at) for one in mine):
+    while not any(one.files and one.reach.contains(truth.at) for one in found):
         if time.monotonic() >= until:
             rule = f"has not brought {truth.at} within {ARCHIVE_S:g} s: is the stream running?"
             raise CouldNotRun(target.label, rule, DOC, "headrace backup stream SERVER --to TARGET")
         time.sleep(LOOK_EVERY_S)
-        mine = [one for one in archive.timelines(target, key) if one.source_id == source_id and one.files]
+        found = mine()
     return RestoreGoal(gtid=truth.at)

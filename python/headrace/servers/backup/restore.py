@@ -1,6 +1,7 @@
 """Restoring a backup onto a new server of the lab, to any moment.
 
 1. the backup's manifest, its fit to the server, and every binary log that is needed: tested first
+   (a restore that fails because of the backup is kept as a proof that failed)
 2. a new server from the copy; it is read-only and runs no events, so it writes no GTID of its own
 3. replay as relay logs, by parallel workers
 4. the GTIDs it has executed must be exactly those that were meant
@@ -17,7 +18,7 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,10 +33,20 @@ from headrace.servers import server as running_servers
 from headrace.servers.access import service_user
 from headrace.servers.backup.history import archive, moments
 from headrace.servers.backup.history.moments import ReplayPlan, RestoreGoal
-from headrace.servers.backup.manifest import Manifest, folder_of, new_id, read_manifest, sealed
-from headrace.servers.backup.pipeline import Flow, Stage, cipher, unpacker
+from headrace.servers.backup.manifest import (
+    Manifest,
+    Part,
+    RestoreProof,
+    folder_of,
+    new_id,
+    read_manifest,
+    sealed,
+    write_proof,
+)
+from headrace.servers.backup.pipeline import EXITED, Flow, Stage, cipher, unpacker
+from headrace.servers.backup.settings import OtherSetting, as_options, others
 from headrace.servers.backup.source import ANSWER_S, BackupSource, executed, rows, source_of
-from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, BackupTarget
+from headrace.servers.backup.targets.target import BROKEN, DAMAGED, DOC, MISSING, BackupTarget
 from headrace.servers.backup.unfinished import owned
 from headrace.servers.datadir import FORMAT as SAVED_FORMAT
 from headrace.servers.datadir import SAVED
@@ -54,6 +65,8 @@ LOOK_EVERY_S = 0.2
 MOST_PACKET = 1 << 30
 # While it is restored: nothing writes but the replay. Taken out of its record afterwards.
 HELD = {"read_only": "ON", "event_scheduler": "OFF"}
+# Set by the restore itself where the new server has a binary log: not compared.
+RESTORE_OWN = ("server_id",)
 
 
 @dataclass(frozen=True)
@@ -77,7 +90,8 @@ class RestoreRequest:
 
 @dataclass(frozen=True)
 class Restored:
-    """A restored server. `seconds`: of the copy and of the replay."""
+    """A restored server. `copy_s`, `replay_s`: what they took. `otherwise`: settings that it has not
+    as its source had them."""
 
     server: Server
     manifest: Manifest
@@ -85,14 +99,33 @@ class Restored:
     executed: GtidSet
     copy_s: float
     replay_s: float
+    otherwise: tuple[OtherSetting, ...] = ()
 
 
 def restore(
     lab: Lab, target: BackupTarget, wanted: RestoreRequest, key: bytes | None = None, progress: Progress = quiet
 ) -> Restored:
-    """Restores. Raises InputError, CouldNotRun; then nothing is left of the new server."""
+    """Restores. Raises InputError, CouldNotRun; then nothing is left of the new server. Where the
+    backup itself is at fault that is kept beside it: no older proof counts any more."""
+    try:
+        return _restore(lab, target, wanted, key, progress)
+    except HeadraceError as error:
+        if error.kind in (DAMAGED, BROKEN):
+            with contextlib.suppress(HeadraceError, OSError):
+                manifest = read_manifest(target, wanted.backup, key)
+                said = f"restore: {error.value}: {error.rule}"
+                failed = RestoreProof(time.time(), 0.0, "", 0, "", "", False, said, manifest.part)
+                write_proof(target, wanted.backup, failed, key)
+        raise
+
+
+def _restore(lab: Lab, target: BackupTarget, wanted: RestoreRequest, key: bytes | None, progress: Progress) -> Restored:
     manifest = read_manifest(target, wanted.backup, key)
+    if manifest.only and wanted.goal is not None:
+        rule = f"is a part of its server ({manifest.part}), and the binary log changes what it has not"
+        raise InputError(manifest.id, rule, DOC, "Restore it as it is: without --to-gtid, --to-time and --latest.")
     program = checked_fit(manifest, wanted.server_path)
+    check_sizes(target, manifest)
     where = records.server_paths(records.data_dir_of(lab), wanted.name)
     if records.load(where) is not None or where.data_mount.exists() and any(where.data_mount.iterdir()):
         rule = "is there already: a restore never writes over data"
@@ -117,9 +150,10 @@ def restore(
                 play(source, replay, wanted.workers, progress)
             with source.connect() as connection:
                 found = executed(connection, source)
+                otherwise = tuple(others(connection, manifest.settings, (*wanted.settings, *RESTORE_OWN)))
             _check_exact(manifest, replay, base, found)
             released = _released(lab, source, wanted)
-            return Restored(released, manifest, replay, found, copied - began, time.monotonic() - copied)
+            return Restored(released, manifest, replay, found, copied - began, time.monotonic() - copied, otherwise)
         except BaseException:
             with contextlib.suppress(HeadraceError):
                 if records.load(where) is not None:
@@ -191,21 +225,64 @@ def _work(folder: Path | None, manifest: Manifest) -> Iterator[Path]:
 # --- the copy -------------------------------------------------------------------------------------
 
 
+def check_sizes(target: BackupTarget, manifest: Manifest) -> None:
+    """Raises InputError for a file of a copy that is missing or cut, without reading any."""
+    sizes = {one.name: one.size for one in target.list(f"{folder_of(manifest.id)}/")}
+    for part in manifest.parts:
+        name = f"{folder_of(manifest.id)}/{part.name}"
+        if name not in sizes:
+            raise _damaged(target, name, "it is not there")
+        if sizes[name] != part.size:
+            raise _damaged(target, name, f"it has {sizes[name]:,} bytes and should have {part.size:,}")
+
+
+class CopyReader:
+    """The bytes of a copy, file by file, each against its checksum. Raises InputError, once a file
+    is read, where it is not as it was written. `tell`: told how many bytes were read."""
+
+    def __init__(
+        self, target: BackupTarget, manifest: Manifest, tell: Callable[[int], None] = lambda count: None
+    ) -> None:
+        self.target, self.manifest, self.tell = target, manifest, tell
+        self._rest: Iterator[bytes] = iter(())
+
+    def __iter__(self) -> Iterator[bytes]:
+        for part in self.manifest.parts:
+            self._rest = self._file(part)
+            yield from self._rest
+
+    def finish_file(self) -> None:
+        """Reads the file that it is at to its end. Raises InputError for a damaged one: then that
+        is why a program that was given its bytes has failed."""
+        for _ in self._rest:
+            pass
+
+    def _file(self, part: Part) -> Iterator[bytes]:
+        name, counted, size = f"{folder_of(self.manifest.id)}/{part.name}", hashlib.sha256(), 0
+        try:
+            for piece in self.target.read(name):
+                counted.update(piece)
+                size += len(piece)
+                self.tell(len(piece))
+                yield piece
+        except InputError as error:
+            if error.kind != MISSING:
+                raise
+            raise _damaged(self.target, name, "it is not there") from None
+        if size != part.size:
+            raise _damaged(self.target, name, f"it has {size:,} bytes and should have {part.size:,}")
+        if counted.hexdigest() != part.sha256:
+            raise _damaged(self.target, name, "its checksum is another")
+
+
+def _damaged(target: BackupTarget, name: str, what: str) -> InputError:
+    hint = "Copy the file back from another copy of the target, or take another backup; `headrace backup verify` "
+    return InputError(f"{target.label}/{name}", f"is damaged: {what}", DOC, f"{hint}names all damage.", kind=DAMAGED)
+
+
 def parts_of(target: BackupTarget, manifest: Manifest, tell=lambda count: None) -> Iterator[bytes]:
     """The bytes of a copy. Raises InputError at the first file that is not as it was written."""
-    for part in manifest.parts:
-        name, counted, size = f"{folder_of(manifest.id)}/{part.name}", hashlib.sha256(), 0
-        for piece in target.read(name):
-            counted.update(piece)
-            size += len(piece)
-            tell(len(piece))
-            yield piece
-        if size != part.size or counted.hexdigest() != part.sha256:
-            what = (
-                f"has {size:,} bytes and should have {part.size:,}" if size != part.size else "its checksum is another"
-            )
-            rule = f"is damaged: {what}"
-            raise InputError(f"{target.label}/{name}", rule, DOC, "Use another backup.", kind=DAMAGED)
+    return iter(CopyReader(target, manifest, tell))
 
 
 def _base(
@@ -218,7 +295,7 @@ def _base(
     work: Path,
     progress: Progress,
 ) -> Server:
-    settings = _settings(manifest, wanted)
+    settings = _settings(manifest, program, wanted)
     new = {
         "name": wanted.name,
         "flavor": manifest.flavor,
@@ -236,7 +313,7 @@ def _base(
         return running_servers.up(lab, **{**new, **seeds(manifest, wanted)})
     if manifest.method == "logical":
         server = running_servers.up(lab, **new)
-        _load(server, manifest, parts_of(target, manifest, told), back)
+        _load(server, manifest, CopyReader(target, manifest, told), back)
         return server
     seed = work / "seed"
     (seed / "data").mkdir(parents=True)
@@ -244,8 +321,14 @@ def _base(
     unpack = ("mbstream", "-x", "-C", str(seed / "data"))
     if manifest.form == "tar":
         unpack = (shutil.which("tar") or "tar", "--extract", "--sparse", "--directory", str(seed / "data"))
-    with Flow([*back, Stage(unpack, unpack[0])]) as flow:
-        flow.feed(parts_of(target, manifest, told))
+    copy = CopyReader(target, manifest, told)
+    try:
+        with Flow([*back, Stage(unpack, unpack[0])]) as flow:
+            flow.feed(copy, broken=copy.finish_file)
+    except CouldNotRun as error:
+        if error.kind == EXITED:  # every byte is as it was written, and it cannot be unpacked
+            error.kind = BROKEN
+        raise
     progress(0.5, "preparing the copy")
     _prepare(seed, manifest, program)
     try:
@@ -285,10 +368,10 @@ class _Told:
         self.progress(0.1 + 0.4 * self.done / self.total, "unpacking the copy")
 
 
-def _settings(manifest: Manifest, wanted: RestoreRequest) -> dict[str, str | None]:
-    """The user's settings, and those of the restore: a server id of its own (events of the same id
-    would be passed over), GTIDs on, nothing that writes."""
-    settings: dict[str, str | None] = {}
+def _settings(manifest: Manifest, program: ServerProgram, wanted: RestoreRequest) -> dict[str, str | None]:
+    """The source's settings, the user's, and those of the restore: a server id of its own (events
+    of the same id would be passed over), GTIDs on, nothing that writes."""
+    settings = as_options(program, manifest.settings, wanted.settings)
     given = {str(name).replace("-", "_") for name in wanted.settings}
     if "server_id" not in given:
         settings["server_id"] = str(random.SystemRandom().randrange(1 << 24, 1 << 31))
@@ -320,7 +403,7 @@ def _prepare(seed: Path, manifest: Manifest, program: ServerProgram) -> None:
     (seed / SAVED).write_bytes(sealed({"format": SAVED_FORMAT} | about))
 
 
-def _load(server: Server, manifest: Manifest, pieces: Iterator[bytes], back: list[Stage]) -> None:
+def _load(server: Server, manifest: Manifest, copy: CopyReader, back: list[Stage]) -> None:
     """Gives a dump to the server's client; none of it goes to the binary log."""
     more = ("--binary-mode", f"--max-allowed-packet={MOST_PACKET}", "--init-command=SET SESSION sql_log_bin=0")
     words = running_servers.client_command(server, more)
@@ -330,7 +413,7 @@ def _load(server: Server, manifest: Manifest, pieces: Iterator[bytes], back: lis
         rows(connection, f"SET GLOBAL max_allowed_packet = {MOST_PACKET}")
         try:
             with Flow([*back, Stage(tuple(words), "the client")]) as flow:
-                flow.feed(pieces)
+                flow.feed(copy, broken=copy.finish_file)
         finally:
             with contextlib.suppress(CouldNotRun):
                 rows(connection, f"SET GLOBAL max_allowed_packet = {before}")

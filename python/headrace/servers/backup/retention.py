@@ -18,6 +18,12 @@ from headrace.servers.backup.targets.target import DOC, BackupTarget
 from headrace.servers.topology.gtid import GtidSet
 
 DAY_S = 86_400.0  # seconds of a day
+# Why a last backup is kept: whether it failed, whether it is proved.
+LAST_OF = {
+    (False, True): "the last proved chain",
+    (False, False): "the last chain, and none is proved",
+    (True, False): "the last there is, and its last restore failed: take another",
+}
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,8 @@ def plan(
     unread: Sequence[str] = (),
 ) -> RetentionPlan:
     """For each source: the newest `count`, those younger than `days`, and the newest chain that is
-    proved, or where none is, the newest that is whole. `unread`: backups whose manifest cannot be
+    proved, or where none is, the newest that is whole. One whose last proof or restore failed takes
+    no good one's place: it is kept only beside them. `unread`: backups whose manifest cannot be
     read; which binary logs they need is not known, so all stay. Raises InputError without a
     rule."""
     if count is None and days is None:
@@ -52,36 +59,40 @@ def plan(
     for source in sorted({whose(one) for one in found}):
         mine = sorted((one for one in found if whose(one) == source), key=lambda one: one.id)
         last = guarded(mine, histories)
+        good = 0  # newer ones that have not failed
         for place, one in enumerate(reversed(mine)):
             age = one.age_s(now) / DAY_S
-            if count is not None and place < count:
-                keep.append((one, f"among the newest {count}"))
+            if count is not None and good < count:
+                keep.append((one, "its last restore failed: look at it" if one.failed else f"among the newest {count}"))
             elif days is not None and age < days:
                 keep.append((one, f"younger than {days:g} days"))
             elif one is last:
-                proved = one.proof is not None and one.proof.ok
-                keep.append((one, "the last proved chain" if proved else "the last chain, and none is proved"))
+                keep.append((one, LAST_OF[one.failed, one.proved]))
             else:
-                remove.append((one, f"{age:,.1f} days old, {place} newer"))
+                failed = ", and its last restore failed" if one.failed else ""
+                remove.append((one, f"{age:,.1f} days old, {place} newer{failed}"))
+            good += not one.failed
     files = [] if unread else unneeded([one for one, _ in keep], histories)
     return RetentionPlan(tuple(keep), tuple(remove), tuple(files))
 
 
-def whose(backup: Backup) -> tuple[str, str]:
-    """The server of a backup. MariaDB has no UUID, and most of its servers have server_id 1, so
-    there its name counts too."""
+def whose(backup: Backup) -> tuple[str, str, str]:
+    """The server of a backup, and which part of it. MariaDB has no UUID, and most of its servers
+    have server_id 1, so there its name counts too."""
     made = backup.manifest
-    return made.source_id, made.source if made.flavor == "mariadb" else ""
+    return made.source_id, made.source if made.flavor == "mariadb" else "", made.part
 
 
 def guarded(mine: Sequence[Backup], histories: Sequence[Timeline]) -> Backup | None:
     """The backup that must stay: the newest proved one whose chain is whole; else the newest
-    proved; else the newest with a whole chain; else the newest."""
+    proved; else the newest with a whole chain; else the newest. One whose last proof or restore
+    failed only where all have."""
     newest = sorted(mine, key=lambda one: one.id, reverse=True)
-    proved = [one for one in newest if one.proof is not None and one.proof.ok]
-    whole = [one for one in newest if chain_whole(one, histories)]
+    good = [one for one in newest if not one.failed]
+    proved = [one for one in good if one.proved]
+    whole = [one for one in good if chain_whole(one, histories)]
     both = [one for one in proved if one in whole]
-    return next(iter([*both, *proved, *whole, *newest]), None)
+    return next(iter([*both, *proved, *whole, *good, *newest]), None)
 
 
 def chain_whole(backup: Backup, histories: Sequence[Timeline]) -> bool:
@@ -113,7 +124,7 @@ def unneeded(kept: Sequence[Backup], histories: Sequence[Timeline]) -> list[str]
         bases = [
             GtidSet.parse(backup.manifest.position.gtid, one.flavor)
             for backup in kept
-            if backup.manifest.flavor == one.flavor and _begins_before(backup, one)
+            if backup.manifest.flavor == one.flavor and not backup.manifest.only and _begins_before(backup, one)
         ]
         if not bases:
             continue

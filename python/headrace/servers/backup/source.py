@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,10 +139,24 @@ def databases(connection: pymysql.Connection) -> list[str]:
     return [str(one[0]) for one in rows(connection, "SHOW DATABASES") if str(one[0]).lower() not in SYSTEM]
 
 
-def data_bytes(connection: pymysql.Connection) -> int:
-    """About how large the data are, by the server's own statistics."""
+def data_bytes(connection: pymysql.Connection, names: Sequence[str] | None = None) -> int:
+    """About how large the data are, by the server's own statistics; of these databases alone."""
     text = "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables"
+    text += f" WHERE table_schema IN ({_texts(names)})" if names else ""
     return int(rows(connection, text)[0][0])
+
+
+def count_tables(connection: pymysql.Connection, names: Sequence[str]) -> int:
+    """How many tables databases have, views aside."""
+    if not names:
+        return 0
+    text = "SELECT COUNT(*) FROM information_schema.tables WHERE table_type = 'BASE TABLE'"
+    return int(rows(connection, f"{text} AND table_schema IN ({_texts(names)})")[0][0])
+
+
+def _texts(names: Sequence[str]) -> str:
+    """Names as text of SQL: in hexadecimal, so that no quote ends one."""
+    return ", ".join(f"CONVERT(X'{name.encode().hex()}' USING utf8mb4)" for name in names)
 
 
 def physical_bytes(server: Server) -> int:

@@ -62,6 +62,7 @@ class Closing:
     host: AddressHost
     state: ServerState
     connection: pymysql.Connection
+    began_s: float = 0.0  # of the attempt that stopped the writes, on the monotonic clock
     _bypassing: frozenset[str] = frozenset()
     _killing: threading.Thread | None = None
 
@@ -81,7 +82,7 @@ class Closing:
         except BaseException:
             cut(connection)
             raise
-        return cls(host, state, connection, bypassing)
+        return cls(host, state, connection, _bypassing=bypassing)
 
     def long_writers(self) -> list[str]:
         """Statements in the way: they wrote, and run for longer than the writes may be out."""
@@ -95,6 +96,7 @@ class Closing:
         writes then."""
         dialect = self.state.dialect
         for left in range(ATTEMPTS - 1, -1, -1):
+            self.began_s = time.monotonic()
             try:
                 with self.connection.cursor() as cursor:
                     for statement in dialect.read_only(True):

@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.connect import parse_address
+from headrace.connect.address import PASSWORD_VARIABLE
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
+from headrace.lab.place import DEFAULT_DATA_DIR, place
 from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.hosts import BY_ID, AddressHost, Ec2Host, lab_host
 from headrace.servers.failover.journal import Journal, Lease, Unfinished
-from headrace.servers.failover.observer import Observer
-from headrace.servers.failover.planning.election import followers
+from headrace.servers.failover.observer import LOGIN, Observer
+from headrace.servers.failover.planning.election import followers, heads, writers
 from headrace.servers.failover.planning.members import GUIDE, Members
 from headrace.servers.record import data_dir_of
 from headrace.servers.server import find, servers
@@ -98,8 +100,14 @@ def cluster_of(
         rule = f"a cluster has 2 to {MOST_SERVERS} servers"
         raise InputError(f"{len(found)} servers", rule, GUIDE, "Make a replica: headrace replica up.")
     if folder is None:
-        folder = data_dir_of(lab) / "failover" if lab is not None else Path("/var/lib/headrace/failover")
+        folder = journal_folder(None if lab is None else data_dir_of(lab))
     return FailoverCluster(found, folder)
+
+
+def journal_folder(data_dir: Path | None = None, socket: Path | None = None) -> Path:
+    """Where journals are kept: in the directory of the lab that is meant, whether it is up or not.
+    Raises InputError."""
+    return (place(data_dir, socket).data_dir or DEFAULT_DATA_DIR) / "failover"
 
 
 def _host(name: str, lab: Lab | None) -> AddressHost:
@@ -114,23 +122,51 @@ def _host(name: str, lab: Lab | None) -> AddressHost:
     return AddressHost(f"{address.host}:{address.port or 3306}", address)
 
 
-def source_in(seen: Members, named: str | None = None) -> str:
-    """Which one is the source: the named one, else the one that the others follow. Raises
+def source_in(seen: Members, named: str | None = None, left: Unfinished | None = None) -> str:
+    """Which one is the source: the named one; of a change that was cut off (`left`), who was elected
+    and takes writes; else the one that the others follow, or the only one that takes writes. Raises
     InputError, CouldNotRun where that is not one."""
     if named is not None:
         if named not in seen:
             raise InputError(named, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
         return named
+    if left is not None:
+        if left.wish.elected in writers(seen):
+            return str(left.wish.elected)
+        if left.wish.source in seen:
+            return left.wish.source
     # A source that is dead is still the one that is followed.
     ranked = {name: len(followers(seen, one)) for name, one in seen.items()}
     tops = [name for name, count in ranked.items() if count and not _follows_any(seen, name)]
     if len(tops) == 1:
         return tops[0]
-    if not tops:
-        errors = "; ".join(f"{one.name}: {one.error}" for one in seen.values() if one.state is None)
-        rule = f"nobody follows anybody here{f' ({errors})' if errors else ''}"
-        raise CouldNotRun(", ".join(sorted(seen)), rule, GUIDE, "Name the source: --from NAME.")
-    raise InputError(", ".join(sorted(tops)), "are all sources", GUIDE, "Name one cluster's servers, or --from NAME.")
+    if len(tops) > 1:
+        hint = "Name one cluster's servers, or --from NAME."
+        raise InputError(", ".join(sorted(tops)), "are all sources", GUIDE, hint)
+    _check_answers(seen)
+    if len(alone := heads(seen)) == 1:
+        return alone[0]
+    rule = "follow nobody, and nobody follows them" if len(seen) > 1 else "follows nobody"
+    raise CouldNotRun(", ".join(sorted(seen)), rule, GUIDE, "Name the source: --from NAME.")
+
+
+def _check_answers(seen: Members) -> None:
+    """Raises where servers do not answer, with the cause: InputError for an account that is refused,
+    CouldNotRun for others."""
+    silent = [seen[name] for name in sorted(seen) if seen[name].state is None]
+    for one in silent:
+        if one.error.startswith(LOGIN):
+            account, _, why = one.error.removeprefix(LOGIN).partition(": ")
+            names = ", ".join(each.name for each in silent if each.error == one.error)
+            hint = (
+                f"Set {PASSWORD_VARIABLE}; is the account allowed from this host (SELECT user, host FROM mysql.user)?"
+            )
+            raise InputError(f"Cannot log in to {names} as {account}", why, "", hint)
+    if silent:
+        first = silent[0]
+        more = f"; nor {'does' if len(silent) == 2 else 'do'} {', '.join(one.name for one in silent[1:])}"
+        rule = f"does not answer: {first.error or 'no connection'}{more if len(silent) > 1 else ''}"
+        raise CouldNotRun(first.name, rule, GUIDE, "Bring it back, or name the source: --from NAME.")
 
 
 def _follows_any(seen: Members, name: str) -> bool:

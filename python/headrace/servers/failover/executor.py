@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from headrace.base.files import write_whole
+from headrace.base.processes import undisturbed
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.servers.failover import rescue, scheduler
 from headrace.servers.failover.changes import (
@@ -30,9 +31,12 @@ from headrace.servers.failover.changes import (
 )
 from headrace.servers.failover.draining import MOMENT_S, NEAR_ENOUGH_S, Draining
 from headrace.servers.failover.hosts import AddressHost, Hands
+from headrace.servers.failover.interruption import words_after_change
 from headrace.servers.failover.journal import Journal, Lease, events_out
 from headrace.servers.failover.observer import Observer
-from headrace.servers.failover.planning.election import follows
+from headrace.servers.failover.outage import FirstClient
+from headrace.servers.failover.planning.election import follows, has
+from headrace.servers.failover.planning.forecast import Forecast, forecast
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
     GUIDE,
@@ -42,6 +46,7 @@ from headrace.servers.failover.planning.members import (
     Members,
     Outcome,
     Seen,
+    refused,
 )
 from headrace.servers.failover.planning.planner import plan
 from headrace.servers.failover.planning.semisync import timeout_ms
@@ -90,7 +95,8 @@ class Executor:
     drain_s: float = DRAIN_S
     max_wait_s: float = MAX_WAIT_S
     _began: float = 0.0
-    _out_s: float | None = None
+    _closed_at: float | None = None  # when the writes of a switchover's source ended
+    _closed_s: float | None = None  # how long nobody took writes
     _rescued: int | None = None
     _lost: tuple[int, str, str] | None = None
     _enabled: int | None = None
@@ -100,7 +106,8 @@ class Executor:
     _elected: bool = False  # from then on nobody else may be chosen, and the source stays closed
     _closing: Closing | None = None
     _target: GtidSet | None = None  # what the source of a switchover had when its writes ended
-    _outage: dict[str, float] = field(default_factory=dict)
+    _parts: dict[str, float] = field(default_factory=dict)  # of the time without writes, s, by step
+    _client: FirstClient | None = None
     _hurry: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     _moved: list[str] = field(default_factory=list)  # replicas that follow the chosen one already
     _roles: list[str] = field(default_factory=list)  # those that got the source's role of semi-sync
@@ -132,9 +139,16 @@ class Executor:
         self._hands.warm(others)
         self.lease.warm(others)
 
-    def dry_run(self, wish: FailoverWish) -> FailoverPlan:
-        """The plan as things are now; nothing is changed."""
-        return plan(self.observer.look(), replace(wish, now_s=time.monotonic()))
+    def dry_run(self, wish: FailoverWish) -> Forecast:
+        """Every step that `run` would take as things are now, and the end. Nothing is changed, but
+        that a source which answers is asked to write a row of Headrace's own table: whether it takes
+        writes decides whether there is anything to fail over."""
+        seen = self._look(wish)
+        left = self.journal.unfinished()
+        if left is not None and not left.is_over(wish, seen) and left.is_same(wish):
+            wish = left.joined(wish)
+        wish = self._with_handed(wish, seen)
+        return forecast(seen, replace(wish, now_s=time.monotonic()))
 
     def run(self, wish: FailoverWish, by: str = "user", seen: Members | None = None) -> Outcome:
         """To the end, or an error that says why not; then what was done is in the journal, and the
@@ -146,20 +160,49 @@ class Executor:
             if left is not None and left.is_over(wish, seen):
                 self.journal.write("given up")
                 left = None
-            if left is not None and left.wish.source == wish.source and left.wish.kind == wish.kind:
+            if left is not None and left.is_same(wish):
                 self.say(f"going on with the {wish.kind} that {left.by} began")
                 wish = left.joined(wish)
                 self._stopped |= left.stopped
                 self._closed = self._closed or left.closed
                 self._silenced = self._silenced or (left.closed and bool(wish.events))
+            if wish.proof is None and self.journal.handed(wish.source) is not None:
+                seen = seen or self._look(wish)
+                wish = self._with_handed(wish, seen)
             self.lease.take(_leased(wish))
-            self._began, self._out_s, self._outage = time.monotonic(), None, {}
+            self._began, self._closed_at, self._closed_s, self._parts = time.monotonic(), None, None, {}
+            self._client = None
             self._elected, self._target, self._moved = wish.elected is not None, None, list(wish.moved)
             self.journal.begin(wish, by)
             try:
                 return self._stages(wish, seen)
             finally:
                 self.lease.release()
+
+    def _with_handed(self, wish: FailoverWish, seen: Members) -> FailoverWish:
+        """With the proof that a watch has handed over, where this call has none and no replica has
+        received anything since."""
+        if wish.kind != "failover" or wish.proof is not None or wish.elected is not None:
+            return wish
+        handed = self.journal.handed(wish.source)
+        if handed is None:
+            return wish
+        for name, text in handed.received.items():
+            one = seen.get(name)
+            if one is None or one.state is None:
+                continue
+            if not GtidSet.parse(text, one.state.flavor).contains(has(one)):
+                self.say(f"{name} has received more since {wish.source} was watched: what was seen then does not count")
+                return wish
+        self.say(f"a watch saw semi-sync at work until {wish.source} died: that counts")
+        return replace(wish, proof=carried(handed.proof, seen), events=wish.events or handed.events)
+
+    def interrupted(self, wish: FailoverWish) -> str:
+        """What an interrupted run has left, in words: asked of the servers and the journal now."""
+        with undisturbed():
+            left = self.journal.unfinished()
+            unfinished = left is not None and left.is_same(wish)
+            return words_after_change(self.observer.look(), wish.source, unfinished)
 
     def back(self, source: str) -> None:
         """Its source takes writes: what was begun to replace it and elected nobody is given up."""
@@ -205,7 +248,7 @@ class Executor:
                 self.journal.write("refused", rule=made.refusal)
                 if wish.elected is None:
                     self._give_up(wish, seen)
-                raise CouldNotRun(wish.source, made.refusal, GUIDE, made.hint)
+                raise refused(made, wish.source)
             if not made.steps:
                 return self._finished(decided if decided.elected else made, made, wish)
             if any(step.action == "writable" for step in made.stage):
@@ -253,9 +296,10 @@ class Executor:
         one who is killed in between leaves it to be gone on with, and a full disk leaves no source
         closed. A failover is gone on with, for some time: its fence and its proof still hold."""
         if wish.kind == "switchover":
-            self._reopen(wish, seen)
-            with contextlib.suppress(HeadraceError):
-                self.journal.write("given up")
+            with undisturbed():  # a second Ctrl-C must not leave it closed
+                self._reopen(wish, seen)
+                with contextlib.suppress(HeadraceError):
+                    self.journal.write("given up")
 
     def _reopen(self, wish: FailoverWish, seen: Members) -> None:
         """The source of a switchover that nobody was elected in takes writes again, and replicas
@@ -316,7 +360,7 @@ class Executor:
             if len(steps) > 1:
                 began = time.monotonic()
                 self._do_abreast(steps, wish, seen)
-                self._count_out(steps[0], time.monotonic() - began)
+                self._count_part(steps[0], time.monotonic() - began)
                 continue
             [step] = steps
             if wish.elected is None and step.action in ("leave-source", "writable"):
@@ -338,20 +382,22 @@ class Executor:
                     wish = replace(wish, stay=(*wish.stay, step.server))
                 elif step.action not in OPTIONAL:
                     raise
-                self.say(f"{step.action} {step.server}: {error.rule}")
+                self.say(f"{step.words}: failed: {error.rule}")
                 if step.action == "fence":
                     self._unfenced(step.server)
                 if step.action == "clients":
                     # The replicas have to follow all the same; it is tried again at the end.
                     self._untold, wish = error.rule, replace(wish, told=True)
+                    self._send_client(step.server, wish)
                 if step.action in ("fence", "repoint-early", "clients"):
                     continue
             else:
                 took = time.monotonic() - began
                 self.journal.step(step, "done", seconds=round(took, 3))
-                self._count_out(step, took)
+                self._count_part(step, took)
                 if step.action == "clients":
-                    self._out_ended(wish)
+                    self._send_client(step.server, wish)
+                    self._count_closed(wish)
                     wish = replace(wish, told=True)
             if step.action == "repoint-early":
                 wish = replace(wish, moved=(*wish.moved, step.server), target=step.to)
@@ -384,18 +430,28 @@ class Executor:
             time.sleep(LONG_LOOK_S)
             long = self._closing.long_writers()
 
-    def _count_out(self, step: FailoverStep, took_s: float) -> None:
-        if self._target is not None and "clients" not in self._outage:
-            self._outage[step.action] = self._outage.get(step.action, 0.0) + took_s
+    def _count_part(self, step: FailoverStep, took_s: float) -> None:
+        if self._target is not None and "clients" not in self._parts:
+            if step.action == "read-only" and self._closed_at is not None:
+                # Attempts before the last one let clients write in between.
+                took_s = time.monotonic() - self._closed_at
+            self._parts[step.action] = self._parts.get(step.action, 0.0) + took_s
 
-    def _out_ended(self, wish: FailoverWish) -> None:
-        """The clients know the new source: how long they were without one, and with what."""
-        if self._out_s is not None and wish.kind == "switchover" and not wish.told:
-            self._out_s = time.monotonic() - self._out_s
-            self._outage["between"] = max(0.0, self._out_s - sum(self._outage.values()))
-            parts = ", ".join(f"{name} {took:.3f} s" for name, took in self._outage.items())
-            self.journal.write("outage", sync=False, seconds=round(self._out_s, 4), parts=self._outage)
-            self.say(f"writes were out for {self._out_s:.3f} s: {parts}")
+    def _count_closed(self, wish: FailoverWish) -> None:
+        """The new source is open and named: how long nobody took writes, and what took how long."""
+        if self._closed_at is not None and wish.kind == "switchover" and not wish.told:
+            self._closed_s = time.monotonic() - self._closed_at
+            self._parts["between"] = max(0.0, self._closed_s - sum(self._parts.values()))
+            parts = ", ".join(f"{name} {took:.3f} s" for name, took in self._parts.items())
+            self.journal.write("writes closed", sync=False, seconds=round(self._closed_s, 4), parts=self._parts)
+            self.say(f"writes were closed for {self._closed_s:.3f} s: {parts}")
+
+    def _send_client(self, name: str, wish: FailoverWish) -> None:
+        """The new source's address is published: a client comes to it, as the first of all."""
+        since_s = self._closed_at if wish.kind == "switchover" else wish.written_s
+        if since_s is not None and self._client is None and not wish.told:
+            self._client = FirstClient(self.hosts[name], since_s)
+            self._client.begin()
 
     def _do_abreast(self, steps: Sequence[FailoverStep], wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
         """The same for several servers at once: each of them may wait for a host that is dead."""
@@ -449,14 +505,15 @@ class Executor:
             missing=decided.missing,
             left_out={**decided.left_out, **last.left_out},
             seconds=time.monotonic() - self._began,
-            outage_s=self._out_s,
+            closed_s=self._closed_s,
+            outage_s=None if self._client is None else self._client.outage_s(),
             rescued=self._rescued,
             lost=lost[0],
             lost_gtids=lost[1],
             lost_file=lost[2],
             events=self._enabled,
             events_left=left,
-            outage=self._outage,
+            closed=self._parts,
             gives_up=decided.gives_up,
             clients=self._untold,
         )
@@ -466,7 +523,7 @@ class Executor:
     # --- the steps --------------------------------------------------------------------------------
 
     def _do(self, step: FailoverStep, wish: FailoverWish, seen: Mapping[str, Seen]) -> None:
-        self.say(f"{step.action} {step.server}" + (f" to {step.to}" if step.to else ""))
+        self.say(step.words)
         host = self.hosts[step.server]
         if step.action == "fence":
             self.journal.fenced(step.server, host.fence())
@@ -496,8 +553,8 @@ class Executor:
             case "read-only":
                 assert self._closing is not None
                 ours = self._hands.numbers(host.name) | self.lease.numbers(host.name)
-                self._out_s = time.monotonic()
                 self._target = self._closing.stop(self.say, ours)
+                self._closed_at = self._closing.began_s
             case "wait-applied":
                 self._wait_applied(step, wish, seen[step.server])
             case "rescue":

@@ -62,6 +62,10 @@ class Unfinished:
         found = seen.get(wish.source) if seen is not None else None
         return self.age_s > STALE_S or (found is not None and found.write == "ok")
 
+    def is_same(self, wish: FailoverWish) -> bool:
+        """Whether a call goes on with this one: the same change of the same source."""
+        return self.wish.source == wish.source and self.wish.kind == wish.kind
+
     def joined(self, now: FailoverWish) -> FailoverWish:
         """What the journal knows, with the choices of this call. A fence that is older than the
         proof was undone since: the source was seen at work."""
@@ -85,6 +89,16 @@ class Unfinished:
             events=left.events if left.events is not None else now.events,
             scheduled=left.scheduled,
         )
+
+
+@dataclass(frozen=True)
+class Handed:
+    """What a watch saw of a source that died, for a failover by hand. `received`: what each replica
+    had received then, as text: one that has more by now had it from a source that lived on."""
+
+    proof: AckProof
+    events: tuple[ScheduledEvent, ...] | None
+    received: Mapping[str, str]
 
 
 class Journal:
@@ -216,13 +230,37 @@ class Journal:
 
     def last_failover_at(self) -> float | None:
         """When the watcher last failed over by itself, Unix seconds: one that was refused before
-        anybody was elected changed nothing."""
+        anybody was elected changed nothing. None also where a person has acknowledged it since."""
         begun, found = None, None
         for one in self.entries():
             if one["event"] == "begin":
                 begun = _unix(one["at"]) if one.get("by") == "watch" else None
             elif one["event"] == "elected" and begun is not None:
                 found = begun
+            elif one["event"] == "acknowledged":
+                found = None
+        return found
+
+    def hand_over(
+        self, source: str, proof: AckProof, events: Sequence[ScheduledEvent] | None, received: Mapping[str, str]
+    ) -> None:
+        """Keeps what a watch saw of a source that is dead now, for `handed`."""
+        self.write(
+            "handed over", source=source, proof=_proof_out(proof), events=events_out(events), received=dict(received)
+        )
+
+    def handed(self, source: str) -> Handed | None:
+        """What a watch has handed over of this source: not long ago, on this boot of the machine,
+        and with nobody elected and no sign of its life since."""
+        found = None
+        for one in self.entries():
+            if one["event"] == "handed over" and one["source"] == source:
+                fresh = time.time() - _unix(one["at"]) <= STALE_S
+                proof = _proof_in(one["proof"]) if fresh else None
+                events = None if one["events"] is None else tuple(ScheduledEvent(*each) for each in one["events"])
+                found = None if proof is None else Handed(proof, events, one["received"])
+            elif one["event"] in ("elected", "given up"):
+                found = None
         return found
 
     def proof(self, proof: AckProof) -> None:

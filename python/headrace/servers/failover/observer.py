@@ -49,6 +49,7 @@ READ_ONLY = (1290, 1836, 3100)  # the server runs with --read-only, in its three
 # What the list of processes says of a write that waits for something failover does not mend.
 LOCKS = ("global read lock", "commit lock", "backup lock", "metadata lock", "Waiting for backup")
 SEMI_SYNC = "semi-sync ACK"
+LOGIN = "cannot log in as "
 
 
 @dataclass
@@ -115,7 +116,7 @@ class Observer:
                 return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
             except Exception as error:
                 self._drop(name)
-                said = error.rule if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"[:200]
+                said = failure_of(error, host)
                 if connection is not None and time.monotonic() - began >= self.look_s:
                     return replace(seen, **self._silent(name))
                 # An old connection may have died while the server did not.
@@ -185,7 +186,7 @@ class Observer:
             number = connection.thread_id()
             with connection.cursor() as cursor:
                 cursor.execute("SET SESSION lock_wait_timeout = 1, innodb_lock_wait_timeout = 1")
-                _probe(cursor)
+                write_probe(cursor)
             connection.close()
             return "ok", ""
         except CouldNotRun as error:
@@ -248,7 +249,17 @@ def _without_acknowledgement(name: str, before: Members, state: str) -> tuple[Wr
     return "blocked", f"a write waits for replicas that are not there: {state}"
 
 
-def _probe(cursor: Any) -> None:
+def failure_of(error: Exception, host: AddressHost) -> str:
+    """Why a server could not be looked at, in words. An account that is refused comes as LOGIN, its
+    name and the cause."""
+    if isinstance(error, HeadraceError) and error.source in {f"error {code} of the server" for code in DENIED}:
+        given = host.address.password is not None and host.address.password.reveal()
+        return f"{LOGIN}{host.address.user}: {'wrong password' if given else 'no password was given'}"
+    return error.rule if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"[:200]
+
+
+def write_probe(cursor: Any) -> None:
+    """Writes one row of Headrace's own table, which it makes where it is missing."""
     from pymysql.err import MySQLError
 
     try:

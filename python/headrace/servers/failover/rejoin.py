@@ -12,7 +12,7 @@ import itertools
 import os
 import subprocess
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -24,9 +24,9 @@ from headrace.servers.failover import rescue
 from headrace.servers.failover.changes import follow
 from headrace.servers.failover.cluster import FailoverCluster, source_in
 from headrace.servers.failover.executor import Say, silent
-from headrace.servers.failover.hosts import CHANGE_S, LabHost, change, lab_host, state_of
-from headrace.servers.failover.planning.election import extra, follows, required
-from headrace.servers.failover.planning.members import GUIDE, Seen
+from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, lab_host, state_of
+from headrace.servers.failover.planning.election import extra, followers, follows, heads, required
+from headrace.servers.failover.planning.members import GUIDE, Members, Seen
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.topology import Following, replica_up
 
@@ -46,24 +46,18 @@ def rejoin(
     name: str,
     source: str | None = None,
     diverged: Diverged = "refuse",
-    dry_run: bool = False,
     say: Say = silent,
 ) -> dict[str, Any]:
-    """Brings `name` back as a replica. The answer has `state` (rejoined, diverged, seeded), and
-    `extra`: the transactions that only it had. Raises InputError, CouldNotRun."""
-    host = cluster.hosts.get(name)
-    if host is None:
-        raise InputError(name, f"is not one of {', '.join(sorted(cluster.hosts))}", GUIDE, "")
-    observer = cluster.observer()
-    try:
+    """Brings `name` back as a replica. The answer has `state` (rejoined, diverged, rewound, seeded),
+    and `extra`: the transactions that only it had. Raises InputError, CouldNotRun."""
+    host = _host(cluster, name)
+    with contextlib.closing(cluster.observer()) as observer:
         seen = observer.look()
-        above = source or _new_source(seen, name)
-        new = seen[above]
-        if new.state is None or new.state.read_only:
-            rule = "does not answer" if new.state is None else "is read-only, so it is not the source"
-            raise InputError(above, rule, GUIDE, "Fail over first, or name the source: --from NAME.")
-        if dry_run:
-            return {"server": name, "source": above, "state": "not tried", "extra": ""}
+        above = source_above(seen, name, source)
+        answer: dict[str, Any] = {"server": name, "source": above, "state": "rejoined", "extra": "", "file": ""}
+        if _is_back(seen[name], seen[above]):
+            say(f"{name} follows {above} already: nothing was done")
+            return answer
         old = seen[name]
         if old.state is not None and not old.state.read_only and isinstance(host, LabHost):
             # What it holds without an acknowledgement would be answered when its role ends.
@@ -78,19 +72,10 @@ def rejoin(
         if old.state is None:
             raise CouldNotRun(name, f"does not answer: {old.error}", GUIDE, f"Start it: headrace mysql up {name}.")
         if follows(old, new) is not None:
-            return {"server": name, "source": above, "state": "rejoined", "extra": ""}
-        apart = extra(old, new)
-        answer = {"server": name, "source": above, "state": "rejoined", "extra": apart, "file": ""}
-        if apart:
-            words = f"{name} has transactions that {above} has not: {apart}"
-            if isinstance(host, LabHost):
-                answer["file"] = str(_listed(cluster, host, old, new, apart))
-                say(f"{words}; they are in {answer['file']}")
-            else:
-                say(
-                    f"{words}; its files cannot be read from here, so they are in no list: keep its binary logs "
-                    "(mysqlbinlog --read-from-remote-server) before its data go"
-                )
+            return answer
+        answer["extra"] = extra(old, new)
+        if answer["extra"]:
+            _keep_apart(cluster, host, old, new, answer, say)
             if diverged == "refuse":
                 return answer | {"state": "diverged"}
             if diverged == "seed":
@@ -102,19 +87,110 @@ def rejoin(
         with contextlib.closing(host.connected(CHANGE_S)) as connection:
             follow(host, connection, cluster.hosts[above])
         return answer
-    finally:
-        observer.close()
+
+
+@dataclass(frozen=True)
+class RejoinStep:
+    """One thing that `rejoin` would do."""
+
+    action: str
+    server: str
+    to: str = ""
+    why: str = ""
+
+
+def rejoin_plan(
+    cluster: FailoverCluster, name: str, source: str | None = None, diverged: Diverged = "refuse"
+) -> tuple[str, list[RejoinStep], list[str]]:
+    """The server that `name` would follow, what would be done, and the end in words; nothing is
+    changed. Raises InputError, CouldNotRun as `rejoin` does before its first change."""
+    host = _host(cluster, name)
+    with contextlib.closing(cluster.observer()) as observer:
+        seen = observer.look()
+    above = source_above(seen, name, source)
+    old, new = seen[name], seen[above]
+    if _is_back(old, new):
+        return above, [], [f"{name} follows {above} already"]
+    steps, is_lab = [], isinstance(host, LabHost)
+    if old.state is None and not is_lab:
+        raise CouldNotRun(name, "does not answer", GUIDE, "Start it with read_only and skip_replica_start.")
+    if old.state is not None and not old.state.read_only and is_lab:
+        steps.append(RejoinStep("end", name, why="it runs as a source still"))
+    if old.state is None or steps:
+        steps.append(RejoinStep("start", name, why="read-only, without replication and events"))
+    steps.append(RejoinStep("read-only", name, why="and without the source's role in semi-sync"))
+    apart = "" if old.state is None or steps[0].action == "end" else extra(old, new)
+    end = f"{name} follows {above}, read-only"
+    if old.state is None:
+        why = f"what only {name} has is not known while it is down: it is written to a file, then --diverged {diverged}"
+        steps.append(RejoinStep("compare", name, above, why))
+        if diverged == "refuse":
+            end += f"; where it has transactions that {above} has not, it stays read-only and follows nobody"
+    elif apart:
+        steps.append(RejoinStep("list", name, above, f"only {name} has {apart}"))
+        if diverged == "refuse":
+            return above, steps, [f"{name} follows nobody: choose --diverged rewind or seed"]
+        why = "deleted with its data, and made again" if diverged == "seed" else "taken back by its binary log"
+        steps.append(RejoinStep(diverged, name, above, why))
+        if diverged == "seed":
+            return above, steps, [end]
+    if _semi_sync(new):
+        steps.append(RejoinStep("semi-sync-replica-on", name, why="it acknowledges again"))
+    return above, [*steps, RejoinStep("repoint", name, above)], [end]
+
+
+def _host(cluster: FailoverCluster, name: str) -> AddressHost:
+    host = cluster.hosts.get(name)
+    if host is None:
+        raise InputError(name, f"is not one of {', '.join(sorted(cluster.hosts))}", GUIDE, "")
+    return host
+
+
+def source_above(seen: Members, name: str, source: str | None = None) -> str:
+    """The server that `name` is to follow: the named one, else the new source. Raises InputError
+    where `name` is the source itself, or the other one takes no writes."""
+    old = seen[name]
+    if source == name:
+        raise InputError(name, "cannot follow itself", GUIDE, "Name the new source with --from.")
+    open_now = [one for one in heads(seen) if one != name]
+    below = [one.name for one in followers(seen, old)]
+    if source is None and not open_now and below and old.state is not None and not old.state.read_only:
+        verb = "follows" if len(below) == 1 else "follow"
+        rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
+        raise InputError(name, rule, GUIDE, "headrace failover status shows who follows whom.")
+    above = source or (open_now[0] if len(open_now) == 1 else source_in({k: v for k, v in seen.items() if k != name}))
+    if above not in seen:
+        raise InputError(above, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
+    new = seen[above]
+    if new.state is None or new.state.read_only:
+        rule = "does not answer" if new.state is None else "is read-only, so it is not the source"
+        raise InputError(above, rule, GUIDE, "Fail over first, or name the source: --from NAME.")
+    return above
+
+
+def _is_back(old: Seen, new: Seen) -> bool:
+    """Whether it is a replica that works already."""
+    channel = follows(old, new)
+    return channel is not None and not channel.is_broken and required(old).read_only
+
+
+def _keep_apart(
+    cluster: FailoverCluster, host: AddressHost, old: Seen, new: Seen, answer: dict[str, Any], say: Say
+) -> None:
+    """Keeps what only the old source has, where its files can be read; says where."""
+    words = f"{old.name} has transactions that {new.name} has not: {answer['extra']}"
+    if isinstance(host, LabHost):
+        answer["file"] = str(_listed(cluster, host, old, new, answer["extra"]))
+        say(f"{words}; they are in {answer['file']}")
+    else:
+        say(
+            f"{words}; its files cannot be read from here, so they are in no list: keep its binary logs "
+            "(mysqlbinlog --read-from-remote-server) before its data go"
+        )
 
 
 def _semi_sync(new: Seen) -> bool:
     return required(new).semi_sync.source_enabled
-
-
-def _new_source(seen: dict[str, Seen], name: str) -> str:
-    """The one that takes writes and follows nobody."""
-    others = {key: one for key, one in seen.items() if key != name}
-    open_now = [key for key, one in others.items() if one.state and not one.state.read_only and not one.state.channels]
-    return open_now[0] if len(open_now) == 1 else source_in(others)
 
 
 def _started(cluster: FailoverCluster, host: Any, say: Say) -> LabHost:

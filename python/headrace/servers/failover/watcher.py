@@ -7,6 +7,8 @@ that are not there, or for somebody's lock, is left alone: no other would do bet
 
 from __future__ import annotations
 
+import contextlib
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from headrace.errors import CouldNotRun, InputError
 from headrace.servers.failover.executor import Executor, Say, silent
 from headrace.servers.failover.journal import LeaseTaken
-from headrace.servers.failover.planning.election import followers, follows, strangers
+from headrace.servers.failover.planning.election import followers, follows, has, strangers
 from headrace.servers.failover.planning.guarantee import carried
 from headrace.servers.failover.planning.members import (
     GUIDE,
@@ -43,6 +45,13 @@ SUSPECT_EVERY_S = 0.1
 # One automatic failover in this time, s, as orchestrator has it (RecoveryPeriodBlockSeconds): what
 # fails twice in an hour is for a person to look at.
 FLAP_S = 3_600.0
+PAUSE_LOOK_S = 5.0  # between two looks whether that time is over, or was ended by a person, a guess
+STILL_S = 60.0  # after which a state that goes on is said again, a guess
+
+
+def clock(unix_s: float) -> str:
+    """A moment as this machine's clock shows it."""
+    return time.strftime("%H:%M:%S", time.localtime(unix_s))
 
 
 def check_followed(seen: Members, source: str) -> None:
@@ -127,6 +136,10 @@ class Watcher:
     _told: set[tuple[str, str]] = field(default_factory=set)
     _met: bool = False  # the source took a write while this watched
     _slow_told: bool = False
+    _written_s: float | None = None  # when it last did, on the monotonic clock
+    _repeated: tuple[str, float] | None = None  # a state that goes on: its kind, and when it was last said
+    _pause_until: float | None = None  # Unix seconds
+    _pause_looked_s: float = 0.0
 
     def watch(self, stop: threading.Event, failovers: int = 1) -> list[Outcome]:
         """Until it is told to stop, or has failed over `failovers` times. Raises CouldNotRun when
@@ -136,35 +149,103 @@ class Watcher:
         before: Members | None = None
         while not stop.is_set() and len(done) < failovers:
             began = time.monotonic()
+            if self.acts:
+                self._tell_pause()
             seen, why = self.look()
             if before is None:
                 check_followed(seen, self.source)
-            if self.acts and not self._met and seen[self.source].write == "ok":
-                self._met = True
-                self.executor.back(self.source)
+            if seen[self.source].write == "ok":
+                self._written_s = time.monotonic()
+                if self.acts and not self._met:
+                    self._met = True
+                    self.executor.back(self.source)
             self._tell_slow_fence()
             found = self._tell(seen, before)
             if self.report is not None:
                 self.report(seen, found, self.proof)
-            if why and not self.acts:
-                self.say(why)
-            elif why:
-                self.say(why)
-                try:
-                    outcome = self.act(why, seen)
-                except LeaseTaken as error:
-                    self.say(f"left to another: {error.rule}")
+            if why and self.acts:
+                outcome = self._acted(why, seen)
+                if outcome is None:
                     stop.wait(self.every_s)
                     continue
                 done.append(outcome)
                 self.source, self.proof, self.events = outcome.elected or self.source, None, None
-                self._suspicion, self._met = Suspicion(), False
+                self._suspicion, self._met, self._written_s = Suspicion(), False, None
+                self._pause_looked_s = 0.0
                 before = None
                 continue
+            self._tell_reason(why, seen)
             before = seen
             every_s = self.every_s if self._suspicion.none else SUSPECT_EVERY_S
             stop.wait(max(0.0, every_s - (time.monotonic() - began)))
         return done
+
+    def _acted(self, why: str, seen: Members) -> Outcome | None:
+        """The end of a failover; None where another one acts."""
+        try:
+            if self._repeated is None:
+                self.say(why)
+            outcome = self.act(why, seen)
+        except LeaseTaken as error:
+            self._say_state(f"left to another: {error.rule}")
+            return None
+        self._repeated = None
+        return outcome
+
+    def _tell_reason(self, why: str, seen: Members) -> None:
+        """A source that is dead or useless, where this watch does not act: said when it begins, from
+        time to time while it lasts, and when it is over."""
+        if why:
+            if self._repeated is None:
+                self._hand_over(seen)
+            self._say_state(why)
+        elif self._repeated is not None and self._suspicion.none:
+            self._repeated = None
+            self.say(f"{self.source} answers again")
+
+    def _say_state(self, text: str) -> None:
+        """A state that goes on is said when it changes, and again once in a while."""
+        kind, now = re.split(r"[(:]", text)[0], time.monotonic()
+        if self._repeated is None or self._repeated[0] != kind:
+            self.say(text)
+        elif now - self._repeated[1] >= STILL_S:
+            self.say(f"still: {text}")
+        else:
+            return
+        self._repeated = (kind, now)
+
+    def _tell_pause(self) -> None:
+        """Says that it will not act for a while after a failover, and when it will again."""
+        now_s = time.monotonic()
+        if self._pause_looked_s and (self._pause_until is None or now_s - self._pause_looked_s < PAUSE_LOOK_S):
+            return
+        self._pause_looked_s = now_s
+        until = self._pause()
+        if until is not None and self._pause_until is None:
+            last = clock(until - FLAP_S)
+            self.say(
+                f"no failover before {clock(until)}: the last was at {last}, and one in {FLAP_S:g} s is enough. When you"
+                " have looked at it, headrace failover acknowledge ends the pause"
+            )
+        elif until is None and self._pause_until is not None:
+            self.say("the pause is over: it fails over again")
+        self._pause_until = until
+
+    def _pause(self) -> float | None:
+        """Until when it does not act by itself, Unix seconds; None where it does. One that was begun
+        is gone on with."""
+        last = self.executor.journal.last_failover_at()
+        if last is None or time.time() - last >= FLAP_S or self.executor.journal.unfinished() is not None:
+            return None
+        return last + FLAP_S
+
+    def _hand_over(self, seen: Members) -> None:
+        """Leaves the proof that semi-sync worked to a failover by hand."""
+        if self.proof is None:
+            return
+        received = {name: str(has(one)) for name, one in seen.items() if name != self.source and one.state is not None}
+        with contextlib.suppress(CouldNotRun), self.executor.journal.alone():
+            self.executor.journal.hand_over(self.source, self.proof, self.events, received)
 
     def look(self) -> tuple[Members, str]:
         """One look: what was seen, and why to fail over."""
@@ -184,14 +265,18 @@ class Watcher:
 
     def act(self, why: str, seen: Members | None = None) -> Outcome:
         """Fails over by itself, unless it did so lately. `seen`: what the reason was seen in."""
-        last = self.executor.journal.last_failover_at()
-        if last is not None and time.time() - last < FLAP_S and self.executor.journal.unfinished() is None:
-            rule = f"failed over by itself {time.time() - last:,.0f} s ago, and once in {FLAP_S:g} s is enough: {why}"
-            hint = f"Look at it, then: headrace failover run --from {self.source}."
+        if (until := self._pause()) is not None:
+            self._hand_over(seen or {})
+            ago = time.time() - (until - FLAP_S)
+            rule = f"failed over by itself {ago:,.0f} s ago, and once in {FLAP_S:g} s is enough: {why}"
+            hint = (
+                f"Look at it, then: headrace failover run --from {self.source}, which knows what this watch saw; or "
+                "headrace failover acknowledge, and watch again."
+            )
             raise CouldNotRun(self.source, rule, GUIDE, hint)
         with self.executor.journal.alone():
             self.executor.journal.write("detected", why=why)
-        wish = replace(self.wish, source=self.source, proof=self.proof, events=self.events)
+        wish = replace(self.wish, source=self.source, proof=self.proof, events=self.events, written_s=self._written_s)
         return self.executor.run(wish, by="watch", seen=seen)
 
     def _tell_slow_fence(self) -> None:
@@ -209,9 +294,12 @@ class Watcher:
         )
 
     def _tell(self, seen: Members, before: Members | None) -> list[Trap]:
-        """Says each trap when it appears and when it has gone."""
+        """Says each trap when it appears and when it has gone. Of a server that does not answer, and
+        of none while the source does not, nobody knows whether it has gone."""
         found = traps(seen, seen[self.source], before)
         now = {(one.server, one.name) for one in found}
+        silent = {name for name, one in seen.items() if one.state is None}
+        now |= {one for one in self._told if self.source in silent or one[0] in silent}
         for one in found:
             if (one.server, one.name) not in self._told:
                 self.say(f"{one.kind}: {one.server}: {one.what}. {one.do}")

@@ -38,10 +38,12 @@ MOMENT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?P<zone>Z|
 @dataclass(frozen=True)
 class RestoreGoal:
     """Where a restore ends: with these transactions executed, or before the first one committed
-    after this moment (µs, Unix). Neither: with all there is."""
+    after this moment (µs, Unix). Neither: with all there is. `to_gap`: with all up to a gap, where
+    the source's history was streamed again only from behind one."""
 
     gtid: GtidSet | None = None
     moment_us: int | None = None
+    to_gap: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,8 @@ def choose(
         return ReplayChain((fit,))
     if _within(own, goal):
         return ReplayChain((own,))
-    _refuse_short(own, [one for one in found if _is_own(one, manifest)], lost, manifest)
+    family = [] if goal is not None and goal.to_gap else [one for one in found if _is_own(one, manifest)]
+    _refuse_short(own, family, lost, manifest)
     beyond = [one for one in others if own.ends.contains(one.begins) and not own.reach.contains(one.ends)]
     beyond = [one for one in beyond if base.contains(one.begins) or one.begins.contains(base)]
     if not beyond:
@@ -197,7 +200,7 @@ def _refuse_short(own: Timeline, family: list[Timeline], lost: list[Timeline], m
             continue
         rule = f"goes on in {later.id}, and {gap.count():,} transactions between were never stored ({_few(gap)})"
         hint = f"Take a backup from behind the gap as the base, or --timeline {own.id} for what lies before it."
-        raise InputError(f"timeline {own.id}", rule, DOC, hint, kind=BROKEN)
+        raise InputError(f"timeline {own.id}", rule, DOC, hint)
 
 
 def _is_before(goal: RestoreGoal | None, timeline: Timeline, at: GtidSet) -> bool:

@@ -28,6 +28,16 @@ def followers(members: Members, source: Seen) -> list[Seen]:
     return [one for one in found if one.name != source.name and follows(one, source) is not None]
 
 
+def writers(members: Members) -> list[str]:
+    """Servers that take writes, by name."""
+    return sorted(name for name, one in members.items() if one.state is not None and not one.state.read_only)
+
+
+def heads(members: Members) -> list[str]:
+    """Servers that take writes and follow nobody, by name."""
+    return [name for name in writers(members) if not required(members[name]).channels]
+
+
 def strangers(members: Members, source: str) -> list[str]:
     """Servers that follow none of those named, in words: perhaps the source, by another name of it.
     They would be left behind, with nobody to follow. Not those that clearly follow another one."""

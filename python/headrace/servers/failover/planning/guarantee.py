@@ -49,7 +49,7 @@ def _conditions(source: Seen, ackers: list[Seen]) -> tuple[str, ...]:
     thrown = [one.name for one in ackers if not keeps_relay_log(required(one))]
     if thrown:
         found.append(
-            f"{' and '.join(thrown)} apply what they received before their threads or servers restart (MDEV-4698: MariaDB throws the relay log away)"
+            f"{' and '.join(thrown)} {'applies' if len(thrown) == 1 else 'apply'} what was received before threads or servers restart (MDEV-4698: MariaDB throws the relay log away)"
         )
     if semi.wait_point.upper() == "AFTER_COMMIT":
         found.append("AFTER_COMMIT: others may have read a commit that is not acknowledged yet, and that is lost")

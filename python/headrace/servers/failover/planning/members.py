@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from headrace.errors import CouldNotRun
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.state import Channel, ServerState
 
@@ -148,7 +149,8 @@ class FailoverWish:
     `listed`: those are listed. `events`: what the old source's scheduler ran, None: not
     known; `scheduled`: the new one runs them. `alone`: what to do when no replica is left to
     acknowledge. `told`: the clients' file names the new source. `moved`: replicas that a switchover
-    lets follow the chosen one beforehand; `stay`: those that could not.
+    lets follow the chosen one beforehand; `stay`: those that could not. `written_s`: when the old
+    source was last seen to take a write, on the clock of `now_s`.
     """
 
     source: str
@@ -173,6 +175,7 @@ class FailoverWish:
     told: bool = False
     moved: tuple[str, ...] = ()
     stay: tuple[str, ...] = ()
+    written_s: float | None = None
 
 
 Action = Literal[
@@ -198,6 +201,30 @@ Action = Literal[
 ]
 
 
+# What a step does, for people: by action, with its server, the other one, and a count.
+STEP_WORDS: Mapping[Action, str] = {
+    "fence": "{server}: end it, and keep it down",
+    "start-apply": "{server}: start applying",
+    "stop-receive": "{server}: stop receiving",
+    "wait-near": "{server}: come near to {to}",
+    "read-only": "{server}: stop the writes",
+    "wait-applied": "{server}: apply what it received",
+    "rescue": "{server}: apply the rest of {to}'s binary log",
+    "inject": "{server}: write empty transactions in place of those that {to} wrote",
+    "leave-source": "{server}: stop following",
+    "semi-sync-replica-off": "{server}: semi-sync's replica side off",
+    "semi-sync-replica-on": "{server}: semi-sync's replica side on",
+    "semi-sync-source-off": "{server}: semi-sync's source side off",
+    "semi-sync-source-on": "{server}: semi-sync's source side on",
+    "writable": "{server}: take writes",
+    "clients": "{server}: publish its address",
+    "events": "{server}: run its events",
+    "list-lost": "{server}: list what only {to} has",
+    "repoint": "{server}: follow {to}",
+    "repoint-early": "{server}: follow {to}",
+}
+
+
 @dataclass(frozen=True)
 class FailoverStep:
     """One thing to do to one server. Every step may be repeated: it asks for a state, not for a
@@ -214,6 +241,11 @@ class FailoverStep:
     to: str = ""
     count: int = 0
     why: str = ""
+
+    @property
+    def words(self) -> str:
+        """What it does, for people."""
+        return STEP_WORDS[self.action].format(server=self.server, to=self.to or "its source")
 
     def as_dict(self) -> dict[str, object]:
         """For JSON and the journal."""
@@ -289,11 +321,18 @@ class FailoverPlan:
         }
 
 
+def refused(made: FailoverPlan, source: str) -> CouldNotRun:
+    """The refusal of a plan as an error, with the source's name once."""
+    return CouldNotRun(source, made.refusal.removeprefix(f"{source} "), GUIDE, made.hint)
+
+
 @dataclass
 class Outcome:
-    """How it ended. `outage_s`: from the first step that keeps clients out to the address file;
-    `outage`: its parts, each in s, by step; "between": journal, lease, and what is left.
-    `gives_up`: which guarantee the new source has not any more, "" for none.
+    """How it ended. `closed_s`: how long no server took writes at a switchover, from the statement
+    that stops them to the address file; `closed`: its parts, each in s, by step; "between": journal,
+    lease, and what is left. `outage_s`: what a client saw, from the last write that the old source
+    took to the first commit of a new connection to the new source; None where nobody watched the
+    source when it died, or where no commit was answered in time. `gives_up`: which guarantee the new source has not any more, "" for none.
 
     `lost`: how many transactions of the dead source's binary log the new source has not; None,
     where none is missing or where nobody can tell. `lost_file` has the GTID of each, `lost_gtids`
@@ -308,14 +347,15 @@ class Outcome:
     missing: str
     left_out: Mapping[str, str]
     seconds: float
-    outage_s: float | None
+    closed_s: float | None
+    outage_s: float | None = None
     rescued: int | None = None
     lost: int | None = None
     lost_gtids: str = ""
     lost_file: str = ""
     events: int | None = None
     events_left: tuple[str, ...] = ()
-    outage: Mapping[str, float] = field(default_factory=dict)
+    closed: Mapping[str, float] = field(default_factory=dict)
     gives_up: str = ""
     clients: str = ""
 
@@ -329,7 +369,8 @@ class Outcome:
             "left_out": dict(self.left_out),
             "seconds": round(self.seconds, 3),
             "outage_s": None if self.outage_s is None else round(self.outage_s, 3),
-            "outage": {name: round(took, 4) for name, took in self.outage.items()},
+            "closed_s": None if self.closed_s is None else round(self.closed_s, 3),
+            "closed": {name: round(took, 4) for name, took in self.closed.items()},
             "rescued": self.rescued,
             "lost": self.lost,
             "lost_gtids": self.lost_gtids,

@@ -39,6 +39,8 @@ def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
     if source is None:
         return FailoverPlan(refusal=f"{wish.source} is not one of {', '.join(sorted(members))}")
     guarantee = guarantee_now(members, source)
+    if wish.target is not None and wish.elected is None and (wrong := _wrong_target(members, wish)):
+        return FailoverPlan(refusal=wrong, hint="Name a replica with --to, or leave it out.", guarantee=guarantee)
     gone = members.get(wish.elected) if wish.elected else None
     if wish.elected and (gone is None or gone.state is None):
         rule = f"{wish.elected} was elected, does not answer now, and may take writes already"
@@ -48,6 +50,15 @@ def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
         return replace(refused, guarantee=guarantee)
     made = switchover.plan(members, source, wish) if wish.kind == "switchover" else _failover(members, source, wish)
     return replace(made, guarantee=guarantee)
+
+
+def _wrong_target(members: Members, wish: FailoverWish) -> str:
+    """Why the server that is to take over cannot be meant; "" where it can."""
+    if wish.target == wish.source:
+        return f"{wish.target} is the source already, so it cannot take over"
+    if wish.target not in members:
+        return f"{wish.target} is not one of {', '.join(sorted(members))}"
+    return ""
 
 
 def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:

@@ -1,0 +1,63 @@
+"""How long clients are without a source, as one of them sees it.
+
+The time in which a server takes no writes is not what its clients wait for: they have to learn the
+new address, connect anew over TLS, and get an answer to a commit. So one such client is sent to the
+new source as soon as its address is published.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass, field
+
+from headrace.connect.connection import cut
+from headrace.servers.failover.hosts import AddressHost
+from headrace.servers.failover.observer import write_probe
+
+ANSWER_S = 5.0  # for a connection and for each answer, a guess: far above what a server takes that is well
+AGAIN_S = 0.05  # between two tries of a client that was refused, a guess
+LONGEST_S = 10.0  # how long it tries, and how long its answer is waited for at the end, a guess
+
+
+@dataclass
+class FirstClient:
+    """A client that comes to the new source when its address is published. `since_s`: when the old
+    source took its last write, on the monotonic clock."""
+
+    host: AddressHost
+    since_s: float
+    _answered_s: float | None = None
+    _end: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Connects and writes, in a thread of its own."""
+        self._thread = threading.Thread(target=self._come, name="first client", daemon=True)
+        self._thread.start()
+
+    def outage_s(self) -> float | None:
+        """From the last write of the old source to the first answered commit of the new one, s. None
+        where none was answered in time."""
+        if self._thread is not None:
+            self._thread.join(LONGEST_S)
+        self._end.set()
+        return None if self._answered_s is None else max(0.0, self._answered_s - self.since_s)
+
+    def _come(self) -> None:
+        until = time.monotonic() + LONGEST_S
+        while not self._end.is_set() and time.monotonic() < until:
+            connection = None
+            try:
+                connection = self.host.connected(ANSWER_S)
+                with connection.cursor() as cursor:
+                    write_probe(cursor)
+                self._answered_s = time.monotonic()
+                return
+            except Exception:
+                self._end.wait(AGAIN_S)
+            finally:
+                if connection is not None:
+                    with contextlib.suppress(Exception):
+                        cut(connection)

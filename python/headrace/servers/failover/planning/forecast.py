@@ -1,0 +1,189 @@
+"""The whole course of a plan, foreseen: every step that a real run would take if nothing happened in
+between, and who takes writes and follows whom in the end. Dry runs show it.
+
+A plan is made stage by stage, because the servers are looked at again after each. Here each step's
+effect is put into what was seen, and the next stage is planned from that by the same planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from headrace.servers.failover.planning.election import required
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverStep, FailoverWish, Members, Seen
+from headrace.servers.failover.planning.planner import plan
+from headrace.servers.topology.gtid import GtidSet
+from headrace.servers.topology.state import Channel, ServerState
+
+MOST_STAGES = 24  # as the executor has it; a plan has four, and more is a plan that never ends
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """`plan`: with the steps of all stages; `members`: the servers as they would be in the end."""
+
+    plan: FailoverPlan
+    members: Members
+
+    def end_state(self) -> list[str]:
+        """Who takes writes then, who follows whom, and who stays down, in words."""
+        writers = [one.name for one in self.members.values() if one.state is not None and not one.state.read_only]
+        places = {(one.host, one.port): one.name for one in self.members.values()}
+        found = [f"{', '.join(sorted(writers))} takes writes"] if writers else ["nobody takes writes"]
+        for name in sorted(self.members):
+            one = self.members[name]
+            if name in writers:
+                continue
+            if one.state is None:
+                found.append(f"{name} is down")
+                continue
+            above = [
+                places.get((each.source_host, each.source_port), f"{each.source_host}:{each.source_port}")
+                for each in one.state.channels
+            ]
+            found.append(f"{name} follows {' and '.join(above) or 'nobody'}")
+        return found
+
+
+def forecast(members: Members, wish: FailoverWish) -> Forecast:
+    """What a run would do from here on. A plan that is refused at a later stage has the steps until
+    then and the refusal, as the run would have."""
+    seen, steps = dict(members), list[FailoverStep]()
+    decided = FailoverPlan()
+    for stage in range(1, MOST_STAGES + 1):
+        old = seen.get(wish.source)
+        if wish.events is None and old is not None and old.events is not None:
+            wish = replace(wish, events=old.events)
+        made = plan(seen, wish)
+        if made.refusal:
+            return Forecast(replace(made, steps=tuple(steps)), seen)
+        if not made.steps:
+            last = decided if decided.elected else made
+            return Forecast(replace(last, steps=tuple(steps), left_out={**last.left_out, **made.left_out}), seen)
+        if any(step.action == "writable" for step in made.stage):
+            decided = made
+        for step in made.stage:
+            steps.append(replace(step, stage=stage))
+            wish = _wish_after(step, wish, made, seen)
+            seen = _seen_after(step, wish, seen)
+    return Forecast(replace(decided, steps=tuple(steps)), seen)
+
+
+def _wish_after(step: FailoverStep, wish: FailoverWish, made: FailoverPlan, seen: Members) -> FailoverWish:
+    """What the journal would know when a step is done."""
+    if wish.elected is None and step.action in ("leave-source", "writable"):
+        state = seen[made.elected].state if made.elected else None
+        had = None if made.kept or wish.rescued or state is None else state.executed
+        wish = replace(wish, elected=made.elected, had=had, sure=(made.kept, made.uncertain))
+    match step.action:
+        case "fence":
+            return replace(wish, fenced_s=wish.now_s)
+        case "rescue":
+            return replace(wish, rescued=True)
+        case "clients":
+            return replace(wish, told=True)
+        case "events":
+            return replace(wish, scheduled=True)
+        case "list-lost":
+            return replace(wish, listed=True)
+        case "repoint-early":
+            return replace(wish, moved=(*wish.moved, step.server), target=step.to)
+    return wish
+
+
+def _seen_after(step: FailoverStep, wish: FailoverWish, seen: Mapping[str, Seen]) -> dict[str, Seen]:
+    """The servers when a step is done."""
+    one = seen[step.server]
+    if step.action == "fence":
+        return {**seen, step.server: replace(one, state=None, error="it is fenced", fence="done", write="untried")}
+    if one.state is None:
+        return dict(seen)
+    source = seen.get(wish.source)
+    match step.action:
+        case "start-apply" | "stop-receive":
+            changed = {"apply": "on"} if step.action == "start-apply" else {"receive": "off"}
+            channels = tuple(replace(each, **changed) for each in one.state.channels)
+            one = replace(one, state=replace(one.state, channels=channels))
+        case "read-only" | "writable":
+            closed = step.action == "read-only"
+            one = replace(one, state=replace(one.state, read_only=closed, super_read_only=closed))
+        case "wait-applied":
+            gtids = step.gtid
+            if gtids is None and source is not None and source.state is not None:
+                gtids, one = source.state.executed, _with_log_of(one, source)
+            one = one if gtids is None else _with_executed(one, gtids)
+        case "inject" if step.gtid is not None:
+            one = _with_executed(one, step.gtid)
+        case "leave-source":
+            one = replace(one, state=replace(required(one), channels=()))
+        case "repoint" | "repoint-early":
+            one = _following(one, seen[step.to])
+        case "semi-sync-source-on" | "semi-sync-source-off" | "semi-sync-replica-on" | "semi-sync-replica-off":
+            one = replace(one, state=_with_semi_sync(one.state, step))
+    return {**seen, step.server: one}
+
+
+def _with_executed(one: Seen, gtids: GtidSet) -> Seen:
+    """A server that has applied these too."""
+    state = required(one)
+    channels = tuple(replace(each, executed=each.executed.union(gtids)) for each in state.channels)
+    executed = state.executed.union(gtids)
+    wrote = dict(one.wrote)
+    for domain, writer in gtids.writers:
+        key = (int(domain), writer)
+        wrote[key] = max(wrote.get(key, 0), gtids.last(domain))
+    return replace(one, state=replace(state, executed=executed, binlog=executed, channels=channels), wrote=wrote)
+
+
+def _with_log_of(one: Seen, other: Seen) -> Seen:
+    """A server whose binary log has what another's has (MariaDB)."""
+    wrote = dict(one.wrote)
+    for key, last in other.wrote.items():
+        wrote[key] = max(wrote.get(key, 0), last)
+    return replace(one, wrote=wrote)
+
+
+def _following(one: Seen, to: Seen) -> Seen:
+    """A server that follows another and has all of it."""
+    state, above = required(one), required(to)
+    common = {
+        "source_host": to.host,
+        "source_port": to.port,
+        "source_server_id": above.server_id,
+        "receive": "on",
+        "apply": "on",
+        "received": above.executed,
+        "executed": above.executed,
+        "receive_error": "",
+        "apply_error": "",
+    }
+    if state.channels:
+        channel = replace(state.channels[0], **common)
+    else:
+        channel = Channel(
+            name="",
+            read_file="",
+            read_pos=0,
+            applied_file="",
+            applied_pos=0,
+            seconds_behind=0,
+            delay_s=0,
+            filters=(),
+            workers=0,
+            **common,
+        )
+    executed = state.executed.union(above.executed)
+    state = replace(state, channels=(channel,), executed=executed, binlog=executed, read_only=True)
+    return _with_log_of(replace(one, state=state), to)
+
+
+def _with_semi_sync(state: ServerState, step: FailoverStep) -> ServerState:
+    """A server with one side of semi-sync switched."""
+    on = step.action.endswith("on")
+    if "replica" in step.action:
+        semi = replace(state.semi_sync, replica_enabled=on, replica_status=on)
+    else:
+        semi = replace(state.semi_sync, source_enabled=on, source_status=on)
+        semi = replace(semi, wait_count=step.count) if on and step.count else semi
+    return replace(state, semi_sync=semi)

@@ -1,0 +1,173 @@
+"""What a person meets who fails over, switches over or rejoins by hand: an interrupt, the pause after a
+failover by the watcher, a source whose disk is full."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from dataclasses import replace
+
+import pytest
+from lab_servers import sql
+from test_faults import fill, kill
+from under_load import Trio
+
+from headrace import servers
+from headrace.errors import CouldNotRun, InputError
+from headrace.lab.watching import wait_for_modification
+from headrace.servers.failover.cluster import source_in
+from headrace.servers.failover.interruption import words_after_rejoin
+from headrace.servers.failover.planning.forecast import forecast
+from headrace.servers.failover.planning.members import FailoverWish
+from headrace.servers.failover.rejoin import rejoin_plan
+
+
+def others(trio: Trio) -> list[str]:
+    return [name for name in trio.names if name != trio.source]
+
+
+@pytest.mark.parametrize("after", ["stop the writes", "take writes"])
+def test_an_interrupted_switchover_says_who_takes_writes_and_is_finished_by_itself(trio, after):
+    """Ctrl-C before anybody was elected: the source takes writes again. After that: the same command
+    finishes it, and `status` finds its way without --from."""
+    source, [target, other] = trio.source, others(trio)
+    wish = FailoverWish(source, kind="switchover", target=target)
+
+    def interrupt(text: str) -> None:
+        trio.say(text)
+        if armed and text.endswith(f": {'apply what it received' if after == 'stop the writes' else 'stop following'}"):
+            raise KeyboardInterrupt
+
+    armed = True
+    with contextlib.closing(trio.cluster().executor(trio.clients, interrupt)) as executor:
+        shown = executor.dry_run(wish).plan.steps
+        with pytest.raises(KeyboardInterrupt):
+            executor.run(wish)
+        words, seen, left = executor.interrupted(wish), executor.observer.look(), executor.journal.unfinished()
+        if after == "stop the writes":
+            assert words == f"{source} takes writes. Nothing was changed." and left is None
+            assert source_in(seen, None, left) == source
+            assert sql(trio.server(source), "SELECT @@global.read_only") == ((0,),)
+            return
+        assert words.startswith(f"{target} takes writes; {source} "), words
+        assert words.endswith("not follow it yet. Give the same command again to finish."), words
+        assert left is not None and source_in(seen, None, left) == target
+        assert trio.named() == target
+        armed = False
+        outcome = executor.run(wish)
+    assert outcome.elected == target and not outcome.left_out
+    assert [step.action for step in shown].count("repoint") + [step.action for step in shown].count(
+        "repoint-early"
+    ) == 2
+    trio.source = target
+    assert trio.equal()
+    seen = look(trio)
+    assert source_in(seen) == target and {one.channel is not None for one in (seen[source], seen[other])} == {True}
+
+
+def look(trio: Trio) -> dict:
+    with contextlib.closing(trio.cluster().observer()) as observer:
+        return observer.look()
+
+
+def test_a_rejoin_of_the_wrong_server_is_refused(trio):
+    replica = others(trio)[0]
+    with pytest.raises(InputError, match=r"is the source \(.*\): there is nothing to rejoin"):
+        rejoin_plan(trio.cluster(), trio.source)
+    with pytest.raises(InputError, match="is read-only, so it is not the source"):
+        rejoin_plan(trio.cluster(), replica, others(trio)[1])
+    assert rejoin_plan(trio.cluster(), replica) == (trio.source, [], [f"{replica} follows {trio.source} already"])
+    assert trio.rejoin(replica)["state"] == "rejoined" and trio.equal()
+
+
+def test_a_full_source_is_emptied_and_rejoins_and_the_next_death_is_left_to_a_person(trio):
+    """The whole way of finding 12 and 9: a disk that is full, a failover by the watcher, its files
+    deleted, the old source back; then a second death within the hour, whose proof a run by hand gets.
+    A volume that is made larger does as well as one that is emptied."""
+    trio.load.start()
+    try:
+        with trio.watched() as watch:
+            fill(trio)
+            outcome = watch.outcome()
+    finally:
+        trio.load.stop()
+    assert outcome.kept and outcome.elected and outcome.outage_s is not None, outcome
+    full, trio.source = trio.source, outcome.elected
+    emptied(trio, full)
+    assert trio.equal() and not trio.load.missing(trio.server(trio.source))
+
+    died = trio.source
+    with trio.watched() as watch:
+        kill(trio)
+        with pytest.raises(CouldNotRun, match="failed over by itself") as refused:
+            watch.outcome()
+    assert f"headrace failover run --from {died}" in refused.value.hint
+    said: list[str] = []
+    with contextlib.closing(trio.cluster().executor(trio.clients, said.append)) as executor:
+        shown = executor.dry_run(FailoverWish(died))
+        assert not shown.plan.refusal and shown.plan.kept, shown.plan
+        assert f"{died} is down" in shown.end_state()
+        outcome = executor.run(FailoverWish(died))
+    assert outcome.kept and outcome.elected, (outcome, said)
+    assert any("a watch saw semi-sync at work" in text for text in said), said
+    trio.source = outcome.elected
+    enlarged(trio, died)
+    trio.forget_failover()
+    assert trio.equal()
+
+
+def emptied(trio: Trio, name: str) -> None:
+    """A full server that is down: named, mounted, emptied, and a replica again."""
+    with pytest.raises(CouldNotRun, match="the server ended while it started") as refused:
+        trio.rejoin(name)
+    assert f"headrace mysql mount {name}" in refused.value.hint, refused.value
+    problems = servers.with_room(trio.server(name)).problems
+    assert any(f"volume {name}-data is full" in text and "headrace mysql mount" in text for text in problems), problems
+    [volume] = servers.mount(trio.server(name))
+    assert volume.free_bytes < 16 << 20 and (volume.place / "filler").exists()
+    for filler in ("filler", "filler2"):
+        (volume.place / filler).unlink(missing_ok=True)
+    servers.stop(trio.server(name))
+    assert servers.with_room(trio.server(name)).problems == ()
+    above, steps, end = rejoin_plan(trio.cluster(), name)
+    assert above == trio.source and [one.action for one in steps][0] == "start" and end[0].startswith(f"{name} follows")
+    assert "does not follow" in words_after_rejoin(look(trio), name, trio.source)
+    answer = trio.rejoin(name, "rewind" if trio.flavor == "mariadb" else "seed")
+    assert answer["state"] in ("rejoined", "rewound", "seeded"), answer
+    assert words_after_rejoin(look(trio), name, trio.source).endswith(f"{name} follows {trio.source}.")
+
+
+def enlarged(trio: Trio, name: str) -> None:
+    """A full server that is down: its volume is made larger, and it is a replica again."""
+    server = trio.server(name)
+    until = time.monotonic() + 30
+    while servers.find(trio.lab, name).pid is not None:
+        assert time.monotonic() < until, "the fenced server still runs"
+        time.sleep(0.1)
+    [volume] = servers.mount(server)
+    with open(volume.place / "filler", "wb") as file:
+        room = os.statvfs(volume.place)
+        os.posix_fallocate(file.fileno(), 0, room.f_bavail * room.f_frsize - (64 << 10))
+    servers.stop(server)
+    with pytest.raises(CouldNotRun, match="the server ended while it started") as refused:
+        trio.rejoin(name)
+    assert "headrace volume modify" in refused.value.hint, refused.value
+    assert server.data_volume is not None
+    changed = trio.lab.modify(server.data_volume, size_gib=5)
+    wait_for_modification(trio.lab, server.data_volume, changed["id"])
+    answer = trio.rejoin(name, "rewind" if trio.flavor == "mariadb" else "seed")
+    assert answer["state"] in ("rejoined", "rewound", "seeded"), answer
+    (volume.place / "filler").unlink()
+
+
+def test_a_dry_run_of_a_source_that_is_alive_says_what_the_run_says(trio):
+    with contextlib.closing(trio.cluster().executor(trio.clients, trio.say)) as executor:
+        shown = executor.dry_run(FailoverWish(trio.source, rescue=True))
+        assert "alive and takes writes: there is nothing to fail over" in shown.plan.refusal and not shown.plan.steps
+        seen = dict(executor.observer.look())
+    # As if it were dead: every step to the end.
+    dead = replace(seen[trio.source], state=None, error="gone", volume=True)
+    wish = FailoverWish(trio.source, rescue=True, now_s=1.0)
+    actions = [step.action for step in forecast({**seen, trio.source: dead}, wish).plan.steps]
+    assert actions[0] == "fence" and actions.index("rescue") < actions.index("writable") < actions.index("repoint")

@@ -4,7 +4,7 @@ what the model's own latency is."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -264,7 +264,7 @@ def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> V
         float(balances[-1]) if balances.len() else None,
         float(balances[0]) if balances.len() else None,
         min(instance, default=None),
-        _model(one.facts, read_kib, write_kib, as_of),
+        model_latency(one.facts, read_kib, write_kib, as_of),
         bool((mean(rows, "stalled") or 0.0) > 0),
         read_mean_ms=_of_requests(rows, "read"),
         busy_share=None if (idle := mean(rows, "idle_share")) is None else 1.0 - idle,
@@ -307,7 +307,8 @@ def _uses(
     return use, near
 
 
-def _model(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
+def model_latency(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | None) -> ModelLatency | None:
+    """The latency of a volume's type at these sizes; None where the storage is not named."""
     if facts.storage is None:
         return None
     kind = Storage.parse(facts.storage).volume_type
@@ -323,6 +324,23 @@ def _model(facts: SeenVolume, read_kib: float, write_kib: float, as_of: str | No
         return None
     (read_p50, read_p99), (write_p50, write_p99) = ([value / 1e3 for value in pair] for pair in found)
     return ModelLatency(read_p50, read_p99, write_p50, write_p99)
+
+
+# Where nobody said what the storage is, its latency is held against that of gp3, which most volumes
+# are.
+UNNAMED = "gp3:500"
+
+
+def model_of_rows(facts: SeenVolume, rows: pl.DataFrame, as_of: str | None) -> ModelLatency | None:
+    """The latency of a volume's type at the sizes of these rows."""
+    sizes = []
+    for way in ("read", "write"):
+        names = {f"{way}_iops", f"{way}_mib_s"}
+        ios, mib = (
+            (float(rows[name].sum() or 0.0) for name in sorted(names)) if names <= set(rows.columns) else (0.0, 0.0)
+        )
+        sizes.append(MIB / KIB * mib / ios if ios else DEFAULT_IO_KIB)
+    return model_latency(facts if facts.storage else replace(facts, storage=UNNAMED), *sizes, as_of)
 
 
 def _members(evidence: Evidence, name: str) -> dict[str, float]:

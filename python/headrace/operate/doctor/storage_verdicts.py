@@ -19,6 +19,11 @@ LOG_BUFFER = 64 * MIB  # bytes, innodb_log_buffer_size: the default of MySQL 8.4
 HOUR_S, LEAST_REDO = 3_600.0, 4 * GIB
 MOST_REDO = 128 * GIB  # bytes, the most that MySQL takes (innodb_redo_log_capacity)
 MEMBER_FACTOR = 3.0  # a member this many times as slow as the fastest is the odd one (a guess)
+OPEN_A_CASE = Remedy("Wait some minutes; open a case with AWS if it lasts; do not resize", source="operate_page 1.4")
+READ_IT_THROUGH = Remedy(
+    "Wait, or read it through once at a quiet hour; next time create it with fast snapshot restore or a provisioned initialization rate",
+    ("sudo fio --name=init --filename=DEVICE --rw=read --bs=1M --iodepth=32 --direct=1 --readonly",),
+)
 
 
 def of_volumes(signals: Signals, t: Thresholds) -> list[Finding]:
@@ -324,11 +329,7 @@ def _first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
         "first reads of blocks. "
         f"That ends with the initialization; no limit is met. {_felt(felt)}"
     )
-    remedy = Remedy(
-        "Wait, or read it through once at a quiet hour; next time create it with fast snapshot restore or a provisioned initialization rate",
-        ("sudo fio --name=init --filename=DEVICE --rw=read --bs=1M --iodepth=32 --direct=1 --readonly",),
-    )
-    return _below_limits("binds", "first-touch", words, volume, felt, remedy)
+    return _below_limits("binds", "first-touch", words, volume, felt, READ_IT_THROUGH)
 
 
 def _degraded(volume: VolumeSignals, signals: Signals, way: str | None) -> Finding:
@@ -339,8 +340,7 @@ def _degraded(volume: VolumeSignals, signals: Signals, way: str | None) -> Findi
         seen, p99 = getattr(volume, f"{way}_ms"), getattr(volume.model, f"{way}_p99")
         told = f"{volume.facts.name} is degraded: half of its {way}s take {seen:,.1f} ms and more (the type's p99 is {p99:,.1f} ms), and it is below every limit"
     words = f"{told}. It is EBS's fault, and minutes long as a rule: open a case, do not resize. {_felt(felt)}"
-    remedy = Remedy("Wait some minutes; open a case with AWS if it lasts; do not resize", source="operate_page 1.4")
-    return _below_limits("degraded", "degraded", words, volume, felt, remedy)
+    return _below_limits("degraded", "degraded", words, volume, felt, OPEN_A_CASE)
 
 
 def _members(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Finding]:

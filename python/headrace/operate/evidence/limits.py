@@ -57,6 +57,24 @@ class HoldingLimits:
             "instance-credits": self.instance_iops,
         }.get(name)
 
+    def levels(self) -> list[tuple[str, float, bool]]:
+        """What a rate can be held at: name of base.caps, I/Os or bytes a second, and whether they
+        are bytes. The credits' are those of the baseline, of the instance only where it bursts."""
+        known: list[tuple[str, float | None, bool]] = [
+            ("volume-iops", self.burst_iops, False),
+            ("volume-throughput", self.burst_bytes_s, True),
+            ("instance-iops", self.instance_burst_iops, False),
+            ("instance-throughput", self.instance_burst_bytes_s, True),
+        ]
+        if self.credits is not None:
+            in_bytes = self.credit_unit == "bytes"
+            known.append(("volume-credits", self.bytes_s if in_bytes else self.iops, in_bytes))
+        if self.instance_iops != self.instance_burst_iops:
+            known.append(("instance-credits", self.instance_iops, False))
+        if self.instance_bytes_s != self.instance_burst_bytes_s:
+            known.append(("instance-credits", self.instance_bytes_s, True))
+        return [(name, allowed, in_bytes) for name, allowed, in_bytes in known if allowed]
+
     def charged(self, reads: float, writes: float, read_mib_s: float, write_mib_s: float) -> tuple[float, float]:
         """I/Os and bytes a second as the members are charged for them, at least: requests of one
         kind are taken to be of one size."""

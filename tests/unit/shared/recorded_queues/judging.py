@@ -10,7 +10,6 @@ from headrace.operate.doctor.advising.gains import Counsel
 from headrace.operate.doctor.model import Diagnosis
 from headrace.operate.doctor.recorded import diagnose_recording
 from headrace.operate.evidence import SourceOptions, evidence_of
-
 from recorded_queues import scenarios
 from recorded_queues.printing import Format, volume_id, write
 from recorded_queues.scenarios import Scenario
@@ -68,7 +67,9 @@ def is_right(name: str, form: Format, said: Diagnosis) -> bool:
         return verdict == "fine"
     if name == "processors":
         # sar -d and CloudWatch say nothing of processors.
-        return (verdict, subject) == ("not storage", "processors") or (form.name[:3] in ("sar", "Clo") and verdict == "fine")
+        return (verdict, subject) == ("not storage", "processors") or (
+            form.name[:3] in ("sar", "Clo") and verdict == "fine"
+        )
     if name in ("checkpoint bursts", "bursts of 6 s"):
         length = 40 if name == "checkpoint bursts" else 6
         if seconds * 2 <= length:

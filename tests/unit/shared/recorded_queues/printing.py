@@ -66,7 +66,9 @@ class Format:
     text: Callable[[Scenario, random.Random], str]
 
 
-def intervals(steps: Steps, begins_s: float, ends_s: float, every_s: float, chance: random.Random | None) -> list[Interval]:
+def intervals(
+    steps: Steps, begins_s: float, ends_s: float, every_s: float, chance: random.Random | None
+) -> list[Interval]:
     """The means of a device over each interval; `chance` makes reports late, None: none is."""
     sums = {name: np.concatenate(([0.0], np.cumsum(values))) for name, values in vars(steps).items()}
     edges = np.arange(begins_s, ends_s + 1e-6, every_s)
@@ -279,7 +281,13 @@ def cloudwatch(period_s: int, whole: bool) -> Callable[[Scenario, random.Random]
             for metric, values in _metrics(reports, period_s, whole, scenario.balance).items():
                 label = metric if len(scenario.members) == 1 else f"{volume_id(number)} {metric}"
                 results.append(
-                    {"Id": f"m{len(results)}", "Label": label, "Timestamps": times[::-1], "Values": values[::-1], "StatusCode": "Complete"}
+                    {
+                        "Id": f"m{len(results)}",
+                        "Label": label,
+                        "Timestamps": times[::-1],
+                        "Values": values[::-1],
+                        "StatusCode": "Complete",
+                    }
                 )
         return json.dumps({"MetricDataResults": results, "Messages": []}, indent=1) + "\n"
 

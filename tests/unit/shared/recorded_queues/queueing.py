@@ -91,8 +91,12 @@ def run(queue: Queue, groups: list[Clients], seconds: float, chance: random.Rand
         allowed = _allowed(queue, size)
         wait_ms = 0.0
         if ios > allowed:
-            wait_ms = _wait(rows, allowed)
-            asked = [STEP_S * 1e3 * active / (think + own + wait_ms) for _, active, think, own in rows]
+            for _ in range(SIZE_ROUNDS if len(rows) > 1 else 1):
+                wait_ms = _wait(rows, allowed)
+                asked = [STEP_S * 1e3 * active / (think + own + wait_ms) for _, active, think, own in rows]
+                # Who waits less often has another size, and bytes may be what is capped.
+                size = 1024 * sum(count * row[0].kib for count, row in zip(asked, rows, strict=True)) / sum(asked)
+                allowed = _allowed(queue, size)
         _spend(queue, sum(asked), size)
         _keep(steps, queue, rows, asked, wait_ms, (read_ms, write_ms))
     return steps
@@ -101,6 +105,7 @@ def run(queue: Queue, groups: list[Clients], seconds: float, chance: random.Rand
 # Of a count of requests that come independently the scatter is its root (Poisson); clients that wait
 # for their answers come a little more evenly.
 COUNT_SCATTER = 0.8
+SIZE_ROUNDS = 3  # after which the mean size has settled to a thousandth
 MOST_WAIT_MS = 60_000.0  # no client here waits longer
 
 

@@ -70,7 +70,9 @@ def _base(chance: random.Random, iops: float, count: int | None = None, **more) 
     return Clients(count, max(0.5, count / iops * 1e3 - 0.8), more.pop("read_share", chance.uniform(0.55, 0.8)), **more)
 
 
-def _on_one_volume(name: str, queue: Queue, groups: list[Clients], chance: random.Random, event, storage: str, **more) -> Scenario:
+def _on_one_volume(
+    name: str, queue: Queue, groups: list[Clients], chance: random.Random, event, storage: str, **more
+) -> Scenario:
     return Scenario(name, {"nvme1n1": run(queue, groups, LONG_S, chance)}, event, storage, **more)
 
 
@@ -105,7 +107,9 @@ def gp3_bytes(chance: random.Random) -> Scenario:
     kib = chance.choice((64.0, 128.0))
     more = Clients(chance.choice((16, 24, 32)), 3.0, chance.uniform(0.4, 0.8), kib, window(first, last))
     queue = Queue(iops=6_000, bytes_s=125 * MIB)
-    return _on_one_volume("gp3 MiB/s", queue, [_base(chance, 400, kib=16.0), more], chance, (first, last), "gp3:500:6000:125")
+    return _on_one_volume(
+        "gp3 MiB/s", queue, [_base(chance, 400, kib=16.0), more], chance, (first, last), "gp3:500:6000:125"
+    )
 
 
 def instance_burst(chance: random.Random, named: bool = True) -> Scenario:
@@ -139,12 +143,16 @@ def degraded(chance: random.Random) -> Scenario:
 
 
 def steady(chance: random.Random) -> Scenario:
-    return _on_one_volume("steady", Queue(3_000, 125 * MIB), [_base(chance, chance.uniform(300, 1_500))], chance, (0, LONG_S), "gp3:500")
+    return _on_one_volume(
+        "steady", Queue(3_000, 125 * MIB), [_base(chance, chance.uniform(300, 1_500))], chance, (0, LONG_S), "gp3:500"
+    )
 
 
 def processor_bound(chance: random.Random) -> Scenario:
     user = chance.uniform(90, 95)
-    scenario = _on_one_volume("processors", Queue(3_000, 125 * MIB), [_base(chance, chance.uniform(20, 80))], chance, (0, LONG_S), "gp3:500")
+    scenario = _on_one_volume(
+        "processors", Queue(3_000, 125 * MIB), [_base(chance, chance.uniform(20, 80))], chance, (0, LONG_S), "gp3:500"
+    )
     scenario.processors = Processors(lambda at_s: user, 4.0)
     return scenario
 
@@ -160,7 +168,11 @@ def growth(chance: random.Random) -> Scenario:
     """A slow growth to 80 % of the cap."""
     first = chance.uniform(0.3, 0.5)
     clients = _base(chance, 2_400)
-    groups = [Clients(clients.count, clients.think_ms, clients.read_share, 16.0, lambda at_s: first + (1 - first) * at_s / LONG_S)]
+    groups = [
+        Clients(
+            clients.count, clients.think_ms, clients.read_share, 16.0, lambda at_s: first + (1 - first) * at_s / LONG_S
+        )
+    ]
     return _on_one_volume("growth", Queue(3_000, 125 * MIB), groups, chance, (0, LONG_S), "gp3:500")
 
 
@@ -232,7 +244,9 @@ def touch_then_bursts(chance: random.Random) -> Scenario:
     share = 0.5
     more = Clients(32, 0.0, share, 16.0, bursts(60, 6, 10))
     warm, last = 0.7, 4_000.0
-    queue = Queue(3_000, 125 * MIB, read_ms=lambda at_s: warm + 30 * max(0.0, 1 - at_s / last), write_ms=lambda at_s: 0.9)
+    queue = Queue(
+        3_000, 125 * MIB, read_ms=lambda at_s: warm + 30 * max(0.0, 1 - at_s / last), write_ms=lambda at_s: 0.9
+    )
     steps = run(queue, [_base(chance, 300), more], LONG_S, chance)
     return Scenario("first touch, bursts", {"nvme1n1": steps}, (0, last), scenario.storage)
 

@@ -1,0 +1,109 @@
+"""The processors in a recording of disks: iostat's avg-cpu, vmstat's us, sy, id, wa and st, and the
+table of sar -u beside that of sar -d.
+
+What cannot be read here is left out: the recording is of disks, and its readers refuse what is damaged.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from headrace.errors import InputError
+from headrace.observe.formats.json_text import load_json
+from headrace.observe.recording import Recording
+
+COUNT = re.compile(r"\((\d+) CPU\)")
+# As each tool calls them, in the order of `ProcessorShares`.
+IOSTAT = ("%user", "%nice", "%system", "%iowait", "%steal", "%idle")
+JSON = ("user", "nice", "system", "iowait", "steal", "idle")
+VMSTAT = ("us", None, "sy", "wa", "st", "id")
+EVERY = "all"  # sar's row of all processors
+
+
+@dataclass(frozen=True)
+class ProcessorShares:
+    """Per cent of all processors in one report; `user` without what is nice."""
+
+    user: float
+    nice: float
+    system: float
+    iowait: float
+    steal: float
+    idle: float
+
+
+@dataclass(frozen=True)
+class RecordedProcessors:
+    """`count`: processors of the host, None where the file does not say; a report each."""
+
+    count: int | None
+    reports: tuple[ProcessorShares, ...]
+
+
+def processors_of(recording: Recording, tool: str, reports: int) -> RecordedProcessors | None:
+    """The processors of the last `reports` reports of a recording of this tool: those before are
+    means since boot. None where it has fewer, or none at all."""
+    readers = {"iostat": _iostat, "vmstat": _vmstat, "sar": _sar}
+    if tool not in readers or not reports:
+        return None
+    try:
+        count, shares = readers[tool](recording)
+    except (InputError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return RecordedProcessors(count, tuple(shares[-reports:])) if len(shares) >= reports else None
+
+
+def _iostat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+    if recording.text.lstrip().startswith("{"):
+        host = load_json(recording, element_of="statistics")["sysstat"]["hosts"][0]
+        shares = [_shares([entry["avg-cpu"].get(name) for name in JSON]) for entry in host["statistics"]]
+        return host.get("number-of-cpus"), shares
+    shares, header = [], None
+    for line in recording.lines:
+        if line.startswith("avg-cpu:"):
+            header = line.split()[1:]
+        elif header is not None and line.strip():
+            row = dict(zip(header, line.split(), strict=True))
+            shares.append(_shares([row.get(name) for name in IOSTAT]))
+            header = None
+    return _count(recording), shares
+
+
+def _vmstat(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+    shares, header = [], []
+    for line in recording.lines:
+        words = line.split()
+        if words[:2] == ["r", "b"]:
+            header = words
+        elif header and words and words[0].isdigit():
+            row = dict(zip(header, words, strict=False))
+            shares.append(_shares([row.get(name) if name else "0" for name in VMSTAT]))
+    return None, shares
+
+
+def _sar(recording: Recording) -> tuple[int | None, list[ProcessorShares]]:
+    shares, header = [], []
+    for line in recording.lines:
+        words = line.split()
+        if "%idle" in words and "CPU" in words:
+            header = words[words.index("CPU") :]
+        elif not words or words[0].endswith(":"):
+            header = []
+        elif header and words[-len(header)] == EVERY:
+            row = dict(zip(header, words[-len(header) :], strict=True))
+            shares.append(_shares([row.get(name, row.get(LONG.get(name, name))) for name in IOSTAT]))
+    return _count(recording), shares
+
+
+LONG = {"%user": "%usr", "%system": "%sys"}  # as `sar -u ALL` calls them
+
+
+def _shares(values: list) -> ProcessorShares:
+    """Raises ValueError and TypeError for what is no figure; what a tool does not have is 0."""
+    return ProcessorShares(*(float(str(value or 0).replace(",", ".")) for value in values))
+
+
+def _count(recording: Recording) -> int | None:
+    match = COUNT.search(recording.text[:400])  # the banner stands in the first line
+    return int(match[1]) if match else None

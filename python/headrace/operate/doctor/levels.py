@@ -1,0 +1,166 @@
+"""Flat rates and the limits they are: those of the storage that is named, and those of instances
+that are known where none is named."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import polars as pl
+
+from headrace.base import core
+from headrace.base.core import core_errors
+from headrace.base.units import MIB
+from headrace.operate.evidence.limits import HoldingLimits
+
+# A level this near to a limit of the storage named is that limit (operate_page 1.4: within 5 % of
+# the baseline).
+SAME_SHARE = 0.05
+# A level this near to the baseline of an instance that nobody named. There are about 60 different
+# baselines in data/instances_limits.csv, so a wider share would meet one by chance.
+SAME_AS_UNNAMED = 0.005
+# A rate that stays within this share is flat: 1 %, and one clock tick (10 ms) at each end of a point
+# (workload/censored.py has the same).
+FLAT_SHARE, TICKS_S = 0.01, 0.01
+LEAST_POINTS = 4  # of a stretch, for its scatter to be known; a guess
+# Requests that come by chance scatter by the root of their number, closed clients by a little less.
+# A rate that scatters by less than this share of the root is held by a limit (a guess, tried on
+# tests/unit/shared/recorded_queues).
+HELD_OF_ROOT = 0.3
+# gp2 bursts to 3,000 IOPS and no further (data/volumes/gp2.toml).
+GP2_BURST_IOPS = 3_000.0
+# Families that databases most often run on, so that their names stand first. Ours.
+USUAL_FAMILIES = ("m5", "r5", "c5", "m6i", "r6i", "m6g", "r6g", "t3", "m7g", "r7g", "c6i", "m4", "r4", "c4")
+MOST_NAMES = 3  # of instances, in one sentence
+
+
+@dataclass(frozen=True)
+class Level:
+    """The rates of a stretch: I/Os as EBS counts them and bytes a second, with their scatter as a
+    share. `points`: how many intervals; `ios`: I/Os of one of them."""
+
+    iops: float
+    bytes_s: float
+    iops_scatter: float
+    bytes_scatter: float
+    points: int
+    point_s: float
+    ios: float
+
+    @property
+    def tolerance(self) -> float:
+        """A share within which the rate of a point is flat."""
+        return FLAT_SHARE + TICKS_S / self.point_s
+
+    def is_flat(self, in_bytes: bool) -> bool:
+        """Whether one of the rates is flat from point to point."""
+        scatter = self.bytes_scatter if in_bytes else self.iops_scatter
+        return self.points < LEAST_POINTS or scatter <= self.tolerance
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the rate is flatter than requests that come by chance: a limit holds it."""
+        if self.points < LEAST_POINTS:
+            return False
+        scatter = min(self.iops_scatter, self.bytes_scatter)
+        return scatter * math.sqrt(max(self.ios, 1.0)) <= HELD_OF_ROOT or scatter <= 1e-4
+
+
+@dataclass(frozen=True)
+class LimitLevel:
+    """A limit that a level is. `name`: as in base.caps; `rate`: what the limit allows, in `unit`."""
+
+    name: str
+    rate: float
+    unit: str
+
+
+def level_of(rows: pl.DataFrame) -> Level:
+    """The level of rows of a volume's evidence."""
+    ios, bytes_s = rows["charged_iops"].fill_null(0.0), _bytes(rows)
+    point_s = float(rows["duration_s"].median() or 1.0)  # type: ignore[arg-type]
+    iops, in_bytes = float(ios.mean() or 0.0), float(bytes_s.mean() or 0.0)  # type: ignore[arg-type]
+    return Level(
+        iops,
+        in_bytes,
+        float(ios.std() or 0.0) / iops if iops and rows.height > 1 else 0.0,  # type: ignore[arg-type]
+        float(bytes_s.std() or 0.0) / in_bytes if in_bytes and rows.height > 1 else 0.0,  # type: ignore[arg-type]
+        rows.height,
+        point_s,
+        iops * point_s,
+    )
+
+
+def _bytes(rows: pl.DataFrame) -> pl.Series:
+    sizes = [pl.col(name).fill_null(0.0) for name in ("read_mib_s", "write_mib_s") if name in rows.columns]
+    return rows.select((pl.sum_horizontal(sizes or [pl.lit(0.0)]) * MIB).alias("bytes_s"))["bytes_s"]
+
+
+def limit_at(level: Level, limits: HoldingLimits) -> LimitLevel | None:
+    """The limit of this storage and instance that the level is, the nearest; None where it is none
+    of them."""
+    near: list[tuple[float, LimitLevel]] = []
+    for name, allowed, in_bytes in limits.levels():
+        rate = level.bytes_s if in_bytes else level.iops
+        away = abs(rate / allowed - 1.0)
+        if away <= SAME_SHARE and level.is_flat(in_bytes):
+            near.append((away, LimitLevel(name, rate, "bytes/s" if in_bytes else "I/Os/s")))
+    return min(near, key=lambda pair: pair[0])[1] if near else None
+
+
+def instances_at(level: Level, as_of: str | None) -> tuple[LimitLevel, tuple[str, ...]] | None:
+    """The instances whose baseline the level is, the usual ones first; None where no instance that
+    is known has it. Those that burst are meant: without a burst a limit of the instance is one of
+    its figures as well, and they stand behind."""
+    for in_bytes in (False, True):
+        rate = level.bytes_s if in_bytes else level.iops
+        if rate <= 0 or not level.is_flat(in_bytes):
+            continue
+        names = [
+            (not bursts, _usual(name), name)
+            for name, iops, bytes_s, bursts in _baselines(as_of)
+            if (allowed := bytes_s if in_bytes else iops) and abs(rate / allowed - 1.0) <= SAME_AS_UNNAMED
+        ]
+        if names:
+            bursts = not min(names)[0]
+            kind = "credits" if bursts else "throughput" if in_bytes else "iops"
+            found = LimitLevel(f"instance-{kind}", rate, "bytes/s" if in_bytes else "I/Os/s")
+            return found, tuple(name for _, _, name in sorted(names))
+    return None
+
+
+@lru_cache(maxsize=8)
+def _baselines(as_of: str | None) -> tuple[tuple[str, float | None, float | None, bool], ...]:
+    """(type, baseline IOPS, baseline bytes a second, whether it bursts) of every instance."""
+    with core_errors():
+        known = core.instances(as_of)
+    return tuple(
+        (
+            row["instance_type"],
+            row["baseline_iops"],
+            row["baseline_bytes_s"],
+            (row["baseline_iops"], row["baseline_bytes_s"]) != (row["max_iops"], row["max_bytes_s"]),
+        )
+        for row in known
+    )
+
+
+def _usual(name: str) -> int:
+    family = name.partition(".")[0]
+    return USUAL_FAMILIES.index(family) if family in USUAL_FAMILIES else len(USUAL_FAMILIES)
+
+
+def names_in_words(names: tuple[str, ...]) -> str:
+    """`m5.large, r5.large, m6i.large and 74 others`."""
+    more = len(names) - MOST_NAMES
+    first = ", ".join(names[:MOST_NAMES])
+    return first if more <= 0 else f"{first} and {more} other{'s' if more > 1 else ''}"
+
+
+def rate_in_words(rate: float, unit: str) -> str:
+    """`3,600 IOPS` or `77.5 MiB/s`."""
+    if unit == "bytes/s":
+        mib_s = rate / MIB
+        return f"{mib_s:,.0f} MiB/s" if mib_s >= 1_000 else f"{mib_s:,.4g} MiB/s"
+    return f"{rate:,.0f} IOPS" if rate >= 10 else f"{rate:,.2g} IOPS"

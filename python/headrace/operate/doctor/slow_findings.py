@@ -1,0 +1,326 @@
+"""A recording of a device that is slow where no limit binds: what explains it, in words, and what
+would tell where nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from headrace.base.units import in_percent, span_in_words
+from headrace.operate.doctor.levels import instances_at, level_of, names_in_words, rate_in_words
+from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
+from headrace.operate.doctor.signals import ModelLatency, model_of_rows
+from headrace.operate.doctor.slowness import (
+    Slowness,
+    cause_of,
+    clearly_slow_points,
+    slow_points,
+    slowest_ms,
+    stretches,
+    worst_ms,
+)
+from headrace.operate.doctor.storage_verdicts import MEMBER_FACTOR, OPEN_A_CASE, READ_IT_THROUGH
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.limits import HoldingLimits
+from headrace.operate.evidence.model import Evidence, SeenVolume, VolumeEvidence
+
+LEAST_POINTS = 2  # of a stretch that EBS is blamed for: one may be a burst
+FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its ends aside
+# Below this a point is short, and the scatter of its rate is that of the tool's clock as well.
+LONG_POINT_S = 10.0
+
+
+@dataclass(frozen=True)
+class SlowPart:
+    """What is looked at. `rows`: of the device, without what a limit explains. `at`: a time in words,
+    from seconds of the recording."""
+
+    evidence: Evidence
+    volume: VolumeEvidence
+    rows: pl.DataFrame
+    at: Callable[[float], str]
+    t: Thresholds
+
+    @property
+    def limits(self) -> HoldingLimits | None:
+        return self.volume.facts.limits
+
+    @property
+    def name(self) -> str:
+        return self.volume.facts.name
+
+    def when(self, rows: pl.DataFrame) -> tuple[float, float]:
+        """From and to of rows, seconds of the recording."""
+        first = float(self.volume.rows["t_unix"][0])
+        return float(rows["t_unix"][0]) - first, float(rows["t_unix"][-1] + rows["duration_s"][-1]) - first
+
+    def model(self, facts: SeenVolume, rows: pl.DataFrame) -> ModelLatency | None:
+        """The type's own latency at the sizes of these rows."""
+        return model_of_rows(facts, rows, self.evidence.facts.as_of)
+
+
+def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
+    """What explains the slow points; None where there are none. `beside_limits`: limits explain
+    other points, so only a stretch of its own counts."""
+    rows, t = part.rows, part.t
+    model = part.model(part.volume.facts, rows) if rows.height else None
+    if model is None:
+        return None
+    slow, clear = slow_points(rows, model, t), clearly_slow_points(rows, model, t)
+    if not slow.any():
+        return None
+    seconds = float(rows.filter(slow)["duration_s"].sum())
+    first, behind = stretches(clear if clear.any() else slow)[0]
+    stretch = rows[first:behind]
+    lasted = float(stretch["duration_s"].sum())
+    if beside_limits and (lasted < t.window_s or stretch.height < FLAT_POINTS):
+        return None
+    if seconds < t.window_s:
+        return _too_short(part, rows.filter(slow), seconds)
+    if lasted < t.window_s:
+        return _bursts(part, rows.filter(slow), model, None)
+    flat = _flat(part, stretch, model)
+    if flat is not None:
+        return flat
+    member = _slow_member(part, stretch)
+    if member is not None:
+        return member
+    slowness = cause_of(stretch, rows.filter(~slow), _before(rows, slow, first), part.limits, model, t)
+    if slowness.cause == "first-touch":
+        return _first_touch(part, stretch, slowness, model)
+    if part.limits is None:
+        return _not_named(part, stretch)
+    if slowness.cause == "degraded" and stretch.height >= LEAST_POINTS and clear.any():
+        return _degraded(part, stretch, slowness, model)
+    return _bursts(part, stretch, model, slowness)
+
+
+def _before(rows: pl.DataFrame, slow: pl.Series, first: int) -> pl.DataFrame:
+    """The calm rows before a stretch; one that is half slow is its edge."""
+    return rows[:first].filter(~slow[:first])
+
+
+def _when_words(part: SlowPart, rows: pl.DataFrame) -> str:
+    begins, ends = part.when(rows)
+    return f"From {part.at(begins)} to {part.at(ends)}"
+
+
+def _figures(rows: pl.DataFrame) -> tuple[FindingFigure, ...]:
+    figures = [
+        FindingFigure(
+            "recorded_ms", slowest_ms(rows), "ms", f"an I/O took {slowest_ms(rows):,.2f} ms (recorded, median)"
+        ),
+        FindingFigure("worst_ms", worst_ms(rows), "ms", f"the slowest point is {worst_ms(rows):,.2f} ms"),
+    ]
+    seconds = float(rows["duration_s"].sum())
+    figures.append(FindingFigure("seconds", seconds, "s", f"it lasted {span_in_words(round(seconds))}"))
+    return tuple(figures)
+
+
+def _finding(part: SlowPart, verdict, subject: str, words: str, rows: pl.DataFrame, *remedies: Remedy) -> Finding:
+    begins, ends = part.when(rows)
+    return Finding(
+        verdict,
+        subject,
+        words,
+        part.name,
+        "inferred",
+        None,
+        float(rows["duration_s"].sum()),
+        _figures(rows),
+        remedies=remedies,
+        from_unix=begins,
+        to_unix=ends,
+    )
+
+
+def _too_short(part: SlowPart, rows: pl.DataFrame, seconds: float) -> Finding:
+    whole = float(part.rows["duration_s"].sum())
+    worst = f"I/Os of {part.name} took up to {worst_ms(rows):,.0f} ms"
+    if whole < part.t.window_s:
+        words = f"{span_in_words(max(1, round(whole)))} are too short to judge: {worst}. Record an hour with `iostat -xt 1`."
+    else:
+        begins, _ = part.when(rows)
+        words = (
+            f"{worst}, but for {span_in_words(max(1, round(seconds)))} in all (first at {part.at(begins)}): too short to tell why. "
+            "Record for longer with `iostat -xt 1`."
+        )
+    return _finding(part, "cannot tell", "too short", words, rows)
+
+
+def _bursts(part: SlowPart, rows: pl.DataFrame, model: ModelLatency, slowness: Slowness | None) -> Finding:
+    point = span_in_words(round(part.evidence.facts.grain_s))
+    told = f"{_when_words(part, rows)} an I/O of {part.name} took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms)"
+    while_busy = ""
+    if slowness is not None and slowness.busy and slowness.use:
+        least = min(1.0, slowness.use / slowness.busy)
+        while_busy = f"; while there were requests it gave at least {in_percent(least)} of a limit"
+    others = "a burst at a limit looks like that, and so does EBS's own trouble"
+    if slowness is not None and slowness.may_be_cold:
+        others = "a burst at a limit looks like that, and so do first reads of a volume made from a snapshot, and EBS's own trouble"
+    words = (
+        f"{told}, below every limit on the mean of {point}{while_busy}. Within a point {others}. A shorter interval tells: "
+        "record seconds with `iostat -xt 1`, or ask the server's machine."
+    )
+    if slowness is None:
+        seconds = span_in_words(round(float(rows["duration_s"].sum())))
+        words = (
+            f"I/Os of {part.name} took up to {worst_ms(rows):,.1f} ms in {rows.height} points that do not follow each other ({seconds} "
+            f"in all, first at {part.at(part.when(rows)[0])}), below every limit on the mean of {point}. Within a point {others}. "
+            "A shorter interval tells: record seconds with `iostat -xt 1`."
+        )
+    return _finding(part, "cannot tell", "bursts", words, rows)
+
+
+def _p99(model: ModelLatency) -> float:
+    return max(model.read_p99, model.write_p99)
+
+
+def _not_named(part: SlowPart, rows: pl.DataFrame) -> Finding:
+    words = (
+        f"{_when_words(part, rows)} an I/O of {part.name} took {slowest_ms(rows):,.1f} ms. Whether a limit explains that cannot be told: "
+        "say what the storage is with --storage, and what it is attached to with --instance."
+    )
+    return _finding(part, "cannot tell", "limits", words, rows)
+
+
+def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding | None:
+    """A rate that something holds, though the storage that is named has no limit there: that of an
+    instance that was not named, or of other storage."""
+    inner = stretch[1:-1]
+    if inner.height < FLAT_POINTS:
+        return None
+    level = level_of(inner)
+    if not (level.is_flat(False) or level.is_flat(True)):
+        return None
+    held, short = level.is_held, level.point_s < LONG_POINT_S
+    known = instances_at(level, part.evidence.facts.as_of) if held or short else None
+    if known is None and not held:
+        return None
+    storage, instance = part.volume.facts.storage, part.evidence.facts.instance
+    in_bytes = known[0].unit == "bytes/s" if known else level.bytes_scatter < 0.9 * level.iops_scatter
+    rate = rate_in_words(*((level.bytes_s, "bytes/s") if in_bytes else (level.iops, "I/Os/s")))
+    usual = f"{_when_words(part, stretch)} {part.name} was at a flat {rate}, and an I/O took {slowest_ms(stretch):,.1f} ms: as at a limit"
+    where = f"{storage}{f' on {instance}' if instance else ''}" if storage else "volumes of EBS"
+    if known is not None:
+        limit, names = known
+        which = "the EBS baseline" if limit.name == "instance-credits" else "the EBS limit"
+        spent = ", which holds once the burst is spent" if limit.name == "instance-credits" else ""
+        ask = (
+            f"Is {instance} the instance it is attached to (--instance)?"
+            if instance
+            else "Say with --instance what it is attached to."
+        )
+        words = (
+            f"{usual}, but {where} {_has(part)} none there. It equals {which} of {names_in_words(names)}{spent}. {ask}"
+        )
+        return _finding(part, "cannot tell", "instance", words, stretch)
+    ask = "" if instance else " Say with --instance what it is attached to: that may be the limit."
+    words = f"{usual}, but {where} {_has(part)} none there{_there(part.limits, in_bytes)}. Is that the storage it was recorded on?{ask}"
+    return _finding(part, "cannot tell", "storage", words, stretch)
+
+
+def _has(part: SlowPart) -> str:
+    return "has" if part.volume.facts.storage else "have"
+
+
+def _there(limits: HoldingLimits | None, in_bytes: bool) -> str:
+    """What the limits are, in the unit of the level."""
+    if limits is None:
+        return ""
+    unit = "bytes/s" if in_bytes else "I/Os/s"
+    known = dict.fromkeys(rate_in_words(rate, unit) for _, rate, bytes_too in limits.levels() if bytes_too is in_bytes)
+    return f" (it has {', '.join(known)})" if known else ""
+
+
+def _first_touch(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
+    reads = _known(rows, "read_ms")
+    if slowness.reads_only:
+        writes = _known(rows, "write_ms")
+        seen = f"reads of {part.name} took {reads:,.1f} ms, and writes {writes:,.1f} ms: a limit slows both alike"
+    elif not slowness.apart:
+        seen = f"an I/O of {part.name} took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms) far below every limit"
+    else:
+        seen = (
+            f"reads of {part.name} took {reads:,.1f} ms (the type's p99 is {_p99(model):,.1f} ms) far below every limit"
+        )
+    falling = ", and it fell all along, as blocks that are left become fewer" if slowness.falls else ""
+    blind = "" if slowness.apart else " The tool has one latency for reads and writes: `iostat -xt 1` tells them apart."
+    words = (
+        f"{_when_words(part, rows)} {seen}. Check first whether it was made from a snapshot: the first read of each block takes that "
+        f"long{falling}. Else it is EBS's own trouble: open a case then.{blind}"
+    )
+    return _finding(part, "cannot tell", "first-touch", words, rows, READ_IT_THROUGH)
+
+
+def _known(rows: pl.DataFrame, name: str) -> float:
+    known = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.Float64)
+    return float(known.median()) if known.len() else 0.0  # type: ignore[arg-type]
+
+
+def _degraded(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: ModelLatency) -> Finding:
+    both = "reads and writes alike, " if slowness.apart and not slowness.reads_only else ""
+    busy = f" with a request under way {in_percent(slowness.busy)} of the time" if slowness.busy is not None else ""
+    words = (
+        f"{_when_words(part, rows)} {part.name} was degraded: an I/O took {slowest_ms(rows):,.1f} ms (the type's p99 is {_p99(model):,.1f} ms), "
+        f"{both}far below every limit{busy}: no limit, burst or first read of blocks explains that. It is EBS's fault, and minutes long as a rule: "
+        "open a case, do not resize."
+    )
+    return _finding(part, "degraded", "degraded", words, rows, OPEN_A_CASE)
+
+
+# --- members of an array --------------------------------------------------------------------------
+
+
+def _slow_member(part: SlowPart, stretch: pl.DataFrame) -> Finding | None:
+    """A member that is slow while the others, with the same load, are quick."""
+    begins, ends = float(stretch["t_unix"][0]), float(stretch["t_unix"][-1])
+    members = {}
+    for volume in part.evidence.volumes:
+        if volume.facts.role == "member":
+            rows = volume.rows.filter((pl.col("t_unix") >= begins - 1e-6) & (pl.col("t_unix") <= ends + 1e-6))
+            if rows.height:
+                members[volume.facts.name.rpartition("/")[2]] = (volume, rows)
+    if len(members) < 2:
+        return None
+    ms = {name: slowest_ms(rows) for name, (_, rows) in members.items()}
+    rates = {name: float(rows["charged_iops"].median() or 0.0) for name, (_, rows) in members.items()}  # type: ignore[arg-type]
+    worst = max(ms, key=lambda name: ms[name])
+    quick = min(ms.values())
+    volume, rows = members[worst]
+    model = part.model(volume.facts, rows)
+    if (
+        model is None
+        or ms[worst] < MEMBER_FACTOR * max(quick, 1e-3)
+        or ms[worst] < part.t.degraded_factor * _p99(model)
+    ):
+        return None
+    beside = [rate for name, rate in rates.items() if name != worst]
+    # A burst is spread over all members, as all of the load is.
+    spread = rates[worst] <= SPREAD * max(beside, default=0.0)
+    whole = volume.rows
+    slow = clearly_slow_points(whole, model, part.t)
+    before = whole.filter((pl.col("t_unix") < begins) & ~slow)
+    slowness = cause_of(rows, whole.filter(~slow), before, volume.facts.limits, model, part.t, others_are_quick=spread)
+    seen = ", ".join(f"{name} {value:,.1f} ms" for name, value in ms.items())
+    told = f"{_when_words(part, stretch)} one member of {part.name} was slow: {worst} took {ms[worst]:,.1f} ms an I/O, the fastest {quick:,.2f} ms"
+    figures = tuple(
+        FindingFigure(f"ms of {name}", value, "ms", f"an I/O of {name} took {value:,.2f} ms")
+        for name, value in ms.items()
+    )
+    if slowness.cause == "degraded":
+        words = f"{told}. The array is as slow as that member, and no limit explains it: it is EBS's fault. Open a case for {worst}, do not resize."
+        finding = _finding(part, "degraded", "member", words, stretch, OPEN_A_CASE)
+    else:
+        why = (
+            "Only its reads are slow: check first whether it was made from a snapshot"
+            if slowness.cause == "first-touch"
+            else f"A burst at its limit may be why ({seen}): it has more to do than the others, or record seconds with `iostat -xt 1`"
+        )
+        finding = _finding(part, "cannot tell", "member", f"{told}. {why}.", stretch)
+    return replace(finding, figures=figures)
+
+
+SPREAD = 1.3  # times the load of the others, up to which a member has the same; a guess

@@ -1,0 +1,254 @@
+"""Why a volume is slow below its limits: a burst within a point, first reads of blocks from a
+snapshot, one member of an array, or EBS's own trouble.
+
+EBS is blamed last, when nothing else can explain it:
+
+- A burst at a limit makes requests wait while the mean of a point is far below the limit. In a point
+  of which a share `b` is such a burst, the rate is at least `b` times the limit, and the device is busy
+  for at most `b` and the time that the other requests take by themselves. A device that was busy for
+  longer than that had no such burst (see `Bursts`).
+- The first read of a block that still lies in a snapshot is slow, and writes are not. Where a tool has
+  one latency for both, blocks become fewer as they are read, so the latency falls.
+- A member is told by the others, which have the same load and are quick.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from headrace.base.units import MIB
+from headrace.operate.doctor.signals import ModelLatency
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.limits import HoldingLimits
+
+Cause = Literal["bursts", "first-touch", "degraded"]
+WAYS = ("read", "write")
+# Calm points before a slow stretch that show what was usual, and their load beside that of the
+# stretch: a volume that was just attached had none. A guess.
+CALM_POINTS, CALM_LOAD = 2, 0.3
+LITTLE_READING = 0.05  # share of I/Os that are reads, below which cold blocks explain nothing; a guess
+SHORT_STRETCH = 4  # points, below which a fall of latency does not show
+
+
+@dataclass(frozen=True)
+class Slowness:
+    """What a slow stretch may be. `cause`: the first of those left. `apart`: whether the latency of
+    reads and writes is known apart. `busy`: share of the time with a request under way, and `most_busy`
+    what bursts at a limit explain of it; None where nobody counted."""
+
+    cause: Cause
+    reads_only: bool
+    apart: bool
+    busy: float | None
+    use: float
+    falls: bool
+
+    @property
+    def may_be_cold(self) -> bool:
+        """Whether first reads of blocks would look like that too."""
+        return self.cause == "first-touch" or self.reads_only or not self.apart
+
+
+def slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
+    """Which rows are slow: the latency of a way with some I/Os is far above the type's p99."""
+    p99 = max(model.read_p99, model.write_p99)
+    # The mean of a long point is that of thousands: less of it says that some of them waited.
+    factor = pl.when(pl.col("duration_s") >= t.window_s).then(t.slow_mean_factor).otherwise(t.degraded_factor)
+    return _any_way(rows, t, lambda way: pl.col(f"{way}_ms") >= factor * p99)
+
+
+def clearly_slow_points(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
+    """Those of them that are as slow as a degraded volume."""
+    p99 = max(model.read_p99, model.write_p99)
+    return _any_way(rows, t, lambda way: pl.col(f"{way}_ms") >= t.degraded_factor * p99)
+
+
+def _any_way(rows: pl.DataFrame, t: Thresholds, is_slow) -> pl.Series:
+    combined = not ways_apart(rows)
+    parts = [
+        is_slow(way) & ((pl.col("charged_iops") if combined else pl.col(f"{way}_iops")) >= t.degraded_least_iops)
+        for way in WAYS
+        if f"{way}_ms" in rows.columns and f"{way}_iops" in rows.columns
+    ]
+    slow = pl.any_horizontal(part.fill_null(False) for part in parts) if parts else pl.lit(False)
+    return rows.select(slow.alias("slow"))["slow"] if parts else pl.Series("slow", [False] * rows.height)
+
+
+def ways_apart(rows: pl.DataFrame) -> bool:
+    """Whether the latency of reads and of writes are two figures: a tool that has one for both gives
+    the same for each."""
+    if not {"read_ms", "write_ms"} <= set(rows.columns):
+        return True
+    both = rows.select("read_ms", "write_ms").drop_nulls()
+    return both.height == 0 or bool((both["read_ms"] != both["write_ms"]).any())
+
+
+def stretches(mask: pl.Series) -> list[tuple[int, int]]:
+    """(first, behind the last) of the points that follow each other, the longest first."""
+    parts, first = [], None
+    for index, slow in enumerate([*mask.to_list(), False]):
+        if slow and first is None:
+            first = index
+        elif not slow and first is not None:
+            parts.append((first, index))
+            first = None
+    return sorted(parts, key=lambda part: part[0] - part[1])
+
+
+def cause_of(
+    part: pl.DataFrame,
+    calm: pl.DataFrame,
+    before: pl.DataFrame,
+    limits: HoldingLimits | None,
+    model: ModelLatency,
+    t: Thresholds,
+    others_are_quick: bool = False,
+) -> Slowness:
+    """What explains the slow rows of `part`. `calm`: rows of the same recording that are not slow,
+    `before` those of them that come just before. `others_are_quick`: other members of the array
+    have the same load, and no burst."""
+    apart = ways_apart(part)
+    reads_only = apart and _reads_only(part, model, t)
+    busy, explained = _busy(part), _explained(part, calm, limits, model)
+    use = float(_use(part, limits).median() or 0.0)  # type: ignore[arg-type]
+    falls = _falls(part, t)
+    no_burst = others_are_quick or (use < t.degraded_use and rules_out_bursts(busy, explained, t))
+    cold = reads_only or (not (apart and _both_slow(part, model, t)) and _may_be_cold(part, before, falls))
+    if others_are_quick and not reads_only:
+        cold = False
+    if no_burst:
+        cause: Cause = "first-touch" if cold else "degraded"
+    else:
+        # Nobody counted how long it was busy: a latency that falls for a long time is no burst.
+        cause = "first-touch" if busy is None and cold and falls else "bursts"
+    return Slowness(cause, reads_only, apart, busy, use, falls)
+
+
+def rules_out_bursts(busy: float | None, explained: float, t: Thresholds) -> bool:
+    """Whether a device was busy for longer than any bursts at a limit explain: `busy`, share of the
+    time, None where nobody counted; `explained`, the most that they explain."""
+    return busy is not None and busy >= t.busy_least and busy >= t.busy_margin * explained
+
+
+def _median(rows: pl.DataFrame, name: str) -> float | None:
+    known = rows[name].drop_nulls() if name in rows.columns else pl.Series([], dtype=pl.Float64)
+    return float(known.median()) if known.len() else None  # type: ignore[arg-type]
+
+
+def _way_is_slow(rows: pl.DataFrame, way: str, model: ModelLatency, t: Thresholds) -> bool | None:
+    """Whether most points of a way are slow; None where it has hardly an I/O."""
+    rate, ms = _median(rows, f"{way}_iops"), _median(rows, f"{way}_ms")
+    if ms is None or (rate or 0.0) < t.degraded_least_iops:
+        return None
+    return ms >= t.degraded_factor * getattr(model, f"{way}_p99")
+
+
+def _reads_only(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
+    """Whether reads are slow and writes are as ever."""
+    reads = _way_is_slow(rows, "read", model, t)
+    return bool(reads) and _way_is_slow(rows, "write", model, t) is False
+
+
+def _both_slow(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> bool:
+    return bool(_way_is_slow(rows, "write", model, t))
+
+
+def _slowest_ms(rows: pl.DataFrame) -> pl.Series:
+    ways = [pl.col(f"{way}_ms") for way in WAYS if f"{way}_ms" in rows.columns]
+    return rows.select(pl.max_horizontal(ways or [pl.lit(None, pl.Float64)]).alias("ms"))["ms"].drop_nulls()
+
+
+def mean_ms(rows: pl.DataFrame) -> pl.Expr:
+    """The latency of a row over all of its I/Os, ms."""
+    total, weighted = pl.lit(0.0), pl.lit(0.0)
+    for way in WAYS:
+        if {f"{way}_ms", f"{way}_iops"} <= set(rows.columns):
+            ios = pl.when(pl.col(f"{way}_ms").is_not_null()).then(pl.col(f"{way}_iops").fill_null(0.0)).otherwise(0.0)
+            total, weighted = total + ios, weighted + ios * pl.col(f"{way}_ms").fill_null(0.0)
+    return pl.when(total > 0).then(weighted / total)
+
+
+def slowest_ms(rows: pl.DataFrame) -> float:
+    """The median of the slower way, ms."""
+    known = _slowest_ms(rows)
+    return float(known.median()) if known.len() else 0.0  # type: ignore[arg-type]
+
+
+def worst_ms(rows: pl.DataFrame) -> float:
+    """The slowest point, ms."""
+    known = _slowest_ms(rows)
+    return float(known.max()) if known.len() else 0.0  # type: ignore[arg-type]
+
+
+def _falls(rows: pl.DataFrame, t: Thresholds) -> bool:
+    """Whether the latency falls along the stretch, its ends aside: they may be half slow."""
+    ms = _slowest_ms(rows)
+    if ms.len() < SHORT_STRETCH:
+        return False
+    third = max(1, ms.len() // 3)
+    first, last = float(ms[:third].median() or 0.0), float(ms[-1 - third : -1].median() or 0.0)  # type: ignore[arg-type]
+    return last < t.steady_latency_share * first
+
+
+def _may_be_cold(rows: pl.DataFrame, before: pl.DataFrame, falls: bool) -> bool:
+    """Whether a latency that is known of reads alone, or of both together, may be that of cold
+    blocks: unless it rose at once on a volume that served the same load quickly, and stays."""
+    reads = _median(rows, "read_iops") or 0.0
+    ios = reads + (_median(rows, "write_iops") or 0.0)
+    if ios and reads / ios < LITTLE_READING:
+        return False
+    usual = before[-CALM_POINTS:]
+    load = _median(usual, "read_iops") or 0.0
+    steps_up = usual.height >= CALM_POINTS and load >= CALM_LOAD * reads
+    return falls or not steps_up
+
+
+def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
+    """The rate of each row over the limit that is nearest. Credits and the burst of an instance
+    count as spent where the rate is below the baseline: nobody knows how many are left."""
+    sizes = [pl.col(name).fill_null(0.0) for name in ("read_mib_s", "write_mib_s") if name in rows.columns]
+    demand = {False: pl.col("charged_iops").fill_null(0.0), True: pl.sum_horizontal(sizes or [pl.lit(0.0)]) * MIB}
+    has_credits = "balance_percent" in rows.columns
+    shares = []
+    for name, allowed, in_bytes in limits.levels() if limits else ():
+        share = demand[in_bytes] / allowed
+        if name == "volume-credits" and has_credits:
+            continue  # a window of spent credits is told as one
+        if name.endswith("credits"):
+            # What is above the baseline has some left.
+            share = pl.when(share <= 1.05).then(share).otherwise(0.0)
+        shares.append(share)
+    return rows.select(pl.max_horizontal(shares or [pl.lit(0.0)]).alias("use"))["use"]
+
+
+def _busy(rows: pl.DataFrame) -> float | None:
+    """The share of the time with a request under way; None where it is not counted for most."""
+    if "idle_share" not in rows.columns or rows["idle_share"].drop_nulls().len() < rows.height / 2:
+        return None
+    return 1.0 - (_median(rows, "idle_share") or 0.0)
+
+
+def _explained(part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | None, model: ModelLatency) -> float:
+    """The most of the time that a device can be busy with the rate of `part`, if a share of it is a
+    burst at a limit and the rest takes as long as usual: all of it in the burst, or none."""
+    ios = _median(part, "charged_iops") or 0.0
+    alone = ios * _busy_s_of_an_io(part, calm, model)
+    return max(alone, float(_use(part, limits).median() or 0.0))  # type: ignore[arg-type]
+
+
+def _busy_s_of_an_io(part: pl.DataFrame, calm: pl.DataFrame, model: ModelLatency) -> float:
+    """How long an I/O keeps the device busy while nothing waits, s: the most of what calm points
+    show and the model's median."""
+    reads, writes = _median(part, "read_iops") or 0.0, _median(part, "write_iops") or 0.0
+    both = max(reads + writes, 1e-9)
+    own_s = (reads * model.read_p50 + writes * model.write_p50) / both / 1e3
+    if "idle_share" not in calm.columns or not calm.height:
+        return own_s
+    each = calm.filter(pl.col("charged_iops") > 0).select(
+        ((1.0 - pl.col("idle_share")) / pl.col("charged_iops")).alias("s")
+    )
+    seen = each["s"].drop_nulls().median() if each.height else None
+    return max(own_s, float(seen or 0.0))  # type: ignore[arg-type]

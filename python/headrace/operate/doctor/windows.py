@@ -1,0 +1,174 @@
+"""Windows of a recording in which a device is at a limit: those that its own levels show
+(workload/censored.py), and those whose rate is that of a limit of the storage that is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from headrace.base.units import MIB
+from headrace.operate.doctor.levels import (
+    GP2_BURST_IOPS,
+    Level,
+    LimitLevel,
+    instances_at,
+    level_of,
+    limit_at,
+)
+from headrace.operate.doctor.signals import ModelLatency, model_of_rows
+from headrace.operate.doctor.slowness import mean_ms, stretches
+from headrace.operate.doctor.thresholds import Thresholds
+from headrace.operate.evidence.limits import HoldingLimits
+from headrace.operate.evidence.model import VolumeEvidence
+from headrace.workload import OpenWorkload
+from headrace.workload.censored import KNOWN_IOPS, KNOWN_MIB_S
+from headrace.workload.observed import CensoredWindow
+
+NAMES = {"iops": "volume-iops", "mib_s": "volume-throughput", "credits": "volume-credits"}
+# Of a window without a storage that is named: a device that was idle for a part of each point is not
+# at a limit all the time (a guess).
+NEVER_IDLE_PERCENT = 90.0
+EDGES = 5  # points of a window from which on its first and last are left out: they may be half of it
+LEAST_RUN = 3  # points at the rate of a limit: two alike may be chance (workload/censored.py)
+
+
+@dataclass(frozen=True)
+class BoundWindow:
+    """A window of the recording and the limit that it is at."""
+
+    window: CensoredWindow
+    limit: LimitLevel
+
+
+def bound_windows(
+    workload: OpenWorkload, volume: VolumeEvidence, as_of: str | None, t: Thresholds
+) -> list[BoundWindow]:
+    """The windows whose rate is a limit of the storage and instance that are named; of storage that
+    is not, those that are a limit by themselves."""
+    limits = volume.facts.limits
+    bound = []
+    for window in workload.censored:
+        rows = _rows_of(volume.rows, window)
+        if not rows.height:
+            continue
+        level = level_of(rows[1:-1] if rows.height >= EDGES else rows)
+        limit = limit_at(level, limits) if limits else _unnamed(window, level, volume, as_of)
+        if limit is not None:
+            bound.append(BoundWindow(window, limit))
+    return bound + (_held(volume, limits, bound, as_of, t) if limits else [])
+
+
+def _held(
+    volume: VolumeEvidence, limits: HoldingLimits, bound: list[BoundWindow], as_of: str | None, t: Thresholds
+) -> list[BoundWindow]:
+    """Runs at the very rate of a limit, with latency that is not the type's own: also where the
+    recording has nothing quicker to compare with."""
+    rows = without(volume.rows, bound)
+    model = model_of_rows(volume.facts, rows, as_of)
+    if model is None:
+        return []
+    slow = _waits(rows, model, t)
+    every = level_of(rows)
+    found: list[BoundWindow] = []
+    for _, allowed, in_bytes in limits.levels():
+        rate = _rate(in_bytes)
+        near = rows.select(((rate / allowed - 1.0).abs() <= every.tolerance).fill_null(False).alias("near"))["near"]
+        for first, behind in stretches(near & slow):
+            run = rows[first:behind]
+            if behind - first < LEAST_RUN or _touches(run, volume.rows, found):
+                continue
+            limit = limit_at(level_of(run), limits)
+            if limit is not None:
+                found.append(BoundWindow(_as_window(run, volume.rows, rows.filter(~slow), limit), limit))
+    return found
+
+
+def _rate(in_bytes: bool) -> pl.Expr:
+    if not in_bytes:
+        return pl.col("charged_iops")
+    return (pl.col("read_mib_s").fill_null(0.0) + pl.col("write_mib_s").fill_null(0.0)) * MIB
+
+
+def _waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:
+    """Rows whose requests take several times the type's median, on a device that is never idle."""
+    own = (
+        pl.col("read_iops").fill_null(0.0) * model.read_p50 + pl.col("write_iops").fill_null(0.0) * model.write_p50
+    ) / (pl.col("read_iops").fill_null(0.0) + pl.col("write_iops").fill_null(0.0))
+    waits = mean_ms(rows) >= t.inferred_latency_factor * own
+    if "idle_share" in rows.columns:
+        waits &= pl.col("idle_share").fill_null(0.0) <= 1.0 - NEVER_IDLE_PERCENT / 100.0
+    return rows.select(waits.fill_null(False).alias("waits"))["waits"]
+
+
+def _touches(run: pl.DataFrame, rows: pl.DataFrame, found: list[BoundWindow]) -> bool:
+    first = float(rows["t_unix"][0])
+    begins, ends = float(run["t_unix"][0]) - first, float(run["t_unix"][-1]) - first
+    return any(begins < one.window.to_s and ends >= one.window.from_s for one in found)
+
+
+def _as_window(run: pl.DataFrame, rows: pl.DataFrame, calm: pl.DataFrame, limit: LimitLevel) -> CensoredWindow:
+    """A run as the readers of windows take it."""
+    first = float(rows["t_unix"][0])
+
+    def mean(frame: pl.DataFrame, what: pl.Expr) -> float | None:
+        value = frame.select(what.mean().alias("mean"))["mean"][0] if frame.height else None
+        return None if value is None else float(value)
+
+    iops = mean(run, pl.col("charged_iops")) or 0.0
+    in_bytes = limit.unit == "bytes/s"
+    usual = calm.select(mean_ms(calm).median().alias("ms"))["ms"][0] if calm.height else None
+    return CensoredWindow(
+        from_s=float(run["t_unix"][0]) - first,
+        to_s=float(run["t_unix"][-1] + run["duration_s"][-1]) - first,
+        limit="credits" if limit.name.endswith("credits") else "mib_s" if in_bytes else "iops",
+        recorded=limit.rate / MIB if in_bytes else limit.rate,
+        unit="MiB/s" if in_bytes else "IOPS",
+        usual_latency_ms=None if usual is None else float(usual),
+        latency_ms=mean(run, mean_ms(run)),
+        queue=mean(run, pl.col("queue")) if "queue" in run.columns else None,
+        at_least_iops=iops,
+        at_most_iops=None,
+    )
+
+
+def _rows_of(rows: pl.DataFrame, window: CensoredWindow) -> pl.DataFrame:
+    first = float(rows["t_unix"][0]) if rows.height else 0.0
+    at = pl.col("t_unix") - first
+    return rows.filter((at >= window.from_s - 1e-6) & (at < window.to_s - 1e-6))
+
+
+def without(rows: pl.DataFrame, bound: list[BoundWindow]) -> pl.DataFrame:
+    """The rows that no window at a limit has, nor touches: those beside one are half of it."""
+    if not bound:
+        return rows
+    first = float(rows["t_unix"][0])
+    taken = pl.lit(False)
+    for one in bound:
+        at, ends = pl.col("t_unix") - first, pl.col("t_unix") - first + pl.col("duration_s")
+        taken = taken | ((ends >= one.window.from_s - 1e-6) & (at <= one.window.to_s + 1e-6))
+    return rows.filter(~taken)
+
+
+def _unnamed(window: CensoredWindow, level: Level, volume: VolumeEvidence, as_of: str | None) -> LimitLevel | None:
+    """What the recording says by itself: a known limit of volumes, credits that are gone, or a top
+    that it never exceeds. None where it is the baseline of an instance, which is asked for, or where
+    the device was idle in between: that is no limit but bursts."""
+    members = volume.facts.name.count("+") + 1
+    for name, known, in_bytes in (("volume-throughput", KNOWN_MIB_S, True), ("volume-iops", KNOWN_IOPS, False)):
+        rate = level.bytes_s / MIB if in_bytes else level.iops
+        near = any(
+            abs(rate - limit * count) <= level.tolerance * limit * count for limit in known for count in {1, members}
+        )
+        if near and level.is_flat(in_bytes) and window.limit != "credits":
+            return LimitLevel(name, level.bytes_s if in_bytes else level.iops, "bytes/s" if in_bytes else "I/Os/s")
+    if window.util_percent is not None and window.util_percent < NEVER_IDLE_PERCENT:
+        return None
+    most = float(volume.rows["charged_iops"].max() or 0.0)  # type: ignore[arg-type]
+    # No gp2 bursts further, so it is the instance's burst that was spent.
+    beyond_gp2 = most > 1.05 * GP2_BURST_IOPS * members
+    if (window.limit != "credits" or beyond_gp2) and instances_at(level, as_of) is not None:
+        return None
+    in_bytes = window.unit == "MiB/s"
+    rate = level.bytes_s if in_bytes else level.iops
+    return LimitLevel(NAMES[window.limit], rate, "bytes/s" if in_bytes else "I/Os/s")

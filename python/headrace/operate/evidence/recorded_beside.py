@@ -1,0 +1,114 @@
+"""What a recording has besides the device that is judged: the members of an array each, and the
+host's processors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from headrace.base.storage import Storage
+from headrace.errors import InputError
+from headrace.observe.formats import ImportOptions, LoadedRecording
+from headrace.observe.formats.processors import ProcessorShares, processors_of
+from headrace.operate.evidence.limits import HoldingLimits, holding
+from headrace.operate.evidence.model import Row, SeenVolume
+from headrace.workload import OpenWorkload
+
+MADE_OF_OTHERS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
+# The members of an md device do what it does, and nothing else does as much: within this share of
+# its I/Os, counted in a file of all devices. Ours.
+SAME_LOAD = 0.1
+LEAST_SHARE = 0.02  # of the array's I/Os, below which a device is no member; ours
+MOST_MEMBERS = 32  # devices that are looked at
+
+
+@dataclass(frozen=True)
+class Beside:
+    """`members`: what each is, with its figures by the number of the point. `host`: processors' worth
+    by the number of the point (shares where their count is not known). `vcpus`: their count."""
+
+    members: tuple[tuple[SeenVolume, Mapping[int, Row]], ...] = ()
+    host: Mapping[int, Row] = field(default_factory=dict)
+    vcpus: int | None = None
+
+
+def beside_of(
+    loaded: LoadedRecording,
+    told: ImportOptions,
+    workload: OpenWorkload,
+    storage: tuple[str | None, str | None, str | None],
+    figures: Callable[[Mapping[str, Any], HoldingLimits | None], Row],
+) -> Beside:
+    """Members and processors of a recording of which `workload` is judged. `storage`: of the device,
+    its instance and the day of the limits. `figures`: from a point to a row."""
+    name = str(workload.source.get("device") or workload.name)
+    vcpus, host = _host(loaded, workload)
+    names = (
+        name.split("+") if "+" in name else _under(loaded, told, workload) if name.startswith(MADE_OF_OTHERS) else []
+    )
+    members = []
+    for member, text in zip(names, _storages(storage[0], len(names)), strict=True):
+        try:
+            alone = loaded.workload(replace(told, device=member))
+        except InputError:
+            continue
+        limits = None if text is None else holding(text, storage[1], storage[2])
+        rows = {number: figures(row, limits) for number, row in enumerate(alone.points.iter_rows(named=True))}
+        members.append((SeenVolume(f"{name}/{member}", text, None, limits, role="member"), rows))
+    return Beside(tuple(members) if len(members) > 1 else (), host, vcpus)
+
+
+def _storages(storage: str | None, count: int) -> list[str | None]:
+    """The storage of each member; none where the array that is named has another number of them."""
+    if storage is None:
+        return [None] * count
+    volumes = Storage.parse(storage).members
+    return [str(Storage.of([one])) for one in volumes] if len(volumes) == count else [None] * count
+
+
+def _under(loaded: LoadedRecording, told: ImportOptions, array: OpenWorkload) -> list[str]:
+    """The devices that an md device is made of, as far as their I/Os tell; none where they do not."""
+    whole = _ios(array)
+    rates = {
+        name: _ios(alone)
+        for name, alone in loaded.each(MOST_MEMBERS, told).items()
+        if alone is not None and not name.startswith(MADE_OF_OTHERS)
+    }
+    members = [name for name, rate in rates.items() if rate >= LEAST_SHARE * whole]
+    same = whole > 0 and abs(sum(rates[name] for name in members) / whole - 1.0) <= SAME_LOAD
+    return sorted(members) if same and len(members) > 1 else []
+
+
+def _ios(workload: OpenWorkload) -> float:
+    points = workload.points
+    return float((points["reads_per_s"] + points["writes_per_s"]).mean() or 0.0)  # type: ignore[arg-type]
+
+
+def _host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
+    """The processors by the number of the point; reports that are missing have none."""
+    readings = loaded.readings
+    seen = processors_of(loaded.recording, readings.tool, len(readings.reports))
+    if seen is None:
+        return None, {}
+    stamps = [report.stamp for report in readings.reports]
+    interval = float(workload.source.get("period_s") or 0.0)
+    rows = {}
+    for index, shares in enumerate(seen.reports):
+        stamp, first = stamps[index], stamps[0]
+        known = stamp is not None and first is not None and interval > 0
+        number = round((stamp.epoch_s - first.epoch_s) / interval) if known else index  # type: ignore[union-attr]
+        rows[number] = _row(shares, seen.count)
+    return seen.count, rows
+
+
+def _row(shares: ProcessorShares, count: int | None) -> Row:
+    worth = (count or 1) / 100.0
+    return {
+        "user_cpus": (shares.user + shares.nice) * worth,
+        "nice_cpus": shares.nice * worth,
+        "system_cpus": shares.system * worth,
+        "iowait_cpus": shares.iowait * worth,
+        "steal_cpus": shares.steal * worth,
+        "idle_cpus": shares.idle * worth,
+    }

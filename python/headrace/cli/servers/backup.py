@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from headrace.base.processes import undisturbed
+from headrace.cli import INTERRUPTED
 from headrace.cli.options import (
     CommandGroup,
     LabPlace,
@@ -23,12 +25,14 @@ from headrace.cli.options import (
     storage_option,
 )
 from headrace.cli.output import print_answer, progress, say, table
-from headrace.errors import InputError
+from headrace.cli.servers.confirming import confirm
+from headrace.errors import CouldNotRun, HeadraceError, InputError
 
 if TYPE_CHECKING:
     from headrace.lab import Lab
     from headrace.servers.backup.history.moments import RestoreGoal
     from headrace.servers.backup.manifest import Backup
+    from headrace.servers.backup.retention import RetentionPlan
     from headrace.servers.backup.source import BackupSource
 
 EPILOG = """\b
@@ -70,6 +74,55 @@ def _source(place: LabPlace, password: PasswordOptions, text: str) -> BackupSour
         hint = f"Start it: headrace mysql up {text}"
         raise InputError(text, f"is {server.state}", "headrace backup --help", hint)
     return source_of(server.address(), server.name, server)
+
+
+def _target_in(text: str) -> Any:
+    """A target that is read. Raises InputError for a folder that is not there: it was mistyped, or
+    its volume is not mounted."""
+    from headrace.servers.backup.targets.folder import FolderTarget
+    from headrace.servers.backup.targets.opening import open_target
+
+    target = open_target(text)
+    if isinstance(target, FolderTarget) and not target.folder.exists():
+        raise InputError(target.label, "there is no such folder", "", "Is its name right, and its volume mounted?")
+    return target
+
+
+@contextlib.contextmanager
+def _interrupted(words: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C says what stands and what finishes it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        with undisturbed():
+            raise CouldNotRun("", f"Interrupted. {words()}", exit_code=INTERRUPTED) from None
+
+
+def _whole(target: Any) -> set[str]:
+    """Ids of whole backups, without a look into them; none where the target does not answer."""
+    from headrace.servers.backup.manifest import MANIFEST
+
+    with contextlib.suppress(HeadraceError, OSError):
+        return {one.name.split("/")[1] for one in target.list("backups/") if one.name.endswith(f"/{MANIFEST}")}
+    return set()
+
+
+def _words_after_run(target: Any, before: set[str], notes: list[str]) -> str:
+    made = sorted(_whole(target) - before)
+    if made:
+        return f"The backup {made[-1]} is whole."
+    if any(" is whole in " in one for one in notes):
+        return "The copy is whole in the spool: give the same command again to send the rest."
+    return "No backup was made, and what was copied is removed. Give the same command again to begin anew."
+
+
+def _words_after_restore(lab: Lab, name: str, what: str) -> str:
+    from headrace import servers
+
+    with contextlib.suppress(HeadraceError):
+        servers.find(lab, name)
+        return f"The backup is as it was; the new server {name} is still there: headrace mysql destroy {name}."
+    return f"The backup is as it was, and nothing is left of the new server. Give the same command again to {what}."
 
 
 def _key(path: Path | None) -> bytes | None:
@@ -169,6 +222,10 @@ def run(
     spool: Annotated[
         Path | None, option("FOLDER", "Finish the copy here, then send it: a run that is cut off can go on.")
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        option("DATABASE", "Logical: this database alone, as a part of the server. Repeatable.", "--only"),
+    ] = None,
     anew: Annotated[bool, flag("--anew", "Go on with no run that was killed: remove what it left.")] = False,
     dry_run: Annotated[bool, flag("--dry-run", "Say how long it will take and what binds, and copy nothing.")] = False,
     output: OutputOption = "table",
@@ -183,7 +240,17 @@ def run(
         _say_forecast(server, target, method, pack, pace, output if dry_run else None)
     if dry_run:
         return
-    with progress("copying") as tick, _pacer(server, target, pace, method) as pacer:
+    before, notes = _whole(target), []
+    with (
+        _interrupted(lambda: _words_after_run(target, before, notes)),
+        progress("copying") as tick,
+        _pacer(server, target, pace, method) as pacer,
+    ):
+
+        def note(text: str) -> None:
+            notes.append(text)
+            tick.say(f"note: {text}")
+
         wanted = copying.Wanted(
             method=method,
             pack=pack,
@@ -192,7 +259,8 @@ def run(
             spool=spool.absolute() if spool is not None else None,
             anew=anew,
             progress=tick,
-            note=lambda text: tick.say(f"note: {text}"),
+            only=tuple(dict.fromkeys(only or ())),
+            note=note,
             **({"pace": pacer} if pacer else {}),
         )
         made = copying.run(server, target, wanted)
@@ -207,22 +275,23 @@ def run(
 
 @app.command("list")
 def list_(to: InOption, key_file: KeyOption = None, output: OutputOption = "table") -> None:
-    """Show backups, their age, and which were never restored; exit code 1 when one is damaged."""
+    """Show backups, their age, and which were never restored; exit code 1 when one is damaged, or
+    its last restore failed."""
     from headrace.servers.backup.manifest import backups
-    from headrace.servers.backup.targets.opening import open_target
 
-    found, problems = backups(open_target(to), _key(key_file))
+    found, problems = backups(_target_in(to), _key(key_file))
     _print_backups(found, output)
+    problems += [f"{one.id}: its last restore failed: {one.proof.said}" for one in found if one.proof and one.failed]
     for problem in problems:
         say(f"problem: {problem}")
     if problems:
         raise typer.Exit(1)
 
 
-COLUMNS = ("id", "method", "server", "size", "stored", "age", "proved", "position")
+COLUMNS = ("id", "method", "server", "databases", "tables", "size", "stored", "age", "proved", "position")
 CSV = (
     "id", "method", "flavor", "version", "source", "source_id", "ended_unix", "age_s", "data_bytes", "stored_bytes", "packed", "encrypted",
-    "gtid", "file", "offset", "proved", "proved_at_unix"
+    "gtid", "file", "offset", "databases", "tables", "part", "proved", "proved_at_unix", "failed"
 )  # fmt: skip
 
 
@@ -230,14 +299,22 @@ def _print_backups(found: list[Backup], output: Any) -> None:
     now = time.time()
     rows = [_csv(one, now) for one in found]
     shown = [_row(one, now) for one in found]
-    print_answer(rows, output, rows, CSV, lambda: (table(COLUMNS, shown, right=("size", "stored", "age")),))
+    print_answer(
+        rows,
+        output,
+        rows,
+        CSV,
+        lambda: (table(COLUMNS, shown, right=("databases", "tables", "size", "stored", "age")),),
+    )
 
 
 def _csv(one: Backup, now: float) -> dict[str, object]:
     made = one.manifest
     plain = {name: getattr(made, name) for name in CSV if hasattr(made, name)}
-    proof = one.proof if one.proof is not None and one.proof.ok else None
+    proof = one.proof if one.proved else None
     return plain | {
+        "databases": " ".join(made.databases),
+        "failed": one.proof.said if one.proof is not None and one.failed else "",
         "age_s": round(one.age_s(now), 1),
         "gtid": made.position.gtid,
         "file": made.position.file,
@@ -251,14 +328,16 @@ def _row(one: Backup, now: float) -> list[object]:
     made, proof = one.manifest, one.proof
     proved = f"unproved, {_age(one.age_s(now))} old"
     if proof is not None:
-        proved = f"{_age(now - proof.at_unix)} ago" if proof.ok else f"FAILED: {proof.said[:40]}"
+        proved = f"{_age(now - proof.at_unix)} ago" if proof.ok else "FAILED"
     gtid = made.position.gtid if len(made.position.gtid) <= 44 else f"{made.position.gtid[:41]}..."
     server = f"{made.source}, {made.flavor} {made.version.split('-')[0]}"
     place = gtid or made.position.file or "no binary log"
     return [
         made.id,
-        made.method,
+        f"{made.method}, a part" if made.only else made.method,
         server,
+        made.part or len(made.databases),
+        made.tables,
         _size(made.data_bytes),
         _size(made.stored_bytes),
         _age(one.age_s(now)),
@@ -290,12 +369,10 @@ class RestoreOptions:
     unpaced: Annotated[bool, flag("--unpaced", "Without the volumes' limits until the next `mysql up`.")] = False
     moment: Annotated[
         str | None,
-        option("TIME", "ReplayPlan up to this moment, with its time zone: 2026-11-22T21:50:00Z.", "--to-time"),
+        option("TIME", "Replay up to this moment, with its time zone: 2026-11-22T21:50:00Z.", "--to-time"),
     ] = None
-    gtid: Annotated[str | None, option("GTID", "ReplayPlan up to this transaction, and not one more.", "--to-gtid")] = (
-        None
-    )
-    latest: Annotated[bool, flag("--latest", "ReplayPlan all there is.")] = False
+    gtid: Annotated[str | None, option("GTID", "Replay up to this transaction, and not one more.", "--to-gtid")] = None
+    latest: Annotated[bool, flag("--latest", "Replay all there is.")] = False
     timeline: Annotated[str | None, option("ID", "Which history, where several go on from the backup.")] = None
     workers: Annotated[
         int | None, option("N", "Workers of the replay. Default: twice the processors.", min=0, max=1024)
@@ -346,11 +423,12 @@ def restore(
 ) -> None:
     """Restore a backup onto a new server of the lab, as it is or up to a GTID or a moment."""
     from headrace.servers.backup import restore as restoring
-    from headrace.servers.backup.targets.opening import open_target
 
-    target, key = open_target(to), _key(key_file)
+    target, key = _target_in(to), _key(key_file)
     with place.open() as lab, progress("restoring") as tick:
-        done = restoring.restore(lab, target, _request(lab, target, backup, name, wanted, key), key, tick)
+        request = _request(lab, target, backup, name, wanted, key)
+        with _interrupted(lambda: _words_after_restore(lab, name, "restore it")):
+            done = restoring.restore(lab, target, request, key, tick)
     _print_restored(done, output)
 
 
@@ -362,10 +440,25 @@ def _request(lab: Lab, target: Any, backup: str, name: str, wanted: RestoreOptio
     if wanted.storage is None:
         raise InputError("--storage", "is needed for the new server", "headrace backup restore --help", "As gp3:100.")
     manifest = read_manifest(target, _named(target, backup, key), key)
+    _warn_failed(target, manifest.id, key)
+    if manifest.only:
+        say(f"note: {manifest.id} is a part of its server, {manifest.part} alone")
     more = vars(wanted) | {"settings": servers.settings_of(wanted.setting) or {}, "goal": wanted.goal(manifest.flavor)}
     path = more.pop("server_path")
     given = {key: value for key, value in more.items() if key not in ("moment", "gtid", "latest", "setting")}
     return RestoreRequest(backup=manifest.id, name=name, server_path=None if path is None else str(path), **given)
+
+
+def _warn_failed(target: Any, backup: str, key: bytes | None) -> None:
+    from headrace.servers.backup.manifest import read_proof
+
+    try:
+        proof = read_proof(target, backup, key)
+    except InputError as error:
+        say(f"warning: the proof of {backup} cannot be read: {error.rule}")
+        return
+    if proof is not None and not proof.ok:
+        say(f"warning: the last restore of {backup} failed, {_age(time.time() - proof.at_unix)} ago: {proof.said}")
 
 
 def _print_restored(done: Any, output: Any) -> None:
@@ -382,9 +475,13 @@ def _print_restored(done: Any, output: Any) -> None:
         "last_gtid": replay.last_gtid if replay else "",
         "last_time": shown(replay.last_us) if replay and replay.last_us else "",
         "doubt": replay.doubt if replay else 0,
+        "part": done.manifest.part,
+        "other_settings": "; ".join(one.words for one in done.otherwise),
     }
-    rows = [(name, value) for name, value in answer.items()]
+    rows = [(name, value) for name, value in answer.items() if name != "other_settings"]
     print_answer(answer, output, [answer], tuple(answer), lambda: (table(("restored", ""), rows),))
+    for one in done.otherwise:
+        say(f"note: not as in the source: {one.words}")
     if replay and replay.doubt:
         say(
             f"note: MariaDB's binary log knows whole seconds: {replay.doubt:,} transactions, {replay.doubt_gtids[0]} to "
@@ -405,9 +502,8 @@ def verify(
     from headrace.servers.backup import checking
     from headrace.servers.backup.history import archive
     from headrace.servers.backup.manifest import backups
-    from headrace.servers.backup.targets.opening import open_target
 
-    target, key = open_target(to), _key(key_file)
+    target, key = _target_in(to), _key(key_file)
     problems: list[str] = []
     if backup is None:
         found, problems = backups(target, key)
@@ -490,11 +586,10 @@ def binlogs(to: InOption, key_file: KeyOption = None, output: OutputOption = "ta
     """Show the binary logs in a target by timeline, from where to where; exit code 1 for a gap."""
     from headrace.servers.backup.history import archive
     from headrace.servers.backup.history.moments import shown
-    from headrace.servers.backup.targets.opening import open_target
 
     names = ("timeline", "files", "bytes", "begins", "ends", "first_time", "last_time", "problems")
     rows: list[dict[str, object]] = []
-    for one in archive.timelines(open_target(to), _key(key_file)):
+    for one in archive.timelines(_target_in(to), _key(key_file)):
         entries = [entry for file in one.files for entry in file.entries if entry.transactions]
         told = (
             one.id,
@@ -529,18 +624,26 @@ def prove(
 ) -> None:
     """Restore a backup onto a volume of the lab, replay, compare, and remove it again."""
     from headrace.servers.backup import proving
-    from headrace.servers.backup.targets.opening import open_target
 
-    target, key = open_target(to), _key(key_file)
+    target, key = _target_in(to), _key(key_file)
     source = None if against is None else _source(place, password, against)
     with place.open() as lab, progress("restoring") as tick:
         named = _named(target, backup, key)
-        proof = proving.prove(lab, target, named, storage, source, key, work=work, unpaced=unpaced, progress=tick)
+        name = proving.new_name()
+        with _interrupted(lambda: f"The proof before it counts. {_words_after_restore(lab, name, 'prove it')}"):
+            proof = proving.prove(
+                lab, target, named, storage, source, key, work=work, unpaced=unpaced, progress=tick, name=name
+            )
     answer = {"backup": named, **vars(proof)}
-    print_answer(
-        answer, output, [answer], tuple(answer), lambda: (table(("proved", ""), [list(one) for one in answer.items()]),)
-    )
+    head = "proved" if proof.ok else "NOT proved"
+    if proof.ok and proof.part:
+        head = "proved, a part"
+    rows = [(name, value) for name, value in answer.items() if value != ""]
+    print_answer(answer, output, [answer], tuple(answer), lambda: (table((head, ""), rows),))
+    if proof.part:
+        say(f"note: {named} is a part of its server: {proof.part} alone was restored")
     if not proof.ok:
+        say(f"problem: {named} is not proved: {proof.said}")
         raise typer.Exit(1)
 
 
@@ -559,9 +662,8 @@ def prune(
     from headrace.servers.backup import retention, unfinished
     from headrace.servers.backup.history import archive
     from headrace.servers.backup.manifest import backups, unread
-    from headrace.servers.backup.targets.opening import open_target
 
-    target, key = open_target(to), _key(key_file)
+    target, key = _target_in(to), _key(key_file)
     found, problems = backups(target, key)
     for problem in problems:
         say(f"problem: {problem}")
@@ -580,14 +682,21 @@ def prune(
         say(f"note: {left.words}")
     if not (wanted.remove or wanted.files):
         return
-    if not yes and not sys.stdin.isatty():
-        raise InputError(to, "deletes backups, and nobody can be asked", "headrace backup prune --help", "Add --yes.")
-    if not yes:
-        typer.confirm(f"Delete {len(wanted.remove)} backups?", abort=True, err=True)
-
+    confirm(
+        yes, f"Delete {len(wanted.remove)} backups and {len(wanted.files)} files of binary logs?", to, "deletes backups"
+    )
     with contextlib.ExitStack() as leaving:
         lab = None
         if any(one.manifest.snapshots for one, _ in wanted.remove):
             lab = leaving.enter_context(place.open())
+        leaving.enter_context(_interrupted(lambda: _words_after_prune(target, wanted)))
         for text in retention.carry_out(target, wanted, archive.timelines(target, key), lab):
             say(f"kept: {text}")
+
+
+def _words_after_prune(target: Any, wanted: RetentionPlan) -> str:
+    there = _whole(target)
+    left = [one.id for one, _ in wanted.remove if one.id in there]
+    gone = len(wanted.remove) - len(left)
+    words = f"{gone} of {len(wanted.remove)} backups are deleted; the others are whole."
+    return f"{words} Give the same command again to finish."

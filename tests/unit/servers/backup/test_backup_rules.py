@@ -256,7 +256,8 @@ def made(number: int, source: str, age_days: float, proved: bool | None, now: fl
 
 def test_retention_keeps_a_provable_chain_whatever_the_rule():
     """Random backups and rules against what must hold: all are kept or removed, nothing that a rule
-    keeps is removed, and of each source the newest proved one stays, or without one the newest."""
+    keeps is removed, and of each source the newest proved one stays, or without one the newest that
+    has not failed. A failed one takes no good one's place."""
     rng, now = random.Random(14), 1_795_384_788.0
     for _ in range(300):
         found = [
@@ -274,15 +275,35 @@ def test_retention_keeps_a_provable_chain_whatever_the_rule():
             if not mine:
                 continue
             proved = [one for one in mine if one.proof is not None and one.proof.ok]
-            assert (proved or mine)[-1].id in kept
-            assert guarded(mine, []) is (proved or mine)[-1]
-            for one in mine[-(count or 0) :] if count else []:
+            good = [one for one in mine if one.proof is None or one.proof.ok]
+            assert (proved or good or mine)[-1].id in kept
+            assert guarded(mine, []) is (proved or good or mine)[-1]
+            for one in [*mine[-(count or 0) :], *good[-(count or 0) :]] if count else []:
                 assert one.id in kept
             for one in mine:
                 assert days is None or one.age_s(now) >= days * 86_400 or one.id in kept
     for rule in ((None, None), (0, None), (None, -1.0)):
         with pytest.raises(InputError):
             plan([], [], now, *rule)
+
+
+def test_a_part_of_a_server_takes_no_whole_backups_place():
+    """A newer dump of one database, proved: the whole backup stays, and so does the part."""
+    now = 1_795_384_788.0
+    whole, part = made(1, "a", 9.0, True, now), made(2, "a", 1.0, True, now)
+    part = replace(part, manifest=part.manifest.with_(only=("ack",), databases=("ack",)))
+    assert not plan([whole, part], [], now, 1, None).remove
+
+
+def test_a_backup_whose_restore_failed_is_not_kept_instead_of_a_good_one():
+    """The proof of the older one was undone by a restore that failed: the good one beside it stays,
+    and where only failed ones are left the newest of them."""
+    now = 1_795_384_788.0
+    failed, good, newest = made(1, "a", 9.0, False, now), made(2, "a", 5.0, None, now), made(3, "a", 1.0, False, now)
+    kept = {one.id: why for one, why in plan([failed, good, newest], [], now, 1, None).keep}
+    assert good.id in kept and failed.id not in kept and "last restore failed" in kept[newest.id]
+    assert guarded([failed, newest], []) is newest
+    assert "take another" in dict((one.id, why) for one, why in plan([failed], [], now, None, 1.0).keep)[failed.id]
 
 
 def test_ids_sort_by_time_and_hold_no_paths():

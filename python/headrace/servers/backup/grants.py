@@ -1,0 +1,270 @@
+"""What the account of a logical backup may see: what it may not, a dump leaves out without a word.
+
+Servers hide databases, tables, triggers and routines from accounts without rights to them, so the
+dump alone cannot tell. SHOW GRANTS can: with the roles that are active, and MySQL's partial revokes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.backup.source import SYSTEM, BackupSource, rows
+from headrace.servers.backup.targets.target import DOC
+
+if TYPE_CHECKING:
+    import pymysql
+
+# What is left out where the right is missing (MySQL manual, mysqldump; MariaDB knowledge base,
+# mariadb-dump). Routines need SELECT everywhere, or one of ROUTINES.
+NEEDED = {"SELECT": "rows", "SHOW VIEW": "views", "TRIGGER": "triggers", "EVENT": "events"}
+ROUTINES = ("SHOW_ROUTINE", "SHOW CREATE ROUTINE")  # MySQL 8.0.20; MariaDB 11.3
+ALL = "ALL PRIVILEGES"
+# Error 1290 of both servers: they run with --skip-grant-tables, and everybody may do everything.
+NO_GRANTS = "error 1290"
+QUOTES = "`'\""
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A line of SHOW GRANTS. `database`, `table`: "*" for all; `whole`: rights that are not for
+    some columns alone. `taken`: a partial revoke of MySQL."""
+
+    whole: frozenset[str]
+    some: frozenset[str]
+    database: str
+    table: str
+    grantee: str
+    taken: bool = False
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What an account may do. `patterns`: whether % and _ in a database's name stand for others."""
+
+    grants: tuple[Grant, ...] = field(repr=False)
+    patterns: bool = True
+    everything: bool = False
+
+    def may(self, right: str, database: str) -> bool:
+        """Whether it has a right to all of a database; of a table alone does not count."""
+        if self.everything:
+            return True
+        taken = any(
+            one.taken and one.database == database and (right in one.whole or ALL in one.whole) for one in self.grants
+        )
+        if self.everywhere(right):
+            return not taken
+        return any(right in one.whole or ALL in one.whole for one in self._of_database(database))
+
+    def everywhere(self, right: str) -> bool:
+        """Whether it has a right to *.*, but for partial revokes."""
+        if self.everything:
+            return True
+        wide = [one for one in self.grants if one.database == one.table == "*" and not one.taken]
+        return any(right in one.whole or ALL in one.whole for one in wide)
+
+    def lacking(self, database: str) -> list[str]:
+        """The rights to a database without which a dump leaves something out."""
+        without = [right for right in NEEDED if not self.may(right, database)]
+        if not without and not self._sees_routines(database):
+            without.append("routines")
+        return without
+
+    def lacking_everywhere(self) -> list[str]:
+        """The rights to *.* without which a dump of the whole server leaves something out."""
+        return [right for right in NEEDED if not self.everywhere(right)]
+
+    def taken_back(self) -> list[str]:
+        """Databases of users that partial revokes hide, or a part of them."""
+        hidden = [one.database for one in self.grants if one.taken and (one.whole & NEEDED.keys() or ALL in one.whole)]
+        return sorted({one for one in hidden if one.lower() not in SYSTEM})
+
+    def readable(self) -> list[str]:
+        """What it may read of users' databases, as SHOW GRANTS names it."""
+        names = set()
+        for one in self.grants:
+            if one.taken or one.database == "*" or one.database.lower() in SYSTEM:
+                continue
+            if {"SELECT", ALL} & one.whole:
+                names.add(f"{one.database}.{one.table}")
+            elif "SELECT" in one.some:
+                names.add(f"some columns of {one.database}.{one.table}")
+        return sorted(names)
+
+    def _sees_routines(self, database: str) -> bool:
+        if self.everywhere("SELECT") or any(self.may(right, database) for right in ROUTINES):
+            return True
+        proc = [one for one in self.grants if one.database == "mysql" and one.table in ("*", "proc") and not one.taken]
+        return any({"SELECT", ALL} & one.whole for one in proc)
+
+    def _of_database(self, database: str) -> Iterator[Grant]:
+        """The grants on a database; of several patterns that fit, the server takes the most
+        specific one of each account or role."""
+        fit: dict[str, list[Grant]] = {}
+        for one in self.grants:
+            if one.table == "*" and one.database != "*" and not one.taken and self._fits(one.database, database):
+                fit.setdefault(one.grantee, []).append(one)
+        for mine in fit.values():
+            most = max(_literal(one.database) for one in mine)
+            yield from (one for one in mine if _literal(one.database) == most)
+
+    def _fits(self, pattern: str, database: str) -> bool:
+        if not self.patterns:
+            return pattern == database
+        parts = re.findall(r"\\.|.", pattern, re.DOTALL)
+        words = {"%": ".*", "_": "."}
+        text = "".join(words.get(one, re.escape(one[-1])) for one in parts)
+        return re.fullmatch(text, database, re.DOTALL) is not None
+
+
+def _literal(pattern: str) -> int:
+    """How many characters of a pattern stand before its first wildcard."""
+    plain = re.match(r"(?:\\.|[^%_\\])*", pattern, re.DOTALL)
+    return len(pattern) + 1 if plain is None or plain.end() == len(pattern) else plain.end()
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_rights(connection: pymysql.Connection, source: BackupSource) -> Rights:
+    """The rights of the account that asks. Raises CouldNotRun."""
+    statement = "SHOW GRANTS FOR CURRENT_USER()"
+    if source.flavor == "mysql":
+        roles = str(rows(connection, "SELECT CURRENT_ROLE()")[0][0])
+        statement += f" USING {roles}" if roles != "NONE" else ""
+    else:
+        statement = "SHOW GRANTS"  # of the account and of the role that is active
+    try:
+        lines = [str(one[0]) for one in rows(connection, statement)]
+    except CouldNotRun as error:
+        if error.source == NO_GRANTS:
+            return Rights((), everything=True)
+        raise
+    revokes = rows(connection, "SHOW GLOBAL VARIABLES LIKE 'partial_revokes'")
+    literal = bool(revokes) and str(revokes[0][1]).upper() == "ON"
+    return Rights(tuple(parsed(lines)), patterns=not literal)
+
+
+def parsed(lines: Iterable[str]) -> list[Grant]:
+    """The grants on databases and tables in lines of SHOW GRANTS; lines about roles, routines and
+    proxies are left out."""
+    return [grant for line in lines if (grant := _parsed(line)) is not None]
+
+
+def _parsed(line: str) -> Grant | None:
+    verb, _, rest = line.partition(" ")
+    on = _outside(rest, " ON ")
+    if verb not in ("GRANT", "REVOKE") or on < 0:
+        return None
+    rights, behind = rest[:on], rest[on + 4 :]
+    end = _outside(behind, " TO " if verb == "GRANT" else " FROM ")
+    if end < 0:
+        return None
+    place, who = behind[:end], behind[end:].split(" ", 2)[2]
+    if re.match(r"(?:FUNCTION|PROCEDURE|PACKAGE(?: BODY)?) ", place):
+        return None
+    names = _names(place.removeprefix("TABLE "))
+    if names is None:
+        return None
+    whole, some = set(), set()
+    for right in _split(rights):
+        name, bracket, _ = right.partition("(")
+        (some if bracket else whole).add(name.strip().upper())
+    if "ALL" in whole:
+        whole.add(ALL)
+    grantee = who[:end] if (end := _outside(who, " ")) > 0 else who
+    return Grant(frozenset(whole), frozenset(some), *names, grantee, verb == "REVOKE")
+
+
+def _outside(text: str, word: str) -> int:
+    """Where a word begins outside of quotes and brackets; -1 for nowhere."""
+    quote, depth = "", 0
+    for place, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in QUOTES:
+            quote = letter
+        elif letter in "()":
+            depth += 1 if letter == "(" else -1
+        elif depth == 0 and text.startswith(word, place):
+            return place
+    return -1
+
+
+def _split(text: str) -> list[str]:
+    parts = []
+    while (place := _outside(text, ",")) >= 0:
+        parts.append(text[:place].strip())
+        text = text[place + 1 :]
+    return [*parts, text.strip()]
+
+
+def _names(place: str) -> tuple[str, str] | None:
+    """Database and table of `a`.`b`, `a`.* or *.*."""
+    dot = _outside(place, ".")
+    if dot < 0:
+        return None
+    return _plain(place[:dot]), _plain(place[dot + 1 :])
+
+
+def _plain(name: str) -> str:
+    """A name without its quotes. A wildcard's backslash stays."""
+    name = name.strip()
+    if len(name) >= 2 and name[0] in QUOTES and name[-1] == name[0]:
+        return name[1:-1].replace(name[0] * 2, name[0])
+    return name
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+def refuse_blind(source: BackupSource, rights: Rights, there: Sequence[str], only: Sequence[str]) -> None:
+    """Raises InputError where a dump would leave out what the account may not see. `there`: the
+    databases it sees, `only`: those that were asked for, none for the whole server."""
+    if only:
+        for database in only:
+            _refuse_blind_to(source, rights, database, there)
+        return
+    without = rights.lacking_everywhere()
+    taken = rights.taken_back()
+    if not without and not taken:
+        return
+    readable = rights.readable()
+    account = f"{source.name}: the account {source.address.user}"
+    whole = [one for one in there if not rights.lacking(one)]
+    hint = "Or back a part up by its name, as one: --only DATABASE."
+    if whole:
+        hint = f"Or back up what it may see, as a part: {' '.join(f'--only {one}' for one in whole[:5])}."
+    if without:
+        rule = f"lacks {', '.join(without)} on *.*, so a dump leaves out {_left_out(without)} without a word"
+        rule += f"; it may read {', '.join(readable[:5])}" if readable else ""
+        raise InputError(account, rule, DOC, f"GRANT {', '.join(without)} ON *.* TO the account. {hint}")
+    rule = f"may not see all of {', '.join(taken[:5])} (partial revokes), so a dump leaves it out without a word"
+    raise InputError(account, rule, DOC, f"GRANT {', '.join(NEEDED)} ON those databases to it. {hint}")
+
+
+def _refuse_blind_to(source: BackupSource, rights: Rights, database: str, there: Sequence[str]) -> None:
+    if database not in there:
+        seen = ", ".join(there[:5]) or "none"
+        rule = f"is no database of {source.name} that {source.address.user} may see; it sees {seen}"
+        raise InputError(f"--only {database[:64]}", rule, DOC, "Names count as SHOW DATABASES writes them.")
+    without = rights.lacking(database)
+    if not without:
+        return
+    value = f"{source.name}: the account {source.address.user}"
+    if without == ["routines"]:
+        rule = f"may not see the routines of {database}, so a dump leaves them out without a word"
+        grant = "SHOW_ROUTINE ON *.*" if source.flavor == "mysql" else "SELECT ON mysql.proc"
+        raise InputError(value, rule, DOC, f"GRANT {grant} TO the account.")
+    parts = [one for one in rights.readable() if database in one]
+    rule = f"lacks {', '.join(without)} on {database}.*, so a dump leaves out {_left_out(without)} without a word"
+    rule += f"; it may read {', '.join(parts[:5])}" if parts and "SELECT" in without else ""
+    raise InputError(value, rule, DOC, f"GRANT {', '.join(without)} ON `{database}`.* TO the account.")
+
+
+def _left_out(without: Sequence[str]) -> str:
+    return "what it may not read" if "SELECT" in without else ", ".join(NEEDED[one] for one in without)

@@ -154,7 +154,7 @@ def predict(
         transactions=done if start == "cold" else None,
         vcpus=None if host is None else host["vcpus"],
     )
-    warnings += cache_fits(cache, host) + _holds(database_of, storage)
+    warnings += cache_fits(cache, host) + _holds(database_of, storage) + _bursts_left(rows)
     summary["response_ms"] = response_ms
     summary |= _interval(database_of, run, summary["tps"], draws)
     return Prediction(
@@ -170,6 +170,34 @@ def predict(
         seed,
         database_of,
     )
+
+
+# Percent of a bucket by which it has to fall in the second half of a run to be told: less is the
+# filling of a cache, not the load.
+LEAST_FALL_PERCENT = 1.0
+
+
+def _bursts_left(rows: pl.DataFrame) -> list[str]:
+    """What is told where a run ends before a bucket that it empties does."""
+    said = []
+    half = rows.height // 2
+    kinds = (
+        ("balance_percent", "The volume's burst credits stand"),
+        ("instance_balance_percent", "The instance's EBS burst stands"),
+    )
+    for name, words in kinds:
+        levels = rows[name].drop_nulls().to_list()
+        if len(levels) < rows.height or rows.height < 2:
+            continue
+        fell, last = levels[half] - levels[-1], levels[-1]
+        if fell < LEAST_FALL_PERCENT or last <= 0.0:
+            continue
+        lasts_s = last / (fell / (rows.height - 1 - half))
+        said.append(
+            f"{words} at {last:.0f} % when this run ends: at this rate nothing is left {span_in_words(round(lasts_s))} later, "
+            "and the database slower from then on. A longer run (--seconds) or --start-balance 0 shows it."
+        )
+    return said
 
 
 def run_settings(

@@ -148,8 +148,10 @@ class ReplicaPrediction(Shown):
     applier could do), `backlog` (transactions), `lag_s`, `binding` (what holds the applier back),
     `iops`, `mib_s` and `balance_percent` of the replica's volumes, `reads_per_tx`. `summary`: the
     core's figures (`applier_tps`, `onset_s`, `peak_lag_s`, `catch_up_s`, `shares`, `if_halved`,
-    ...) and `low`, `high`: the 80 % interval of some of them, `drawn` behind it, and `keeps_up`,
-    the share of the databases drawn that the replica keeps up with. `warnings`: what to know.
+    ...), `without_bursts` (`applier_tps` and `onset_s` with every burst spent; None where the run
+    begins with a balance that was given), and `low`, `high`: the 80 % interval of some of them,
+    `drawn` behind it, and `keeps_up`, the share of the databases drawn that the replica keeps up
+    with. `warnings`: what to know.
     """
 
     rows: pl.DataFrame
@@ -167,7 +169,8 @@ class ReplicaPrediction(Shown):
         """Storage, rate and lag; see `Shown`."""
         told = self.summary
         rate = f"applies {told['applier_tps']:,.4g} tps of {told['source_tps']:,.4g}"
-        return f"{self.replica.storage}, {span_in_words(self.rows.height)}: {rate}, at most {told['peak_lag_s']:,.3g} s behind"
+        length = self.rows["t_s"][-1] + (self.rows["t_s"][1] - self.rows["t_s"][0] if self.rows.height > 1 else 1.0)
+        return f"{self.replica.storage}, {span_in_words(length)}: {rate}, at most {told['peak_lag_s']:,.3g} s behind"
 
 
 def predict_replica(
@@ -190,6 +193,7 @@ def predict_replica(
     drain_s: int = 3600,
     source_tps: Sequence[float] | None = None,
     received: bool = False,
+    step_s: float = 1.0,
     seed: int | None = 1,
     draws: int = DRAWS,
 ) -> ReplicaPrediction:
@@ -199,8 +203,9 @@ def predict_replica(
     The source's arguments are those of `predict`. `semi_sync`: commits wait for acknowledgements.
     `large`: transactions that nothing passes, each (begin, length on the source, length on the
     replica) in s. `source_tps`: the source's transactions a second as measured, instead of its
-    run; `received`: the relay log has all of them from the start. `draws`: databases and appliers
-    drawn from what is known, for the interval. Raises InputError.
+    run; `received`: the relay log has all of them from the start. `step_s`: seconds that a row
+    stands for, and each figure of `source_tps`. `draws`: databases and appliers drawn from what is
+    known, for the interval. Raises InputError.
     """
     if not isinstance(workload, TransactionWorkload):
         raise InputError(shown(workload), "is not a database in transactions", "headrace.predict_replica")
@@ -221,6 +226,7 @@ def predict_replica(
         growth=growth,
         draws=draws,
     )
+    source["step_s"] = check_number("step", step_s, 1.0, 3_600.0, "s")
     made = workload.grown(growth) if growth != 1.0 else workload
     replica = replica.as_behind(workload)
     settings = replica.settings()
@@ -236,6 +242,7 @@ def predict_replica(
         answer: dict[str, Any] = dict(core.replica_run(made.database, source, asked | {"applier": applier_of(made)}))
     told = answer.pop("summary")
     summary = told | {name: dict(told[name]) for name in ("shares", "if_halved")} | _doubt(made, source, asked, draws)
+    summary["without_bursts"] = _without_bursts(made, source, asked, answer["source_tps"], round(told["load_s"]))
     rows = pl.DataFrame(answer).with_columns(
         pl.col("t_s") - source["step_s"], pl.col("balance_percent").cast(pl.Float64)
     )
@@ -290,6 +297,27 @@ def _asked(replica: Replica, settings: Mapping[str, Any], own: float, instance: 
         "reads_per_tx": check_number("replica-reads", replica.reads_per_tx, 0.0, 1e4),
         "settings": dict(settings),
     }
+
+
+# Steps of the run without bursts, at most: a rate, not a chart, is asked of it.
+STEPS_WITHOUT_BURSTS = 360
+
+
+def _without_bursts(
+    workload: TransactionWorkload, source: dict[str, Any], asked: dict[str, Any], tps: Sequence[float], load_s: int
+) -> dict[str, Any] | None:
+    """Rate and onset of the same replica when the credits of its volumes and the EBS burst of its
+    instance are spent; None where the run began so or with a balance of its own."""
+    if asked["start_balance_percent"] is not None:
+        return None
+    load = list(tps)[: max(1, round(load_s / source["step_s"]))]
+    per = math.ceil(len(load) / STEPS_WITHOUT_BURSTS)
+    means = [sum(part) / len(part) for at in range(0, len(load), per) if (part := load[at : at + per])]
+    run = source | {"seed": None, "step_s": source["step_s"] * per}
+    empty = asked | {"start_balance_percent": 0.0, "source_tps": means, "drain_s": 0, "applier": applier_of(workload)}
+    with core_errors():
+        told = core.replica_run(workload.database, run, empty)["summary"]
+    return {"applier_tps": told["applier_tps"], "onset_s": told["onset_s"]}
 
 
 def _semi_sync(options: SemiSyncOptions | None, version: str) -> dict[str, Any] | None:
@@ -360,6 +388,18 @@ def _warnings(
         said.append(
             "No replica of this database was measured: the applier's costs are derived from the source's run, "
             "and its processor time may be half or twice as much."
+        )
+    if replica.version is None:
+        said.append(
+            f"The version of the source is not known: the replica is taken for a {DEFAULT_VERSION} with its defaults. "
+            "Name it (--replica-version)."
+        )
+    spent = summary["without_bursts"]
+    if spent is not None and summary["onset_s"] is None and spent["onset_s"] is not None:
+        said.append(
+            f"It keeps up on bursts, which outlast the {span_in_words(round(summary['load_s']))} of this load: with credits "
+            f"and the instance's EBS burst spent it applies {spent['applier_tps']:,.4g} tps of {summary['source_tps']:,.4g}, "
+            "and falls behind. A day (--seconds 86400) shows when."
         )
     price = summary["semi_sync"]
     if price is not None and settings["sync_relay_log"] != 1:

@@ -33,7 +33,8 @@ class ReplicaOptions:
     replica_instance: Annotated[str | None, instance_option("The replica's EC2 type. Default: the source's.")] = None
     replica_cache_gib: Annotated[float | None, option("GIB", "The replica's cache. Default: the source's.")] = None
     replica_version: Annotated[
-        str | None, option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4.")
+        str | None,
+        option("FLAVOR-VERSION", "mysql-9.7, mariadb-10.11 or another. Default: the source's, else mysql-8.4."),
     ] = None
     replica_mode: Annotated[
         Mode | None, choice("Which transactions are applied at once. Default: as the version has it.")
@@ -140,10 +141,14 @@ class ReplicaGoal:
     replica_lag_s: Annotated[
         float | None, option("S", "Database: plan a replica of it whose lag stays at most this. --compare: its source.")
     ] = None
-    replica_version: Annotated[str | None, option("FLAVOR-VERSION", "With --replica-lag-s: mysql-9.7 or the like.")] = (
-        None
-    )
+    replica_version: Annotated[
+        str | None, option("FLAVOR-VERSION", "With --replica-lag-s: mysql-9.7 or the like. Default: the source's.")
+    ] = None
     replica_mode: Annotated[Mode | None, choice("With --replica-lag-s: transactions applied at once.")] = None
+    replica_binlog: Annotated[
+        bool | None,
+        flag("--replica-binlog/--no-replica-binlog", "With --replica-lag-s: the replica writes a binary log."),
+    ] = None
     sync_relay_log: Annotated[int | None, option("N", "With --replica-lag-s: events per flush of the relay log.")] = (
         None
     )
@@ -166,9 +171,19 @@ PLANNED = {
     "threads": "threads",
     "confidence": "probability",
     "draws": "draws",
+    "hours": "hours",
+    "size_gib": "size_gib",
+    "free_percent": "free_percent",
+    "binlog_days": "binlog_days",
+    "exclude": "exclude",
+    "cache_share": "cache_share",
     "region": "region",
     "as_of": "as_of",
 }
+# Settings of the price list.
+PRICED = ("discount_percent", "price_file", "commitment")
+# Of no effect on a replica, and no wish that could be missed: goals are refused by name.
+UNHEARD = ("goals", "on", "top", "default_goals", "max_volumes")
 
 
 def plan_for_replica(
@@ -178,9 +193,7 @@ def plan_for_replica(
     from headrace.planner.replicas import plan_replica
     from headrace.report.replication import planned, predicted
 
-    if settings["goals"]:
-        rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
-        raise InputError(f"--goal {settings['goals'][0]}", rule, "headrace plan --help", "Leave it out.")
+    _refuse_unheard(settings)
     taken = {ours: settings[name] for name, ours in PLANNED.items() if settings[name] is not None}
     with progress("planning") as tick:
         made = plan_replica(
@@ -189,6 +202,8 @@ def plan_for_replica(
             version=goal.replica_version,
             mode=goal.replica_mode,
             sync_relay_log=goal.sync_relay_log,
+            log_bin=goal.replica_binlog,
+            pricing={name: settings[name] for name in PRICED},
             progress=tick,
             **taken,
         )
@@ -202,6 +217,20 @@ def plan_for_replica(
     else:
         show(*planned.in_words(made), "", planned.table_of(made))
     return made.chosen is not None
+
+
+def _refuse_unheard(settings: dict[str, Any]) -> None:
+    """Raises InputError for settings of a plan that a replica's plan would ignore."""
+    from headrace.cli.model.plan import PlanOptions
+
+    if settings["goals"]:
+        rule = "is a goal of the database itself; with --replica-lag-s a replica is planned"
+        raise InputError(f"--goal {settings['goals'][0]}", rule, "headrace plan --help", "Leave it out.")
+    usual = PlanOptions().settings()
+    for name, value in settings.items():
+        if name not in (*PLANNED, *PRICED, *UNHEARD) and value != usual[name]:
+            rule = "is not looked at where a replica is planned (--replica-lag-s)"
+            raise InputError(f"--{name.replace('_', '-')}", rule, "headrace plan --help", "Leave it out.")
 
 
 def number_of(text: str, where: str) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from headrace.report.replication.predicted import BINDINGS, seconds, verdict
+from headrace.report.replication.predicted import BINDINGS, seconds, server_in_words, verdict
 from headrace.report.tables import table
 from headrace.report.words import number, percent
 
@@ -17,7 +17,13 @@ SHOWN = 12
 def in_words(made: Any) -> list[str]:
     """The answer, a sentence a line."""
     source = f"source on {made.source} at {number(made.source_tps, 4)} tps"
-    lines = [f"Goal: lag at most {seconds(made.lag_s)} with probability {percent(made.probability)}; {source}."]
+    lines = [
+        f"Goal: lag at most {seconds(made.lag_s)} with probability {percent(made.probability)}; {source}.",
+        f"Judged over {number(made.hours)} h of this load with every burst of the replica spent: the baselines of its "
+        "volumes and of its instance.",
+        f"The replica: {server_in_words(made.release, {k: v for k, v in made.settings.items() if k != 'workers'})}.",
+        _room(made),
+    ]
     lines += [f"WARNING: {text}" for text in made.warnings]
     if made.chosen is None:
         rate = max((one.applier_tps for one in made.looked_at), default=0.0)
@@ -35,8 +41,8 @@ def in_words(made: Any) -> list[str]:
         f"{one.usd_month:,.2f} USD a month in {made.region}, prices of {made.as_of}."
     )
     applies = f"It applies {number(one.applier_tps, 4)} tps; most lag {seconds(one.peak_lag_s)}"
-    lines.append(f"{applies}; it holds in {percent(one.probability)} of the databases and appliers drawn.")
-    lines.append(verdict(made.prediction.summary))
+    lines.append(f"{applies}; the chance that it holds is {percent(one.probability)}.")
+    lines.append(verdict(made.prediction.summary, made.settings))
     cheaper = [other for other in made.looked_at[:-1] if other.probability is not None]
     if cheaper:
         last = cheaper[-1]
@@ -45,6 +51,19 @@ def in_words(made: Any) -> list[str]:
             f"holds in {percent(last.probability)}."
         )
     return lines
+
+
+def _room(made: Any) -> str:
+    logged = made.logged
+    logs = f"{logged.redo_gib:,} of redo log"
+    if logged.days:
+        logs += (
+            f", {logged.binlog_gib:,} of binary logs ({number(logged.days)} {'day' if logged.days == 1 else 'days'})"
+        )
+    return (
+        f"Its data volume holds {made.needed_gib:,} GiB: {number(made.data_gib)} of data, {logs}, and "
+        f"{number(made.free_percent)} % free."
+    )
 
 
 def table_of(made: Any):

@@ -31,7 +31,6 @@ BINDINGS = {
 REMEDIES = {
     "reads": "a larger cache, a volume with shorter latency, or more workers; more IOPS do not shorten a read",
     "page-writes": "a larger cache, or more free pages kept ready (innodb_lru_scan_depth)",
-    "flushes": "no binary log on the replica, or less durable settings; more workers that share a flush",
     "processor": "more workers, or faster processors; more of them alone do not help one thread",
     "dependencies": "WRITESET, MariaDB's optimistic mode, or more clients committing at once on the source",
     "workers": "more workers",
@@ -68,9 +67,9 @@ def in_words(run: Any) -> list[str]:
         backlog = f"{told['backlog_at_load_end']:,.0f} transactions waiting when the load ends"
         done = "are not applied within this run" if caught is None else f"are applied {span(caught)} later"
         lines.append(f"{backlog} {done}.")
-    lines.append(verdict(told))
+    lines.append(verdict(told, settings))
     if told["keeps_up"] is not None:
-        lines.append(f"It keeps up in {percent(told['keeps_up'])} of the databases and appliers that may be meant.")
+        lines.append(f"Chance that it keeps up: {percent(told['keeps_up'])}.")
     if told["semi_sync"] is not None:
         lines.append(semi_sync_in_words(told["semi_sync"], settings))
     return lines
@@ -81,17 +80,35 @@ def _setup(run: Any, settings: dict[str, Any]) -> str:
     places = [replica.storage]
     places += [f"logs on {replica.log_storage}"] if replica.log_storage else []
     places += [f"relay log on {replica.relay_storage}"] if replica.relay_storage else []
-    workers = (
-        "one thread" if settings["mode"] == "single" or settings["workers"] < 2 else f"{settings['workers']} workers"
-    )
-    order = "" if settings["preserve_order"] else ", order of commits not kept"
-    durable = f"flush_log {settings['flush_log_at_trx_commit']}, sync_binlog {settings['sync_binlog']}"
-    binlog = durable if settings["log_bin"] else f"flush_log {settings['flush_log_at_trx_commit']}, no binary log"
-    server = f"{replica.release}, {settings['mode']}, {workers}{order}, {binlog}"
+    server = server_in_words(replica.release, settings | {"workers": settings["workers"] or 0})
     return f"Replica on {', '.join(places)}: {server}, cache {number(run.cache_gib)} GiB; source on {run.source_storage}; limits of {run.as_of}."
 
 
-def verdict(told: dict[str, Any]) -> str:
+def server_in_words(release: str, settings: dict[str, Any]) -> str:
+    """Version, mode, workers (unless they are to be chosen), order and what a commit flushes."""
+    workers = settings.get("workers")
+    few = settings["mode"] == "single" or (workers is not None and workers < 2)
+    threads = "one thread" if few else "workers as below" if workers is None else f"{workers} workers"
+    order = "" if settings["preserve_order"] else ", order of commits not kept"
+    binlog = f"binary log, sync_binlog {settings['sync_binlog']}" if settings["log_bin"] else "no binary log"
+    return f"{release}, {settings['mode']}, {threads}{order}, flush_log {settings['flush_log_at_trx_commit']}, {binlog}"
+
+
+def _remedy(binding: str, settings: dict[str, Any]) -> str:
+    """What to do about what binds, with these settings: nothing that they have already."""
+    if binding != "flushes":
+        return REMEDIES[binding]
+    parts = []
+    if settings["log_bin"]:
+        parts.append("no binary log on the replica (it could not take over then)")
+        parts += ["sync_binlog = 0"] if settings["sync_binlog"] else []
+    if settings["flush_log_at_trx_commit"] == 1:
+        parts.append("innodb_flush_log_at_trx_commit = 2 (a crash of its host loses up to a second of what it applied)")
+    parts += [] if settings["mode"] == "single" else ["more workers that share a flush"]
+    return "; ".join([*parts, "a volume with shorter latency"])
+
+
+def verdict(told: dict[str, Any], settings: dict[str, Any]) -> str:
     """What holds the applier back, with shares, and what would change it."""
     shares = sorted(((share, name) for name, share in told["shares"].items() if share >= LEAST_SHARE), reverse=True)
     parts = ", ".join(f"{name} {percent(share)}" for share, name in shares)
@@ -105,7 +122,7 @@ def verdict(told: dict[str, Any]) -> str:
         )
     if binding in told["if_halved"]:
         half = "twice as much" if binding in LIMITS else "half of that"
-        text += f" Binding: {BINDINGS[binding]}; {half} gives x {told['if_halved'][binding]:.2f}: {REMEDIES[binding]}."
+        text += f" Binding: {BINDINGS[binding]}; {half} gives x {told['if_halved'][binding]:.2f}: {_remedy(binding, settings)}."
     return text
 
 

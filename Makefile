@@ -149,13 +149,14 @@ test: test-rust test-python
 test-rust: $(VENV)/system.ok $(VENV)/machine.ok
 	cargo test --release --workspace --exclude headrace-py --quiet
 
-# Tests with devices wait for them more than they compute: files of tests run two at a time, each file in one process.
+# Tests with devices wait for them more than they compute: files of tests run two at a time, each file in one process; what
+# fails is run once more, alone (tests/device_tests.py).
 # The linear algebra rounds differently by processor and number of threads: these are not the ones it chooses by itself
 # on today's processors, so that a figure which hangs on them is found here. `make soak` has more.
 test-python: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VENV)/promtool.ok $(VENV)/daemon.ok
 	OPENBLAS_CORETYPE=Prescott OPENBLAS_NUM_THREADS=1 \
 	  $(BIN)/python -m pytest -q -n auto --dist worksteal tests/unit python/headrace
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/mysql tests/api tests/lab
+	$(BIN)/python tests/device_tests.py
 
 quick: $(VENV)/dev.ok
 	@HYPOTHESIS_PROFILE=quick $(BIN)/python -m pytest -q -n auto --dist worksteal -m "not slow" tests/unit python/headrace
@@ -192,6 +193,9 @@ soak: $(VENV)/dev.ok $(VENV)/machine.ok $(VENV)/mysql.ok $(VENV)/clients.ok $(VE
 	  RESTORES=20 FLIPS=100 BACKUP_KILLS=50 FAULTS=50 PARTITIONS=50 SWITCHOVERS=15 RESCUES=15 LOSSES=15 RESUMES=all TRAPS=all \
 	  REFUSALS=all SWITCHES=all BAD_INPUT=all SEEDING_MIB=2048 HOW_SOON=1 EC2_FENCING=1 FLAVORS=mariadb,mysql BACKUP_LARGE_MIB=512 DAMAGES=1000 SCENARIOS=48 GAINS=20 WATCH_SECONDS=120 \
 	  $(BIN)/python -m pytest -q tests/lab tests/mysql
+	$(BIN)/python tests/device_tests.py --load 8
+	$(BIN)/python tests/device_tests.py --load 8
+	$(BIN)/python tests/device_tests.py --random 7
 	HYPOTHESIS_PROFILE=soak CRASHES=100 MUTATED_REQUESTS=1000000 KNOWN_STEPS=1000 AWS_MINUTES=1 $(BIN)/python -m pytest -q tests/api
 
 # One wheel for Python 3.11 and newer (abi3); headraced lies in its scripts, so that pip puts it next to `headrace`.

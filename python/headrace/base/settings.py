@@ -39,6 +39,12 @@ VARIABLES = {
         Variable("HEADRACE_PROOFS", f"{DATA_HOME}/headrace/proofs", "where proofs are kept"),
         Variable("HEADRACE_FORECASTS", f"{DATA_HOME}/headrace/forecasts.jsonl", "the file of forecasts that were made"),
         Variable("HEADRACE_MYSQL_PASSWORD", "", "password of an address that has none of its own", secret=True),
+        Variable(
+            "HEADRACE_PROMETHEUS_TOKEN",
+            "",
+            "bearer token of a `prometheus:` target; a password comes from ~/.netrc",
+            secret=True,
+        ),
         Variable("HEADRACE_DEBUG", "", "anything: a defect of Headrace shows its traceback"),
         # XDG Base Directory Specification 0.8: an empty value counts as none.
         Variable("XDG_DATA_HOME", "~/.local/share", "what the folders and the file above stand in by default"),

@@ -521,4 +521,10 @@ def _server(
         nearest -= (edges - at[nearest - 1] < at[np.minimum(nearest, len(at) - 1)] - edges).astype(int)
         for index in np.unique(np.minimum(nearest, len(at) - 1)).tolist():
             samples.setdefault(float(at[index]), {})[name] = float(values[index])
+    for values in samples.values():
+        # The exporter leaves the sum out.
+        parts = [values.get(f"innodb_buffer_pool_pages_{state}") for state in ("data", "free", "misc")]
+        known = [part for part in parts if part is not None]
+        if len(known) == len(parts):
+            values.setdefault("innodb_buffer_pool_pages_total", sum(known))
     return [ServerSample(at, samples[at]) for at in sorted(samples)]

@@ -31,7 +31,7 @@ GAP_INTERVALS = 3.0
 # in use, on the mean, from which one is worth a word where requests wait in line. Ours.
 ARRAYS = ("md", "dm-")  # devices that are made of others (Linux, devices.txt)
 MOST_OTHERS, BUSY_PERCENT = 12, 90.0
-# Of Threads_running in a capture: the one that asks.
+# Of Threads_running in a capture, or as mysqld_exporter counts them: the one that asks.
 READER_THREADS = 1
 
 
@@ -47,32 +47,55 @@ def of_recording(
     begin = _begin(source.get("clock_start"))
     name = str(source.get("device") or workload.name)
     beside_it = beside_of(loaded, told, workload, (storage, instance, as_of), _of_point)
+    notes: list[str] = []
+    server = _recorded_server(loaded, workload, notes)
     ticks = []
     for number, row in enumerate(workload.points.iter_rows(named=True)):
         volumes = {facts.name: rows[number] for facts, rows in beside_it.members if number in rows}
         volumes = {name: _of_point(row, limits), **volumes}
-        ticks.append(Tick(begin + row["t_s"], row["duration_s"], volumes, host=beside_it.host.get(number, {})))
+        known = {"server": server.get(number, {}), "host": beside_it.host.get(number, {})}
+        ticks.append(Tick(begin + row["t_s"], row["duration_s"], volumes, **known))
     tool = str(source.get("tool", "recording"))
     grain = float(max(row["duration_s"] for row in workload.points.iter_rows(named=True)))
     clock = workload.clock_zone if source.get("clock_start") else "none: seconds from the start"
-    missing = (
-        "the server: no counters of MySQL in this file",
-        "time over each limit: the file has rates and latency only",
-    )
+    missing = () if server else ("the server: no counters of MySQL in this file",)
+    missing += ("time over each limit: the file has rates and latency only",)
     facts = SourceFacts(
         loaded.recording.name,
         tool,
         grain,
         clock,
         (SeenVolume(name, storage, None, limits), *[facts for facts, _ in beside_it.members]),
-        None,
+        SeenServer("mysqld_exporter") if server else None,
         beside_it.vcpus,
         instance,
         as_of,
         False,
         missing,
     )
-    return gathered(facts, ticks, [*beside, *_of_rds(tool, storage), *workload.notes()]), workload
+    return gathered(facts, ticks, [*beside, *notes, *_of_rds(tool, storage), *workload.notes()]), workload
+
+
+def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: list[str]) -> dict[int, Row]:
+    """What the server on a recorded host did, by the number of the point; empty where the recording
+    has no counters of it."""
+    samples, first = loaded.readings.server, loaded.readings.reports[0].stamp
+    interval_s = float(workload.source.get("period_s") or 0.0)
+    begin = _begin(workload.source.get("clock_start"))
+    if len(samples) < 2 or first is None or interval_s <= 0:
+        return {}
+    begin += first.epoch_s % 1.0  # clock_start has whole seconds
+    rows = {}
+    for before, now in zip(samples, samples[1:], strict=False):
+        took = now.t_unix - before.t_unix
+        if took > GAP_INTERVALS * interval_s:
+            continue
+        if changed := another_server(before.values, now.values, took):
+            notes.append(changed)
+            continue
+        number = round((before.t_unix - begin) / interval_s)
+        rows[number] = status_row(before.values, now.values, took, {}, READER_THREADS, notes.append)
+    return rows
 
 
 def _slowest(loaded: LoadedRecording, told: ImportOptions, busiest: OpenWorkload) -> tuple[OpenWorkload, list[str]]:

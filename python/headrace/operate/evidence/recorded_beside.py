@@ -88,6 +88,8 @@ def _ios(workload: OpenWorkload) -> float:
 def _host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
     """The processors by the number of the point; reports that are missing have none."""
     readings = loaded.readings
+    if any(report.processors for report in readings.reports):
+        return _counted_host(loaded, workload)
     seen = processors_of(loaded.recording, readings.tool, len(readings.reports))
     if seen is None:
         return None, {}
@@ -100,6 +102,32 @@ def _host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, 
         number = round((stamp.epoch_s - first.epoch_s) / interval) if known else index  # type: ignore[union-attr]
         rows[number] = _row(shares, seen.count)
     return seen.count, rows
+
+
+def _counted_host(loaded: LoadedRecording, workload: OpenWorkload) -> tuple[int | None, dict[int, Row]]:
+    """As `_host`, of a source that counts the time of each mode (Prometheus, RDS)."""
+    interval = float(workload.source.get("period_s") or 0.0)
+    host = str(workload.source.get("device")).partition("+")[0].rpartition("/")[0]
+    first = next((report.stamp for report in loaded.readings.reports if report.stamp is not None), None)
+    rows, most = {}, 0.0
+    for report in loaded.readings.reports:
+        modes = report.processors.get(host) or report.processors.get("") or {}
+        if not modes and len(report.processors) == 1:
+            modes = next(iter(report.processors.values()))
+        if not modes or report.stamp is None or first is None or interval <= 0:
+            continue
+        most = max(most, sum(modes.values()))
+        nice = modes.get("nice", 0.0)
+        rows[round((report.stamp.epoch_s - first.epoch_s) / interval)] = {
+            "user_cpus": modes.get("user", 0.0) + nice,
+            "nice_cpus": nice,
+            # The kernel's interrupts are its work too, as in `observe.live.host`.
+            "system_cpus": sum(modes.get(name, 0.0) for name in ("system", "irq", "softirq")),
+            "iowait_cpus": modes.get("iowait", 0.0),
+            "steal_cpus": modes.get("steal", 0.0),
+            "idle_cpus": modes.get("idle", 0.0),
+        }
+    return round(most) or None, rows
 
 
 def _row(shares: ProcessorShares, count: int | None) -> Row:

@@ -85,14 +85,20 @@ def fleet_of(seed: int, share: float = 1.0) -> list[Made]:
         think = near(0.02)
         return {"clients": iops * (think + SERVICE_S[kind]), "think_s": think}
 
+    def saturated(at: int) -> Made:
+        """Every fourth at noon only; some without checks, some without their queue."""
+        lacks = (CHECKS, (), (*CHECKS, "VolumeQueueLength"), ())[at % 4]
+        load, shape = ((60, near(0.012, 0.1)), "office") if at % 4 == 3 else ((48, near(0.002)), "flat")
+        return Made("saturated gp3", "gp3", 200, ("grow", "change"), *load, 3000, 125, shape, lacks=lacks)
+
     checked = ("VolumeThroughputExceededCheck",)
     grow = ("grow", "change")
-    some(20, lambda at: Made("saturated gp3", "gp3", 200, grow, 48, near(0.002), 3000, 125, "flat", lacks=CHECKS if at % 2 else ()))  # fmt: skip
+    some(20, saturated)
     some(20, lambda _: Made("saturated gp2", "gp2", 100, grow, 48, near(0.01), shape="flat", lacks=CHECKS))
     some(20, lambda _: Made("idle", "gp2", 500, ("unused",), 0, 1.0))
     some(10, lambda _: Made("unattached", "gp3", 500, ("unused",), 0, 1.0, 3000, 125, attached=False))
     some(20, lambda _: Made("over gp2", "gp2", 1000, ("change",), **asking(near(700), "gp2")))
-    some(20, lambda at: Made("over gp3", "gp3", 500, ("change",), iops=12000, mib_s=500, lacks=CHECKS if at % 2 else (), **asking(near(900), "gp3")))  # fmt: skip
+    some(20, lambda at: Made("over gp3", "gp3", 500, ("change",), iops=12000, mib_s=500, lacks=(CHECKS, (), ("VolumeQueueLength",))[at % 3], **asking(near(900), "gp3")))  # fmt: skip
     some(60, lambda at: Made("io1", "io1", 400, ("change",), iops=8000, lacks=checked if at % 3 else (), **asking(near(2200, 0.4), "io1")))  # fmt: skip
     some(20, lambda _: Made("big gp2", "gp2", 4000, ("change",), **asking(near(4500, 0.15), "gp2")))
     for number in range(max(2, round(10 * share))):

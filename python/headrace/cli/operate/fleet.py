@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -20,7 +19,7 @@ from headrace.cli.options import (
     choice,
     option,
 )
-from headrace.cli.output import data, print_json, progress, say, show, table
+from headrace.cli.output import data, print_json, progress, say, show
 from headrace.cli.writing import WRITES_FILE
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ them. Each volume is first simulated as it is; where that disagrees with what wa
 docs/guide/fleet.md."""
 
 app = CommandGroup("Right-size a fleet of volumes: import its metrics, plan, report.", EPILOG)
-SHOWN = 20  # rows of a table of thousands
-MOST_REASONS = 5  # of those why there is no advice; `report` has all
 ENDINGS = (".parquet",)  # of what `import` and `plan` write
 
 
@@ -121,8 +118,8 @@ def plan(
     ] = "table",
     force: ForceOption = False,
 ) -> None:
-    """Answer each volume: change, grow, keep, or no advice, with savings and risk. Continues a run
-    that was stopped."""
+    """Answer each volume: unused, change, grow, keep, or no advice, with savings and risk. Continues
+    a run that was stopped."""
     from headrace.base.files import check_output
     from headrace.cli.model.plan import listed
     from headrace.operate.fleet.answer import FleetSettings
@@ -198,11 +195,10 @@ def _tell_how_to_go_on(to: Path) -> None:
 
 
 def _show(answers: list, to: Path, output: Output, prices: str) -> None:
-    """Prints all answers as JSON or CSV, or what saves most as a table."""
+    """Prints all answers as JSON or CSV, or the sums and what stands out as tables."""
     from headrace.operate.fleet.answer import answers_frame, ranked
-    from headrace.report.fleet.words import devices_of, reasons
+    from headrace.report.fleet.words import summary, tables
     from headrace.report.output import as_csv
-    from headrace.report.words import percent, usd
 
     best = ranked(answers)
     if output == "json":
@@ -211,27 +207,9 @@ def _show(answers: list, to: Path, output: Output, prices: str) -> None:
         import polars as pl
 
         return data(as_csv(answers_frame(best).with_columns(pl.col("volumes").list.join(" "))))
-    counts = Counter(one.verdict for one in answers)
-    saved = sum(one.saves_usd for one in answers if one.verdict == "change")
-    more = -sum(one.saves_usd for one in answers if one.verdict == "grow")
-    at = "the prices below" if ";" in prices else prices
-    lines = [
-        f"{devices_of(answers)}: {counts['change']:,} to change, saving {usd(saved)} USD a month at {at}; "
-        f"{counts['grow']:,} too small, {usd(max(0.0, more))} USD more a month; {counts['keep']:,} to keep; "
-        f"{counts['withheld']:,} without advice.",
-        "",
-    ]
-    rows = [
-        (one.key, one.today, one.wanted, usd(one.saves_usd), "-" if one.risk is None else percent(one.risk), one.why)
-        for one in best[:SHOWN]
-        if one.wanted
-    ]
-    tail = [f"Without advice, {count:,}: {why}." for count, why in reasons(answers)[:MOST_REASONS]]
-    tail += [f"Prices: {prices}."] if ";" in prices else []
     show(
-        *lines,
-        table(("volume", "today", "advised", "saves USD/month", "risk", "why"), rows),
-        *tail,
+        f"{summary(best)} Prices: {prices}.",
+        *(part for one in tables(best) for part in ("", one)),
         f"All answers: {to}",
     )
 

@@ -51,6 +51,9 @@ class FleetPatchOptions:
         float, option("PERCENT", "Leave out changes of more risk than this.", min=0, max=100)
     ] = 10.0
     with_growth: Annotated[bool, flag("--with-growth", "Patch what needs more too, not only what saves.")] = False
+    lower_durability: Annotated[
+        bool, flag("--lower-durability", "Patch changes too that lower the durability: io2 to another type.")
+    ] = False
     terraform_state: Annotated[Path | None, option("FILE", "Output of terraform show -json.")] = None
     terraform_dir: Annotated[Path | None, option("DIR", "The root module's folder. Default: the state's.")] = None
 
@@ -150,7 +153,12 @@ def _write_changes(
     from headrace.operate.fleet.applying.scripts import patch_scripts
 
     found = advised_changes(
-        answers, known, most_risk=options.max_risk_percent / 100, grow=options.with_growth, as_of=as_of
+        answers,
+        known,
+        most_risk=options.max_risk_percent / 100,
+        grow=options.with_growth,
+        lower_durability=options.lower_durability,
+        as_of=as_of,
     )
     files: dict[str, str] = {}
     scripts = patch_scripts(found.changes, as_of, options.max_per_hour)
@@ -198,5 +206,7 @@ def _tell(found: AdvisedChanges, folder: Path, files: dict[str, str]) -> None:
     )
     if found.risky:
         say(f"{found.risky:,} devices are left out for their risk (--max-risk-percent).")
+    if found.less_durable:
+        say(f"{found.less_durable:,} devices are left out because their data would be less sure (--lower-durability).")
     for one in found.refused:
         say(f"{one.change.volume_id} is left out: {one.why}.")

@@ -27,11 +27,13 @@ DOC = "docs/guide/fleet-changes.md"
 @dataclass(frozen=True)
 class AdvisedChanges:
     """`changes`: in the order in which they are made. `refused`: advised, but EC2 or the inventory
-    forbids them. `risky`: how many devices were left out for their risk."""
+    forbids them. `risky`: how many devices were left out for their risk; `less_durable`: how many
+    because their data would be less sure."""
 
     changes: tuple[VolumeChange, ...]
     refused: tuple[RefusedChange, ...]
     risky: int
+    less_durable: int = 0
 
 
 def read_answers(path: Path) -> list[VolumeAnswer]:
@@ -88,27 +90,30 @@ def advised_changes(
     *,
     most_risk: float = 1.0,
     grow: bool = False,
+    lower_durability: bool = False,
     as_of: str | None = None,
     now: datetime | None = None,
 ) -> AdvisedChanges:
     """The changes of what saves, and with `grow` of what needs more, largest saving first.
 
     `most_risk`: no change whose share of failing fortnights is above this, or not known where it is
-    below 1. `now`: when the inventory's modifications are looked back from (None: now).
+    below 1. `lower_durability`: those too that make the data less sure. `now`: when the inventory's modifications are looked back from (None: now).
     """
     devices = {device.key: device for device in inventory.devices()}
     volumes = {volume.id: volume for volume in inventory.volumes}
     changes: list[VolumeChange] = []
-    risky = 0
+    risky = less_durable = 0
     for one in answers:
         if not one.wanted or one.verdict not in (("change", "grow") if grow else ("change",)):
             continue
         if one.verdict == "change" and not (1.0 if one.risk is None else one.risk) <= most_risk:
             risky += 1
+        elif one.durability and not lower_durability:
+            less_durable += 1
         else:
             changes += _of(one, devices.get(one.key))
     kept, refused = checked(ranked_changes(changes), volumes, now or datetime.now(UTC), as_of)
-    return AdvisedChanges(tuple(kept), tuple(refused), risky)
+    return AdvisedChanges(tuple(kept), tuple(refused), risky, less_durable)
 
 
 def _of(one: VolumeAnswer, device: FleetDevice | None) -> list[VolumeChange]:
@@ -122,4 +127,14 @@ def _of(one: VolumeAnswer, device: FleetDevice | None) -> list[VolumeChange]:
         now = "unknown"
     if now != one.today:
         raise InputError(f"{one.key}: {one.today}", f"is {now} in the inventory", DOC, hint)
-    return changes_of(device, Storage.parse(one.wanted), -one.saves_usd)
+    return changes_of(device, Storage.parse(one.wanted), -one.saves_usd, _note(one))
+
+
+def _note(one: VolumeAnswer) -> str:
+    """What a reader of the script should know of a change."""
+    told = [one.name] if one.name else []
+    if one.durability:
+        told.append(f"durability {one.durability} a year")
+    if one.today_p99_ms is not None and one.wanted_p99_ms is not None:
+        told.append(f"I/O p99 {one.today_p99_ms:.3g} -> {one.wanted_p99_ms:.3g} ms")
+    return "; ".join(told)

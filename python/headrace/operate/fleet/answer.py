@@ -56,7 +56,8 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     "change" saves money, "grow" costs more because today's storage fails the goal, "keep" is right
     as it is, "withheld" gives no advice; `why` says it in words. `today`, `wanted`: storage
     notation ("" where none is advised). `durability`: "99.999 % -> 99.8 to 99.9 %" a year where the
-    data are less sure on `wanted`, else "". `usd_today`, `usd_wanted`: a month at `prices`.
+    data are less sure on `wanted`, else "". `bound_by`: the instance whose limit it is that binds,
+    "i-0123456789abcdef0 (m5.large)", else "". `usd_today`, `usd_wanted`: a month at `prices`.
     `grain_s`, `days`: of the points. `censored_share`: of those at a limit of the volume, where
     more was asked than was given.
 
@@ -93,6 +94,7 @@ class VolumeAnswer(msgspec.Struct, frozen=True):
     prices: str = LIST_PRICES
     name: str = ""
     durability: str = ""
+    bound_by: str = ""
 
     @property
     def saves_usd(self) -> float:
@@ -114,7 +116,7 @@ NUMBERS = (
     "today_throttled_min", "today_p99_ms", "wanted_throttled_min", "wanted_p99_ms", "risk",
 )  # fmt: skip
 TEXTS = (
-    "key", "account", "region", "instance", "verdict", "why", "today", "wanted", "prices", "name", "durability",
+    "key", "account", "region", "instance", "verdict", "why", "today", "wanted", "prices", "name", "durability", "bound_by",
 )  # fmt: skip
 SCHEMA = pl.Schema(
     dict.fromkeys(TEXTS, pl.String()) | {"volumes": pl.List(pl.String)} | dict.fromkeys(NUMBERS, pl.Float64())

@@ -354,6 +354,8 @@ class _Batch:
         about |= {"usd_today": self._usd(one, one.today.text), **one.figures}
         bound = self._instance_bound(one)
         if bound and self._fails(one):
+            first = one.device.members[0]
+            about["bound_by"] = f"{first.instance_id} ({first.instance_type})"
             return _answer(one.device, "keep", bound, one.today.text, **about)
         wanted = self._wanted(one)
         if not wanted:
@@ -363,7 +365,7 @@ class _Batch:
         about["durability"] = durability_lost(one.today.text, wanted, self.settings.as_of)
         if not self._saves(one):  # then today's fails
             return _answer(one.device, "grow", self._why_grow(one), one.today.text, **about)
-        return _answer(one.device, "change", self._why_change(one), one.today.text, **about)
+        return _answer(one.device, "change", self._why_change(one, about["durability"]), one.today.text, **about)
 
     def _why_grow(self, one: _Open) -> str:
         count, total = int(one.history.censored.sum()), len(one.history.censored)
@@ -377,20 +379,20 @@ class _Batch:
         span = span_in_words(round(waited)) if waited >= 1.0 else "less than 1 s"
         return f"simulated with the recorded demand, today's volume makes requests wait for its limits for {span}"
 
-    def _why_change(self, one: _Open) -> str:
-        carries = f"nothing waits for a limit under {self.settings.headroom_percent:g} % more demand"
+    def _why_change(self, one: _Open, durability: str) -> str:
+        lost = f"; less durable: {durability} a year" if durability else ""
+        if one.clients is not None:
+            return f"today's volume makes requests wait for its limits{self._waiting(one)}{lost}"
+        carries = f"still {self.settings.headroom_percent:g} % head-room"
         p99_ms = one.figures.get("wanted_p99_ms")
         if p99_ms is None:  # nothing was asked of it
-            return carries
-        told = f"its I/O p99 is {_ms(p99_ms)}"
-        if one.clients is not None:
-            return f"today's volume makes requests wait for its limits{self._waiting(one)}"
+            return f"{carries}{lost}"
         if self._fails(one):
-            return f"today's volume makes requests wait for its limits; with this one {carries}, and {told}"
+            return f"today's volume makes requests wait for its limits; with this one {carries}, I/O p99 {_ms(p99_ms)}{lost}"
         bound = f"the goal is {_ms(self.settings.p99_ms)}"
         if one.bound_ms > self.settings.p99_ms:
             bound = f"today's is {_ms(one.bound_ms)}"
-        return f"{carries}, and {told} ({bound})"
+        return f"{carries}, I/O p99 {_ms(p99_ms)} ({bound}){lost}"
 
     def _waiting(self, one: _Open) -> str:
         """How many waited, and what an I/O then takes today and on what is advised; "" where no
@@ -427,7 +429,7 @@ class _Batch:
                 if most and AT_INSTANCE * most <= taken <= most / AT_INSTANCE:
                     spent = " without its burst" if most < (highest or most) else ""
                     return (
-                        f"{first.instance_type} gives {most / scale:,.0f} {unit} to all its volumes{spent}, and they take that "
+                        f"{first.instance_type} gives {most / scale:,.0f} {unit} to all its volumes{spent}, and they take it "
                         f"in {int(at_limit.sum()):,} of {length:,} periods: the instance binds, and a larger volume brings nothing"
                     )
         return ""

@@ -29,18 +29,23 @@ def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart) -> P
     """All of it."""
     page = Page("Fleet: what each volume needs", f"{words.head(answers, prices)[0]}")
     page.items([*words.head(answers, prices)[1:], *notes])
-    change, grow = words.of_verdict(answers, "change"), words.of_verdict(answers, "grow")
+    change = words.of_verdict(answers, "change")
     if chart is not None:
         page.chart(
             chart,
             f"Savings against risk of what can be changed ({words.counted(len(change), 'device')}); the table below has the "
             "same figures",
         )
-    page.heading("What saves, the most first")
-    _table(page, change, "Nothing can be changed that saves noticeably and meets the goals.")
-    if grow:
-        page.heading("What needs more than it has")
-        _table(page, grow, "")
+    for verdict, title in words.TITLES.items():
+        groups = words.groups_of(answers, verdict)
+        if groups or verdict == "change":
+            page.heading(title)
+            _table(page, verdict, groups)
+    if bound := words.bound_rows(answers):
+        page.heading("The instance binds")
+        page.paragraph("A larger volume brings nothing there: the instance's own limit to EBS is what they take.")
+        page.table(words.BOUND, bound[:MOST_ROWS], right=words.RIGHT)
+        _cut(page, len(bound))
     page.heading("Advice withheld")
     withheld = words.withheld_rows(answers)
     if withheld:
@@ -60,12 +65,15 @@ def fleet_page(answers: Sequence, prices: str, notes: Sequence[str], chart) -> P
     return page
 
 
-def _table(page: Page, answers: Sequence, none: str) -> None:
-    if not answers:
-        page.paragraph(none)
+def _table(page: Page, verdict: str, groups: Sequence[words.AnswerGroup]) -> None:
+    if not groups:
+        page.paragraph("Nothing can be changed that saves noticeably and meets the goals.")
         return
-    page.table(words.COLUMNS, words.rows(answers[:MOST_ROWS]), right=words.RIGHT)
-    _cut(page, len(answers))
+    if verdict == "unused":
+        page.table(words.UNUSED, words.unused_rows(groups[:MOST_ROWS]), right=words.RIGHT)
+    else:
+        page.table(words.COLUMNS, words.rows(groups[:MOST_ROWS]), right=words.RIGHT)
+    _cut(page, len(groups))
 
 
 def _cut(page: Page, count: int) -> None:

@@ -19,6 +19,7 @@ from headrace.errors import HeadraceError
 from headrace.operate.fleet.advised import advised_changes, read_answers, repriced
 from headrace.operate.fleet.answer import VolumeAnswer, answers_frame
 from headrace.operate.fleet.applying.changes import VolumeSetting, modification_limit
+from headrace.operate.fleet.applying.scripts import patch_scripts
 from headrace.operate.fleet.cost import FleetPrices
 from headrace.operate.fleet.inventory import FleetInventory, KnownModification, inventory_json
 from headrace.report.fleet import words
@@ -97,6 +98,39 @@ def test_risk_and_growth_are_left_out_unless_wanted():
     ]
 
 
+def test_what_lowers_the_durability_is_patched_only_when_asked_for():
+    devices = known(shown("vol-1", "io2", 500, Iops=8000), shown("vol-2"))
+    lost = {"durability": "99.999 % -> 99.8 to 99.9 %", "today_p99_ms": 0.57, "account": ""}
+    answers = [answer("vol-1", "io2:500:8000", **lost), answer("vol-2", account="")]
+    found = advised_changes(answers, devices)
+    assert [one.volume_id for one in found.changes] == ["vol-2"] and found.less_durable == 1
+    found = advised_changes(answers, devices, lower_durability=True)
+    assert {one.volume_id for one in found.changes} == {"vol-1", "vol-2"} and not found.less_durable
+    (scripts,) = patch_scripts(found.changes)
+    comment = "# durability 99.999 % -> 99.8 to 99.9 % a year; I/O p99 0.57 -> 1.5 ms"
+    lines = [line.strip() for line in scripts.patch.splitlines()]
+    assert lines[lines.index(comment) + 1].startswith("change vol-1 ")
+
+
+@pytest.mark.parametrize(
+    "tag", ["a\nrm -rf /", "a\r\nreboot", "x\u2028touch y", "$(touch z)", "`id`", "\x1b[2Jx", "e" * 500]
+)
+def test_a_name_tag_is_never_a_command(tag):
+    """Tags are written by anybody: in the script one is a comment of one line."""
+    devices = known(shown("vol-1", tags={"Name": tag}))
+    (device,) = devices.devices()
+    found = advised_changes([answer("vol-1", account="", name=device.name)], devices)
+    plain = advised_changes([answer("vol-1", account="")], devices)
+    (with_name,), (without,) = (patch_scripts(one.changes) for one in (found, plain))
+
+    def commands(script: str) -> list[str]:
+        return [line for line in script.splitlines() if not line.strip().startswith("#")]
+
+    assert commands(with_name.patch) == commands(without.patch)
+    assert commands(with_name.rollback) == commands(without.rollback)
+    assert all(len(line) <= 240 for line in with_name.patch.splitlines() if line.strip().startswith("# "))
+
+
 def test_another_inventory_is_refused():
     for devices in (known(shown("vol-9")), known(shown("vol-1", size=600))):
         with pytest.raises(HeadraceError, match="inventory"):
@@ -142,7 +176,10 @@ def test_other_prices_rank_and_keep_anew():
     assert kept.verdict == "keep" and kept.wanted == "" and "prices that are paid" in kept.why
 
 
-MANY = [answer(f"vol-{number:05d}", risk=number % 11 / 10, usd_wanted=49.0 - number % 7) for number in range(700)]
+MANY = [
+    answer(f"vol-{number:05d}", f"gp2:{number + 1}", risk=number % 11 / 10, usd_wanted=49.0 - number % 7)
+    for number in range(700)
+]
 ODD = "<script>alert(1)</script>\x1b[31m"
 
 
@@ -164,6 +201,9 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
             why=f"not modelled: its balance is off by 9 points {ODD}",
         ),
         answer("vol-z", verdict="grow", wanted="gp3:500:9000", usd_wanted=80.0, why="it is at a limit"),
+        answer("vol-u", verdict="unused", wanted="", usd_wanted=None, why="no I/O in 14 days", name=ODD),
+        answer("vol-i", verdict="keep", wanted="", usd_wanted=None, why="it binds", bound_by="i-1 (m5.large)"),
+        answer("vol-d", "io2:500:8000", why="less durable", durability="99.999 % -> 99.8 to 99.9 %", today_p99_ms=0.57),
     ]
     path = tmp_path / "fleet.html"
     write_fleet(path, answers, "list prices", ["a note"])
@@ -176,7 +216,13 @@ def test_the_page_has_every_part_and_escapes(tmp_path):
     )
     for part in (
         "What saves, the most first",
-        "What needs more",
+        "what needs more",
+        "Unused: delete them",
+        "The instance binds",
+        "i-1 (m5.large)",
+        "makes the data less sure",
+        "0 %, durability",
+        "0.57 ms -&gt; 1.5 ms",
         "Advice withheld",
         "The first 500 of 700",
         "a note",
@@ -200,12 +246,8 @@ def test_sums_are_those_of_the_answers():
         answer("vol-3", verdict="keep", wanted="", usd_wanted=None),
     ]
     text = " ".join(words.head(answers, "list prices"))
-    assert (
-        "3 volumes: 1 can be changed" in text
-        and "Of 150.00 USD" in text
-        and "save 10.00 (7 %)" in text
-        and "costs 15.00 more" in text
-    )
+    assert "3 volumes: 1 is too small (15.00 USD more a month); 1 can be changed (saving 10.00 USD a month)" in text
+    assert "Of 150.00 USD" in text and "changes save 10.00 (7 %)" in text
     document = words.document(answers, "list prices")
     assert (
         document["saves_usd_month"] == 10.0

@@ -39,7 +39,7 @@ class VolumeSetting:
 class VolumeChange:
     """A change of one volume. `device`: the key of the device it is (a member of). `usd_month`: the
     difference of its monthly bill, below 0 where it saves. `known`: the starts of the modifications
-    that are known, UTC, oldest first."""
+    that are known, UTC, oldest first. `note`: what a reader should know of it, in words."""
 
     volume_id: str
     name: str
@@ -50,6 +50,7 @@ class VolumeChange:
     after: VolumeSetting
     usd_month: float
     known: tuple[datetime, ...] = ()
+    note: str = ""
 
     def undone(self) -> VolumeChange:
         """The change back. What has grown stays so large."""
@@ -76,11 +77,11 @@ class RefusedChange:
     why: str
 
 
-def changes_of(device: FleetDevice, wanted: Storage, usd_month: float) -> list[VolumeChange]:
+def changes_of(device: FleetDevice, wanted: Storage, usd_month: float, note: str = "") -> list[VolumeChange]:
     """What each member of a device becomes; members that stay as they are are left out.
 
     `usd_month`: the difference of the device's monthly bill, shared evenly by the members that
-    change.
+    change. `note`: what a reader of the changes should know.
     """
     pairs = [
         (member, VolumeSetting.of(_volume(member)), VolumeSetting.of(after))
@@ -98,6 +99,7 @@ def changes_of(device: FleetDevice, wanted: Storage, usd_month: float) -> list[V
             after,
             usd_month / len(changing),
             tuple(known.started for known in member.modifications),
+            note,
         )
         for member, before, after in changing
     ]

@@ -14,11 +14,13 @@ from datetime import UTC
 from importlib.resources import files
 from shlex import quote
 
+from headrace.observe.recording import clip
 from headrace.operate.fleet.applying.changes import VolumeChange, VolumeSetting, modification_limit
 
 # Ours: a change in two minutes. A wrong plan is seen before it is everywhere.
 MAX_PER_HOUR = 30
 SETTLE_S = 60  # how long EC2 may show what was before a modification, s: a guess
+MOST_NOTE = 200  # characters of a comment: a line that is read; ours
 POLL_S = 15  # seconds between two looks; ours, EC2 throttles describe calls of eager scripts
 
 
@@ -68,7 +70,7 @@ def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str
         f"# {what}",
         "# Read it, try it with --dry-run, then run it; --help says more.",
         "set -euo pipefail",
-        "# The AWS CLI neither pages nor gives up at the first refusal for haste.",
+        "# No pager; throttled calls are repeated.",
         'export AWS_PAGER="" AWS_RETRY_MODE="${AWS_RETRY_MODE:-standard}" AWS_MAX_ATTEMPTS="${AWS_MAX_ATTEMPTS:-10}"',
         'AWS_CLI="${AWS:-aws}"',
         f'POLL_S="${{POLL_S:-{POLL_S}}}"',
@@ -80,12 +82,18 @@ def _script(what: str, changes: Sequence[VolumeChange], account: str, as_of: str
         "# Volume, region, type GiB IOPS MiB/s now, the same afterwards (- is not bought), USD a month, modifications known.",
         "main() {",
         '  begin "$@"',
-        *(f"  {_call(change)}" for change in changes),
+        *(f"  {line}" for change in changes for line in _lines(change)),
         "  finish",
         "}",
         'main "$@"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _lines(change: VolumeChange) -> list[str]:
+    """The change, behind a comment where there is something to know of it. A tag's text may hold
+    anything: one line, and nothing that a shell or a terminal would take for more."""
+    return ([f"# {clip(change.note, MOST_NOTE)}"] if change.note else []) + [_call(change)]
 
 
 def _call(change: VolumeChange) -> str:

@@ -171,6 +171,27 @@ def test_a_source_whose_clock_is_an_hour_off(trio, schema, replica, step_s):
     print(f"{step_s:+} s: lag {max(lags):.2f} s at most, Seconds_Behind {servers_own}")
 
 
+def test_a_lag_that_is_older_than_the_watch(trio, schema, replica):
+    """Half a minute behind when `headrace replica lag` begins to look: it says so, and not "at least a second"."""
+    source, behind_s = trio.server(trio.source), 34
+    addresses = {name: trio.server(name).address() for name in (trio.source, replica)}
+    with connect(trio.server(replica).address(), 60.0) as connection, connection.cursor() as cursor:
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        past = [f"SET TIMESTAMP = UNIX_TIMESTAMP(SYSDATE()) - {behind_s}"]
+        sql(source, *past, *(f"INSERT INTO {schema}.t (v) VALUES ({number})" for number in range(20)))
+        until = time.monotonic() + 30
+        while (state_of(trio.cluster().hosts[replica]).channels[0].seconds_behind or 0) < behind_s:
+            assert time.monotonic() < until, state_of(trio.cluster().hosts[replica]).channels
+            time.sleep(0.1)
+        with LagWatch(addresses, {(source.host, source.port or 0): trio.source}) as watch:
+            time.sleep(1.5)
+            [one] = watch.read()
+        cursor.execute("UNLOCK TABLES")
+    # The server counts whole seconds, and goes on counting while it is looked at.
+    assert one.lag_s is not None and behind_s <= one.lag_s <= behind_s + 30 and not one.at_least, one
+    assert one.gtid_s is not None and one.gtid_s < behind_s / 2, one
+
+
 @pytest.mark.skipif(os.environ.get("BAD_INPUT") != "all", reason="BAD_INPUT=all")
 def test_one_server_uuid_twice(trio, schema, replica):
     if trio.flavor != "mysql":

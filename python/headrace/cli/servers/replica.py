@@ -321,26 +321,29 @@ LAG_COLUMNS = (
     "heartbeat s",
     "server s",
     "commit s",
+    "estimate s",
     "backlog",
     "unapplied",
     "applied/s",
     "state",
 )
 LAG_CSV = (
-    "t_s", "at_unix", "replica", "channel", "lag_s", "exact", "gtid_s", "heartbeat_s", "server_s", "commit_s", "backlog", "unapplied",
+    "t_s", "at_unix", "replica", "channel", "lag_s", "exact", "gtid_s", "heartbeat_s", "server_s", "commit_s", "estimate_s", "backlog", "unapplied",
     "applied_tps", "source_tps", "cpu_cores", "read_iops", "write_iops", "read_ms", "write_ms", "balance_percent", "problem",
 )  # fmt: skip
 
 
 def _lag_cells(one: LagReading) -> list[object]:
-    def seconds(value: float | None, exact: bool = True) -> str:
-        return "-" if value is None else f"{'' if exact else '>= '}{value:.2f}"
+    def seconds(value: float | None, sign: str = "") -> str:
+        return "-" if value is None else f"{sign}{value:.2f}"
 
     state = "ok" if not one.problem else f"receive {one.receive}, apply {one.apply}"
     replica = one.replica + (f" ({one.channel})" if one.channel else "")
     clocks = [seconds(one.heartbeat_s), "-" if one.server_s is None else one.server_s, seconds(one.commit_s)]
+    clocks.append(seconds(one.estimate_s))
+    sign = "" if one.exact else ">= " if one.at_least else "~ "
     counts = ["-" if value is None else f"{value:,.0f}" for value in (one.backlog, one.unapplied, one.applied_tps)]
-    return [replica, one.source, seconds(one.lag_s, one.exact), seconds(one.gtid_s), *clocks, *counts, state]
+    return [replica, one.source, seconds(one.lag_s, sign), seconds(one.gtid_s), *clocks, *counts, state]
 
 
 def _lines(name: str | None) -> Callable[[list[LagReading]], None]:

@@ -135,6 +135,14 @@ def backlog(source: Trace, replica: Trace) -> int | None:
     return source.latest.minus(replica.latest).count()
 
 
+def age_by_rate(lacks: int | None, written_tps: float | None, applied_tps: float | None) -> float | None:
+    """How old a backlog is, s, if it was written at the source's present rate. None where the source
+    writes nothing, or less than the replica applies: then the backlog comes from another time."""
+    if not lacks or not written_tps or written_tps < (applied_tps or 0.0):
+        return None
+    return lacks / written_tps
+
+
 def rate(trace: Trace, over_s: float) -> float | None:
     """Transactions a second over the last `over_s` seconds; None before there are that many."""
     if trace.seen_s is None or trace.latest is None:

@@ -10,7 +10,7 @@ from headrace.lab.exporter import MetricsServer
 from headrace.servers.topology.lag.watch import LagReading, LagWatch
 
 HELP = {
-    "headrace_replica_lag_seconds": "How far a replica is behind, by clock (gtid, heartbeat, server, commit).",
+    "headrace_replica_lag_seconds": "How far a replica is behind, by clock (gtid, heartbeat, server, commit, estimate).",
     "headrace_replica_lag_exact": "1 when the gtid clock knows the lag, 0 when it is at least what is shown.",
     "headrace_replica_backlog_transactions": "Transactions that the replica lacks.",
     "headrace_replica_unapplied_transactions": "Transactions that it has received and not applied.",
@@ -46,6 +46,7 @@ def text_of(watch: LagWatch) -> str:
 def _of_reading(one: LagReading) -> Iterator[tuple[str, dict[str, str], float]]:
     labels = {"replica": one.replica, "channel": one.channel, "source": one.source}
     clocks = {"gtid": one.gtid_s, "heartbeat": one.heartbeat_s, "server": one.server_s, "commit": one.commit_s}
+    clocks["estimate"] = one.estimate_s
     for clock, value in clocks.items():
         if value is not None:
             yield "headrace_replica_lag_seconds", labels | {"clock": clock}, value

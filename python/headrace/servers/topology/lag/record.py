@@ -22,7 +22,7 @@ MOST_ROWS = 200_000  # some hours of a few replicas: a guess at what nobody watc
 
 SCHEMA = {
     "t_s": pl.Float64, "at_unix": pl.Float64, "replica": pl.String, "channel": pl.String, "lag_s": pl.Float64, "exact": pl.Boolean,
-    "gtid_s": pl.Float64, "heartbeat_s": pl.Float64, "server_s": pl.Float64, "commit_s": pl.Float64, "backlog": pl.Float64,
+    "gtid_s": pl.Float64, "heartbeat_s": pl.Float64, "server_s": pl.Float64, "commit_s": pl.Float64, "estimate_s": pl.Float64, "backlog": pl.Float64,
     "unapplied": pl.Float64, "applied_tps": pl.Float64, "source_tps": pl.Float64, "cpu_cores": pl.Float64, "read_iops": pl.Float64,
     "write_iops": pl.Float64, "read_ms": pl.Float64, "write_ms": pl.Float64, "balance_percent": pl.Float64, "problem": pl.String,
 }  # fmt: skip

@@ -4,6 +4,7 @@
     heartbeat   age of a row that is written on the source, if that was asked for
     server      Seconds_Behind_Source, as the server says it: whole seconds, nothing when broken
     commit      MySQL: age of the oldest transaction that is being applied, by worker
+    estimate    age of the backlog, if it was written at the source's present rate
 
 A thread for each server, so that one that hangs keeps no other from being watched.
 """
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.connect import connect
 from headrace.connect.address import Address
 from headrace.errors import HeadraceError
-from headrace.servers.topology.lag.clocks import STALE_S, Age, Trace, age, backlog, rate
+from headrace.servers.topology.lag.clocks import STALE_S, Age, Trace, age, age_by_rate, backlog, rate
 from headrace.servers.topology.state import Channel, ServerState, executed_now, observe
 
 if TYPE_CHECKING:
@@ -53,9 +54,10 @@ class WorkerLag:
 class LagReading:
     """How far a channel is behind at a moment (`at_unix`, s).
 
-    `lag_s`: by GTIDs, and where that is not known by the next best clock; `exact` False: at least
-    that. `backlog`: transactions that the replica lacks; `unapplied`: those of them that it has
-    received.
+    `lag_s`: by GTIDs where that clock is `exact`; else the largest of all clocks, as each of them
+    may miss a part. `at_least`: no other clock says more than the GTIDs, which say "at least".
+    `estimate_s`: of the backlog at the source's present rate. `backlog`: transactions that the
+    replica lacks; `unapplied`: those of them that it has received.
     """
 
     at_unix: float
@@ -77,6 +79,8 @@ class LagReading:
     delay_s: int = 0
     workers: tuple[WorkerLag, ...] = ()
     problem: str = ""
+    at_least: bool = False
+    estimate_s: float | None = None
 
 
 @dataclass
@@ -242,7 +246,11 @@ class LagWatch:
             beat = max(0.0, self._now_s() - one.heartbeat_us / 1e6 - HEARTBEAT_S - STATUS_S)
             if not silent:
                 beat = max(0.0, one.heartbeat_s - one.heartbeat_us / 1e6 - HEARTBEAT_S)
-        best = found or _next_best(commit, beat, channel)
+        lacks = None if source is None else backlog(source.trace, one.trace)
+        applied_tps = rate(one.trace, RATE_S)
+        source_tps = None if source is None else rate(source.trace, RATE_S)
+        estimate = age_by_rate(lacks, source_tps, applied_tps)
+        best = _largest(found, commit, beat, channel.seconds_behind, estimate)
         return LagReading(
             at_unix=time.time() - (0.0 if found is None else now - found.at_s),
             replica=one.name,
@@ -250,14 +258,16 @@ class LagWatch:
             source=name or f"{channel.source_host}:{channel.source_port}",
             lag_s=None if best is None else round(best.seconds, 4),
             exact=best is not None and best.exact,
+            at_least=best is not None and best is found and not best.exact,
+            estimate_s=None if estimate is None else round(estimate, 4),
             gtid_s=None if found is None else round(found.seconds, 4),
             heartbeat_s=None if beat is None else round(beat, 4),
             server_s=channel.seconds_behind,
             commit_s=commit,
-            backlog=None if source is None else backlog(source.trace, one.trace),
+            backlog=lacks,
             unapplied=channel.received.minus(channel.executed).count(),
-            applied_tps=rate(one.trace, RATE_S),
-            source_tps=None if source is None else rate(source.trace, RATE_S),
+            applied_tps=applied_tps,
+            source_tps=source_tps,
             receive="not seen" if silent else channel.receive,
             apply="not seen" if silent else channel.apply,
             delay_s=channel.delay_s,
@@ -278,12 +288,15 @@ class LagWatch:
         return "; ".join(words)
 
 
-def _next_best(commit: float | None, beat: float | None, channel: Channel) -> Age | None:
-    """Without the source's positions."""
-    for seconds in (commit, beat, channel.seconds_behind):
-        if seconds is not None:
-            return Age(float(seconds), exact=False)
-    return None
+def _largest(found: Age | None, *clocks: float | None) -> Age | None:
+    """The lag by GTIDs where it is exact. Where the watch began after what is missing was written,
+    the largest of all clocks, as each of them may miss a part. A server whose clock was set wrongly
+    says too much, until the GTIDs know."""
+    if found is not None and found.exact:
+        return found
+    ages = [Age(float(seconds), exact=False) for seconds in clocks if seconds is not None]
+    # The first of equals: the GTIDs' own, with the moment that it holds for.
+    return max([*([found] if found is not None else []), *ages], key=lambda one: one.seconds, default=None)
 
 
 # By the replica's clock, against commit timestamps of the source's. A transaction that is being

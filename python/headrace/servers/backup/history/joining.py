@@ -134,7 +134,8 @@ class Joiner:
             begin, end = extent_of(name) or (0, 0)
             holder = next((one for one in pieces if one.offset <= begin < end <= one.ends), None)
             if holder is not None:
-                for _ in archive.piece_bytes(self.target, piece_name(holder), holder, self.key):
+                at = piece_name(holder)
+                for _ in archive.piece_bytes(self.target, at, archive.read_piece(self.target, at, self.key), self.key):
                     pass  # it is as it was written, so the others are not needed
                 self.target.remove(name)
 
@@ -161,7 +162,7 @@ def groups(pieces: Sequence[Piece], ended: bool) -> list[list[Piece]]:
 
 
 def join(group: list[Piece], data: bytes, pack: str) -> Piece:
-    """The piece of these neighbours, whose bytes are `data`. Raises InputError where the bytes are
+    """The piece of these neighbours, whose bytes are `data`; `stored` is not known yet. Raises InputError where the bytes are
     not those that were stored."""
     first, last = group[0], group[-1]
     for piece in group:
@@ -180,6 +181,7 @@ def join(group: list[Piece], data: bytes, pack: str) -> Piece:
         gtids=set_json(gtids),
         ended=last.ended,
         packed=pack,
+        stored="",
         entries=tuple(entries),
     )
 

@@ -1,0 +1,160 @@
+"""Pieces of a binary log that are joined while it is written: few files, and never a byte less."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_histories import BEGAN, LogFile, keep
+
+from headrace.errors import InputError
+from headrace.servers.backup.history import archive, joining
+from headrace.servers.backup.history.joining import FilePieces, Joiner, groups
+from headrace.servers.backup.targets.folder import FolderTarget
+
+LIVE = 150  # transactions, and about as many pieces
+
+
+@pytest.fixture
+def log(tmp_path) -> tuple[FolderTarget, LogFile, Path]:
+    """A binary log in an archive, a piece for each transaction, and its bytes on this machine."""
+    file, places = LogFile("mariadb", ""), []
+    for number in range(1, LIVE + 1):
+        places.append(len(file.raw))
+        file.commit(f"0-1-{number}", BEGAN + number, random.Random(number).randrange(40, 400))
+    target = FolderTarget(tmp_path / "t")
+    keep(target, "shop-server-1-1", "shop", "server-1", [file], None, [places])
+    (tmp_path / "binlog.000001").write_bytes(bytes(file.raw))
+    return target, file, tmp_path / "binlog.000001"
+
+
+def content(target, line) -> bytes:
+    (file,) = line.files
+    return b"".join(
+        part
+        for name, piece in zip(file.names, file.pieces, strict=True)
+        for part in archive.piece_bytes(target, name, piece, None)
+    )
+
+
+def join_all(target, path, pieces, ended) -> list[str]:
+    said: list[str] = []
+    joiner = Joiner(target, None, "none", said.append)
+    joiner.begin(path, pieces, ended)
+    joiner.close()
+    return said
+
+
+def test_a_joined_file_has_the_same_bytes_transactions_and_times(log):
+    target, file, path = log
+    (before,) = archive.timelines(target)
+    pieces = FilePieces(before.files[0].pieces)
+    assert not join_all(target, path, pieces, ended=False)
+    (after,) = archive.timelines(target)
+    assert len(after.files[0].pieces) == 1 and not after.problems
+    assert content(target, after) == bytes(file.raw) and after.ends == before.ends
+    was, now = before.files[0].entries, after.files[0].entries
+    assert sum(one.transactions for one in was) == sum(one.transactions for one in now) == LIVE
+    assert (now[0].first_us, now[-1].last_gtid) == (was[1].first_us, was[-1].last_gtid)
+    assert pieces.all == [replace(one, stored="") for one in after.files[0].pieces]
+    # Who listed the pieces before they were joined reads on.
+    assert content(target, before) == bytes(file.raw)
+
+
+def test_pieces_of_a_file_that_is_not_the_one_stored_stay(log):
+    target, file, path = log
+    raw = bytearray(path.read_bytes())
+    raw[-1] ^= 1
+    path.write_bytes(raw)
+    (before,) = archive.timelines(target)
+    [said] = join_all(target, path, FilePieces(before.files[0].pieces), ended=False)
+    assert "not the file of this server" in said
+    assert content(target, archive.timelines(target)[0]) == bytes(file.raw)
+
+
+@pytest.mark.parametrize("at", [0, 1, 2, LIVE // 2])
+def test_a_stream_that_is_killed_while_it_joins_leaves_a_whole_archive(log, at, monkeypatch):
+    """Before the joined piece is stored, or behind so many removals; the next one ends it."""
+    target, file, path = log
+    (before,) = archive.timelines(target)
+    real, calls = FolderTarget.remove, []
+
+    def remove(self, name):
+        calls.append(name)
+        if len(calls) > at:
+            raise InputError(name, "killed")
+        real(self, name)
+
+    monkeypatch.setattr(FolderTarget, "remove", remove)
+    join_all(target, path, FilePieces(before.files[0].pieces), ended=True)
+    monkeypatch.undo()
+    (left,) = archive.timelines(target)
+    assert not left.problems and content(target, left) == bytes(file.raw)
+    assert len(left.files[0].pieces) == 1 and len(left.files[0].spare) == len(before.files[0].pieces) - at
+    join_all(target, path, FilePieces(left.files[0].pieces), ended=True)
+    assert len([one for one in target.list("binlogs/") if "/joined-" in one.name or "/live-" in one.name]) == 1
+
+
+def test_a_damaged_joined_piece_is_passed_over_where_the_small_ones_are_there(log, tmp_path):
+    target, file, path = log
+    (before,) = archive.timelines(target)
+    whole = {one.name: (tmp_path / "t" / one.name).read_bytes() for one in target.list("binlogs/")}
+    join_all(target, path, FilePieces(before.files[0].pieces), ended=True)
+    (joined,) = [one.name for one in target.list("binlogs/") if "/joined-" in one.name]
+    for name, raw in whole.items():
+        if "/live-" in name:
+            (tmp_path / "t" / name).write_bytes(raw)
+    (tmp_path / "t" / joined).write_bytes(b"damaged")
+    (line,) = archive.timelines(target)
+    assert content(target, line) == bytes(file.raw)
+    assert [one.name for one in line.damages] == [joined] and line.damages[0].harmless
+
+
+def test_the_number_of_pieces_is_bounded(monkeypatch):
+    """A stream of pieces of any sizes, joined whenever there are JOIN_AFTER live ones: the number of
+    pieces stays below the full ones, JOIN_AFTER, and one for each doubling; a byte is written again
+    no more often than there are doublings."""
+    seed = random.randrange(1 << 32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    monkeypatch.setattr(joining, "WHOLE_BYTES", 1 << 20)
+    pieces, at, written = FilePieces(), 0, 0
+    doublings = 20  # of 1 byte to 1 MiB
+    for _ in range(5_000):
+        size = chance.choice([100, 500, 3_000])
+        gtids = [[], []]
+        pieces.add(
+            archive.Piece("live", "t-1", "b.000001", at, size, "mysql", gtids, False, "", "", "none", False, "", ())
+        )
+        at += size
+        if pieces.live >= joining.JOIN_AFTER:
+            for group in groups(pieces.all, ended=False):
+                first, last = group[0], group[-1]
+                length = last.ends - first.offset
+                assert length <= joining.WHOLE_BYTES
+                pieces.put(
+                    archive.Piece(
+                        "joined",
+                        "t-1",
+                        "b.000001",
+                        first.offset,
+                        length,
+                        "mysql",
+                        gtids,
+                        False,
+                        "",
+                        "",
+                        "none",
+                        False,
+                        "",
+                        (),
+                    )
+                )
+                written += length
+        ends = [one.ends for one in pieces.all]
+        assert ends[:-1] == [one.offset for one in pieces.all][1:] and ends[-1] == at
+        # Two neighbours that are not joined are together larger than WHOLE_BYTES, or differ by half.
+        assert len(pieces.all) <= 2 * at / joining.WHOLE_BYTES + joining.JOIN_AFTER + doublings
+    assert written <= doublings * at

@@ -111,16 +111,17 @@ def test_a_sick_hour_in_a_healthy_fortnight_is_found():
     sick = OpenWorkload(name=name, kind="recorded", points=points, source=load.source)
     limits = holding(storage)
     facts = SourceFacts("trace", "iostat", float(POINT_S), "UTC", (SeenVolume("nvme1n1", storage, None, limits),))
-    row = {
-        "read_iops": 1.0,
-        "write_iops": 1.0,
-        "charged_iops": 2.0,
-        "read_mib_s": 0.1,
-        "write_mib_s": 0.1,
-        "read_ms": 0.6,
-    }
-    evidence = gathered(
-        facts, [Tick(index * POINT_S, float(POINT_S), {"nvme1n1": dict(row)}) for index in range(sick.points.height)]
-    )
+    rows = [
+        {
+            "read_iops": point["reads_per_s"],
+            "write_iops": point["writes_per_s"],
+            "charged_iops": point["reads_per_s"] + point["writes_per_s"],
+            "read_ms": point["await_ms"],
+            "write_ms": point["await_ms"],
+        }
+        for point in sick.points.iter_rows(named=True)
+    ]
+    ticks = [Tick(index * POINT_S, float(POINT_S), {"nvme1n1": row}) for index, row in enumerate(rows)]
+    evidence = gathered(facts, ticks)
     told = diagnose_recording(evidence, sick, Counsel())
     assert [window.limit for window in told.windows] == ["volume-iops"]

@@ -78,7 +78,8 @@ class LimitLevel:
 
 def level_of(rows: pl.DataFrame) -> Level:
     """The level of rows of a volume's evidence."""
-    ios, bytes_s = rows["charged_iops"].fill_null(0.0), _bytes(rows)
+    ios = rows["charged_iops"].fill_null(0.0)
+    bytes_s = rows.select(bytes_per_s(rows).alias("bytes_s"))["bytes_s"]
     point_s = float(rows["duration_s"].median() or 1.0)  # type: ignore[arg-type]
     iops, in_bytes = float(ios.mean() or 0.0), float(bytes_s.mean() or 0.0)  # type: ignore[arg-type]
     return Level(
@@ -92,9 +93,11 @@ def level_of(rows: pl.DataFrame) -> Level:
     )
 
 
-def _bytes(rows: pl.DataFrame) -> pl.Series:
+def bytes_per_s(rows: pl.DataFrame) -> pl.Expr:
+    """Bytes a second of each row."""
     sizes = [pl.col(name).fill_null(0.0) for name in ("read_mib_s", "write_mib_s") if name in rows.columns]
-    return rows.select((pl.sum_horizontal(sizes or [pl.lit(0.0)]) * MIB).alias("bytes_s"))["bytes_s"]
+    # Without any, a zero of each row: a literal alone is one row.
+    return pl.sum_horizontal(sizes or [pl.col("duration_s") * 0.0]) * MIB
 
 
 def limit_at(level: Level, limits: HoldingLimits) -> LimitLevel | None:

@@ -19,7 +19,7 @@ from typing import Literal
 
 import polars as pl
 
-from headrace.base.units import MIB
+from headrace.operate.doctor.levels import bytes_per_s
 from headrace.operate.doctor.signals import ModelLatency
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import HoldingLimits
@@ -209,8 +209,7 @@ def _may_be_cold(rows: pl.DataFrame, before: pl.DataFrame, falls: bool) -> bool:
 def _use(rows: pl.DataFrame, limits: HoldingLimits | None) -> pl.Series:
     """The rate of each row over the limit that is nearest. Credits and the burst of an instance
     count as spent where the rate is below the baseline: nobody knows how many are left."""
-    sizes = [pl.col(name).fill_null(0.0) for name in ("read_mib_s", "write_mib_s") if name in rows.columns]
-    demand = {False: pl.col("charged_iops").fill_null(0.0), True: pl.sum_horizontal(sizes or [pl.lit(0.0)]) * MIB}
+    demand = {False: pl.col("charged_iops").fill_null(0.0), True: bytes_per_s(rows)}
     has_credits = "balance_percent" in rows.columns
     shares = []
     for name, allowed, in_bytes in limits.levels() if limits else ():

@@ -12,6 +12,7 @@ from headrace.operate.doctor.levels import (
     GP2_BURST_IOPS,
     Level,
     LimitLevel,
+    bytes_per_s,
     instances_at,
     level_of,
     limit_at,
@@ -72,7 +73,7 @@ def _held(
     every = level_of(rows)
     found: list[BoundWindow] = []
     for _, allowed, in_bytes in limits.levels():
-        rate = _rate(in_bytes)
+        rate = bytes_per_s(rows) if in_bytes else pl.col("charged_iops")
         near = rows.select(((rate / allowed - 1.0).abs() <= every.tolerance).fill_null(False).alias("near"))["near"]
         for first, behind in stretches(near & slow):
             run = rows[first:behind]
@@ -82,12 +83,6 @@ def _held(
             if limit is not None:
                 found.append(BoundWindow(_as_window(run, volume.rows, rows.filter(~slow), limit), limit))
     return found
-
-
-def _rate(in_bytes: bool) -> pl.Expr:
-    if not in_bytes:
-        return pl.col("charged_iops")
-    return (pl.col("read_mib_s").fill_null(0.0) + pl.col("write_mib_s").fill_null(0.0)) * MIB
 
 
 def _waits(rows: pl.DataFrame, model: ModelLatency, t: Thresholds) -> pl.Series:

@@ -18,13 +18,12 @@ from headrace.calibration.observations import Observation, observe
 from headrace.calibration.prior import prior
 from headrace.calibration.processor_time import ProcessorTime, processor_time
 from headrace.calibration.runs import Run
+from headrace.calibration.runs.model import LEAST_SECONDS
 from headrace.errors import InputError
 from headrace.workload.parameters import CPU_SPREAD, of_engine, value
 from headrace.workload.server import FULL_SHARE
 
 DOC = "docs/reference/run-description.md"
-# Fewer than this tell neither a mean nor its scatter.
-LEAST_SECONDS = 120.0
 LEAST_TRANSACTIONS = 2_000.0  # a guess
 # What runs of one workload share.
 SAME = ("engine", "benchmark", "data", "script", "distribution")

@@ -11,13 +11,14 @@ import polars as pl
 import pytest
 from bench_runs import keep, series, store_in
 
-from headrace.bench import SysbenchOltp
+from headrace.bench import Mysqlslap, SysbenchOltp
 from headrace.bench.drivers.benchmark import ToolOutcome
 from headrace.bench.running import run_files, summary
 from headrace.bench.store.query import export, query
 from headrace.bench.store.store import Store, default_store
 from headrace.bench.target import Target
 from headrace.calibration.runs import load_run
+from headrace.cli.bench.run import too_short_to_calibrate
 from headrace.connect import Address, Secret
 from headrace.errors import CouldNotRun, InputError
 from headrace.observe.live.samples import Samples
@@ -196,7 +197,7 @@ def run_document() -> dict:
         "start": "warm",
         "load": {"threads": 16},
         "target": {"data_gib": 2.0},
-        "environment": {"cpus_usable": 2},
+        "environment": {"cpus_usable": 2, "cpus": 2},
     }
 
 
@@ -218,6 +219,44 @@ def test_run_toml_is_read_as_it_is(tmp_path):
         run.settings["io_capacity"] == 2000 and run.settings["doublewrite"] is True and run.settings["binlog"] is False
     )
     assert "hush" not in (tmp_path / "RUN.toml").read_text()
+    # 2 - 1.2 idle - 0.1 waiting, of the two processors of `series`.
+    assert run.vcpus == 2 and run.busy_share == pytest.approx(0.35)
+
+
+@pytest.mark.parametrize(
+    ("instance", "usable", "vcpus", "share"),
+    # 0.7 processors at work: of this machine's where it has fewer than the instance, else of the instance's.
+    [("m6i.2xlarge", 4, 4, 0.175), ("m6i.large", 4, 2, 0.35), (None, 4, 4, 0.175)],
+)
+def test_the_processors_are_the_machines_or_the_instances(tmp_path, instance, usable, vcpus, share):
+    document = run_document() | {"environment": {"cpus_usable": usable, "cpus": usable}}
+    frame = series(500.0, seconds=60).with_columns(idle_cpus=usable - 0.8)
+    where = target(instance=instance)
+    assert run_files.write(tmp_path, SysbenchOltp(), where, document, frame, empty_samples(), []) is None
+    run = load_run(tmp_path / "RUN.toml")
+    # Shares are written with four digits.
+    assert run.vcpus == vcpus and run.busy_share == pytest.approx(share, abs=1e-4)
+
+
+def test_the_log_device_of_a_run_is_named(tmp_path):
+    rows = [
+        {"t_unix": 1.8e9 + second, "device": device, "reads": 0.0, "read_bytes": 0.0, "writes": rate * second,
+         "write_bytes": rate * second * 4096.0, "reads_merged": 0.0, "writes_merged": 0.0, "flushes": 0.0}
+        for second in range(71) for device, rate in (("nvme1n1", 0.0), ("nvme2n1", 351.0))
+    ]  # fmt: skip
+    samples = Samples(empty_samples().status, pl.DataFrame(rows), empty_samples().host)
+    where = target(log_storage="gp3:10", devices=("/dev/nvme1n1", "/dev/nvme2n1"))
+    assert (
+        run_files.write(tmp_path, SysbenchOltp(), where, run_document(), series(500.0, seconds=60), samples, []) is None
+    )
+    run = load_run(tmp_path / "RUN.toml")
+    assert run.log_rates.write_iops == pytest.approx(351.0)
+
+
+def test_a_short_run_says_before_that_nothing_can_be_calibrated_from_it():
+    assert "120 s" in too_short_to_calibrate(SysbenchOltp(), 30)
+    assert too_short_to_calibrate(SysbenchOltp(), 120) is None
+    assert too_short_to_calibrate(Mysqlslap(), 30) is None
 
 
 @pytest.mark.parametrize(("changes", "words"), [({"storage": None}, "storage"), ({"cache_gib": None}, "cache")])

@@ -58,7 +58,8 @@ def write(
     assert table is not None and target.cache_gib is not None and target.engine is not None
     files: dict = {"sysbench": SYSBENCH_CSV}
     vcpus = _vcpus(target, run["environment"])
-    _write_transactions(folder / SYSBENCH_CSV, series, run["environment"].get("cpus") or 1, vcpus)
+    of = vcpus or (core.instance(target.instance, target.as_of)["vcpus"] if target.instance else None)
+    _write_transactions(folder / SYSBENCH_CSV, series, run["environment"].get("cpus") or 1, of)
     if samples.status.height >= 2:
         columns = [column for column in samples.status.columns if column == "t_unix" or column in WANTED]
         write_status_csv(Samples(samples.status.select(columns), samples.disk, samples.host), folder / STATUS_CSV)

@@ -12,6 +12,9 @@ from headrace.base.core import core_errors
 from headrace.observe.run_storage import Caps
 from headrace.observe.series import RunFinding
 
+# Fewer seconds of a run tell neither a mean nor its scatter; a guess.
+LEAST_SECONDS = 120.0
+
 # One row per report of the benchmark. Rates are means over the row; null where not measured.
 SERIES_COLUMNS = {
     "t_s": pl.Float64,  # start of the row, seconds from the start of the run

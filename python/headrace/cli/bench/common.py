@@ -37,6 +37,7 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_HELP, autoco
 
 def show_run(record: RunRecord, output: Output, report: Path | None = None) -> None:
     """A run on stdout, and as a page where one is wanted."""
+    from headrace.calibration.runs.model import LEAST_SECONDS
     from headrace.report import benchmarks
 
     if report is not None:
@@ -50,5 +51,7 @@ def show_run(record: RunRecord, output: Output, report: Path | None = None) -> N
     show(pairs(benchmarks.setup_rows(record)), "", pairs(benchmarks.figure_rows(record)), "")
     for text in record.findings:
         say(f"note: {text}")
-    more = f"; calibrate from it: headrace calibrate {record.run_toml}" if record.run_toml else ""
+    long_enough = record.document["load"]["warmup_s"] + record.document["load"]["seconds"] >= LEAST_SECONDS
+    usable = record.run_toml is not None and long_enough and record.document["state"] == "complete"
+    more = f"; calibrate from it: headrace calibrate {record.run_toml}" if usable else ""
     say(f"kept as {record.id} in {record.folder.parent}{more}")

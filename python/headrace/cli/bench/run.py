@@ -111,6 +111,8 @@ class RunOptions:
         if self.prepare_only:
             say("prepared" if made else "was prepared before")
             return
+        if told := too_short_to_calibrate(benchmark, self.warmup + self.seconds):
+            say(f"note: {told}")
         given = {"seconds": self.seconds, "warmup_s": self.warmup, "threads": self.threads, "seed": self.seed}
         kept = {"store": self.store, "name": self.name}
         try:
@@ -129,6 +131,16 @@ class RunOptions:
         finally:
             if self.cleanup:
                 bench.cleanup(benchmark, target)
+
+
+def too_short_to_calibrate(benchmark: Benchmark, all_s: float) -> str | None:
+    """What to say before a run of which nothing can be calibrated because it is too short; None
+    where it is long enough, or where nothing is calibrated from this benchmark."""
+    from headrace.calibration.runs.model import LEAST_SECONDS
+
+    if all_s >= LEAST_SECONDS or benchmark.described() is None:
+        return None
+    return f"{all_s:,.0f} s are too short for headrace calibrate, which takes {LEAST_SECONDS:.0f} s or more (--seconds)"
 
 
 FolderOption = Annotated[

@@ -1,0 +1,137 @@
+"""What a calibration keeps of the server: flavor, version, binary log, and how busy its processors were."""
+
+from __future__ import annotations
+
+import math
+
+import polars as pl
+import pytest
+from calibration_runs import record, truth
+
+import headrace
+from headrace.calibration.runs import describe, load_run
+from headrace.simulation.replica import Replica, predict_replica
+from headrace.workload.server import FULL_SHARE, UNEXPLAINED_WHERE_FULL, ServerFacts
+
+
+def with_lines(path, top: str = "", settings: str = "", busy: float | None = None):
+    """The description with more in it; `busy`: share of the processors, beside the transactions."""
+    text = (
+        path.read_text().replace("[benchmark]", f"{top}\n[benchmark]").replace("[settings]", f"[settings]\n{settings}")
+    )
+    path.write_text(text)
+    if busy is not None:
+        frame = pl.read_csv(path.parent / "run.csv").with_columns(pl.lit(busy).alias("busy_share"))
+        frame.write_csv(path.parent / "run.csv")
+    return path
+
+
+MARIADB = 'engine_version = "10.11.19-MariaDB-log"\nflavor = "mariadb"'
+
+
+@pytest.fixture(scope="module")
+def mariadb(tmp_path_factory):
+    """A run of a full MariaDB 10.11 with a binary log, calibrated."""
+    folder = tmp_path_factory.mktemp("mariadb")
+    path = with_lines(record(folder, truth("innodb"), seconds=300), MARIADB, "binlog = true\nvcpus = 2", busy=0.97)
+    return load_run(path), headrace.calibrate([path])
+
+
+def test_the_server_is_kept_and_read_again(mariadb, tmp_path):
+    run, made = mariadb
+    facts = made.server
+    assert (facts.flavor, facts.version, facts.log_bin, facts.vcpus) == ("mariadb", "10.11.19-MariaDB-log", True, 2)
+    assert facts.busy_share == 0.97 and facts.busy_s == run.span_s and facts.is_full
+    headrace.save(made, tmp_path / "shop.toml")
+    assert headrace.load(tmp_path / "shop.toml").server == facts
+
+
+def test_full_processors_are_said_and_widen_what_is_predicted(mariadb):
+    run, made = mariadb
+    assert any("97 % busy" in text and "Predictions are wider" in text for text in describe(run))
+    assert any("97 % busy" in text for text in made.caveats)
+    assert not any("is not known" in text and "processors" in text for text in made.caveats)
+    assert made.unexplained(made.cache_gib) >= UNEXPLAINED_WHERE_FULL
+    idle = headrace.workload.TransactionWorkload(**(vars(made) | {"server": ServerFacts(busy_share=FULL_SHARE - 0.1)}))
+    wide, narrow = (
+        math.log(found.summary["tps_high"] / found.summary["tps_low"])
+        for found in (headrace.predict(one, "gp3:2000:6000", seconds=600) for one in (made, idle))
+    )
+    # 80 % of a normal distribution are within 1.28 standard deviations: 2 x 1.28 x 0.35 alone.
+    assert wide > 2 * 1.28 * UNEXPLAINED_WHERE_FULL and narrow < wide
+
+
+def test_a_replica_of_it_is_the_one_that_replica_up_makes(mariadb):
+    _, made = mariadb
+    found = predict_replica(made, "gp3:2000:6000", Replica("gp3:2000:3000"), seconds=60, draws=0)
+    assert found.replica.release == "mariadb-10.11.19" and found.settings["mode"] == "optimistic"
+    assert found.settings["log_bin"] and found.settings["sync_binlog"] == 1
+    named = predict_replica(
+        made, "gp3:2000:6000", Replica("gp3:2000:3000", version="mariadb-10.11"), seconds=60, draws=0
+    )
+    assert named.settings == found.settings
+    bare = Replica("gp3:2000:3000", log_bin=False)
+    assert not predict_replica(made, "gp3:2000:6000", bare, seconds=60, draws=0).settings["log_bin"]
+    assert not any("version of the source is not known" in text for text in found.warnings)
+
+
+def test_an_unknown_server_is_said(tmp_path):
+    made = headrace.sysbench_tpcc(warehouses=10, engine="innodb", cache_gib=1, threads=4)
+    assert made.server == ServerFacts() and not made.server.is_full and made.server.release is None
+    found = predict_replica(made, "gp3:100", Replica("gp3:100"), seconds=60, draws=0)
+    assert any("version of the source is not known" in text and "mysql-8.4" in text for text in found.warnings)
+    headrace.save(made, tmp_path / "plain.toml")
+    assert "[server]" not in (tmp_path / "plain.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("flavor", "version", "release"),
+    [
+        ("mysql", "8.0.36", "mysql-8.0.36"),
+        ("percona", "8.4.3-3", "mysql-8.4.3"),
+        ("mariadb", "11.4.2-MariaDB", "mariadb-11.4.2"),
+        (None, "5.7.44-log", "mysql-5.7.44"),
+        ("mysql", None, None),
+    ],
+)
+def test_releases_as_the_model_knows_them(flavor, version, release):
+    assert ServerFacts(flavor=flavor, version=version).release == release
+
+
+@pytest.mark.parametrize(
+    "line", ["busy_share = 1.5", 'flavor = "oracle"', "vcpus = 0", 'version = ""', "unknown = 1", 'log_bin = "yes"']
+)
+def test_a_damaged_table_is_refused(tmp_path, line):
+    made = headrace.sysbench_tpcc(warehouses=10, engine="innodb", cache_gib=1, threads=4)
+    headrace.save(made, tmp_path / "w.toml")
+    text = (tmp_path / "w.toml").read_text()
+    (tmp_path / "w.toml").write_text(f"{text}\n[server]\n{line}\n")
+    with pytest.raises(headrace.InputError, match="server"):
+        headrace.load(tmp_path / "w.toml")
+
+
+def test_the_log_volumes_writes_are_counted(tmp_path):
+    """Data on loop3 without a write, redo and binary log on loop4 with 351 a second."""
+    path = record(tmp_path, truth("innodb"), seconds=300)
+    rows = ["time,device,reads,read_bytes,writes,write_bytes"]
+    for second in range(302):
+        # Whole seconds since 1970 of the run's clock, which its CSV has not: both begin together.
+        moment = 1_760_000_000 + second
+        rows.append(f"{moment},nvme1n1,{second * 100},{second * 100 * 16384},0,0")
+        rows.append(f"{moment},nvme2n1,0,0,{second * 351},{second * 351 * 4096}")
+    (tmp_path / "disk.csv").write_text("\n".join(rows) + "\n")
+    files = 'disk = "disk.csv"\ndevice = "nvme1n1"\nlog_device = "nvme2n1"'
+    path.write_text(path.read_text().replace('sysbench = "run.csv"', f'sysbench = "run.csv"\n{files}'))
+    path.write_text(path.read_text().replace("[benchmark]", 'log_storage = "gp2:100"\n[benchmark]'))
+    run = load_run(path)
+    # Means of rows over constant rates: rounding alone.
+    assert run.log_rates.write_iops == pytest.approx(351.0) and run.log_rates.write_mib_s == pytest.approx(351 / 256)
+    words = " ".join(describe(run))
+    assert "data volume did 100 reads and 0 writes" in words and "log volume did 351 writes a second" in words
+
+
+def test_a_log_device_needs_the_data_devices(tmp_path):
+    path = record(tmp_path, truth("innodb"), seconds=300)
+    path.write_text(path.read_text().replace('sysbench = "run.csv"', 'sysbench = "run.csv"\nlog_device = "nvme2n1"'))
+    with pytest.raises(headrace.InputError, match="log_device"):
+        load_run(path)

@@ -258,6 +258,30 @@ def cloudwatch_long() -> str:
     return text
 
 
+def prometheus_range() -> str:
+    """The answer of /api/v1/query_range for {__name__=~"node_disk_.+"} with a step of a minute: 21 samples of each counter."""
+    results = []
+    for device, rates in (("nvme0n1", [IDLE] * MINUTES), ("nvme1n1", [demand(minute) for minute in range(MINUTES)])):
+        counted = {
+            "node_disk_reads_completed_total": [60 * reads for reads, _ in rates],
+            "node_disk_writes_completed_total": [60 * writes for _, writes in rates],
+            "node_disk_read_bytes_total": [60 * reads * READ_KIB * 1024 for reads, _ in rates],
+            "node_disk_written_bytes_total": [60 * writes * WRITE_KIB * 1024 for _, writes in rates],
+            "node_disk_read_time_seconds_total": [60 * reads * 0.51e-3 for reads, _ in rates],
+            "node_disk_write_time_seconds_total": [60 * writes * 0.72e-3 for _, writes in rates],
+            "node_disk_io_time_weighted_seconds_total": [60 * 1.8 for _ in rates],
+            "node_disk_io_time_seconds_total": [60 * 0.884 for _ in rates],
+        }
+        for name, grown in counted.items():
+            labels = {"__name__": name, "device": device, "instance": "db1:9100", "job": "node"}
+            # Since boot, and then after each minute.
+            levels = [1_000_000 + sum(grown[:minute]) for minute in range(MINUTES + 1)]
+            times = [(START - datetime(1970, 1, 1)).total_seconds() + 60 * minute for minute in range(MINUTES + 1)]
+            values = [[at, f"{round(level, 3):.15g}"] for at, level in zip(times, levels, strict=True)]
+            results.append({"metric": labels, "values": values})
+    return json.dumps({"status": "success", "data": {"resultType": "matrix", "result": results}}) + "\n"
+
+
 SAMPLES = {
     "iostat_12.txt": iostat_12,
     "iostat_11_mb.txt": iostat_11_mb,
@@ -272,6 +296,7 @@ SAMPLES = {
     "cloudwatch_statistics.json": cloudwatch_statistics,
     "cloudwatch_console.csv": cloudwatch_console,
     "cloudwatch_long.csv": cloudwatch_long,
+    "prometheus_range.json": prometheus_range,
 }
 
 

@@ -13,13 +13,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 from headrace.errors import InputError
-from headrace.observe.clock import EPOCH, Stamp
+from headrace.observe.clock import EPOCH, FIRST_YEAR, LAST_YEAR, Stamp
 from headrace.observe.formats.devices import (
     DeviceReport,
     Observed,
@@ -30,6 +30,7 @@ from headrace.observe.formats.devices import (
 )
 from headrace.observe.formats.json_text import as_list, as_table, load_all_json
 from headrace.observe.recording import Recording, clip
+from headrace.workload.points import MAX_POINTS
 
 SOURCE = "Prometheus HTTP API, expression query result formats"
 NEEDED = ("reads", "writes", "read_bytes", "written_bytes")
@@ -88,8 +89,11 @@ GAP_DISTANCES = 2.5
 # How far the grid may reach beyond the first and last sample, as a share of the interval: scrapes
 # come a little early or late. Ours.
 END_SHARE = 0.3
-# Points of a device that a recording has at most: four weeks of a minute; ours.
+# Series and samples that a file has at most: a host of 64 disks and processors over two weeks of
+# minutes has some 1,000 and 20 million; ours.
 MAX_SERIES, MAX_SAMPLES = 20_000, 50_000_000
+# Seconds since 1970 of the years of a recording, as `observe.clock` has them.
+EARLIEST_S, LATEST_S = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (FIRST_YEAR, LAST_YEAR))
 MS_PER_S = 1_000.0
 KIB = 1_024.0
 
@@ -135,6 +139,9 @@ def parse(recording: Recording) -> Readings:
     if count < 1:
         hint = "Ask for a longer time."
         raise recording.bad("", "one sample of each counter", "a rate needs two", hint, SOURCE)
+    if count > MAX_POINTS:
+        hint = "A time is wrong, or the recording needs cutting."
+        raise recording.bad("", f"{count:,} intervals of {interval_s:g} s", f"at most {MAX_POINTS:,} are taken", hint)
     edges = begin + interval_s * np.arange(count + 1)
     reports = [
         DeviceReport(_place(end), Stamp(float(end), EPOCH + timedelta(seconds=float(end)), "UTC"))
@@ -212,7 +219,8 @@ def _results(recording: Recording) -> Iterator[tuple[str, dict]]:
                 place, value, "Prometheus refused this query", "Correct the query, and ask again.", SOURCE
             )
         data = as_table(recording, place, body["data"]) if "data" in body else body
-        for warning in body.get("warnings") or ():
+        warnings = body.get("warnings")
+        for warning in warnings if isinstance(warnings, list) else ():
             recording.note(f"Prometheus warned: {clip(str(warning))}")
         kind = data.get("resultType")
         if kind not in ("matrix", None):
@@ -258,19 +266,20 @@ def _take_samples(recording: Recording, where: str, result: dict, counter: _Coun
         pairs = values
     name = counter.labels["__name__"]
     for at, pair in enumerate(pairs):
-        if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], (int, float)):
+        place = f"{where}.values[{at}]"
+        if not isinstance(pair, list) or len(pair) != 2:
             hint = "The file is damaged: fetch it again."
-            raise recording.bad(f"{where}.values[{at}]", clip(str(pair)), "must be a time and a value", hint, SOURCE)
-        value = pair[1]
+            raise recording.bad(place, clip(str(pair)), "must be a time and a value", hint, SOURCE)
+        moment, value = _moment(recording, place, pair[0]), pair[1]
         if value == "NaN":  # a stale marker of an older server
             continue
         number = _figure(value)
         if number is None:
-            number = recording.number(f"{where}.values[{at}]", name, value)
-        before = counter.samples.setdefault(float(pair[0]), number)
+            number = recording.number(place, name, value)
+        before = counter.samples.setdefault(moment, number)
         if before != number:
             hint = "Two answers of different servers or series were joined: keep one of each time."
-            raise recording.bad(f"{where}.values[{at}]", f"{name} = {number:g}", f"was {before:g} at this time", hint)
+            raise recording.bad(place, f"{name} = {number:g}", f"was {before:g} at this time", hint)
     return len(pairs)
 
 
@@ -278,11 +287,21 @@ def _seconds(milliseconds: Any) -> Any:
     return milliseconds / MS_PER_S if isinstance(milliseconds, (int, float)) else milliseconds
 
 
+def _moment(recording: Recording, place: str, value: Any) -> float:
+    """A time in seconds since 1970. Raises InputError."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and EARLIEST_S <= value <= LATEST_S:
+        return float(value)
+    hint = "Are its times in another unit? The file may be damaged, too."
+    raise recording.bad(
+        place, clip(f"time {value}"), "must be seconds since 1970, of the years 1990 to 2100", hint, SOURCE
+    )
+
+
 def _figure(value: Any) -> float | None:
     """A finite figure of a counter, of any size (a byte counter may pass 1e15); None for others."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return number if 0.0 <= number < 1e300 and not isinstance(value, bool) else None
 
@@ -376,7 +395,10 @@ def _usual_distance(recording: Recording, devices: dict[str, dict[str, tuple]]) 
     if not len(steps):
         hint = "Ask for a longer time, or a shorter step."
         raise recording.bad("", "one sample of each counter", "a rate needs two", hint, SOURCE)
-    return max(1.0, float(round(float(np.median(steps)))))
+    # The mean of the usual ones: scrapes come a little early and late, and the median keeps that.
+    usual = float(np.median(steps))
+    near = steps[(steps > 0.5 * usual) & (steps < 1.5 * usual)]
+    return max(1.0, float(round(float(near.mean()))))
 
 
 def _grid_of(devices: dict[str, dict[str, tuple]], interval_s: float) -> tuple[float, int]:

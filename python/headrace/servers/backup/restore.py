@@ -249,7 +249,9 @@ class CopyReader:
     def __iter__(self) -> Iterator[bytes]:
         for part in self.manifest.parts:
             self._rest = self._file(part)
-            yield from self._rest
+            # No `yield from`: a reader that leaves would close the file, and `finish_file` reads on.
+            for piece in self._rest:  # noqa: UP028
+                yield piece
 
     def finish_file(self) -> None:
         """Reads the file that it is at to its end. Raises InputError for a damaged one: then that

@@ -564,7 +564,8 @@ class Stream:
         """The end of a stream whose target refuses, once why has been said."""
         since = f"what came after {self.state.last_gtid}" if self.state.last_gtid else "what came"
         rule = f"took no more, so the stream ended: {since} is not stored"
-        hint = f"{error.hint} Then stream again: it goes on there as long as the server has {self.state.file}."
+        there = f"from {self.state.file} on" if self.state.file else "from its begin"
+        hint = f"{error.hint} Then stream again: it goes on {there}, as long as the server has that."
         return CouldNotRun(self.target.label, rule, DOC, hint.strip())
 
 

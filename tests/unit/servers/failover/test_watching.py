@@ -1,0 +1,281 @@
+"""What a watch says and when, what it leaves to a person, and which server is the source."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from relay_logs import Cluster
+
+from headrace.connect.address import Address, Secret
+from headrace.errors import CouldNotRun, InputError
+from headrace.servers.failover import journal as journals
+from headrace.servers.failover import watcher as watching
+from headrace.servers.failover.cluster import cluster_of, journal_folder, source_in
+from headrace.servers.failover.executor import Executor
+from headrace.servers.failover.hosts import AddressHost
+from headrace.servers.failover.interruption import words_after_change, words_after_rejoin
+from headrace.servers.failover.journal import STALE_S, Journal, Unfinished
+from headrace.servers.failover.observer import failure_of
+from headrace.servers.failover.planning.election import has, required
+from headrace.servers.failover.planning.members import FailoverPlan, FailoverWish, Seen, refused
+from headrace.servers.failover.planning.planner import plan
+from headrace.servers.failover.rejoin import source_above
+from headrace.servers.failover.watcher import FLAP_S, Watcher
+
+WHY = "s0 does not answer (no server listens there), and no replica receives from it"
+
+
+def working(flavor: str = "mariadb") -> Cluster:
+    """A source and two replicas that have all it wrote."""
+    made = Cluster(2, flavor, 1, 1e9, True)
+    for one in made.servers:
+        one.sync_relay_log = 1  # else a note says so
+    for _ in range(3):
+        made.write()
+        for one in made.servers[1:]:
+            made.receive(one.index)
+            made.apply(one.index)
+    made.look()
+    return made
+
+
+def promoted(follow: bool = False) -> dict[str, Seen]:
+    """s1 takes writes, s0 is closed; with `follow` both others follow s1."""
+    made = working()
+    first, second = made.servers[1], made.servers[2]
+    made.source.read_only, first.read_only, first.follows = True, False, None
+    second.follows = 1
+    if follow:
+        made.source.follows = 1
+    return made.seen()
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def watched(tmp_path, monkeypatch, looks: list[str], **more) -> tuple[Watcher, list[str]]:
+    """A watch that sees these reasons for a failover, one a look; and what it said."""
+    made, said, stop = working(), list[str](), threading.Event()
+    host = AddressHost("s0", Address("u", "s0", 1))
+    executor: Any = SimpleNamespace(
+        journal=Journal(tmp_path / "journal"), hosts={"s0": host}, back=lambda source: None, warm=lambda source: None
+    )
+    watcher = Watcher(executor, FailoverWish("s0"), every_s=0.0, say=said.append, proof=made.proof, **more)
+    left, alive = iter(looks), made.seen()
+    dead = alive | {"s0": replace(alive["s0"], state=None, error="no server listens there")}
+
+    def look():
+        why = next(left, None)
+        if why is None:
+            stop.set()
+        return (dead if why else alive), why or ""
+
+    monkeypatch.setattr(watcher, "look", look)
+    watcher.watch(stop)
+    return watcher, said
+
+
+def lines(said: list[str], word: str) -> list[str]:
+    return [text for text in said if word in text]
+
+
+def test_a_dead_source_is_said_once_and_when_it_is_back(tmp_path, monkeypatch):
+    """9 lines a second for ten minutes were 6,048."""
+    other = WHY.replace("no server listens there", "did not answer within 0.4 s")
+    _, said = watched(tmp_path, monkeypatch, [*[WHY, other] * 300, "", "", *[WHY] * 5], acts=False)
+    # The last look is that of a source which is back.
+    assert said == [WHY, "s0 answers again", WHY, "s0 answers again"]
+
+
+def test_a_state_that_lasts_is_said_again_once_in_a_while(tmp_path, monkeypatch):
+    monkeypatch.setattr(watching, "STILL_S", 0.0)
+    _, said = watched(tmp_path, monkeypatch, [WHY] * 3, acts=False)
+    assert lines(said, "does not answer") == [WHY, f"still: {WHY}", f"still: {WHY}"]
+
+
+def test_traps_are_not_over_because_the_source_is_dead(tmp_path, monkeypatch):
+    watcher, said = watched(tmp_path, monkeypatch, [])
+    made = working()
+    seen = made.seen()
+    semi = replace(required(seen["s0"]).semi_sync, timeout_ms=1_000)
+    seen |= {"s0": replace(seen["s0"], state=replace(required(seen["s0"]), semi_sync=semi))}
+    watcher._tell(seen, None)
+    assert lines(said, "after 1 s without an acknowledgement")
+    del said[:]
+    watcher._tell({**seen, "s0": replace(seen["s0"], state=None, error="gone")}, seen)
+    assert not lines(said, "over:")
+    watcher._tell(made.seen(), seen)
+    assert lines(said, "over: s0: short-timeout")
+
+
+# --- the pause after a failover -------------------------------------------------------------------
+
+
+def failed_over(journal: Journal) -> None:
+    journal.begin(FailoverWish("s9"), "watch")
+    journal.write("elected", server="s0")
+    journal.write("finished", outcome={})
+
+
+def test_a_watch_says_at_its_start_that_it_will_not_act_and_until_when(tmp_path, monkeypatch):
+    journal = Journal(tmp_path / "journal")
+    failed_over(journal)
+    last = journal.last_failover_at()
+    assert last is not None
+    until = watching.clock(last + FLAP_S)
+    watcher, said = watched(tmp_path, monkeypatch, [""])
+    assert len(said) == 1, said
+    assert said[0].startswith(f"no failover before {until}: the last was at ")
+    assert "headrace failover acknowledge" in said[0]
+    monkeypatch.setattr(watching, "PAUSE_LOOK_S", 0.0)
+    watcher._tell_pause()
+    assert len(said) == 1
+    journal.write("acknowledged")
+    watcher._tell_pause()
+    assert said[1:] == ["the pause is over: it fails over again"]
+    assert journal.last_failover_at() is None
+    # One that only watches says nothing of it.
+    failed_over(journal)
+    assert not watched(tmp_path, monkeypatch, [""], acts=False)[1]
+
+
+def test_its_proof_is_handed_to_the_run_that_it_recommends(tmp_path, monkeypatch):
+    made, journal = working(), Journal(tmp_path / "journal")
+    assert made.proof is not None
+    failed_over(journal)
+    with pytest.raises(CouldNotRun, match="once in 3600 s is enough") as error:
+        watched(tmp_path, monkeypatch, [WHY])
+    assert "headrace failover run --from s0" in error.value.hint
+    handed = journal.handed("s0")
+    assert handed is not None and handed.proof == made.proof and set(handed.received) == {"s1", "s2"}
+    said: list[str] = []
+    executor: Any = SimpleNamespace(journal=journal, say=said.append)
+    wish, seen = FailoverWish("s0", now_s=1.0), made.seen()
+    got = Executor._with_handed(executor, wish, seen)
+    assert got.proof is not None and got.proof.ackers == made.proof.ackers and "that counts" in said[-1]
+    made.kill_source()
+    assert "semi-sync was not seen at work" in plan(made.seen(), wish).refusal
+    assert plan(made.seen(), got).steps[0].action == "fence", "with it nothing is refused"
+    # A switchover, a proof of its own, or one who was elected: nothing is taken over.
+    for other in (replace(wish, kind="switchover"), replace(wish, proof=made.proof), replace(wish, elected="s1")):
+        assert Executor._with_handed(executor, other, seen) == other
+    assert Executor._with_handed(executor, replace(wish, source="s2"), seen).proof is None
+
+
+def test_a_proof_of_another_time_is_not_handed_over(tmp_path, monkeypatch):
+    made, path = working(), tmp_path / "journal"
+    assert made.proof is not None
+    journal = Journal(path)
+    received = {name: str(has(one)) for name, one in made.seen().items() if name != "s0"}
+
+    def handed() -> bool:
+        return Journal(path).handed("s0") is not None
+
+    journal.hand_over("s0", made.proof, (), received)
+    assert handed()
+    made.write()
+    made.receive(1)
+    said: list[str] = []
+    executor: Any = SimpleNamespace(journal=journal, say=said.append)
+    assert Executor._with_handed(executor, FailoverWish("s0"), made.seen()).proof is None
+    assert "has received more since" in said[-1], "its source lived on"
+    journal.write("given up")
+    assert not handed(), "its source was back"
+    journal.hand_over("s0", made.proof, (), received)
+    journal.write("elected", server="s1")
+    assert not handed()
+    journal.hand_over("s0", made.proof, (), received)
+    with monkeypatch.context() as patch:
+        patch.setattr(journals, "_boot", lambda: "another")
+        assert not handed()
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    old = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - STALE_S - 60))
+    path.write_text("".join(json.dumps(one | {"at": old}) + "\n" for one in entries))
+    assert not handed()
+
+
+# --- which server is the source -------------------------------------------------------------------
+
+
+def test_the_source_of_a_change_that_was_cut_off():
+    cut_off = promoted()
+    assert source_in(cut_off) == "s1", "s2 follows it"
+    alone = {name: one for name, one in cut_off.items() if name != "s2"}
+    assert source_in(alone) == "s1", "nobody follows anybody, and one takes writes"
+    left = Unfinished(FailoverWish("s0", kind="switchover", elected="s1"), "user")
+    assert source_in(cut_off, None, left) == "s1" and source_in(cut_off, "s2", left) == "s2"
+    closed = working().seen()
+    assert source_in(closed, None, Unfinished(FailoverWish("s0"), "user")) == "s0"
+    with pytest.raises(InputError, match="is not one of s0, s1, s2"):
+        source_in(closed, "nobody")
+
+
+def test_a_refused_login_is_the_cause_and_comes_first():
+    seen = working().seen()
+    said = failure_of(
+        InputError("x", "access denied for ops with the password given", "error 1045 of the server", ""),
+        AddressHost("db1:3306", Address("ops", "db1", 3306, password=Secret("secret"))),
+    )
+    assert said == "cannot log in as ops: wrong password"
+    silent = {name: replace(one, state=None, error=said) for name, one in seen.items()}
+    with pytest.raises(InputError) as error:
+        source_in(silent)
+    assert f"{error.value.value}: {error.value.rule}" == "Cannot log in to s0, s1, s2 as ops: wrong password"
+    without = failure_of(
+        InputError("x", "access denied", "error 1698 of the server", ""), AddressHost("d", Address("ops", "d", 1))
+    )
+    assert without.endswith("no password was given")
+    with pytest.raises(CouldNotRun, match="s0: does not answer: no route; nor do s1, s2"):
+        source_in({name: replace(one, state=None, error="no route") for name, one in seen.items()})
+
+
+def test_a_refusal_names_the_source_once():
+    made = FailoverPlan(refusal="127.0.0.1:56001 is alive and takes writes: there is nothing to fail over")
+    assert str(refused(made, "127.0.0.1:56001")).startswith("127.0.0.1:56001: is alive and takes writes")
+    assert str(refused(FailoverPlan(refusal="no replica"), "db")).startswith("db: no replica")
+
+
+@pytest.mark.parametrize(("target", "words"), [("s0", "is the source already"), ("db9", "is not one of s0, s1, s2")])
+@pytest.mark.parametrize("kind", ["failover", "switchover"])
+def test_a_target_that_cannot_be_meant(kind, target, words):
+    assert words in plan(working().seen(), FailoverWish("s0", kind=kind, target=target, now_s=1.0)).refusal
+
+
+def test_what_cannot_rejoin():
+    with pytest.raises(InputError, match=r"is the source \(s1, s2 follow it\): there is nothing to rejoin"):
+        source_above(working().seen(), "s0")
+    with pytest.raises(InputError, match="cannot follow itself"):
+        source_above(promoted(), "s1", "s1")
+    with pytest.raises(InputError, match="is read-only, so it is not the source"):
+        source_above(promoted(), "s0", "s2")
+    assert source_above(promoted(), "s0") == "s1"
+
+
+def test_journals_are_in_the_directory_of_the_lab_that_is_meant(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADRACE_LAB", str(tmp_path / "lab"))
+    assert journal_folder() == tmp_path / "lab" / "failover"
+    assert cluster_of(["mysql://u@h1:1", "mysql://u@h2:1"], None).folder == tmp_path / "lab" / "failover"
+    assert journal_folder(tmp_path / "other") == tmp_path / "other" / "failover"
+    monkeypatch.delenv("HEADRACE_LAB")
+    assert str(journal_folder()) == "/var/lib/headrace/failover"
+
+
+# --- what an interrupt leaves ---------------------------------------------------------------------
+
+
+def test_an_interrupt_says_who_takes_writes_and_what_finishes_it():
+    again = "Give the same command again to finish."
+    assert words_after_change(promoted(), "s0", True) == f"s1 takes writes; s0 does not follow it yet. {again}"
+    assert words_after_change(promoted(follow=True), "s0", True) == f"s1 takes writes. {again}"
+    assert words_after_change(working().seen(), "s0", False) == "s0 takes writes. Nothing was changed."
+    dead = working()
+    dead.kill_source()
+    assert words_after_change(dead.seen(), "s0", True) == f"Nobody takes writes. {again}"
+    assert words_after_rejoin(promoted(), "s0", "s1") == f"s1 takes writes; s0 does not follow s1 yet. {again}"
+    assert words_after_rejoin(promoted(follow=True), "s0", "s1") == "s1 takes writes; s0 follows s1."

@@ -593,7 +593,7 @@ def transaction_candidates(
     instance: Sequence[int | None],
     cache: Sequence[int],
     *,
-    arrivals_by: Sequence[float],
+    load_by: Sequence[float],
     progress: Callable[[float], object] | None = None,
 ) -> list[dict[str, list[Any]]]: ...
 

@@ -298,6 +298,11 @@ impl Catalog {
         self.volume_price_table().map_or_else(|_| Vec::new(), VolumePrices::regions)
     }
 
+    /// Regions with prices of EBS volumes: those that a user is offered.
+    pub fn priced_regions(&self) -> Vec<&str> {
+        self.volume_price_table().map_or_else(|_| Vec::new(), VolumePrices::priced_regions)
+    }
+
     /// Every document the figures come from.
     pub fn sources(&self) -> &[Source] {
         self.sources.rows()

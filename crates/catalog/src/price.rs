@@ -246,13 +246,18 @@ impl VolumePrices {
         self.locations.keys().map(String::as_str).collect()
     }
 
+    /// Regions with prices of EBS; the others have prices of instances alone.
+    pub(crate) fn priced_regions(&self) -> Vec<&str> {
+        self.regions().into_iter().filter(|region| self.rows.contains_key(*region)).collect()
+    }
+
     /// Code and name of a region.
     pub(crate) fn locate(&self, region: &str) -> Result<(&str, &str), CatalogError> {
         let given = region.trim();
         let found = self.locations.get_key_value(given).map(|(code, location)| (code.as_str(), location.as_str()));
         found.ok_or_else(|| {
-            let known = self.regions();
-            let hint = region_meant(given, &known).map_or_else(|| format!("Known: {}.", known.join(", ")), |meant| format!("Did you mean {meant}?"));
+            // A misspelt region is named whatever prices it has; a list offers those with prices of EBS.
+            let hint = region_meant(given, &self.regions()).map_or_else(|| format!("Known: {}.", self.priced_regions().join(", ")), |meant| format!("Did you mean {meant}?"));
             CatalogError::UnknownRegion(Box::new(Problem::new(given, "is not a region with prices in this catalog", "data/prices_regions.csv", hint)))
         })
     }

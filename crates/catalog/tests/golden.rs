@@ -317,7 +317,11 @@ fn unknown_regions_offer_no_other() {
     }
     for other in ["cn-north-1", "cn-northwest-1", "ap-southeast-9", "us-gov-west-2", "us-iso-east-1", "us-east-3", "mars-1", "", "\u{e9}-1"] {
         assert!(hint(other).starts_with("Known: af-south-1, "), "{other}: {}", hint(other));
+        // A region without prices of EBS is offered to nobody.
+        assert!(!hint(other).contains("eu-central-2") && !hint(other).contains("us-gov-west-1"), "{}", hint(other));
     }
+    let offered = Catalog::embedded().priced_regions();
+    assert!(offered.len() == 22 && offered.contains(&"us-east-1") && !offered.contains(&"eu-central-2"), "{offered:?}");
     assert_eq!(Catalog::embedded().region(" eu-west-1 ").unwrap(), ("eu-west-1", "EU (Ireland)"));
 }
 

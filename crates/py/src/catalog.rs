@@ -87,10 +87,10 @@ fn region_code(region: &str) -> PyResult<&'static str> {
     Catalog::embedded().region(region).map(|(code, _)| code).map_err(|error| catalog_error(&error))
 }
 
-/// Regions with prices.
+/// Regions with prices of EBS volumes.
 #[pyfunction]
 fn regions() -> Vec<String> {
-    Catalog::embedded().regions().into_iter().map(str::to_string).collect()
+    Catalog::embedded().priced_regions().into_iter().map(str::to_string).collect()
 }
 
 /// The newest day the catalog knows something about.

@@ -33,10 +33,12 @@ struct SearchArgs {
 }
 
 impl SearchArgs {
-    fn load(&self, arrivals_by: f64) -> TransactionLoad {
+    /// The load times a factor. Clients are whole: a part of one counts as one, less what
+    /// multiplying leaves of rounding.
+    fn load(&self, load_by: f64) -> TransactionLoad {
         match (self.clients, self.arrivals_tps) {
-            (_, Some(rate)) => TransactionLoad::Arrivals(vec![rate * arrivals_by]),
-            (clients, None) => TransactionLoad::Clients(clients.unwrap_or(0)),
+            (_, Some(rate)) => TransactionLoad::Arrivals(vec![rate * load_by]),
+            (clients, None) => TransactionLoad::Clients((f64::from(clients.unwrap_or(0)) * load_by - 1e-9).ceil() as u32),
         }
     }
 
@@ -67,11 +69,11 @@ impl TransactionCandidates {
 }
 
 /// Evaluates the same candidates under several databases, given as columns of indices into
-/// `search`'s storages (`data`, `log`), instances and caches; `arrivals_by` multiplies the arrivals
-/// of each database. Returns for each database columns in the candidates' order: `status` ("ran",
+/// `search`'s storages (`data`, `log`), instances and caches; `load_by` multiplies the clients or
+/// arrivals of each database. Returns for each database columns in the candidates' order: `status` ("ran",
 /// "bounded", "invalid"), `why`, `cap` and every number of the figures.
 #[pyfunction]
-#[pyo3(signature = (databases, search, data, log, instance, cache, *, arrivals_by, progress=None))]
+#[pyo3(signature = (databases, search, data, log, instance, cache, *, load_by, progress=None))]
 #[allow(clippy::too_many_arguments)]
 fn transaction_candidates<'py>(
     py: Python<'py>,
@@ -81,7 +83,7 @@ fn transaction_candidates<'py>(
     log: Vec<Option<usize>>,
     instance: Vec<Option<usize>>,
     cache: Vec<usize>,
-    arrivals_by: Vec<f64>,
+    load_by: Vec<f64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let args: SearchArgs = pythonize::depythonize(search)?;
@@ -92,7 +94,7 @@ fn transaction_candidates<'py>(
         .zip(instance.into_iter().zip(cache))
         .map(|((data, log), (instance, cache))| DatabaseCandidate { data, log, instance, cache })
         .collect();
-    let worlds: Vec<(&TransactionCandidates, f64)> = databases.iter().map(Py::get).zip(arrivals_by).collect();
+    let worlds: Vec<(&TransactionCandidates, f64)> = databases.iter().map(Py::get).zip(load_by).collect();
     let outcomes = py.detach(|| {
         let catalog = Catalog::embedded();
         let host = |(name, deployment): (&String, &String)| -> Result<ServerHost, SimError> {

@@ -92,7 +92,7 @@ def plan(
       the bill.
     - `top` (10): winners returned at most.
     - Of a database: `threads` (clients; None: the workload's) or `arrivals_tps` (an open load),
-      `start` ("warm"), `hours` (24), `cache_share` (of memory), `confidence` (0.8): probability
+      `start` ("warm"), `hours` (24), `binlog_days` (1), `cache_share` (of memory), `confidence` (0.8): probability
       from which a goal counts as met, `draws` (32), `seed` (1): databases drawn from the
       calibration.
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from headrace.base import core
 from headrace.base.core import core_errors
 from headrace.base.storage import Storage, Volume
-from headrace.base.units import span_in_words
+from headrace.base.units import GIB, span_in_words
 from headrace.planner.result import Choice
 
 # Both take a backup and the binary log of a MySQL that runs elsewhere.
@@ -32,29 +32,44 @@ def migration(today: Choice | None, choice: Choice) -> str | None:
         return None
     if choice.service != today.service:
         return f"needs a migration (another service): {MOVE_IN}, let it catch up, switch over"
-    cache = _cache_words(today, choice)
+    cache = "; ".join(changes(today, choice))
     if (today.storage, today.log_storage, today.instance) == (choice.storage, choice.log_storage, choice.instance):
         return cache or "nothing changes"
     reasons = _why_migrate(today, choice)
+    then = f"; {cache}" if cache else ""
     if reasons:
-        return f"needs a migration ({'; '.join(reasons)}): {_how(today, choice)}"
+        return f"needs a migration ({'; '.join(reasons)}): {_how(today, choice)}{then}"
     if today.instance != choice.instance:
-        return f"stop the instance, change its type to {choice.instance}, start it" + (
-            "" if today.storage == choice.storage else "; then modify the volumes in place"
-        )
-    return "in place: one modification a volume, the server keeps running" + (f"; {cache}" if cache else "")
+        modified = "" if today.storage == choice.storage else "; then modify the volumes in place"
+        return f"stop the instance, change its type to {choice.instance}, start it{modified}{then}"
+    return f"in place: one modification a volume, the server keeps running{then}"
 
 
-def _cache_words(today: Choice, choice: Choice) -> str:
-    """The cache to set, where it is another on the same instance."""
-    if (
-        today.instance != choice.instance
-        or not today.cache_gib
-        or not choice.cache_gib
-        or abs(today.cache_gib - choice.cache_gib) < 0.5
-    ):
-        return ""
-    return f"set the cache (innodb_buffer_pool_size) to {choice.cache_gib:.4g} GiB, from {today.cache_gib:.4g}"
+# Caches that differ by less are one, GiB: what chunks and instances of a buffer pool round.
+SAME_CACHE_GIB = 0.5
+CACHE_SETTINGS = {"innodb": "innodb_buffer_pool_size", "myrocks": "rocksdb_block_cache_size"}
+
+
+def changes(today: Choice | None, choice: Choice) -> tuple[str, ...]:
+    """What a choice counts on beside its volumes and instance: settings that differ from today's,
+    in words."""
+    if today is None or not _another_cache(today, choice):
+        return ()
+    assert choice.cache_gib is not None
+    has = ""
+    if choice.instance and choice.memory_gib:
+        has = f" ({choice.instance} has {choice.memory_gib:,.4g} GiB of memory)"
+    return (f"set the cache ({_setting(choice)}) to {choice.cache_gib:.4g} GiB, from {today.cache_gib:.4g}{has}",)
+
+
+def _another_cache(today: Choice, choice: Choice) -> bool:
+    # A service sets the cache by its own rule.
+    own = choice.service == "ec2" and bool(today.cache_gib) and bool(choice.cache_gib)
+    return own and abs((today.cache_gib or 0) - (choice.cache_gib or 0)) >= SAME_CACHE_GIB
+
+
+def _setting(choice: Choice) -> str:
+    return CACHE_SETTINGS.get(choice.engine or "innodb", CACHE_SETTINGS["innodb"])
 
 
 def _why_migrate(today: Choice, choice: Choice) -> list[str]:
@@ -128,6 +143,7 @@ def actions(choice: Choice | None, today: Choice | None, as_of: str) -> list[dic
     elif not same:
         found.append(_create(storage))
     found += _of_log(choice, today, moves, as_of)
+    found += _of_cache(choice, today, moves)
     blocks = _terraform(storage.members[0], len(storage.members))
     if choice.log_storage is not None:
         blocks += ["# redo and binlog", *_terraform(Storage.parse(choice.log_storage).members[0], 1)]
@@ -167,6 +183,34 @@ def _managed(choice: Choice) -> list[dict]:
     line += " --master-username ADMIN --manage-master-user-password"
     undo = "aws rds delete-db-instance, once nothing is on it; its storage never shrinks"
     return [{"what": f"Create the server; then {MOVE_IN}", "lines": [line], "undo": undo}]
+
+
+def _of_cache(choice: Choice, today: Choice | None, moves: bool) -> list[dict]:
+    """The cache that the figures of a choice count on, where today's is another or not known: `SET
+    GLOBAL` where the server keeps running, and the line of my.cnf that keeps it."""
+    if choice.cache_gib is None or (today is not None and not _another_cache(today, choice)):
+        return []
+    name, engine = _setting(choice), choice.engine or "innodb"
+    memory = f" of the {choice.memory_gib:,.4g} GiB of {choice.instance}" if choice.memory_gib else ""
+    before = "" if today is None or today.cache_gib is None else f", from {today.cache_gib:.4g}"
+    what = f"Set the cache to {choice.cache_gib:.4g} GiB{memory}{before}: the figures above count on it"
+    lines, undo = [f"{name} = {_in_my_cnf(choice.cache_gib)}    # in my.cnf, [mysqld]; read at the next start"], ""
+    runs_on = today is not None and not moves and today.instance == choice.instance
+    if runs_on and today is not None and today.cache_gib and engine == "innodb":
+        lines.insert(0, f"{_set_global(name, choice.cache_gib)}    # at once: MySQL 5.7.5, MariaDB 10.2.2 and newer")
+        undo = _set_global(name, today.cache_gib)
+    if today is not None and today.cache_gib:
+        undo += f"{'; ' if undo else ''}{name} = {_in_my_cnf(today.cache_gib)} in my.cnf"
+    return [{"what": what, "lines": lines, "undo": undo}]
+
+
+def _set_global(name: str, gib: float) -> str:
+    return f'mysql -e "SET GLOBAL {name} = {round(gib * GIB)}"'
+
+
+def _in_my_cnf(gib: float) -> str:
+    """A size as my.cnf takes it: whole GiB, or MiB."""
+    return f"{gib:.0f}G" if gib == round(gib) else f"{round(gib * 1024)}M"
 
 
 def _of_log(choice: Choice, today: Choice | None, moves: bool, as_of: str) -> list[dict]:

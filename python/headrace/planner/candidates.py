@@ -9,7 +9,9 @@ hosts, and why the rest cannot be.
     Candidate  storage of the data, of the log or None, index of the host
 
 Along both axes performance never falls and cost never falls, which is what the search (search.py)
-rests on. Both are whole numbers, so nothing lies between two neighbours, and no grid is needed.
+rests on. Both are whole numbers. What is written down for a point is what one would order there:
+the next round figure at or above it (`rounded_up`), or exactly what the type includes or at most
+sells. So a search compares what can be ordered, at its own price, and many points are one storage.
 What the types allow comes from the catalog's era of the day; nothing about a type is written here
 except which rule has which axis.
 """
@@ -44,6 +46,31 @@ LAYOUT_NAMES = {
 }
 MIRRORED = ("raid1", "raid10", "raid10f2")
 AURORA = "aurora"  # its storage: nothing of it is chosen
+
+
+# Round figures, as they are ordered: (up to, step). A step is at most 5 % of what it rounds, or 50
+# IOPS, 5 MiB/s, 2 GiB (all chosen: what volumes of a type differ by is more).
+IOPS_STEPS = ((1_000, 50), (10_000, 100), (20_000, 250), (40_000, 500), (math.inf, 1_000))
+MIB_S_STEPS = ((200, 5), (400, 10), (500, 20), (math.inf, 25))
+GIB_STEPS = ((20, 1), (50, 2), (200, 5), (1_000, 10), (5_000, 50), (math.inf, 100))
+
+
+def rounded_up(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> int:
+    """The next round figure at or above `value`; `least` and `most`, which a type includes and at
+    most sells, are round enough."""
+    if value <= least:
+        return least
+    step = next(step for up_to, step in steps if value <= up_to)
+    return min(-(-value // step) * step, most)
+
+
+def rounded_alike(value: int, steps: Sequence[tuple[float, int]], least: int, most: int) -> tuple[int, int]:
+    """The lowest and the highest figure that round up to the same as `value`."""
+    if value <= least:
+        return least, least
+    step = next(step for up_to, step in steps if value <= up_to)
+    last = -(-value // step) * step
+    return max(last - step, least) + 1, min(last, most)
 
 
 @dataclass(frozen=True)
@@ -123,6 +150,10 @@ class Family:
         """GiB a volume needs so that `members` of them hold `size_gib` of data."""
         return max(self.min_gib, -(-size_gib * self.data_share // members))
 
+    def ordered_gib(self, gib: int) -> int:
+        """The size that is ordered for a volume of at least `gib`."""
+        return rounded_up(gib, GIB_STEPS, self.min_gib, self.max_gib) if gib <= self.max_gib else gib
+
     def figure(self, rule: str, name: str) -> float | None:
         """A number of the era's `iops` or `throughput` rule; None where the rule has none of that
         name."""
@@ -159,9 +190,10 @@ class Family:
 
 @dataclass(frozen=True)
 class Shape:
-    """A family with a number of volumes that hold the data. `x`: IOPS of a volume (or its GiB where
-    performance is bought by size); `y`: its MiB/s where they are bought; an axis with equal ends is
-    not free. `local`: the notation of an instance's own disks."""
+    """A family with a number of volumes that hold the data, `member_gib` each at the least. `x`:
+    IOPS of a volume (or its GiB where performance is bought by size); `y`: its MiB/s where they are
+    bought; an axis with equal ends is not free. `local`: the notation of an instance's own
+    disks."""
 
     family: Family
     members: int
@@ -173,21 +205,34 @@ class Shape:
     texts: dict[tuple[int, int], str] = field(default_factory=dict, compare=False, repr=False)
 
     def storage(self, point: tuple[int, int]) -> str:
-        """Notation of the storage at a point. MiB/s that need more IOPS, and IOPS that need more
-        GiB, bring them."""
+        """Notation of what is ordered at a point. MiB/s that need more IOPS, and IOPS that need
+        more GiB, bring them."""
         text = self.texts.get(point)
         if text is None:
             text = self.texts[point] = self._text(*point)
         return text
+
+    def alike(self, axis: int, value: int) -> tuple[int, int]:
+        """The lowest and the highest figure on an axis (0: x, 1: y) at which the same is ordered as
+        at `value`."""
+        bounds = (self.x, self.y)[axis]
+        if self.local is not None or bounds[0] == bounds[1]:
+            return value, value
+        if axis == 1:
+            return rounded_alike(value, MIB_S_STEPS, *bounds)
+        return rounded_alike(value, GIB_STEPS if self.family.axis == "size" else IOPS_STEPS, *bounds)
 
     def _text(self, x: int, y: int) -> str:
         family = self.family
         if self.local is not None:
             return self.local
         if family.axis != "iops":
-            return family.text(self.members, x)
+            # The least size is what the data need, or what is there already.
+            return family.text(self.members, max(self.x[0], family.ordered_gib(x)) if x > self.x[0] else x)
         if family.buys_throughput:
+            y = rounded_up(y, MIB_S_STEPS, *self.y)
             x = max(x, math.ceil(y / (family.figure("throughput", "mib_s_per_iops") or math.inf)))
+        x = rounded_up(x, IOPS_STEPS, *self.x)
         gib = _gib_for(family, self.member_gib, x)
         return family.text(self.members, gib, x, y if family.buys_throughput else None)
 
@@ -221,7 +266,7 @@ def _gib_for(family: Family, member_gib: int, iops: int) -> int:
     per_gib = family.figure("iops", "per_gib")
     if not per_gib or iops <= (family.figure("iops", "included") or 0):
         return member_gib
-    return max(member_gib, math.ceil(iops / per_gib))
+    return max(member_gib, family.ordered_gib(math.ceil(iops / per_gib)))
 
 
 def member_counts(layout: str, max_volumes: int) -> tuple[int, ...]:
@@ -238,11 +283,12 @@ def shapes_of(family: Family, size_gib: int) -> list[Shape]:
     for members in family.counts:
         gib = family.member_gib(members, size_gib)
         if gib <= family.max_gib:
-            found.append(_shape(family, members, gib))
+            found.append(shape_of(family, members, family.ordered_gib(gib)))
     return found
 
 
-def _shape(family: Family, members: int, gib: int) -> Shape:
+def shape_of(family: Family, members: int, gib: int) -> Shape:
+    """The shape of `members` volumes of at least `gib` each, which is taken as it is."""
     if family.axis == "none":
         return Shape(family, members, gib, (gib, gib))
     if family.axis == "size":
@@ -397,6 +443,9 @@ def _out(kind: str, eras: dict[str, core.Era], prices: PriceList, excluded: dict
         return "impossible", f"does not exist on {prices.as_of}"
     if kind == "io2-block-express" and "io2" in eras and _same_limits(eras[kind], eras["io2"]):
         return "impossible", f"is what io2 is on {prices.as_of}: see io2"
+    preview = eras[kind].get("facts", {}).get("preview")
+    if preview and preview["value"]:
+        return "impossible", f"was a preview on {prices.as_of}, which cannot be counted on ({preview['source']})"
     billed_as = "io2" if kind == "io2-block-express" else kind
     if kind != LOCAL and not prices.knows(billed_as):
         return "impossible", f"no price of {billed_as} is known in {prices.region}"
@@ -465,7 +514,8 @@ def hosts_named(
         known = {entry["instance_type"]: entry for entry in core.instances(prices.as_of)}
     names: dict[str, None] = {}
     for pattern in patterns:
-        names.update(dict.fromkeys(matching_instances(pattern, known, prices.as_of)))
+        exact = isinstance(pattern, str) and pattern in known
+        names.update(dict.fromkeys([pattern] if exact else matching_instances(pattern, known, prices.as_of)))
     hosts, skipped = [], []
     for name in names:
         made = _host(known[name], prices, cache_share)

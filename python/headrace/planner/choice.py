@@ -17,7 +17,7 @@ from headrace.base.units import MIB, Z80, clock_text, span_in_words
 from headrace.planner.candidates import AURORA, LOCAL, Candidate, Directory, Family, Host, Need
 from headrace.planner.database import DatabaseJudge, Doubt, Regret
 from headrace.planner.demand import DemandJudge
-from headrace.planner.goals import DATABASE, DEMAND, MAX_HEADROOM_PERCENT, Goal, miss_in_words
+from headrace.planner.goals import DATABASE, DEMAND, greatest_growth, miss_in_words
 from headrace.planner.market.durability import (
     copies_of,
     figures_of,
@@ -36,6 +36,9 @@ TWO_SNAPSHOTS = "Redo and binlog on a volume of their own: snapshots of both vol
 # A first day with full credits that does this many times the transactions of the others is worth a
 # line.
 FIRST_DAY_GAIN = 1.02
+# More requests than that wait for no MySQL: its most connections (max_connections in MySQL's
+# reference manual), each of which waits for one.
+MOST_CLIENTS = 100_000
 # A difference between the first day and the settled one that is worth a line: a point of balance, a
 # millisecond, a tenth of a minute.
 FIRST_DAY = {"lowest_balance_percent": 1.0, "p99_ms": 1.0, "throttled_min": 0.1}
@@ -201,14 +204,16 @@ class DemandChooser(Chooser[DemandJudge]):
 
     def _choice(self, candidate: Candidate, row: dict, room: float | None) -> Choice:
         common, limits = self._common(candidate), self.limits(candidate)[0]
-        metrics = {name: row.get(name) for name in DEMAND} | {
+        metrics = {name: self._shown(name, row.get(name)) for name in DEMAND} | {
             "headroom_percent": room,
             "cost_usd_month": common["cost_usd_month"],
         }
-        misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics)
+        asks = self._asks(candidate, limits, row)
+        misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, asks)
         return Choice(
             **common,
             metrics=metrics,
+            asks=asks,
             meets_goals=not misses,
             misses=tuple(misses),
             binds=self._binds(candidate, limits),
@@ -217,7 +222,15 @@ class DemandChooser(Chooser[DemandJudge]):
             first_day=_first_day(row, metrics),
         )
 
-    def _missed(self, metrics: dict) -> list[str]:
+    def _shown(self, name: str, value: float | None) -> float | None:
+        """A metric as it is told: nothing waited longer than the recording lasts. (A backlog that is
+        carried from one repetition to the next would.)"""
+        seconds_in = {"ms": 1e-3, "s": 1.0}.get(DEMAND[name].unit)
+        if value is None or seconds_in is None:
+            return value
+        return min(value, self.judge.demand.totals["seconds"] / seconds_in)
+
+    def _missed(self, metrics: dict, asks: dict | None) -> list[str]:
         # Head-room that was not looked for, because another goal fails already, is not one more
         # miss.
         goals = [
@@ -225,35 +238,63 @@ class DemandChooser(Chooser[DemandJudge]):
             for goal in self.judge.goals
             if goal.about.kind != "headroom" or metrics["headroom_percent"] is not None
         ]
-        return [miss_in_words(goal, metrics[goal.metric]) for goal in goals if not goal.met(metrics[goal.metric])]
+        missed = [goal for goal in goals if not goal.met(metrics[goal.metric])]
+        if asks is None:
+            return [miss_in_words(goal, metrics[goal.metric]) for goal in missed]
+        # Waits and queues that no client could make are told by what makes them.
+        others = [goal for goal in missed if goal.about.unit not in ("ms", "s", "requests")]
+        return [asks["words"], *(miss_in_words(goal, metrics[goal.metric]) for goal in others)]
 
-    def utilisations(self, candidate: Candidate, limits: core.VolumeLimits) -> list[dict]:
+    def _asks(self, candidate: Candidate, limits: core.VolumeLimits, row: dict) -> dict | None:
+        """How many times what it can a storage is asked for, where the queue that comes of it is
+        none that clients could make; see `Choice.asks`."""
+        [overload] = self.judge.overloads([candidate])
+        never = overload is not None and overload > 1
+        if not never and (row["peak_queue"] or 0.0) <= MOST_CLIENTS:
+            return None
+        entry = max(self.utilisations(candidate, limits, sustained=never), key=lambda one: one["utilisation"])
+        if entry["utilisation"] <= 1:
+            return None
+        figures = f"{entry['asked']:,.0f} of {entry['allowed']:,.0f} {entry['unit']}"
+        times = f"{entry['utilisation']:.2g} x"
+        words = (
+            f"never catches up: asks {times} what it sustains ({figures})"
+            if never
+            else f"asks {times} what it can {self.moment(entry['at_s'])} ({figures})"
+        )
+        names = ("asked", "allowed", "unit")
+        return {"ratio": entry["utilisation"], "never": never, "words": words} | {name: entry[name] for name in names}
+
+    def utilisations(self, candidate: Candidate, limits: core.VolumeLimits, sustained: bool = False) -> list[dict]:
         """Each limit with the highest demand on it: `cap`, `asked`, `allowed` (one volume, or all
-        on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their
-        burst."""
+        on the instance), `unit`, `utilisation`, `at_s`. Limits that burst are taken at their burst;
+        `sustained`: at their baseline, against the mean demand."""
         host, behind = self.judge.hosts[candidate[2]], self.judge.behind(candidate)
         about, instance = self.directory.about(candidate[0], host.service), host.instance
         together = self.judge.demand.on_volumes(behind)
         volume = self.judge.demand.per_member(behind, about.members)
         hdd, burst = limits["random_charges_full_unit"], limits["io_burst"]
+        most = limits["iops"] if burst is None or sustained else burst["iops"]
+        byte_burst = limits["byte_burst"]
+        bytes_most = byte_burst["baseline_bytes_s"] if byte_burst and sustained else limits["throughput_bytes_s"]
         found: list[tuple[str, pl.DataFrame, str, float, str]] = (
-            [] if hdd else [("volume-iops", volume, "iops", burst["iops"] if burst else limits["iops"], "IOPS")]
+            [] if hdd else [("volume-iops", volume, "iops", most, "IOPS")]
         )
         # st1 and sc1 charge a random request of any size a whole MiB, so what is asked of their
         # throughput is not what is transferred.
         charged = "MiB/s charged (1 MiB a random request)" if hdd else "MiB/s"
-        found.append(
-            ("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", limits["throughput_bytes_s"] / MIB, charged)
-        )
+        found.append(("volume-throughput", volume, "hdd_mib_s" if hdd else "mib_s", bytes_most / MIB, charged))
         if instance is not None and about.family.volume_type != "instance-store":
-            iops = instance["max_iops"] or instance["baseline_iops"]
-            bytes_s = instance["max_bytes_s"] or instance["baseline_bytes_s"]
+            first, then = ("baseline", "max") if sustained else ("max", "baseline")
+            iops, bytes_s = (instance[f"{first}_{of}"] or instance[f"{then}_{of}"] for of in ("iops", "bytes_s"))
             found += [("instance-iops", together, "iops", iops, "IOPS")] if iops else []
             found += [("instance-throughput", together, "mib_s", bytes_s / MIB, "MiB/s")] if bytes_s else []
         answer = []
         for cap, frame, column, allowed, unit in found:
             at = frame[column].arg_max() or 0
             asked = frame[column][at]
+            if sustained:
+                asked = float((frame[column] * frame["duration_s"]).sum() / frame["duration_s"].sum())
             share = asked / allowed if allowed else 0.0
             answer.append(
                 {
@@ -358,7 +399,7 @@ class DemandChooser(Chooser[DemandJudge]):
             )
             figures = {
                 "delivered_iops": iops,
-                "p99_ms": p99,
+                "p99_ms": self._shown("p99_ms", p99),
                 "throttled_min": throttled,
                 "delivered_percent": 100.0 - unserved,
             }
@@ -366,31 +407,40 @@ class DemandChooser(Chooser[DemandJudge]):
         return found
 
     def _headrooms(self, candidates: Sequence[Candidate], rows: Sequence[dict]) -> list[float | None]:
-        """Highest growth of demand, whole percent up to 400, at which the goals on performance hold
-        and nothing is throttled; None where they fail now, 0 while something is throttled."""
-        fine = self.judge.holds_at(candidates, 1.0)
-        open_ = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(fine) if good and not rows[i]["throttled_s"]}
-        while asked := {i: (low + high) // 2 for i, (low, high) in open_.items() if high - low > 1}:
-            for percent in sorted(set(asked.values())):
-                some = [i for i, middle in asked.items() if middle == percent]
-                for i, holds in zip(
-                    some, self.judge.holds_at([candidates[i] for i in some], 1 + percent / 100), strict=True
-                ):
-                    open_[i][0 if holds else 1] = percent
-        return [float(open_[i][0]) if i in open_ else 0.0 if good else None for i, good in enumerate(fine)]
+        """Highest growth of demand, percent up to 400, at which the goals on performance hold and
+        nothing is throttled; None where they fail now, 0 while something is throttled."""
+
+        def holds_at(some: list[int], factor: float) -> list[bool]:
+            free = [factor == 1.0 or not rows[i]["throttled_s"] for i in some]
+            fine = self.judge.holds_at([candidates[i] for i in some], factor)
+            return [one and other for one, other in zip(free, fine, strict=True)]
+
+        return greatest_growth(len(candidates), holds_at, self.judge.goals)
 
 
 class DatabaseChooser(Chooser[DatabaseJudge]):
     """Choices of plans for databases: transactions, and how sure they are."""
 
     def _make(self, candidates: Sequence[Candidate], regrets: dict[Candidate, Regret]) -> list[Choice]:
-        columns, doubts = self.judge.run(candidates, bounds=False), self.judge.scenarios.of(candidates)
+        rooms = greatest_growth(
+            len(candidates),
+            lambda some, factor: self.judge.holds_at([candidates[i] for i in some], factor),
+            self.judge.goals,
+        )
+        return self._with_rooms(candidates, rooms, regrets)
+
+    def _with_rooms(
+        self, candidates: Sequence[Candidate], rooms: Sequence[float | None], regrets: dict[Candidate, Regret]
+    ) -> list[Choice]:
+        """Choices whose head-room is known."""
+        columns, doubts = self.judge.run_today(candidates), self.judge.scenarios.of(candidates)
         [first] = self.judge.run_in([self.judge.core], [1.0], candidates, names=("tps_mean", "dry_at_s"), first=True)
         columns |= {"first_tps": first["tps_mean"], "dry_at_s": first["dry_at_s"]}
         rows = [{name: _value(column[i]) for name, column in columns.items()} for i in range(len(candidates))]
+        self.judge.counts.note(candidates, columns["status"].tolist())
         return [
-            self._choice(candidate, row, doubt, regrets.get(candidate))
-            for candidate, row, doubt in zip(candidates, rows, doubts, strict=True)
+            self._choice(candidate, row | {"headroom_percent": room}, doubt, regrets.get(candidate))
+            for candidate, row, room, doubt in zip(candidates, rows, rooms, doubts, strict=True)
         ]
 
     def _choice(self, candidate: Candidate, row: dict, doubt: Doubt, regret: Regret | None) -> Choice:
@@ -400,15 +450,11 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
             "durability_afr_percent": common["durability_afr_percent"],
             "consistency_percent": figures_of(self.directory, candidate, host.service)[1],
         }
-        metrics["headroom_percent"] = judge.headroom_percent(
-            {name: math.nan if value is None else value for name, value in metrics.items()}
-        )
         tps = metrics["tps"] or 0.0
         misses = self._room_missed(candidate, common["usable_gib"]) + self._missed(metrics, doubt)
-        # What arrives bounds an open load, with the head-room that it was judged with; a backlog
-        # that is worked off does more for a while.
+        # What arrives bounds an open load; a backlog that is worked off does more for a while.
         arriving = judge.conditions.arrivals_tps
-        at_most = math.inf if arriving is None else max(tps, arriving * (1.0 + judge.headroom / 100.0))
+        at_most = math.inf if arriving is None else max(tps, arriving)
         dry_at_s, first_tps = row["dry_at_s"], row["first_tps"]
         return Choice(
             **common,
@@ -424,6 +470,7 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
                 "words": f"bursts until credits are gone after {span_in_words(round(dry_at_s))}; judged at its baseline",
             },
             first_day=None if first_tps is None or first_tps < FIRST_DAY_GAIN * tps else {"tps": first_tps},
+            engine=judge.workload.engine,
             cache_gib=host.cache_gib,
             tps_low=tps * math.exp(-Z80 * doubt.spread),
             tps_high=min(at_most, tps * math.exp(Z80 * doubt.spread)),
@@ -437,7 +484,10 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
 
     def delivered(self, candidates: Sequence[Candidate]) -> list[dict | None]:
         names = ("tps_low", "tps_high", "probability", "meets_goals")
-        made = self.choose(candidates)
+        # A point of a chart shows no head-room: that which the goals ask for is enough to judge it.
+        asked = self.judge.headroom
+        fine = self.judge.holds_at(candidates, self.judge.load_by)
+        made = self._with_rooms(candidates, [asked if good else None for good in fine], {})
         return [{"tps": one.metrics["tps"]} | {name: getattr(one, name) for name in names} for one in made]
 
     def _far(self, host: Host) -> list[str]:
@@ -457,15 +507,15 @@ class DatabaseChooser(Chooser[DatabaseJudge]):
                 continue
             chance = doubt.goal_probability(str(goal))
             if not goal.met(value):
-                found.append(f"{miss_in_words(goal, value)} (probability {100 * chance:.0f} %)")
+                found.append(f"{miss_in_words(goal, value)} (probability {100 * chance:.0f} %{self._grown()})")
             elif chance < self.judge.confidence:
-                found.append(f"{goal}{self._grown(goal)} holds with {100 * chance:.0f} %, {required}")
+                found.append(f"{goal}{self._grown()} holds with {100 * chance:.0f} %, {required}")
         if not found and doubt.probability < self.judge.confidence:
             found.append(f"all goals together hold with {100 * doubt.probability:.0f} %, {required}")
         return found
 
-    def _grown(self, goal: Goal) -> str:
-        return f" with {self.judge.headroom:g} % head-room" if self.judge.headroom and goal.about.unit == "tps" else ""
+    def _grown(self) -> str:
+        return f" with {self.judge.headroom:g} % head-room" if self.judge.headroom else ""
 
 
 def _value(value: object) -> object:

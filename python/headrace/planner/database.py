@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import NormalDist
 
 import numpy as np
@@ -41,12 +41,46 @@ TEXT = ("status", "why", "cap")
 QUANTILES = 5
 
 
+# Of redo log or WAL files; innodb_redo_log_capacity is 100 MiB by default and several GiB where
+# writes are heavy.
+REDO_GIB = 8
+
+
+@dataclass(frozen=True)
+class LogRoom:
+    """GiB that redo log and binary logs take, free space apart: `redo_gib` of redo log or WAL, and
+    the binary logs of `days` at `tps` transactions a second (`binlog_gib`)."""
+
+    tps: float = 0.0
+    days: float = 0.0
+    bytes_per_tx: float = 0.0
+
+    @property
+    def redo_gib(self) -> int:
+        """GiB of redo log."""
+        return REDO_GIB
+
+    @property
+    def binlog_gib(self) -> int:
+        """GiB of binary logs."""
+        return self.binlog_gib_at(self.tps)
+
+    @property
+    def gib(self) -> int:
+        """GiB in all."""
+        return self.redo_gib + self.binlog_gib
+
+    def binlog_gib_at(self, tps: float) -> int:
+        """GiB of the same days at another rate."""
+        return math.ceil(self.bytes_per_tx * tps * self.days * DAY_S / GIB)
+
+
 @dataclass(frozen=True)
 class Conditions:
     """What all candidates have in common: clients or arrivals, the start, the length, credits at
     the start (percent); `settled`: bursts are not counted on, since the load is the same day after
     day. Of services: `readers` of an Aurora cluster, `busy_percent` of the month that is billed by
-    use, `data_gib` that Aurora stores."""
+    use, `data_gib` that Aurora stores. `logged`: room for redo and binary logs."""
 
     threads: int | None
     arrivals_tps: float | None
@@ -57,6 +91,7 @@ class Conditions:
     readers: int = 1
     busy_percent: float = 100.0
     data_gib: float = 0.0
+    logged: LogRoom = field(default_factory=LogRoom)
 
 
 class DatabaseJudge:
@@ -87,9 +122,11 @@ class DatabaseJudge:
         self.conditions, self.least_tps, self.confidence = conditions, least_tps, confidence
         self.counts = Counts()
         self.headroom = headroom_of(goals)
+        self.load_by = 1.0 + self.headroom / 100.0
         self.load_goals = [goal for goal in self.goals if goal.about.kind == "load"]
         self.static_goals = [goal for goal in self.goals if goal.about.kind == "static"]
         self.directory = Directory(prices.as_of)
+        self._known: dict[Candidate, bool] = {}
         self._usd: dict[str, float] = {}
         self._managed_usd: dict[Candidate, float] = {}
         self._ios: dict[int, tuple[float, float, float]] = {}
@@ -100,24 +137,30 @@ class DatabaseJudge:
     # --- performance ------------------------------------------------------------------------------
 
     def run(self, candidates: Sequence[Candidate], *, bounds: bool = True) -> dict[str, np.ndarray]:
-        """Columns in the order of `candidates`: `status` ("ran", "bounded": cannot reach the least
-        tps, its figures are the bound, "invalid"), `why`, `cap` and FIGURES (NaN where there are
-        none). `bounds` False follows every candidate to its end."""
-        columns = self.run_in([self.core], [1.0], candidates, self.least_tps if bounds else 0.0)[0]
+        """Columns in the order of `candidates`, under the load grown by the head-room that goals
+        ask for: `status` ("ran", "bounded": cannot reach the least tps, its figures are the bound,
+        "invalid"), `why`, `cap` and FIGURES (NaN where there are none). `bounds` False follows
+        every candidate to its end."""
+        columns = self.run_in([self.core], [self.load_by], candidates, self.least_tps if bounds else 0.0)[0]
         self.counts.note(candidates, columns["status"].tolist())
         return columns
+
+    def run_today(self, candidates: Sequence[Candidate]) -> dict[str, np.ndarray]:
+        """The same columns under the load as it is, without the growth that head-room asks for."""
+        return self.run_in([self.core], [1.0], candidates)[0]
 
     def run_in(
         self,
         cores: Sequence,
-        arrivals_by: Sequence[float],
+        load_by: Sequence[float],
         candidates: Sequence[Candidate],
         least_tps: float = 0.0,
         names: Sequence[str] = FIGURES,
         first: bool = False,
     ) -> list[dict[str, np.ndarray]]:
-        """The same under several databases, each with a factor on its arrivals; `names`: the
-        figures that are wanted; `first`: of a first day, bursts included, whatever is judged."""
+        """The same under several databases, each with a factor on its clients or arrivals (whole
+        clients, rounded up); `names`: the figures that are wanted; `first`: of a first day, bursts
+        included, whatever is judged."""
         data = [self.behind(candidate) for candidate in candidates]
         texts = {text: None for text in (*data, *(log for _, log, _ in candidates)) if text is not None}
         place = {text: index for index, text in enumerate(texts)}
@@ -127,8 +170,6 @@ class DatabaseJudge:
         caches = list(dict.fromkeys(self.hosts[index].cache_gib for index in used))
         cache_place = {cache: index for index, cache in enumerate(caches)}
         about = self.conditions
-        # Head-room of an open load: so much more arrives.
-        by = 1.0 + self.headroom / 100.0
         search = {
             "storages": list(texts),
             "instances": [self.hosts[index].name for index in named],
@@ -136,7 +177,7 @@ class DatabaseJudge:
             "caches": [cache * GIB for cache in caches],
             "as_of": self.prices.as_of,
             "clients": about.threads,
-            "arrivals_tps": about.arrivals_tps and about.arrivals_tps * by,
+            "arrivals_tps": about.arrivals_tps,
             "start": about.start,
             "seconds": about.hours * 3600.0,
             "start_balance_percent": about.start_balance,
@@ -152,7 +193,7 @@ class DatabaseJudge:
                 [None if log is None else place[log] for _, log, _ in candidates],
                 [host_place.get(index) for *_, index in candidates],
                 [cache_place[self.hosts[index].cache_gib] for *_, index in candidates],
-                arrivals_by=list(arrivals_by),
+                load_by=list(load_by),
             )
         return [
             {name: np.array(raw[name], dtype=float) for name in names}
@@ -167,11 +208,14 @@ class DatabaseJudge:
     def performs(self, candidates: Sequence[Candidate]) -> list[bool]:
         """Which candidates meet every goal but that on cost by the best guess, head-room
         included."""
-        columns = self.run(candidates)
-        fine = (columns["status"] == "ran") & self.meets_static(candidates)
-        for goal in self.load_goals:
-            fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
-        return fine.tolist()
+        new = [candidate for candidate in dict.fromkeys(candidates) if candidate not in self._known]
+        if new:
+            columns = self.run(new)
+            fine = (columns["status"] == "ran") & self.meets_static(new)
+            for goal in self.load_goals:
+                fine &= goal.met(self.without_headroom(goal, columns[goal.metric]))
+            self._known.update(zip(new, fine.tolist(), strict=True))
+        return [self._known[candidate] for candidate in candidates]
 
     def meets_with_confidence(self, candidates: Sequence[Candidate], confidence: float | None = None) -> list[bool]:
         """Which candidates meet them with the confidence required, or with another."""
@@ -205,17 +249,18 @@ class DatabaseJudge:
     def without_headroom(self, goal: Goal, value: np.ndarray) -> np.ndarray:
         """A rate less the head-room that goals ask for: what is held against the limit. Times stay
         as they are."""
-        return value / (1.0 + self.headroom / 100.0) if goal.about.unit == "tps" else value
+        return _per_load(goal, value, self.load_by)
 
-    def headroom_percent(self, metrics: dict) -> float | None:
-        """Growth of the rates required before they are missed, percent; None where they are
-        missed, or where none is required."""
-        if self.conditions.arrivals_tps is not None:
-            return self.headroom if all(goal.met(metrics[goal.metric]) for goal in self.load_goals) else None
-        rates = [goal for goal in self.load_goals if goal.about.unit == "tps" and goal.limit > 0]
-        least = min((100.0 * (metrics[goal.metric] / goal.limit - 1.0) for goal in rates), default=math.nan)
-        # Rounded first: 20 % must not become 19 because of a last bit.
-        return None if math.isnan(least) or least < 0 else float(math.floor(round(least, 6)))
+    def holds_at(self, candidates: Sequence[Candidate], factor: float) -> list[bool]:
+        """Which candidates meet every goal on performance, by the best guess, when the demand is
+        `factor` times what it is: so many more clients or arrivals, of which so much more tps are
+        asked, in the same response times."""
+        names = tuple(dict.fromkeys(goal.metric for goal in self.load_goals))
+        [columns] = self.run_in([self.core], [factor], candidates, names=names)
+        fine = columns["status"] == "ran"
+        for goal in self.load_goals:
+            fine &= goal.met(_per_load(goal, columns[goal.metric], factor))
+        return fine.tolist()
 
     # --- cost -------------------------------------------------------------------------------------
 
@@ -359,7 +404,8 @@ class Scenarios:
         is_open = self.judge.conditions.arrivals_tps is not None
         widths = np.array([self._width(candidate) for candidate in candidates])
         names = ("tps", *(goal.metric for goal in goals))
-        answers = self.judge.run_in(self.cores, np.exp(-factors).tolist(), candidates, names=names)
+        load_by = self.judge.load_by * np.exp(-factors)
+        answers = self.judge.run_in(self.cores, load_by.tolist(), candidates, names=names)
         ran = np.stack([columns["status"] == "ran" for columns in answers])
         faster = np.exp(factors)[:, None]
         columns = {name: np.stack([answer[name] for answer in answers]) for name in names}
@@ -375,6 +421,12 @@ class Scenarios:
             self.known[candidate] = Doubt(
                 np.max(list(each.values()), axis=0), each, tps[:, place], float(widths[place])
             )
+
+
+def _per_load(goal: Goal, value: np.ndarray, factor: float) -> np.ndarray:
+    """A rate under `factor` times the load, held against the limit of the load as it is: `factor`
+    times as much is asked for. Times are not asked to change."""
+    return value / factor if goal.about.unit == "tps" else value
 
 
 def _needed(goal: Goal, value: np.ndarray) -> np.ndarray:
@@ -434,30 +486,29 @@ def regrets(costs: np.ndarray, doubts: Sequence[Doubt]) -> tuple[list[Regret], f
 
 LOG_IOPS = (1000, 3000)  # of provisioned types: a commit's flush needs few; both ends are looked at
 LOG_SIZES = (1, 4)  # times what the log needs: gp2 buys IOPS by size
-# Of redo log or WAL files; innodb_redo_log_capacity is 100 MiB by default and several GiB where
-# writes are heavy.
-REDO_GIB = 8
 
 
-def log_gib(database: dict, tps: float) -> int:
-    """GiB that the redo log and a day of binlogs take at `tps`."""
-    kept = database["log"]["binlog_bytes_per_tx"] * tps * DAY_S / GIB
-    return REDO_GIB + math.ceil(kept)
+def log_room(database: dict, tps: float, days: float) -> LogRoom:
+    """The room that the redo log and the binary logs of `days` take at `tps`. It follows the
+    transactions that are asked for, not the clients that wait for them."""
+    return LogRoom(tps, days, database["log"]["binlog_bytes_per_tx"])
 
 
 def log_volumes(families: Sequence[Family], size_gib: int) -> list[str]:
     """Small volumes for redo and binlog alone, of the SSD types among the families (single
-    volumes)."""
+    volumes), in sizes that are ordered."""
     found: list[str] = []
     for family in families:
         if family.layout != "single" or family.volume_type not in ("gp2", "gp3", "io1", "io2"):
             continue
-        gib = family.member_gib(1, size_gib)
+        gib = family.ordered_gib(family.member_gib(1, size_gib))
         if family.axis == "size":
-            found += [family.text(1, gib * times) for times in LOG_SIZES if gib * times <= family.max_gib]
+            sizes = [family.ordered_gib(gib * times) for times in LOG_SIZES]
+            found += [family.text(1, size) for size in sizes if size <= family.max_gib]
         elif family.buys_throughput:
             found.append(family.text(1, gib))
         else:
             per_gib = family.figure("iops", "per_gib") or float("inf")
-            found += [family.text(1, max(gib, math.ceil(iops / per_gib)), iops) for iops in LOG_IOPS]
+            least = [family.ordered_gib(math.ceil(iops / per_gib)) for iops in LOG_IOPS]
+            found += [family.text(1, max(gib, size), iops) for size, iops in zip(least, LOG_IOPS, strict=True)]
     return list(dict.fromkeys(found))

@@ -73,6 +73,13 @@ class PlannedDemand:
         return {"reads": reads, "writes": writes, "seconds": float(seconds.sum())}
 
     @cached_property
+    def random_percent(self) -> float:
+        """Share of the requests that are random, %."""
+        totals, load = self.totals, self.load
+        reads, writes = (totals[name] * (1.0 - load[f"sequential_{name[:-1]}_share"]) for name in ("reads", "writes"))
+        return 100.0 * (reads + writes) / max(totals["reads"] + totals["writes"], 1e-9)
+
+    @cached_property
     def longest_point_s(self) -> float:
         """Length of the longest point, s."""
         return max(self.workload.points["duration_s"].to_list())

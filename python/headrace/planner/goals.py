@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -93,6 +93,10 @@ HEADROOM = Metric(
     "headroom_percent", ">=", "%", "growth of demand before another goal fails; none while anything is throttled", 10.0, "headroom",
     "head-room",
 )  # fmt: skip
+DATABASE_HEADROOM = Metric(
+    "headroom_percent", ">=", "%", "growth of clients (or arrivals), and of the tps asked for, before another goal fails", 10.0,
+    "headroom", "head-room",
+)  # fmt: skip
 DURABILITY = Metric(
     "durability_afr_percent", "<=", "%", "chance to lose the data in a year (upper published figure, through the layout)", 0.1, "static",
     "annual failure rate",
@@ -118,7 +122,7 @@ DATABASE = _table(
     Metric("p95_ms", "<=", "ms", "95th percentile of response times in the worst hour", 1.0, words="response time p95"),
     Metric("tps_p5", ">=", "tps", "5th percentile of one-second tps in the worst hour", 1.0, words="tps of the worst seconds"),
     Metric("backlog_s", "<=", "s", "longest wait of an arriving transaction for its turn (with --arrivals-tps)", 1.0, words="backlog"),
-    COST, HEADROOM, DURABILITY, CONSISTENCY,
+    COST, DATABASE_HEADROOM, DURABILITY, CONSISTENCY,
 )  # fmt: skip
 SUBJECTS: dict[str, dict[str, Metric]] = {"demand": DEMAND, "database": DATABASE}
 DEFAULTS = {
@@ -253,7 +257,7 @@ def parse_goals(
         parsed += [
             goal
             for goal in wanted
-            if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject, arrivals))
+            if goal.metric not in named and (goal.about.kind != "headroom" or _grows(parsed, subject))
         ]
     if not any(goal.about.kind == "load" for goal in parsed):
         names = "tps, p95_ms, tps_p5 or backlog_s" if subject == "database" else "p99_ms or throttled_min"
@@ -262,24 +266,14 @@ def parse_goals(
     return tuple(parsed)
 
 
-def _grows(goals: Iterable[Goal], subject: Subject, arrivals: bool) -> bool:
-    """Whether head-room means something with these goals: of a demand that may not be throttled,
-    of a database asked for a rate."""
-    if subject == "demand":
-        return not any(goal.metric == "throttled_min" and goal.limit > 0 for goal in goals)
-    return arrivals or any(goal.about.unit == "tps" for goal in goals)
+def _grows(goals: Iterable[Goal], subject: Subject) -> bool:
+    """Whether head-room means something with these goals: not of a demand that may be throttled."""
+    return subject == "database" or not any(goal.metric == "throttled_min" and goal.limit > 0 for goal in goals)
 
 
 def _check_database(goals: Iterable[Goal], arrivals: bool) -> None:
     goals = tuple(goals)
     for goal in goals:
-        if goal.about.kind == "headroom" and goal.limit > 0 and not _grows(goals, "database", arrivals):
-            raise InputError(
-                str(goal),
-                "head-room of a database is that of a rate",
-                SOURCE,
-                "Ask for tps too, or let transactions arrive: --arrivals-tps.",
-            )
         if goal.metric == "backlog_s" and not arrivals:
             hint = "Say how many arrive: --arrivals-tps 250. Or ask for tps."
             raise InputError(str(goal), "clients that wait for their answer leave no backlog", SOURCE, hint)
@@ -297,15 +291,48 @@ def budget_of(goals: Iterable[Goal]) -> float:
     return min((goal.limit for goal in goals if goal.about.kind == "cost"), default=math.inf)
 
 
-def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float) -> float:
-    """Transactions a second below which some goal is missed for certain: of `threads` clients that
-    wait for each answer, response time x tps is constant."""
+def asked_tps(goals: Iterable[Goal]) -> float:
+    """Transactions a second that the goals ask for, head-room included; 0 where they ask for
+    none."""
     goals = tuple(goals)
     by = 1.0 + headroom_of(goals) / 100.0
-    least = max((goal.limit * by for goal in goals if goal.metric in ("tps", "tps_p5")), default=0.0)
+    return max((goal.limit * by for goal in goals if goal.metric in ("tps", "tps_p5")), default=0.0)
+
+
+def needed_tps(goals: Iterable[Goal], threads: int | None, p95_over_mean: float) -> float:
+    """Transactions a second, with head-room, below which some goal is missed for certain: of
+    `threads` clients that wait for each answer, response time x tps is constant."""
+    goals = tuple(goals)
+    least = asked_tps(goals)
     if threads:
-        least = max([least, *(threads * 1e3 * p95_over_mean / goal.limit for goal in goals if goal.metric == "p95_ms")])
+        grown = threads * (1.0 + headroom_of(goals) / 100.0)
+        least = max([least, *(grown * 1e3 * p95_over_mean / goal.limit for goal in goals if goal.metric == "p95_ms")])
     return least
+
+
+def greatest_growth(
+    count: int, holds_at: Callable[[list[int], float], list[bool]], goals: Iterable[Goal]
+) -> list[float | None]:
+    """Highest growth, whole percent up to 400, at which each of `count` candidates holds; None
+    where it does not hold now.
+
+    `holds_at`: which of some candidates, by number, hold with a factor on the demand; what holds
+    at more demand holds at less. Where the goals ask for a growth that is no whole percent, that
+    one is looked at too.
+    """
+    fine = holds_at(list(range(count)), 1.0)
+    open_ = {i: [0, MAX_HEADROOM_PERCENT + 1] for i, good in enumerate(fine) if good}
+    while asked := {i: (low + high) // 2 for i, (low, high) in open_.items() if high - low > 1}:
+        for percent in sorted(set(asked.values())):
+            some = [i for i, middle in asked.items() if middle == percent]
+            for i, holds in zip(some, holds_at(some, 1 + percent / 100), strict=True):
+                open_[i][0 if holds else 1] = percent
+    grown: dict[int, float] = {i: float(low) for i, (low, _) in open_.items()}
+    limit = headroom_of(goals)
+    near = [i for i, low in grown.items() if low < limit < low + 1.0]
+    if near:
+        grown |= {i: limit for i, holds in zip(near, holds_at(near, 1 + limit / 100), strict=True) if holds}
+    return [grown.get(i) for i in range(count)]
 
 
 def miss_in_words(goal: Goal, value: float | None) -> str:

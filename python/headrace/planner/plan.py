@@ -26,10 +26,10 @@ from headrace.planner.candidates import (
     Directory,
     Family,
     Host,
-    Need,
     Space,
     families_on,
     hosts_named,
+    shape_of,
 )
 from headrace.planner.choice import DatabaseChooser, DemandChooser
 from headrace.planner.database import DatabaseJudge, Regret, regrets
@@ -38,7 +38,7 @@ from headrace.planner.goals import budget_of, needed_tps
 from headrace.planner.market.answer import services_part
 from headrace.planner.market.services import managed_families, spaces_on
 from headrace.planner.question import PlanQuestion
-from headrace.planner.reasons import explain, latency_checks, recommend, stay, verdict
+from headrace.planner.reasons import binlog_note, explain, latency_checks, recommend, stay, verdict
 from headrace.planner.result import Choice, FamilyVerdict, Plan
 from headrace.planner.search import FamilyResult, FamilySearch, Search, SpaceResult, rank
 from headrace.workload import OpenWorkload, TransactionWorkload
@@ -126,7 +126,8 @@ class PlanEngine:
         regret, undecided = self._regrets(searched)
         passing = sorted((found for one in searched for found in one.passing), key=rank)
         winners = self._rows(passing, regret)
-        recommended, why = recommend(self._pool(passing, regret), self.asked.today_family, self._least_host())
+        pool = self._pool(passing, regret)
+        recommended, why = recommend(pool, self.asked.today_family, self._least_host(), self._random_percent())
         closest, nearest = self._closest(searched) if not winners else ([], {})
         compared = None if today is None else self.chooser.choose([today])[0]
         cheapest = winners[0] if winners else None
@@ -156,6 +157,10 @@ class PlanEngine:
             instance = core.instance(today.instance, self.asked.prices.as_of)
         return instance["memory_mib"] / 1024, instance["vcpus"]
 
+    def _random_percent(self) -> float:
+        """Share of the requests that are random: all of a database's page reads."""
+        return self.judge.demand.random_percent if isinstance(self.judge, DemandJudge) else 100.0
+
     def _pool(self, passing: Sequence[SpaceResult], regret: dict) -> list[Choice]:
         """What a recommendation may be: the cheapest by number of volumes, durability and whether
         the instance is of today's family."""
@@ -172,7 +177,7 @@ class PlanEngine:
                     found.space.volumes,
                     family.service,
                     family.volume_type == LOCAL,
-                    family.volume_type in ("st1", "sc1", "standard"),
+                    family.volume_type if family.volume_type in ("st1", "sc1", "standard") else "",
                     keeps,
                 ),
                 found,
@@ -194,7 +199,9 @@ class PlanEngine:
         return order[:CLOSEST_SHOWN], nearest
 
     def _distance(self, choice: Choice) -> float:
-        return sum(
+        # Where nothing catches up, waits are as long as the recording everywhere.
+        hopeless = 0.0 if choice.asks is None else math.log1p(choice.asks["ratio"])
+        return hopeless + sum(
             float(goal.distance(choice.metrics[goal.metric]))
             for goal in self.asked.goals
             if goal.about.kind != "headroom"
@@ -214,7 +221,10 @@ class PlanEngine:
         away = np.zeros(len(candidates))
         for goal in self.asked.goals:
             if goal.about.kind in ("load", "static"):
-                away += goal.distance(columns[goal.metric])
+                value = columns[goal.metric]
+                if isinstance(self.judge, DatabaseJudge):
+                    value = self.judge.without_headroom(goal, value)
+                away += goal.distance(value)
             elif goal.about.kind == "cost":
                 away += goal.distance(usd)
         known = [i for i in range(len(candidates)) if not math.isnan(usd[i]) and columns["status"][i] != "invalid"]
@@ -339,19 +349,23 @@ class PlanEngine:
             return None
         log = None if today[1] is None else self.directory.about(today[1]).storage
         if log is not None and log.usable_gib < need.log_gib:
-            log = log.with_size_gib(math.ceil(log.members[0].size_gib * need.log_gib / log.usable_gib))
+            least = math.ceil(log.members[0].size_gib * need.log_gib / log.usable_gib)
+            log = log.with_size_gib(self.directory.about(str(log)).family.ordered_gib(least))
         place = max(
             (i for i, host in enumerate(self.hosts) if (host.service, host.label) == ("ec2", compared.instance)),
             key=lambda i: self.hosts[i].cache_gib,
         )
-        gib = max(max(sizes), math.ceil(need.of(today[1]) * max(sizes) / compared.usable_gib))
+        # What is there already stays as it is; what must grow grows to a size that is ordered.
+        least = math.ceil(need.of(today[1]) * max(sizes) / compared.usable_gib)
         spaces = []
         for family in self.families:
             if family.service == "ec2" and family.layout == "single" and family.volume_type != LOCAL:
                 own = Family(family.volume_type, compared.layout, family.era, (compared.members,))
-                held = Need(gib * compared.members // own.data_share)
-                shaped = spaces_on(own, [self.hosts[place]], [None], held, self.asked.prices.as_of)
-                spaces += [Space(space.shape, None if log is None else str(log), place) for space in shaped]
+                gib = max(max(sizes), own.min_gib)
+                gib = own.ordered_gib(least) if least > gib else gib
+                if gib <= own.max_gib:
+                    shape = shape_of(own, compared.members, gib)
+                    spaces.append(Space(shape, None if log is None else str(log), place))
         best = [math.inf]
 
         def note(found: SpaceResult) -> None:
@@ -418,9 +432,11 @@ class PlanEngine:
         asked, counts = self.asked, self.judge.counts
 
         def moved(choice: Choice) -> Choice:
-            return replace(choice, migration=doing.migration(out.compared, choice))
+            told = {"migration": doing.migration(out.compared, choice), "changes": doing.changes(out.compared, choice)}
+            return replace(choice, **told)
 
         recommended = None if out.recommended is None else moved(out.recommended)
+        in_place = None if out.in_place is None else moved(out.in_place)
         candidates = [(self.candidate_of(choice), choice) for choice in out.shown()]
         day = asked.prices.as_of
         return Plan(
@@ -432,7 +448,7 @@ class PlanEngine:
             why_recommended=out.why,
             winners=[moved(choice) for choice in out.winners],
             closest=[moved(choice) for choice in out.closest],
-            in_place=None if out.in_place is None else moved(out.in_place),
+            in_place=in_place,
             families=sorted(self.verdicts, key=_verdict_order),
             compared=out.compared,
             saving=self.chooser.saving(out.compared, out.recommended),
@@ -453,15 +469,23 @@ class PlanEngine:
             frontier=self._frontier(out.searched, out.recommended),
             skipped_instances=list(asked.skipped),
             actions=doing.actions(recommended, out.compared, day),
+            in_place_actions=self._in_place_actions(recommended, in_place, out.compared),
             alarms=doing.alarms(recommended, day),
             checks=self._checks(out.compared),
             warnings=list(asked.warnings),
-            caveats=self._caveats(out.shown()),
+            caveats=self._caveats(out),
             explain=explain(self.chooser, candidates),
             instances=len({host.name for host in asked.hosts if host.instance is not None}),
             services=services_part(self, out.searched) if asked.on != ("ec2",) else None,
             **self._of_database(out, moved),
         )
+
+    def _in_place_actions(
+        self, recommended: Choice | None, in_place: Choice | None, compared: Choice | None
+    ) -> list[dict]:
+        """What to do for the alternative in place, where it is not the recommendation."""
+        same = recommended is not None and in_place is not None and recommended.key == in_place.key
+        return [] if same or in_place is None else doing.actions(in_place, compared, self.asked.prices.as_of)
 
     def _of_database(self, out: Selection, moved: Callable[[Choice], Choice]) -> dict:
         """What only a plan for a database has."""
@@ -506,13 +530,15 @@ class PlanEngine:
         )
         return latency_checks(workload, recorded, run.rows, self.chooser.moment)
 
-    def _caveats(self, shown: Sequence[Choice]) -> list[str]:
-        workload = self.asked.workload
+    def _caveats(self, out: Selection) -> list[str]:
+        workload, shown, about = self.asked.workload, out.shown(), self.asked.conditions
         found = [
             *self.asked.notes,
             *workload.caveats,
             *(caveat for choice in shown for caveat in (*choice.far_from_runs, *choice.caveats)),
         ]
+        logs = None if about is None else binlog_note(about, out.recommended)
+        found += [logs] if logs else []
         if isinstance(workload, TransactionWorkload) and any(host.instance for host in self.hosts):
             if workload.database["clients"]["cpu_ms"] <= 0:
                 found.append(

@@ -29,8 +29,8 @@ from headrace.planner.candidates import (
     undominated,
 )
 from headrace.planner.choice import Need
-from headrace.planner.database import Conditions, log_gib
-from headrace.planner.goals import Goal, needed_tps, parse_goals
+from headrace.planner.database import Conditions, LogRoom, log_room
+from headrace.planner.goals import Goal, asked_tps, headroom_of, needed_tps, parse_goals
 from headrace.planner.market.services import deployments_of, managed_hosts
 from headrace.simulation.services import MOST_READERS
 from headrace.workload import ClosedWorkload, OpenWorkload, TransactionWorkload
@@ -43,6 +43,9 @@ MAX_VOLUMES = 128  # the most EBS attachments of any instance type (crates/catal
 # data.
 FREE_PERCENT = 25.0
 DRAWS = 32  # databases drawn from the calibration
+# Binary logs that are kept on the server: a day, so that a replica that was away or a restore of
+# last night's backup finds them (a judgement; MySQL's own default of 30 days fills most volumes).
+BINLOG_DAYS = 1.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class PlanSettings:
     arrivals_tps: float | None = None
     start: str | None = None
     hours: float | None = None
+    binlog_days: float | None = None
     cache_share: float | None = None
     confidence: float | None = None
     draws: int | None = None
@@ -88,7 +92,9 @@ class PlanSettings:
 
 
 # Settings that only a plan for a database has.
-OF_DATABASES = ("threads", "arrivals_tps", "start", "hours", "cache_share", "confidence", "draws", "seed")
+OF_DATABASES = (
+    "threads", "arrivals_tps", "start", "hours", "binlog_days", "cache_share", "confidence", "draws", "seed",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -443,9 +449,8 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
     today_family = _todays_family(workload, today, settings)
     hosts, skipped = _hosts(workload, settings, prices, today_family)
     hosts, skipped = _with_services(common["on"], settings, prices, hosts, skipped)
-    conditions = replace(conditions, data_gib=size)
-    tps = arrivals or needed_tps(goals, conditions.threads, grown.database["clients"]["p95_over_mean"])
-    logged = log_gib(grown.database, tps)
+    logged = _logged(grown, settings, goals, conditions)
+    conditions = replace(conditions, data_gib=size, logged=logged)
     confidence = 0.8 if settings.confidence is None else check_number("confidence", settings.confidence, 0.5, 0.99)
     if today is not None and today.instance is not None:
         notes += _assumed_cache(workload, today.instance, settings.cache_share, prices.as_of)
@@ -459,7 +464,7 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
         goals=goals,
         prices=prices,
         size_gib=size,
-        need=_need(size, common["free_percent"], logged),
+        need=_need(size, common["free_percent"], logged.gib),
         demand_growth=1.0,
         data_growth=growth.data,
         hosts=hosts,
@@ -475,6 +480,17 @@ def _of_database(workload: TransactionWorkload, settings: PlanSettings) -> PlanQ
         today_family=today_family,
         **common,
     )
+
+
+def _logged(workload: TransactionWorkload, settings: PlanSettings, goals: Sequence[Goal], about: Conditions) -> LogRoom:
+    """Room for redo and binary logs, at the transactions that are asked for: those that arrive or
+    that goals name, head-room included; where neither says, those that meet the response time."""
+    given = BINLOG_DAYS if settings.binlog_days is None else settings.binlog_days
+    days = check_number("binlog_days", given, 0.0, 3_650.0, "days")
+    ratio = workload.database["clients"]["p95_over_mean"]
+    arriving = about.arrivals_tps and about.arrivals_tps * (1.0 + headroom_of(goals) / 100.0)
+    tps = arriving or asked_tps(goals) or needed_tps(goals, about.threads, ratio)
+    return log_room(workload.database, tps, days)
 
 
 def _draws(asked: int | None) -> int:

@@ -4,25 +4,32 @@ costs less, and the arithmetic, in words with numbers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from headrace.base import caps, core
 from headrace.base.units import MIB, span_in_words
 from headrace.planner.actions import migration
-from headrace.planner.candidates import Candidate, Family
+from headrace.planner.candidates import Candidate, Family, Need
 from headrace.planner.choice import DatabaseChooser, DemandChooser
+from headrace.planner.database import Conditions
 from headrace.planner.goals import MAX_HEADROOM_PERCENT, number
 from headrace.planner.result import Choice, EngineComparison, FamilyVerdict, Plan
 from headrace.workload import OpenWorkload
 
 CENT = 0.005  # USD: a smaller difference does not show on a bill
 SIGNIFICANTLY_DEARER = 1.005  # below this two costs are called the same
-# What an array must save to be recommended: both of them. Striping costs operations (multi-volume
-# snapshots, growth, a larger chance of loss), which is a judgement, not a measurement.
+# What an array, another instance family or a migration must save to be recommended: both of them.
+# Each costs operations (multi-volume snapshots, growth, a larger chance of loss; another machine to
+# test), which is a judgement, not a measurement.
 SAVES_PERCENT, SAVES_USD = 20.0, 20.0
 LEAST_SAVING_USD = 1.0  # a month: below it a modification is not worth its risk (a judgement)
-HDD = ("st1", "sc1", "standard")
+HDD = ("st1", "sc1")
+# Share of random requests up to which st1 and sc1 are recommended: a judgement. The simulation
+# charges each of them a whole MiB and the latency of a seek; but the share is an estimate, and the
+# first report or backup that reads at random finds the volume at its limit.
+MOST_RANDOM_PERCENT = 20.0
 
 
 def verdict(
@@ -90,12 +97,13 @@ def _dearer(best: Choice, family: Family, winner: Choice, ratio: float, needed_g
 
 def _failing(best: Choice, overload: float | None) -> str:
     parts = []
-    if overload is not None and overload > 1:
+    told = best.asks is not None and best.asks["never"]
+    if overload is not None and overload > 1 and not told:
         parts.append(f"cannot deliver: the demand is {overload:.3g} x what {best.storage} sustains")
     if best.runs_dry:
         parts.append(best.runs_dry["words"])
     # Hours of backlog say nothing more once it is known that the demand cannot be delivered.
-    hopeless = bool(parts) and overload is not None and overload > 1
+    hopeless = bool(parts) and overload is not None and overload > 1 and not told
     parts += [miss for miss in best.misses if not hopeless or miss.startswith(("throttled", "monthly", "holds"))]
     if best.binds.get("throttled_s", 1.0) > 0:
         parts.append(f"bottleneck: {best.binds['words']}")
@@ -105,50 +113,44 @@ def _failing(best: Choice, overload: float | None) -> str:
 # --- the recommendation ---------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Rule:
+    """What a recommendation is chosen by: which choices it keeps, and why the others are passed
+    over. `pays`: others are taken all the same where they save at least 20 % and 20 USD a
+    month."""
+
+    keep: Callable[[Choice], bool]
+    why: str
+    pays: bool = False
+
+
 def recommend(
-    choices: Sequence[Choice], today_family: str | None, least_host: tuple[float, int] | None = None
+    choices: Sequence[Choice],
+    today_family: str | None,
+    least_host: tuple[float, int] | None = None,
+    random_percent: float = 100.0,
 ) -> tuple[Choice | None, str]:
     """What a DBA would sign of the choices that meet the goals, and why it is not the cheapest of
     them ("" where it is).
 
-    In this order: durable volumes; the instance family of today, if it is known; of a demand,
-    no less memory and processors than today (`least_host`: GiB, virtual CPUs); solid-state types;
-    one volume, unless more save at least 20 % and 20 USD a month; then the cheapest.
+    In this order: durable volumes; of a demand, no less memory and processors than today
+    (`least_host`: GiB, virtual CPUs); types that suit the load (`random_percent` of its requests
+    are random); the instance family of today, where it is known, unless leaving it saves at least
+    20 % and 20 USD a month; one volume, unless more save as much; then the cheapest.
     """
     if not choices:
         return None, ""
     cheapest = min(choices, key=_order)
     pool, passed_over = list(choices), []
-    rules: list[tuple[Callable[[Choice], bool], str]] = [
-        (lambda one: one.persistent, "its data is gone when the instance stops")
-    ]
-    if today_family is not None:
-        rules.append(
-            (
-                lambda one: (one.instance or "").removeprefix("db.").partition(".")[0] == today_family,
-                f"it leaves the instance family of today ({today_family})",
-            )
-        )
-    if least_host is not None:
-        memory, vcpus = least_host
-        rules.append(
-            (
-                lambda one: (one.memory_gib or 0) >= memory and (one.vcpus or 0) >= vcpus,
-                "it has less memory or fewer processors than today, with which the server's demand would be another",
-            )
-        )
-    rules.append(
-        (
-            lambda one: one.volume_type not in HDD,
-            "its type is made for large sequential requests, not for a database's random ones",
-        )
-    )
-    for keep, why in rules:
-        kept = [one for one in pool if keep(one)]
-        if kept and len(kept) < len(pool):
-            if not keep(cheapest):
-                passed_over.append(why)
-            pool = kept
+    for rule in _rules(today_family, least_host, random_percent):
+        kept = [one for one in pool if rule.keep(one)]
+        if not kept or len(kept) == len(pool):
+            continue
+        if rule.pays and _pays(_fewest_volumes(kept), _fewest_volumes(pool)):
+            continue
+        if not rule.keep(cheapest):
+            passed_over.append(rule.why)
+        pool = kept
     best = _fewest_volumes(pool)
     if best.volumes < cheapest.volumes:
         passed_over.append(_array_words(best, cheapest))
@@ -156,6 +158,39 @@ def recommend(
         return best, ""
     less = f"{cheapest.place} would cost {best.cost_usd_month - cheapest.cost_usd_month:,.2f} USD a month less"
     return best, f"{less}, but {'; '.join(passed_over) or 'is not better otherwise'}."
+
+
+def _rules(today_family: str | None, least_host: tuple[float, int] | None, random_percent: float) -> list[Rule]:
+    """The rules of a recommendation before the number of volumes, in their order."""
+    rules = [Rule(lambda one: one.persistent, "its data is gone when the instance stops")]
+    if least_host is not None:
+        memory, vcpus = least_host
+        why = "it has less memory or fewer processors than today, with which the server's demand would be another"
+        rules.append(Rule(lambda one: (one.memory_gib or 0) >= memory and (one.vcpus or 0) >= vcpus, why))
+    rules.append(Rule(lambda one: one.volume_type != "standard", "its type promises no IOPS"))
+    if random_percent > MOST_RANDOM_PERCENT:
+        why = (
+            f"its type is made for sequential requests, and {random_percent:.0f} % of these are random: "
+            "each costs a whole MiB and a seek"
+        )
+        rules.append(Rule(lambda one: one.volume_type not in HDD, why))
+    if today_family is not None:
+        why = (
+            f"it leaves the instance family of today ({today_family}), which is recommended where it saves at least "
+            f"{SAVES_PERCENT:.0f} % and {SAVES_USD:.0f} USD a month"
+        )
+        rules.append(Rule(lambda one: _family_of(one) == today_family, why, pays=True))
+    return rules
+
+
+def _family_of(choice: Choice) -> str:
+    return (choice.instance or "").removeprefix("db.").partition(".")[0]
+
+
+def _pays(dear: Choice, cheap: Choice) -> bool:
+    """Whether the cheaper of two saves at least 20 % and 20 USD a month."""
+    saved = dear.cost_usd_month - cheap.cost_usd_month
+    return saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * dear.cost_usd_month
 
 
 def stay(
@@ -173,7 +208,7 @@ def stay(
     if best is not today and today.meets_goals and today.cost_usd_month - best.cost_usd_month < LEAST_SAVING_USD:
         best = today
     saved = best.cost_usd_month - recommended.cost_usd_month
-    if saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * best.cost_usd_month:
+    if _pays(best, recommended):
         return recommended, why
     if saved < CENT:
         return best, ""
@@ -193,11 +228,7 @@ def _fewest_volumes(pool: Sequence[Choice]) -> Choice:
     best: Choice | None = None
     for volumes in sorted({one.volumes for one in pool}):
         one = min((choice for choice in pool if choice.volumes == volumes), key=_order)
-        if best is None:
-            best = one
-            continue
-        saved = best.cost_usd_month - one.cost_usd_month
-        if saved >= SAVES_USD and 100 * saved >= SAVES_PERCENT * best.cost_usd_month:
+        if best is None or _pays(best, one):
             best = one
     assert best is not None
     return best
@@ -338,8 +369,8 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
     about = judge.conditions
     load = f"{about.threads} clients" if about.threads else f"{about.arrivals_tps:g} transactions a second arrive"
     lines = [
-        f"data: {need.data_gib:,} GiB with free space; redo and a day of binlogs: {need.log_gib:,} GiB, "
-        "with the data or on a volume of their own",
+        f"data: {need.data_gib:,} GiB with free space",
+        _log_line(about, need),
         f"{load}; {about.start} start, {about.hours:g} h; what is sustained is the worst hour",
     ]
     if choice.instance:
@@ -371,6 +402,37 @@ def _database_lines(chooser: DatabaseChooser, candidate: Candidate, choice: Choi
             f"regret over what the calibration leaves open: {choice.regret_expected_usd:,.2f} USD a month expected, {choice.regret_worst_usd:,.2f} worst"
         )
     return lines
+
+
+def _log_line(about: Conditions, need: Need) -> str:
+    """What the room for the log is made of."""
+    log = about.logged
+    asked = "that arrive" if about.arrivals_tps else "that the goals ask for"
+    days = "a day" if log.days == 1 else f"{log.days:g} days"
+    return (
+        f"log: redo {log.redo_gib:,} GiB; binary logs of {days} at the {number(log.tps)} tps {asked}, head-room included, "
+        f"x {log.bytes_per_tx:,.0f} B: {log.binlog_gib:,} GiB; with free space {need.log_gib:,} GiB, with the data or on a "
+        "volume of their own"
+    )
+
+
+# A rate this many times what the room for binary logs was planned for is worth a note.
+FASTER = 1.1
+
+
+def binlog_note(about: Conditions, choice: Choice | None) -> str | None:
+    """What becomes of the binary logs where clients do more transactions than the goals ask for, in
+    words; None where they do not, or where it makes no difference."""
+    log, tps = about.logged, 0.0 if choice is None else choice.metrics["tps"] or 0.0
+    if choice is None or not log.bytes_per_tx or not log.days or tps < FASTER * log.tps:
+        return None
+    hours = 24.0 * log.days * log.tps / tps
+    span = "a day" if log.days == 1 else f"{log.days:g} days"
+    return (
+        f"Room for binary logs is that of {span} at {number(log.tps)} tps, which the goals ask for ({log.binlog_gib:,} GiB). "
+        f"At the {number(tps)} tps that its clients can do without a pause, it is {log.binlog_gib_at(tps):,} GiB: keep them for "
+        f"{hours:.0f} h (binlog_expire_logs_seconds = {round(hours) * 3600}), or ask for that rate."
+    )
 
 
 def latency_checks(

@@ -57,6 +57,9 @@ class Choice(Shown, Document):
     `meets_goals`, `misses`: goals that are not met, in words. `binds`: the limit that is the
     bottleneck, or comes nearest to being it: `cap`, `words`, `short` (for a table), and of a plan
     for demand `throttled_s`, `utilisation` (peak demand over that limit, 1 is full), `at_s`.
+    `asks`: of a demand that no server would send, since far more requests would wait than clients
+    can be: `ratio` (asked over allowed), `asked`, `allowed`, `unit`, `never` (it never catches up)
+    and `words`; None where the queue is one that clients can make.
     `headroom_percent`: growth of demand, data aside, before a goal fails; 0 while anything is
     throttled; None when a goal fails already. `runs_dry`: when credits or the instance's burst
     bucket are gone (`at_s`, `words`), or None. `durability_afr_percent`: chance of losing the data
@@ -64,10 +67,10 @@ class Choice(Shown, Document):
     `consistency`: the same in words. `persistent`: False when the data is gone with the instance.
     `first_day`: the first day with full credits, where the settled day differs from it.
     `migration`: what it takes to get there from today's storage, in words; None where today is not
-    known.
+    known. `changes`: settings that differ from today's and that the figures count on, in words.
 
-    `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `cache_gib` (buffer pool
-    or block cache); `tps_low`, `tps_high`: 80 % interval of the sustained tps; `probability`: that
+    `vcpus`, `memory_gib`: of the instance. Of a plan for a database also: `engine`; `cache_gib`
+    (buffer pool or block cache); `tps_low`, `tps_high`: 80 % interval of the sustained tps; `probability`: that
     every goal on performance holds, 0..1; `goal_probabilities`: of each goal alone;
     `per_transaction`: `reads`, `ios` (256 KiB units), `mib`; `regret_expected_usd`,
     `regret_worst_usd`: see database.Regret. `far_from_runs`: what lies beyond twice the cache or
@@ -97,8 +100,11 @@ class Choice(Shown, Document):
     consistency: str
     persistent: bool
     caveats: tuple[str, ...]
+    asks: dict | None = None
     first_day: dict | None = None
     migration: str | None = None
+    changes: tuple[str, ...] = ()
+    engine: str | None = None
     vcpus: int | None = None
     memory_gib: float | None = None
     cache_gib: float | None = None
@@ -221,8 +227,8 @@ class Plan(Shown, Document):
     `bounded` (cannot meet the goals, known without simulating) + `invalid` (not possible on that
     day). `frontier`: frame of cost and performance along the best of each family, for charts.
     `skipped_instances`: those left out, with the reason. `workload`: figures of the demand, growth
-    included, or of the database. `actions`: what to do next, `alarms`: what to watch; lists of
-    dicts. `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`:
+    included, or of the database. `actions`: what to do next, `in_place_actions`: what to do for
+    `in_place` instead, `alarms`: what to watch; lists of dicts. `explain`: the arithmetic, line by line. `prices`: what was paid for, in words. `checks`:
     recorded latency and the model's, on today's storage. `warnings`: what must be known before
     the answer is believed: limits the recording met.
 
@@ -264,6 +270,7 @@ class Plan(Shown, Document):
     frontier: pl.DataFrame
     skipped_instances: list[tuple[str, str]]
     actions: list[dict]
+    in_place_actions: list[dict]
     alarms: list[dict]
     checks: list[dict]
     warnings: list[str]

@@ -156,19 +156,25 @@ class Search:
         while x < right or y < top:
             if self._is_dear(answer, (x, y)):
                 return None
-            middle_x, middle_y = (x + right) // 2, (y + top) // 2
-            asked = [(middle_x, high[1])] * (x < right) + [(high[0], middle_y)] * (y < top)
+            (x_first, x_last), (y_first, y_last) = _middle(answer, 0, x, right), _middle(answer, 1, y, top)
+            if x < right and x_last == right:
+                right = x_first
+                continue
+            if y < top and y_last == top:
+                top = y_first
+                continue
+            asked = [(x_last, high[1])] * (x < right) + [(high[0], y_last)] * (y < top)
             said = list((yield asked))
             if x < right:
-                x, right = (x, middle_x) if said.pop(0) else (middle_x + 1, right)
+                x, right = (x, x_first) if said.pop(0) else (x_last + 1, right)
             if y < top:
-                y, top = (y, middle_y) if said.pop(0) else (middle_y + 1, top)
+                y, top = (y, y_first) if said.pop(0) else (y_last + 1, top)
         return (x, y)
 
     def _stairs(self, answer: SpaceResult, corner: Point, high: Point) -> Questions:
         """The cheapest of the boundary between two limits that trade for each other."""
-        top_y = yield from self._least(lambda y: (corner[0], y), corner[1], high[1])
-        right_x = yield from self._least(lambda x: (x, corner[1]), corner[0], high[0])
+        top_y = yield from self._least(answer, 1, corner[0], corner[1], high[1])
+        right_x = yield from self._least(answer, 0, corner[1], corner[0], high[0])
         self._keep(answer, (corner[0], top_y))
         self._keep(answer, (right_x, corner[1]))
         # Each box lies strictly between two known points of the boundary: left x, right x, lower y,
@@ -182,18 +188,31 @@ class Search:
             if least >= answer.usd * (1 - CLOSE_ENOUGH) or least > self.limit_usd(answer.space):
                 continue
             middle = (lower + upper) // 2
-            x = yield from self._least(lambda x, y=middle: (x, y), left + 1, right)
+            x = yield from self._least(answer, 0, middle, left + 1, right)
             self._keep(answer, (x, middle))
             # Below the middle the same x may still do with fewer MiB/s.
             boxes += [(left, x, middle, upper), (x - 1, right, lower, middle)]
 
-    def _least(self, at: Callable[[int], Point], low: int, high: int) -> Generator[list[Point], list[bool], int]:
-        """The least value from `low` to `high` that meets the goals; `high` is known to."""
+    def _least(
+        self, answer: SpaceResult, axis: int, other: int, low: int, high: int
+    ) -> Generator[list[Point], list[bool], int]:
+        """The least value on an axis, from `low` to `high`, that meets the goals with `other` on
+        the other axis; `high` is known to."""
         while low < high:
-            middle = (low + high) // 2
-            (fine,) = yield [at(middle)]
-            low, high = (low, middle) if fine else (middle + 1, high)
+            first, last = _middle(answer, axis, low, high)
+            if last == high:
+                high = first
+                continue
+            (fine,) = yield [(last, other) if axis == 0 else (other, last)]
+            low, high = (low, first) if fine else (last + 1, high)
         return low
+
+
+def _middle(answer: SpaceResult, axis: int, low: int, high: int) -> tuple[int, int]:
+    """The figures around the middle of `low` and `high` at which the same is ordered: one question
+    for all of them."""
+    first, last = answer.space.shape.alike(axis, (low + high) // 2)
+    return max(first, low), min(last, high)
 
 
 def _corners(space: Space) -> tuple[Point, Point]:

@@ -75,7 +75,7 @@ def _recommended(plan) -> list[Line]:
     if cheapest is not None and not same and plan.why_recommended:
         # The cheapest of all, or what would be recommended if it needed no migration.
         named = "Cheapest that meets every goal" if plan.why_recommended.startswith(f"{cheapest.place} ") else "Cheaper"
-        lines.append((f"{named}: {plan.why_recommended}", ""))
+        lines.append((f"{named}: {plan.why_recommended}{_counts_on(cheapest)}", ""))
     if not best.persistent:
         lines.append(
             ("Its data are on local disks: all gone when the instance stops, hibernates or terminates.", "warn")
@@ -93,9 +93,8 @@ def _recommended(plan) -> list[Line]:
 def _facts(plan, choice) -> str:
     """What a DBA wants to know first, in one line."""
     if plan.subject == "database":
-        apart = " with the head-room" if plan.arrivals_tps and (choice.headroom_percent or 0) > 0 else ""
         tps, p95 = number(choice.metrics["tps"]), latency(choice.metrics["p95_ms"])
-        parts = [f"{tps} tps{apart}, p95 {p95}, probability {percent(choice.probability)}"]
+        parts = [f"{tps} tps, p95 {p95}, probability {percent(choice.probability)}"]
     else:
         parts = [f"I/O p99 of the worst 5 min {latency(choice.metrics['p99_ms'])}"]
     if choice.headroom_percent is not None:
@@ -157,8 +156,22 @@ def _today(plan) -> list[Line]:
         cost = (
             f"{usd(place.cost_usd_month)} USD a month ({usd(abs(less))} {'less' if less >= 0 else 'more'} than today)"
         )
-        lines.append((f"Without moving data: modify today's volumes into {place.storage}, {cost}.", ""))
+        settings = "".join(f", and {words}" for words in place.changes)
+        same = place.storage == now.storage and place.log_storage == now.log_storage
+        volumes = (
+            "keep today's volumes" if same else f"modify today's volumes into {place.storage}{_log_too(place, now)}"
+        )
+        lines.append((f"Without moving data: {volumes}{settings}: {cost}; {_facts(plan, place)}.", ""))
     return lines
+
+
+def _log_too(place, now) -> str:
+    return "" if place.log_storage == now.log_storage else f", the log's into {place.log_storage}"
+
+
+def _counts_on(choice) -> str:
+    """Settings that the figures of an alternative count on, in a sentence of their own."""
+    return "".join(f" Its figures need another setting: {words}." for words in choice.changes)
 
 
 def _saving(saving, best, now) -> str:
@@ -188,9 +201,8 @@ def _regret(plan) -> list[Line]:
     else:
         less = "" if best.meets_goals else ", less than the confidence wanted"
         place = f"{best.place}, {usd(best.cost_usd_month)} USD a month, probability {percent(best.probability)}{less}"
-        lines = [
-            (f"Least expected regret, over what the calibration leaves open: {place}; regret {figures}. {REGRET}", "")
-        ]
+        named = f"Least expected regret, over what the calibration leaves open: {place}; regret {figures}."
+        lines = [(f"{named}{_counts_on(best)} {REGRET}", "")]
     if plan.undecided:
         share = f"In {percent(plan.undecided)} of the cases that the calibration leaves open"
         lines.append((f"{share} no candidate meets the goals; regret leaves these cases out.", "warn"))
@@ -279,9 +291,14 @@ def _demand_cells(choice) -> dict[str, str]:
         "storage": choice.storage,
         "instance": choice.instance or "-",
         "USD/month": usd(choice.cost_usd_month),
-        "I/O p99": latency(choice.metrics.get("p99_ms")),
+        "I/O p99": latency(choice.metrics.get("p99_ms")) if choice.asks is None else _asks(choice),
         "throttled": "-" if throttled is None else span(60 * throttled),
     }
+
+
+def _asks(choice) -> str:
+    """In place of a wait that no client could make: how many times what it can is asked for."""
+    return f"asks {choice.asks['ratio']:.2g} x"
 
 
 def _database_cells(choice) -> dict[str, str]:
@@ -341,15 +358,24 @@ def bill_rows(choice) -> list[tuple[str, ...]]:
 
 
 def next_lines(plan) -> list[str]:
-    """What to do next, with the lines to paste and how to undo it."""
-    lines = []
-    for action in plan.actions:
-        lines.append(f"{action['what']}:")
-        lines += [f"    {line}" for line in action["lines"]]
-        lines += [f"    undo: {action['undo']}"] if action["undo"] else []
+    """What to do next, with the lines to paste and how to undo it; then the same for the
+    alternative in place."""
+    lines = _action_lines(plan.actions)
+    if plan.in_place_actions:
+        lines.append(f"Instead, without moving data, {plan.in_place.place}:")
+        lines += _action_lines(plan.in_place_actions)
     if plan.alarms:
         lines.append("CloudWatch alarms worth having:")
         lines += [f"    {alarm_words(alarm)}" for alarm in plan.alarms]
+    return lines
+
+
+def _action_lines(actions) -> list[str]:
+    lines = []
+    for action in actions:
+        lines.append(f"{action['what']}:")
+        lines += [f"    {line}" for line in action["lines"]]
+        lines += [f"    undo: {action['undo']}"] if action["undo"] else []
     return lines
 
 

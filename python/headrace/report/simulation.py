@@ -24,6 +24,9 @@ MOST_WINDOWS = 5  # told in words; the rest is counted
 GAP_SHARE, LONGEST_GAP_S = 1 / 96, 900.0
 # A run in which the second of IOPS that a rested volume has saved is over one percent.
 SHORT_RUN_S = 100.0
+# More requests than that wait for no MySQL: its most connections (max_connections in MySQL's
+# reference manual), each of which waits for one.
+MOST_CLIENTS = 100_000
 SCHEMA = "headrace-simulation/1"
 
 
@@ -160,13 +163,21 @@ def _queue(summary: dict, at, closed: bool) -> list[str]:
         return []
     if closed:  # its queue is its depth: nothing builds up
         return [f"Longest wait {span(summary['longest_wait_s'])}."]
-    line = f"Longest wait {span(summary['longest_wait_s'])}; most requests waiting {number(summary['peak_queue'])}"
-    if summary["peak_queue"] and summary["peak_queue_at_s"] is not None:
-        line += f", {at(summary['peak_queue_at_s'])}"
+    # Nothing waited longer than the run lasts; what a repeated cycle carries over has no age to show.
+    line = f"Longest wait {span(min(summary['longest_wait_s'], summary['seconds']))}"
+    when = summary["peak_queue_at_s"]
+    moment = f", {at(when)}" if summary["peak_queue"] and when is not None else ""
+    # A queue that no number of clients could make is told by what makes it.
+    possible = summary["peak_queue"] <= MOST_CLIENTS
+    line += f"; most requests waiting {number(summary['peak_queue'])}{moment}" if possible else moment
     if summary["recovered_at_s"] is not None:
         line += f"; the last backlog was gone {at(summary['recovered_at_s'])}"
-    elif summary["queue_at_end"] >= 1:
+    elif summary["queue_at_end"] >= 1 and possible:
         line += f"; {number(summary['queue_at_end'])} still waiting at the end: it never recovered"
+    elif summary["queue_at_end"] >= 1:
+        asked, served = (summary[f"{what}_ios"] / summary["seconds"] for what in ("asked", "delivered"))
+        times = f"{number(asked / served)} x" if served else "more than"
+        line += f"; it never catches up: {times} what it serves is asked for ({number(asked, 4)} of {number(served, 4)} IOPS on average)"
     return [line + "."]
 
 

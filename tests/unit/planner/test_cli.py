@@ -102,7 +102,7 @@ def test_a_demand_s_table_has_what_a_dba_asks_first(tmp_path):
     save(steady(), tmp_path / "io.toml")
     code, out, _ = run("plan", "io.toml", "--compare", "gp2:1000")
     assert code == 0 and out.startswith(
-        "Recommended, and the cheapest that meets every goal: gp3:667, 53.36 USD a month; "
+        "Recommended, and the cheapest that meets every goal: gp3:670, 53.60 USD a month; "
     )
     first = out.splitlines()[0]
     for word in ("I/O p99 of the worst 5 min", "head-room +20 %", "up to 0.2 % a year to lose the data (1 in 500)"):
@@ -314,7 +314,9 @@ def test_a5_the_goal_as_the_help_has_it_is_the_worst_five_minutes(tmp_path):
     save(recorded(reads, writes, interval_s=60.0, size_gib=500, write_kib=22.0), tmp_path / "spike.toml")
     found = answer("spike.toml", "--goal", "p99_ms<=20", "--max-volumes", "1", "--compare", "gp3:667")
     assert not found["compared"]["meets_goals"] and not found["compared"]["headroom_percent"]
-    assert "I/O p99 of the worst 5 min" in found["compared"]["misses"][0]
+    # No MySQL has 300,000 clients that wait: the queue is told by what makes it.
+    assert found["compared"]["misses"][0] == "asks 1.6 x what it can 10 h after the start (4,700 of 3,000 IOPS)"
+    assert found["compared"]["metrics"]["p99_ms"] > 60_000
     assert Storage.parse(found["winners"][0]["storage"]).members[0].iops > 5_000
 
 
@@ -322,10 +324,10 @@ def test_a8_free_space_is_kept_and_not_called_a_saving(tmp_path):
     # "2,000 GiB needed, 2,000 GiB usable"; "saves 51.84" was the free space given up.
     save(steady(size_gib=1_400), tmp_path / "full.toml")
     code, out, _ = run("plan", "full.toml", "--max-volumes", "1", "--explain", "--compare", "gp3:2048")
-    assert code == 0 and "1,867 GiB needed, 1,867 GiB usable" in out and "25 % free" in out
+    assert code == 0 and "1,867 GiB needed, 2,048 GiB usable" in out and "25 % free" in out
     assert (
         "Recommended: gp3:2048" in out
-        and "14.48 USD a month less, but needs a migration" in out
+        and "11.84 USD a month less, but needs a migration" in out
         and "saves" not in out.split("needs a migration")[0]
     )
 

@@ -11,6 +11,7 @@ from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner import plan
 from headrace.planner.candidates import (
+    GIB_STEPS,
     NOT_ASKED_FOR,
     OWN_SHARE,
     TYPES,
@@ -23,12 +24,13 @@ from headrace.planner.candidates import (
     hosts_alone,
     hosts_named,
     member_counts,
+    rounded_alike,
     sensible_instances,
     shapes_of,
     spaces_of,
     undominated,
 )
-from headrace.planner.database import log_gib, log_volumes
+from headrace.planner.database import log_room, log_volumes
 from headrace.planner.market.durability import combined_afr_percent, layout_afr_percent
 
 DAY = "2024-06-01"
@@ -79,11 +81,9 @@ def test_shapes_hold_the_data():
                 core.storage_limits(low, "2026-11-21", None)
                 high = shape.storage((shape.x[1], shape.y[1]))
                 core.storage_limits(high, "2026-11-21", None)
-                # One GiB less a member would not hold it, unless it is the smallest sold.
-                assert (
-                    shape.member_gib == family.min_gib
-                    or (shape.member_gib - 1) * shape.members < size * family.data_share
-                )
+                # One step less a member would not hold it, unless it is the smallest sold.
+                below = rounded_alike(shape.member_gib, GIB_STEPS, family.min_gib, family.max_gib)[0] - 1
+                assert shape.member_gib == family.min_gib or below * shape.members < size * family.data_share
 
 
 def test_iops_bring_the_gib_they_need_and_mib_s_the_iops():
@@ -180,7 +180,7 @@ def test_log_volumes_are_single_ssds_that_hold_the_log():
     logs = log_volumes(found, 60)
     assert set(logs) == {"gp2:60", "gp2:240", "gp3:60", "io1:60:1000", "io1:60:3000", "io2:60:1000", "io2:60:3000"}
     # 3,000 bytes of binlog a transaction x 300 tps x a day are 72.4 GiB, and 8 GiB of redo.
-    assert log_gib(shop().database, 300) == 8 + 73
+    assert log_room(shop().database, 300, 1.0).gib == 8 + 73
 
 
 def test_a_region_without_a_price_is_a_verdict():

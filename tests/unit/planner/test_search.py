@@ -10,10 +10,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from planner_cases import as_ordered
 
 from headrace.base import core
 from headrace.base.storage import Storage
 from headrace.planner import plan
+from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, rounded_alike, rounded_up
 from headrace.planner.demand import PlannedDemand
 from headrace.planner.search import CLOSE_ENOUGH, Search, SpaceResult
 from headrace.workload import OpenWorkload
@@ -36,7 +38,10 @@ class Terrain:
         self.bend, self.step, self.base = dice.randrange(width), dice.choice([1, 1, 50, 500]), dice.uniform(0, 50)
         self.asked: list[tuple[int, int]] = []
         self.space = SimpleNamespace(
-            shape=SimpleNamespace(x=(0, width - 1), y=(0, height - 1), members=1),
+            # Every figure of a terrain is one of its own: nothing is rounded.
+            shape=SimpleNamespace(
+                x=(0, width - 1), y=(0, height - 1), members=1, alike=lambda axis, value: (value, value)
+            ),
             host=0,
             candidate=lambda point: (f"{point[0]}:{point[1]}", None, 0),
         )
@@ -228,28 +233,49 @@ def judged(workload: OpenWorkload, storages: list[str], p99_ms: float, throttled
 
 
 def coarse(kind: str, members: int) -> list[str]:
-    """Every storage of one type and RAID 0 member count in wide steps, up to well above what the
+    """Every storage of one type and RAID 0 member count as one orders it, up to well above what the
     demand needs."""
     front, gib = ("" if members == 1 else f"{members}x"), -(-80 // members)
     if kind == "gp3":
-        return [f"{front}gp3:{gib}:{iops}:{mib_s}" for iops in range(3_000, 6_550, 50) for mib_s in range(125, 305, 5)]
-    if kind == "io1":
-        return [f"{front}io1:{max(gib, -(-iops // 50))}:{iops}" for iops in range(100, 6_550, 50)]
-    return [f"{front}gp2:{size}" for size in range(gib, 2_200)]
+        every = [f"{front}gp3:{gib}:{iops}:{mib_s}" for iops in range(3_000, 6_550, 50) for mib_s in range(125, 305, 5)]
+    elif kind == "io1":
+        every = [f"{front}io1:{max(gib, -(-iops // 50))}:{iops}" for iops in range(100, 6_550, 50)]
+    else:
+        every = [f"{front}gp2:{gib}", *(f"{front}gp2:{size}" for size in range(gib + 1, 2_200))]
+    return list(dict.fromkeys(as_ordered(text) for text in every))
 
 
-def one_less(text: str) -> list[str]:
-    """The storages next below in IOPS, MiB/s or GiB."""
+def one_step_less(text: str) -> list[str]:
+    """The storages next below in IOPS, MiB/s or GiB that one would order."""
     storage = Storage.parse(text)
     first = storage.members[0]
     found = []
     if first.mib_s:
-        found.append(storage.with_mib_s(first.mib_s - 1))
+        found.append(storage.with_mib_s(rounded_alike(first.mib_s, MIB_S_STEPS, 125, 2_000)[0] - 1))
     if first.iops:
-        found.append(storage.with_iops(first.iops - 1))
+        found.append(storage.with_iops(rounded_alike(first.iops, IOPS_STEPS, 100, 256_000)[0] - 1))
     if not first.iops and first.type == "gp2":
-        found.append(storage.with_size_gib(first.size_gib - 1))
+        found.append(storage.with_size_gib(rounded_alike(first.size_gib, GIB_STEPS, 1, 16_384)[0] - 1))
     return [str(one) for one in found]
+
+
+@pytest.mark.parametrize("steps", [IOPS_STEPS, MIB_S_STEPS, GIB_STEPS])
+def test_figures_are_rounded_up_to_what_one_orders(steps):
+    """Never below what is needed, by little, and in one direction."""
+    before, most = 0, 65_536
+    for value in range(3, most + 1):
+        ordered, (first, last) = rounded_up(value, steps, 3, most), rounded_alike(value, steps, 3, most)
+        assert ordered >= value and ordered >= before
+        # 100 IOPS or 5 %; of the smallest figures a step, 2 GiB or 5 MiB/s. MiB/s above 500 come in 25.
+        assert ordered - value <= {IOPS_STEPS: 100, MIB_S_STEPS: 5, GIB_STEPS: 2}[steps] + 0.05 * value
+        # All that is alike is ordered alike, and what lies below is ordered as less.
+        assert first <= value <= last and rounded_up(first, steps, 3, most) == rounded_up(last, steps, 3, most)
+        assert rounded_up(first, steps, 3, most) == ordered
+        assert first == 3 or rounded_up(first - 1, steps, 3, most) < ordered
+        before = ordered
+    assert rounded_up(3_001, IOPS_STEPS, 3_000, 80_000) == 3_100
+    assert rounded_up(2_900, IOPS_STEPS, 3_000, 80_000) == 3_000
+    assert rounded_up(79_999, IOPS_STEPS, 3_000, 80_000) == 80_000
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -263,12 +289,11 @@ def test_nothing_cheaper_meets_the_goals(seed, p99_ms, throttled_min, kind):
     best = min(min(judged(workload, coarse(kind, members), p99_ms, throttled_min)) for members in (1, 2))
     winner = found.winner
     assert winner.cost_usd_month <= best / (1 - CLOSE_ENOUGH), f"seed {seed}: {winner.storage} against {best}"
-    # It meets the goals itself, and what is one IOPS, MiB/s or GiB smaller does not: there is no
-    # grid between.
+    # It meets the goals itself, and what one would order next below does not.
     assert judged(workload, [winner.storage], p99_ms, throttled_min)[0] == pytest.approx(
         winner.cost_usd_month, abs=1e-6
     )
-    below = [text for text in one_less(winner.storage) if Storage.parse(text).usable_gib >= 80]
+    below = [text for text in one_step_less(winner.storage) if Storage.parse(text).usable_gib >= 80]
     # Where two limits trade for each other the search stops within CLOSE_ENOUGH of the best.
     if kind != "gp3":
         assert all(math.isinf(usd) for usd in judged(workload, below, p99_ms, throttled_min)), (winner.storage, below)

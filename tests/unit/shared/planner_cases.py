@@ -8,8 +8,10 @@ from dataclasses import replace
 import polars as pl
 
 from headrace.base import core
+from headrace.base.storage import Storage
 from headrace.calibration.from_runs import sysbench_tpcc
 from headrace.planner import Plan, plan
+from headrace.planner.candidates import GIB_STEPS, IOPS_STEPS, MIB_S_STEPS, rounded_up
 from headrace.workload import OpenWorkload
 from headrace.workload.daily import new_constant
 from headrace.workload.points import make_points
@@ -64,6 +66,19 @@ def repeated(workload: OpenWorkload, times: int) -> OpenWorkload:
     span = float(workload.points["duration_s"].sum())
     parts = [workload.points.with_columns(pl.col("t_s") + span * i) for i in range(times)]
     return replace(workload, kind="recorded", points=pl.concat(parts))
+
+
+def as_ordered(text: str) -> str:
+    """A storage with every figure of its volumes rounded up to what one would order: the cheapest
+    that a plan may be compared with."""
+    storage = Storage.parse(text)
+    first = storage.members[0]
+    storage = storage.with_size_gib(rounded_up(first.size_gib, GIB_STEPS, 1, 65_536))
+    if first.iops:
+        storage = storage.with_iops(rounded_up(first.iops, IOPS_STEPS, 100, 256_000))
+    if first.mib_s:
+        storage = storage.with_mib_s(rounded_up(first.mib_s, MIB_S_STEPS, 125, 2_000))
+    return str(storage)
 
 
 def verdict(found: Plan, name: str):

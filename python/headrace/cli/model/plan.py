@@ -136,6 +136,9 @@ class PlanOptions:
     hours: Annotated[float | None, option("H", "Database: length looked at; its worst hour counts. Default: 24.")] = (
         None
     )
+    binlog_days: Annotated[
+        float | None, option("DAYS", "Database: how long binary logs are kept on the server. Default: 1.")
+    ] = None
     cache_share: Annotated[
         float | None,
         option("SHARE", "Database: share of an instance's memory for the cache. Default: what `headrace advise` sets."),

@@ -21,7 +21,10 @@ from headrace.catalog.price_list import PriceList
 from headrace.errors import InputError
 from headrace.planner.candidates import (
     AURORA,
+    GIB_STEPS,
+    IOPS_STEPS,
     LEAST_CACHE_GIB,
+    MIB_S_STEPS,
     NO_ERA,
     SENSIBLE,
     Directory,
@@ -32,6 +35,7 @@ from headrace.planner.candidates import (
     Space,
     cache_of,
     matching_instances,
+    rounded_up,
     spaces_of,
     undominated,
 )
@@ -103,9 +107,11 @@ class ManagedShape(Shape):
     def _text(self, x: int, y: int) -> str:
         kind, gib = self.family.volume_type, self.member_gib
         if self.family.axis == "size":
-            return f"{kind}:{x}"
+            return f"{kind}:{rounded_up(x, GIB_STEPS, *self.x)}"
         if y:
+            y = rounded_up(y, MIB_S_STEPS, *self.y)
             x = max(x, math.ceil(y / self.mib_s_per_iops))
+        x = rounded_up(x, IOPS_STEPS, *self.x)
         if self.per_gib and x > gib // STRIPE * STRIPE * self.per_gib:
             gib = -(-math.ceil(x / self.per_gib) // STRIPE) * STRIPE
         if y > max(self.included[1], x / self.by_itself):
@@ -122,6 +128,7 @@ def managed_shapes(family: Family, size_gib: int, as_of: str) -> list[Shape]:
         gib, rules = max(size_gib, one["from_gib"]), one["figures"]
         if gib > one["to_gib"]:
             continue
+        gib = rounded_up(gib, GIB_STEPS, one["from_gib"], one["to_gib"])
         if family.axis == "size":
             found.append(ManagedShape(family, 1, gib, (gib, one["to_gib"])))
             continue

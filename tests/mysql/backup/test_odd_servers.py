@@ -120,7 +120,9 @@ def test_one_large_transaction_is_streamed_in_pieces(odd, tmp_path, monkeypatch)
         streaming.stop.set()
         thread.join()
     (line,) = archive.timelines(target)
-    assert not line.problems and max(piece.length for file in line.files for piece in file.pieces) <= joining.WHOLE_BYTES
+    assert (
+        not line.problems and max(piece.length for file in line.files for piece in file.pieces) <= joining.WHOLE_BYTES
+    )
     folder = tmp_path / "relay"
     folder.mkdir()
     chain = moments.ReplayChain((line,))

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,12 +20,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 from backup_chains import Load, gone_after, rows_of
 
 from headrace import servers
-from headrace.connect import connect
+from headrace.connect import Secret, connect
 from headrace.errors import InputError
 from headrace.servers import record
 from headrace.servers.backup import checking, copying, grants, manifest, proving, restore
 from headrace.servers.backup.history import archive, joining
 from headrace.servers.backup.history.moments import RestoreGoal
+from headrace.servers.backup.history.stream import Stream
 from headrace.servers.backup.restore import RestoreRequest
 from headrace.servers.backup.source import databases, source_of
 from headrace.servers.backup.targets.opening import open_target
@@ -108,16 +110,10 @@ def account(shop, statements: list[str]):
     run(shop.server, "CREATE ROLE seer", "CREATE USER seeing@localhost IDENTIFIED BY 'seeing-1'")
     try:
         run(shop.server, *(one.format(**words) for one in statements), "SELECT 1")
-        address = replace(shop.address, user="seeing", password=secret("seeing-1"))
+        address = replace(shop.address, user="seeing", password=Secret("seeing-1"))
         yield replace(shop, address=address, server=None, name="outside")
     finally:
         run(shop.server, "DROP USER seeing@localhost", "DROP ROLE seer")
-
-
-def secret(text: str):
-    from headrace.connect import Secret
-
-    return Secret(text)
 
 
 def test_what_an_account_may_not_see_is_known_before_a_dump(shop):
@@ -155,6 +151,10 @@ def test_a_part_is_called_one_everywhere(lab, shop, tmp_path):
         copying.run(shop, target, copying.Wanted(method="physical", only=("ack",)))
 
 
+# What does not ask which server it is: once is enough.
+ONE = pytest.mark.parametrize("shop", ["mariadb"], indirect=True)
+
+
 # --- settings, and proofs that fail ---------------------------------------------------------------
 
 
@@ -177,11 +177,10 @@ def test_a_restored_server_has_the_settings_of_its_source(lab, shop, tmp_path):
             assert "sync-binlog" in record.required(done.server.paths).settings, "for its next start too"
 
 
+@ONE
 def test_a_restore_that_fails_undoes_the_proof(lab, shop, tmp_path):
     """One byte of a proved copy: the file is named, the proof is none any more, and prune keeps the
     good copy beside it."""
-    if shop.flavor == "mysql":
-        pytest.skip("the same code for both; MariaDB's unpacker fails before a file's end, so it is tested")
     target, at = open_target(tmp_path / "t"), ("--in", str(tmp_path / "t"))
     bad = copying.run(shop, target, copying.Wanted(pack="none"))
     assert proving.prove(lab, target, bad.id, "gp3:4", unpaced=True).ok
@@ -227,9 +226,8 @@ def small_disk(folder: Path, size: str):
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@ONE
 def test_a_stream_to_a_full_target_says_so_once_and_ends_in_time(lab, shop, tmp_path):
-    if shop.flavor == "mysql":
-        pytest.skip("what writes to a target is the same code")
     with small_disk(tmp_path / "t", "64k"):
         (tmp_path / "t/fill").write_bytes(b"x" * (56 << 10))
         with contextlib.suppress(OSError), open(tmp_path / "t/fill", "ab", buffering=0) as file:
@@ -241,17 +239,12 @@ def test_a_stream_to_a_full_target_says_so_once_and_ends_in_time(lab, shop, tmp_
     assert "error:" in ended.stderr and "Free some room" in ended.stderr
 
 
+@ONE
 def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
     """Stored twelve times as often as by default: few files, all bytes, and a restore of all."""
-    if shop.flavor == "mysql":
-        pytest.skip("what joins pieces is the same code")
-    from headrace.servers.backup.history.stream import Stream
-
     target = open_target(tmp_path / "t")
     base = copying.run(shop, target, copying.Wanted())
     streaming = Stream(shop, target, every_s=0.02)
-    import threading
-
     thread = threading.Thread(target=streaming.run)
     thread.start()
     most = 0
@@ -279,9 +272,8 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
         assert rows_of(done.server)[: len(load.commits)] == [one.row for one in load.commits]
 
 
+@ONE
 def test_a_server_that_the_backup_is_not_of_is_refused(lab, shop, server, tmp_path):
-    if shop.flavor == "mysql":
-        pytest.skip("GTIDs are compared by one function")
     target = open_target(tmp_path / "t")
     made = copying.run(shop, target, copying.Wanted(method="logical"))
     other = source_of(server.address(), server.name, server)

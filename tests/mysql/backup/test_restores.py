@@ -1,8 +1,7 @@
 """Restores to a GTID and to a moment, from a base under load and a streamed binary log.
 
-RESTORES=20 restores so many times to each; by default once. DAMAGES: pieces of the archive that are
-damaged in each way, beside the last one (`make soak`: 1000, all). The goals are drawn with a seed that is
-printed.
+RESTORES=20 restores so many times to each; by default once. DAMAGES: damages of the archive and of the
+copy, by default 12 (`make soak`: 1000). The goals are drawn with a seed that is printed.
 """
 
 from __future__ import annotations
@@ -18,8 +17,10 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "unit/servers/backup"))
 
 from backup_chains import Chain, build, gone_after, rows_of
+from damaged_archives import damage, damages
 
 from headrace.errors import InputError
 from headrace.servers.backup import checking, manifest, proving, restore
@@ -31,7 +32,7 @@ from headrace.servers.topology.gtid import GtidSet
 
 RESTORES = int(os.environ.get("RESTORES", "1"))
 FLIPS = int(os.environ.get("FLIPS", "10"))
-DAMAGES = int(os.environ.get("DAMAGES", "4"))
+DAMAGES = int(os.environ.get("DAMAGES", "12"))
 
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])
@@ -152,41 +153,54 @@ def collect(target, chain: Chain, folder: Path):
 
 
 def test_a_damaged_archive_is_found_before_the_restore(chain, tmp_path):
-    """A piece is removed, cut or altered: each time it is refused, or what is left is a shorter
-    history that ends cleanly (the last piece removed)."""
+    """A file of the archive is flipped, cut, removed, doubled or swapped, the first behind the base
+    and the last among them: each time it is named, and a restore of all there is is refused, or
+    brings all."""
     whole = collect(copied(chain, tmp_path / "whole"), chain, tmp_path / "relay")
     assert whole.transactions >= len(chain.behind_base())
-    needed = [one.name for one in chain.target.list("binlogs/") if not one.name.endswith("timeline.json")]
-    last, seed = needed[-1], random.randrange(1 << 32)
+    seed = random.randrange(1 << 32)
     print("seed", seed)
-    needed = [*random.Random(seed).sample(needed[:-1], min(DAMAGES, len(needed) - 1)), last]
-    for number, (name, how) in enumerate((name, how) for name in needed for how in ("removed", "cut", "altered")):
-        folder = tmp_path / str(number)
-        target, path = copied(chain, folder), folder / name
-        if how == "removed":
-            path.unlink()
-        elif how == "cut":
-            os.truncate(path, path.stat().st_size // 2)
-        else:
-            data = bytearray(path.read_bytes())
-            data[len(data) * 2 // 3] ^= 1
-            path.write_bytes(bytes(data))
+    chance, refused = random.Random(seed), 0
+    made = damages(chain.target, "binlogs/", chance, DAMAGES)
+    for number, one in enumerate(made):
+        target = copied(chain, tmp_path / str(number))
+        damage(tmp_path / str(number), one, chance)
         told = [
-            one
+            problem
             for line in archive.timelines(target, chain.key)
-            for one in checking.check_timeline(target, line, chain.key).problems
+            for problem in checking.check_timeline(target, line, chain.key).problems
         ]
-        last_removed = how == "removed" and name == last
+        assert told, f"{one} is not named"
         try:
             left = collect(target, chain, tmp_path / f"relay-{number}")
         except InputError as error:
-            assert error.hint, f"{name} {how}: nothing to do next"
+            refused += 1
+            assert "damaged" in error.rule and error.hint and "--latest" not in error.hint, (one, error)
         else:
-            # Before the base nothing is needed, and a check says what is wrong there. Without its
-            # last piece an archive is a shorter one.
-            assert last_removed or told, f"{name} {how}: not found"
-            assert last_removed or left.transactions == whole.transactions, f"{name} {how}: lost in silence"
-        shutil.rmtree(folder)
+            # Before the base nothing is needed.
+            assert left.transactions == whole.transactions, f"{one}: lost in silence"
+        shutil.rmtree(tmp_path / str(number))
+    print(f"{len(made)} damages: {len(made)} named, {refused} refused, {len(made) - refused} before the base")
+    assert refused
+
+
+def test_the_first_piece_behind_the_base(chain, tmp_path):
+    """What can be read ends just where the backup stands: refused, and not "0 transactions"."""
+    target, base = copied(chain, tmp_path / "t"), GtidSet.parse(chain.base.position.gtid, chain.source.flavor)
+    (line,) = archive.timelines(target, chain.key)
+    name = next(
+        name
+        for file in line.files
+        for name, piece in zip(file.names, file.pieces, strict=True)
+        if not piece.set.is_empty and not base.contains(piece.set)
+    )
+    path = tmp_path / "t" / name
+    raw = bytearray(path.read_bytes())
+    raw[60] ^= 1
+    path.write_bytes(bytes(raw))
+    with pytest.raises(InputError, match="is damaged") as told:
+        collect(target, chain, tmp_path / "relay")
+    assert name in told.value.rule and "transactions lie behind" in told.value.rule and told.value.hint
 
 
 def test_every_flipped_bit_is_found(chain, tmp_path):

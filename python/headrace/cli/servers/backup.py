@@ -690,7 +690,7 @@ def prune(
         if any(one.manifest.snapshots for one, _ in wanted.remove):
             lab = leaving.enter_context(place.open())
         leaving.enter_context(_interrupted(lambda: _words_after_prune(target, wanted)))
-        for text in retention.carry_out(target, wanted, archive.timelines(target, key), lab):
+        for text in retention.carry_out(target, wanted, archive.timelines(target, key), lab, key):
             say(f"kept: {text}")
 
 

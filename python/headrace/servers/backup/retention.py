@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab
 from headrace.servers.backup import unfinished
+from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.archive import Timeline
 from headrace.servers.backup.manifest import MANIFEST, Backup, folder_of
 from headrace.servers.backup.targets.target import DOC, BackupTarget
@@ -152,7 +153,13 @@ def refuse_only_chain(backup: Backup, found: Sequence[Backup], histories: Sequen
         raise InputError(backup.id, rule, DOC, "Take another and prove it first: headrace backup run, backup prove.")
 
 
-def carry_out(target: BackupTarget, wanted: RetentionPlan, histories: Sequence[Timeline], lab: Lab | None) -> list[str]:
+def carry_out(
+    target: BackupTarget,
+    wanted: RetentionPlan,
+    histories: Sequence[Timeline],
+    lab: Lab | None,
+    key: bytes | None = None,
+) -> list[str]:
     """Deletes what may go; in words, what stays all the same because a snapshot of it is locked,
     with the binary logs that it needs. Raises CouldNotRun."""
     locks = [(one, "" if lab is None else _lock_on(lab, one)) for one, _ in wanted.remove]
@@ -161,9 +168,13 @@ def carry_out(target: BackupTarget, wanted: RetentionPlan, histories: Sequence[T
         if not why:
             remove(target, one, lab)
     needless = set(unneeded([one for one, _ in (*wanted.keep, *held)], histories)) if held else wanted.files
-    for name in wanted.files:
-        if name in needless:
-            target.remove(name)
+    gone = [name for name in wanted.files if name in needless]
+    for one in histories:
+        left = [file for file in one.files if not set(file.names) <= set(gone)]
+        if len(left) < len(one.files):
+            archive.write_pruned(target, one.id, left[0].name, key)
+    for name in gone:
+        target.remove(name)
     return [f"{one.id}: {why}" for one, why in held]
 
 

@@ -73,6 +73,7 @@ def keep(
     """Puts files into the archive, in pieces cut at `places` of each file, else at random ones."""
     flavor = files[0].flavor
     about = {"flavor": flavor, "version": "10.11.19", "source": source, "source_id": source_id, "began_unix": 1.0}
+    about["begins"] = "binlog.000001"
     executed = GtidSet(flavor)
     for place, file in enumerate(files, start=1):
         raw, name = bytes(file.raw), f"binlog.{place:06d}"

@@ -53,6 +53,23 @@ def test_binary_logs_of_a_promoted_server_stay_for_the_backup_of_the_one_before(
     assert [name for name in unneeded([promoted], known) if "/r1-1/" in name], "else nothing would ever go"
 
 
+def test_an_archive_that_was_pruned_is_whole_and_one_whose_first_file_is_gone_is_not(tmp_path):
+    target = FolderTarget(tmp_path)
+    known = histories(target)
+    newest = Backup(base_of("db", OLD, "mysql", f"{OLD}:1-25"), None)
+    wanted = plan([newest], known, time.time(), 1, None)
+    assert {name.split("/")[2] for name in wanted.files} == {"binlog.000001", "binlog.000002"}
+    carry_out(target, wanted, known, None)
+    for one in archive.timelines(target):
+        assert not one.problems and [file.name for file in one.files] == ["binlog.000003"]
+    for one in archive.timelines(target):
+        target.remove(f"binlogs/{one.id}/{archive.PRUNED}")
+        (problem,) = (
+            archive.timelines(target)[0].problems if one.id == "db-1" else archive.timelines(target)[1].problems
+        )
+        assert "all of binlog.000001 is missing" in problem
+
+
 def stored(target, backup: Backup) -> None:
     documents.write_manifest(target, backup.manifest, None)
 

@@ -1,6 +1,7 @@
 """The archive of a source's binary log in a target: pieces of its files, and their index.
 
-    binlogs/TIMELINE/timeline.json                whose history it is, and how far it goes
+    binlogs/TIMELINE/timeline.json                whose history it is, where it begins, how far it goes
+    binlogs/TIMELINE/pruned.json                  where it begins since older files were deleted
     binlogs/TIMELINE/binlog.000007/live-0..0-0..9   a piece as it came, by its first and last byte
     binlogs/TIMELINE/binlog.000007/joined-0..0-0..9 several of them in one
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -27,7 +28,7 @@ from headrace.servers.topology.gtid import GtidSet
 FORMAT = "headrace-binlog/1"
 TIMELINE = re.compile(r"[a-z0-9][a-z0-9-]{0,59}-(?P<number>[0-9]{1,4})", re.ASCII)
 PIECE = re.compile(r"(?:live|joined)-(?P<begin>[0-9]{20})-(?P<end>[0-9]{20})", re.ASCII)
-INDEX = "timeline.json"
+INDEX, PRUNED = "timeline.json", "pruned.json"
 LENGTH_BYTES = 21  # the first line of a piece: how long its index is, 20 digits and a line feed
 MOST_HEAD_BYTES = 64 << 20  # a guess: an entry takes some 150 bytes, a file some thousand of them
 # How often a timeline is listed again because a stream joined pieces meanwhile. A guess: a stream
@@ -355,6 +356,11 @@ def read_about(target: BackupTarget, timeline: str, key: bytes | None) -> dict[s
     return {one: value for one, value in about.items() if one != "end"}
 
 
+def write_pruned(target: BackupTarget, timeline: str, first: str, key: bytes | None) -> None:
+    """Says that the files before `first` are not needed any more, before they are deleted."""
+    target.replace(f"binlogs/{timeline}/{PRUNED}", documents.sealed({"begins": first}, key))
+
+
 def timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:
     """All histories in a target, with where they are broken."""
     names: dict[str, list[str]] = {}
@@ -403,7 +409,7 @@ def _listed(target: BackupTarget, name: str, names: list[str], key: bytes | None
         parts = one.split("/")
         if len(parts) == 4 and PIECE.fullmatch(parts[3]):
             by_file.setdefault(parts[2], []).append(one)
-        elif one != index:
+        elif one not in (index, f"binlogs/{name}/{PRUNED}"):
             damages.append(Damage("", f"{one} is not of Headrace", one, harmless=True))
     files: list[ArchivedFile] = []
     for file in sorted(by_file, key=number_of):
@@ -411,10 +417,33 @@ def _listed(target: BackupTarget, name: str, names: list[str], key: bytes | None
         if joined is not None:
             _join(files, joined, damages)
             files.append(joined)
+    begins = about.get("begins", "")
+    if f"binlogs/{name}/{PRUNED}" in names:
+        begins = _pruned_to(target, name, key, damages) or begins
+    _check_begin(files, begins, by_file.keys(), damages)
     _check_end(name, files, end, damages)
     told = {one: str(about.get(one, "")) for one in ("flavor", "version", "source", "source_id")}
     told["flavor"] = told["flavor"] or (files[0].pieces[0].flavor if files else "mysql")
     return Timeline(name, files=tuple(files), damages=tuple(damages), end=end, **told)
+
+
+def _pruned_to(target: BackupTarget, timeline: str, key: bytes | None, damages: list[Damage]) -> str:
+    """The first file that was kept; "" where it cannot be read."""
+    name = f"binlogs/{timeline}/{PRUNED}"
+    try:
+        return str(documents.opened(target.document(name), name, key)["begins"])
+    except InputError as error:
+        damages.append(Damage("", f"{name} {error.rule}", name, harmless=True))
+    except KeyError:
+        damages.append(Damage("", f"{name} was written by another version of Headrace", name, harmless=True))
+    return ""
+
+
+def _check_begin(files: list[ArchivedFile], begins: str, there: Collection[str], damages: list[Damage]) -> None:
+    """Notes where the first file is gone, which nobody has pruned."""
+    if begins and files and begins not in there and number_of(files[0].name) > number_of(begins):
+        words = f"all of {begins} is missing: the archive began there, and begins with {files[0].name} now"
+        damages.append(Damage(begins, words))
 
 
 def _check_end(timeline: str, files: list[ArchivedFile], end: ArchiveEnd, damages: list[Damage]) -> None:

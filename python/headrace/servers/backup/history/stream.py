@@ -200,13 +200,13 @@ class Stream:
             "source": self.source.name,
             "source_id": self.source.id,
             "began_unix": time.time(),
+            "begins": file,
         }
-        self._indexed = ArchiveEnd()
-        if not self.target.exists(f"binlogs/{self.state.timeline}/{archive.INDEX}"):
-            write = lambda: archive.write_index(  # noqa: E731
-                self.target, self.state.timeline, self._about, self._indexed, self.key, new=True
-            )
-            self._kept(write)
+        self._indexed = end = ArchiveEnd()
+        # One that is there is of a stream that stored nothing: it was killed here.
+        new = not self.target.exists(f"binlogs/{self.state.timeline}/{archive.INDEX}")
+        about, timeline = self._about, self.state.timeline
+        self._kept(lambda: archive.write_index(self.target, timeline, about, end, self.key, new))
         self._first = True
         self._open_file(file)
 

@@ -142,8 +142,10 @@ def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY)
     if target.startswith("prometheus:"):
         from headrace.observe.remote import prometheus as server
 
-        recording = server.fetch(target, span, step_s=options.step_s, device=options.device, progress=options.progress)
-        return parse_recording(recording, options)
+        recording, step_s = server.fetch(
+            target, span, step_s=options.step_s, device=options.device, progress=options.progress
+        )
+        return LoadedRecording(recording, prometheus.parse(recording, step_s))
     from headrace.observe.remote import aws
 
     if options.step_s is not None:

@@ -125,8 +125,9 @@ class _Counter:
         return at, np.array([self.samples[time] for time in at.tolist()])
 
 
-def parse(recording: Recording) -> Readings:
-    """Reports of the disks in answers of Prometheus. Raises InputError."""
+def parse(recording: Recording, interval_s: float | None = None) -> Readings:
+    """Reports of the disks in answers of Prometheus. `interval_s`: between the points that were
+    asked for; None: as the samples lie apart. Raises InputError."""
     counters = _counters(recording)
     disks = _of_finest(recording, [one for one in counters if one.name in DISK])
     status = _of_finest(recording, [one for one in counters if one.name.startswith(STATUS)])
@@ -134,7 +135,7 @@ def parse(recording: Recording) -> Readings:
         raise _nothing_known(recording, counters)
     hosts = list(dict.fromkeys(one.host for one in (disks or status)))
     devices = _devices(recording, disks, len(hosts) > 1) if disks else _innodb(recording, status, len(hosts) > 1)
-    interval_s = _usual_distance(recording, devices)
+    interval_s = interval_s or _usual_distance(recording, devices)
     begin, count = _grid_of(devices, interval_s)
     if count < 1:
         hint = "Ask for a longer time."

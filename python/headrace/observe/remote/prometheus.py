@@ -102,7 +102,7 @@ def parse_target(text: str) -> PrometheusTarget:
         raise InputError(shown, "a password is not part of an address: other users see it in ps", DOC, hint)
     labels = parse_qsl(parts.query, keep_blank_values=True)
     for name, value in labels:
-        if not _LABEL.match(name) or not value:
+        if not _LABEL.match(name) or name == "__name__" or not value:
             raise InputError(f"{name}={clip(value)}", "must be a label and its value", DOC, f"For example {EXAMPLE}.")
     if len({name for name, _ in labels}) != len(labels):
         raise InputError(clip(parts.query), "names a label twice", DOC, f"For example {EXAMPLE}.")
@@ -126,8 +126,8 @@ def fetch(
     step_s: float | None = None,
     device: str | None = None,
     progress: Callable[[float], None] = lambda share: None,
-) -> Recording:
-    """The counters of one host in that time. `step_s`: between points; None: as they were scraped,
+) -> tuple[Recording, float]:
+    """The counters of one host in that time, and the seconds between them. `step_s`: between points; None: as they were scraped,
     and longer where that makes more than 20,160 points. `device`: of several the one, or members
     joined by +. Raises InputError, CouldNotRun."""
     asked = parse_target(target)
@@ -144,7 +144,7 @@ def fetch(
     text = json.dumps(body)
     recording = Recording(clip(f"{asked.address}, {host}", 80), text, hashlib.sha256(text.encode()).hexdigest())
     recording.title = clip(re.sub(r":\d+\Z", "", asked.title or host), 60)
-    return recording
+    return recording, step_s
 
 
 def hosts(target: str, span: TimeSpan) -> list[str]:
@@ -168,7 +168,7 @@ def _host(labels: dict[str, str]) -> tuple[str, str]:
 def _one_host(asked: PrometheusTarget, server: _Server, listed: list[dict[str, str]], begin: float, end: float) -> str:
     """The host of the series. Raises InputError where there is none, or several."""
     found = sorted({_host(labels) for labels in listed})
-    if len({value.partition(":")[0] for _, value in found}) == 1:
+    if len(found) == 1:
         return found[0][1]
     if found:
         label, names = found[0][0], [value for _, value in found]

@@ -151,9 +151,7 @@ def load_recording(path: str | os.PathLike, options: ReadOptions = READ_PLAINLY)
     if options.step_s is not None:
         hint = "Leave it out."
         raise InputError(f"--interval {options.step_s:g}", "CloudWatch's points have their own period", DOC, hint)
-    fetched = aws.fetch(target, span)
-    loaded = parse_recording(fetched.recording, options)
-    return replace(loaded, readings=fetched.added_to(loaded.readings))
+    return LoadedRecording(*aws.fetch(target, span).readings())
 
 
 def parse_recording(recording: Recording, options: ReadOptions = READ_PLAINLY) -> LoadedRecording:

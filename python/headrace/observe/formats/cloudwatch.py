@@ -14,10 +14,11 @@ import csv
 import re
 import statistics
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import pairwise
 
 from headrace.errors import InputError
-from headrace.observe.clock import Stamp, parse_iso
+from headrace.observe.clock import EPOCH, Stamp, parse_iso
 from headrace.observe.formats.devices import DeviceReport, Observed, Readings, make_sample
 from headrace.observe.formats.json_text import as_list, as_table, load_all_json
 from headrace.observe.recording import Recording, cut_note, read_lines
@@ -87,6 +88,22 @@ def parse(recording: Recording) -> Readings:
     if not recording.text.lstrip().startswith(("{", "[")) and not recording.text.endswith("\n"):
         return _join_cut(recording, series, periods)
     return _join(recording, series, periods)
+
+
+def readings_of(recording: Recording, points: dict[tuple[str, str], dict[float, float]], period_s: float) -> Readings:
+    """The same of points that are known already: by volume ("" of an RDS instance) and metric, value
+    by the beginning of its period, seconds since 1970. Raises InputError."""
+    stamps: dict[float, Stamp] = {}
+    series: Metrics = {}
+    for key, values in points.items():
+        found = series.setdefault(key, {})
+        for at, value in values.items():
+            stamp = stamps.get(at)
+            if stamp is None:
+                stamp = stamps[at] = Stamp(at, EPOCH + timedelta(seconds=at), "UTC")
+            place = f"{key[1]} at {stamp.local} UTC"
+            found[at] = (place, stamp, recording.number(place, key[1], value))
+    return _join(recording, series, [period_s])
 
 
 def read_metrics(recording: Recording) -> tuple[Metrics, list[float]]:

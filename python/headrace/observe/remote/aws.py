@@ -4,8 +4,7 @@ boto3 (the extra `aws`); works against the lab's endpoint alike.
     aws:vol-0123456789abcdef0       a volume, several with commas between them
     aws:db-NAME                     the RDS instance NAME
 
-The metrics become a document as `aws cloudwatch get-metric-data` prints it, which
-`observe.formats.cloudwatch` reads.
+The points go the way of those in an export (`observe.formats.cloudwatch`).
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import Any
@@ -24,7 +23,7 @@ from headrace.base.core import core_errors
 from headrace.base.extras import import_optional
 from headrace.base.units import DAY_S, HOUR_S, MINUTE_S
 from headrace.errors import CouldNotRun, HeadraceError, InputError
-from headrace.observe.formats.cloudwatch import BESIDE, CHECKS, EBS, RDS, STATISTICS
+from headrace.observe.formats.cloudwatch import BESIDE, CHECKS, EBS, RDS, STATISTICS, readings_of
 from headrace.observe.formats.devices import Readings, VolumeDescription
 from headrace.observe.recording import Recording, clip
 from headrace.observe.remote.span import TimeSpan
@@ -56,16 +55,24 @@ Points = dict[str, dict[float, float]]  # by metric: value by the beginning of i
 
 @dataclass(frozen=True)
 class Fetched:
-    """A document of CloudWatch, and what is known of what it is about, by the device's name in
-    it. `gaps`: what a missing period means. `beside`: points of metrics that are not of a volume."""
+    """What CloudWatch has. `points`: by volume ("" of an RDS instance) and metric. `described`: what
+    is known of them, by the device's name in the readings. `gaps`: what a missing period means.
+    `name`: of the target. `beside`: points of metrics that are not of a volume."""
 
-    recording: Recording
+    name: str
+    points: dict[tuple[str, str], dict[float, float]]
+    period_s: float
     described: dict[str, VolumeDescription]
     gaps: str
-    beside: Points
+    notes: tuple[str, ...] = ()
+    beside: Points = field(default_factory=dict)
 
-    def added_to(self, readings: Readings) -> Readings:
-        """The readings of the document, with the rest."""
+    def readings(self) -> tuple[Recording, Readings]:
+        """As of a recording. Raises InputError."""
+        shown = json.dumps([[*key, list(values.items())] for key, values in self.points.items()])
+        recording = Recording(clip(f"{PREFIX}{self.name}", 80), "", hashlib.sha256(shown.encode()).hexdigest())
+        recording.title, recording.notes = clip(self.name, 60), list(self.notes)
+        readings = readings_of(recording, self.points, self.period_s)
         cpus = None
         for one in self.described.values():
             if one.instance is not None:
@@ -77,7 +84,7 @@ class Fetched:
             if percent is not None and cpus is not None:
                 report.processors[""] = {"user": percent / 100 * cpus, "idle": (1 - percent / 100) * cpus}
         free = self.beside.get("FreeStorageSpace", {})
-        return replace(readings, described=self.described, gaps=self.gaps, free_bytes=free)
+        return recording, replace(readings, described=self.described, gaps=self.gaps, free_bytes=free)
 
 
 def client(service: str) -> Any:
@@ -162,22 +169,22 @@ def _of_volumes(names: Sequence[str], span: TimeSpan, clients: Clients) -> Fetch
     found = points_of(
         clients("cloudwatch"), [(name, "AWS/EBS", "VolumeId", name, wanted) for name in names], begin, end, period
     )
-    results: list[dict[str, Any]] = []
+    kept: dict[tuple[str, str], dict[float, float]] = {}
     for name in names:
         points = {metric: values for (owner, metric), values in found.items() if owner == name and values}
         if points:
-            results += _results(name, _with_zeros(points, period))
-    if not results:
+            kept |= {(name, metric): values for metric, values in _with_zeros(points).items()}
+    if not kept:
         raise _nothing(", ".join(names), begin, end)
     notes = [note for one in described.values() for note in one["notes"]]
     told = {
         name: VolumeDescription(name, one["storage"], types.get(one["instance"] or ""))
         for name, one in described.items()
     }
-    return Fetched(_document(",".join(names), results, notes), told, "zero", {})
+    return Fetched(",".join(names), kept, float(period), told, "zero", tuple(notes))
 
 
-def _with_zeros(points: Points, period: int) -> Points:
+def _with_zeros(points: Points) -> Points:
     """The four counts in every period in which anything was published: a volume publishes no count
     of what it did not do (Xen). The newest periods, of which only a part has arrived, are left
     out."""
@@ -267,10 +274,10 @@ def _of_database(name: str, span: TimeSpan, clients: Clients) -> Fetched:
         raise _nothing(f"db-{identifier}", begin, end)
     notes: list[str] = []
     description = _storage_of(instance, notes)
-    device = RDS.only_device
     beside = {metric: points.pop(metric) for metric in RDS_BESIDE if metric in points}
-    recording = _document(f"db-{identifier}", _results("", points), notes)
-    return Fetched(recording, {device: description}, "hold", beside)
+    of_storage = {("", metric): values for metric, values in points.items()}
+    described = {RDS.only_device: description}
+    return Fetched(f"db-{identifier}", of_storage, float(period), described, "hold", tuple(notes), beside)
 
 
 def _described_database(rds: Any, name: str) -> dict[str, Any]:
@@ -373,25 +380,6 @@ def pages(cloudwatch: Any, queries: list[dict], begin: float, end: float) -> Poi
                 break
             arguments["NextToken"] = answer["NextToken"]
     return found
-
-
-def _results(owner: str, points: Points) -> Iterator[dict[str, Any]]:
-    for metric, values in points.items():
-        times = sorted(values)
-        yield {
-            "Id": metric.lower().strip("%"),
-            "Label": f"{owner} {metric}".strip(),
-            "Timestamps": [datetime.fromtimestamp(at, UTC).isoformat() for at in times],
-            "Values": [values[at] for at in times],
-            "StatusCode": "Complete",
-        }
-
-
-def _document(name: str, results: Any, notes: Sequence[str]) -> Recording:
-    text = json.dumps({"MetricDataResults": list(results)})
-    recording = Recording(clip(f"{PREFIX}{name}", 80), text, hashlib.sha256(text.encode()).hexdigest())
-    recording.title, recording.notes = clip(name, 60), list(notes)
-    return recording
 
 
 def _nothing(what: str, begin: float, end: float) -> CouldNotRun:

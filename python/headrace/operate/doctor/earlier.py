@@ -1,12 +1,17 @@
-"""What was wrong before the window that is judged: CloudWatch is asked for an hour, and a verdict
-is of the newest two minutes. Each stretch before is judged alike, and named with its clock times.
+"""What was wrong before the window that is judged: CloudWatch is asked for 14 days, and a verdict is
+of the newest two minutes. Each stretch before is judged alike, and named with its clock times.
+Stretches in which nothing shows that could make a verdict are passed over.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+
+import numpy as np
+import polars as pl
 
 from headrace.base import caps
 from headrace.base.units import DAY_S, MINUTE_S
@@ -14,12 +19,16 @@ from headrace.operate.doctor.judging import judged
 from headrace.operate.doctor.model import Finding
 from headrace.operate.doctor.signals import signals_of, wide_enough
 from headrace.operate.doctor.thresholds import Thresholds
-from headrace.operate.evidence.model import Evidence
+from headrace.operate.evidence.model import OVER, Evidence
 
 # What is told of the time before; what will bind is told of now alone.
 TOLD = ("binds", "touched", "degraded")
-# The newest stretches that are looked at: a day of them, of two minutes each. A guess.
-MOST_STRETCHES = 720
+# Balances at or below which credits may bind, percent: a minute's mean of spent credits is not
+# always 0. A guess on the safe side: such a stretch is judged.
+LOW_BALANCE = 10.0
+BALANCES = ("balance_percent", "instance_io_balance_percent", "instance_byte_balance_percent")
+# Episodes that are told, the latest first: more is no answer. Ours.
+MOST_EPISODES = 20
 # A stretch without it between two with it does not end an episode: a check of CloudWatch says no
 # for a minute in which less than about half was over (docs/guide/doctor.md).
 BRIDGED = 1
@@ -40,7 +49,7 @@ def earlier(evidence: Evidence, thresholds: Thresholds) -> tuple[Finding, ...]:
             episodes[same[-1]] = (worst, begins, last, number)
         else:
             episodes.append((found, begins, ends, number))
-    return tuple(_told(one, begins, ends) for one, begins, ends, _ in episodes)
+    return tuple(_told(one, begins, ends) for one, begins, ends, _ in episodes[:MOST_EPISODES])
 
 
 def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[float, float, Finding | None]]:
@@ -49,17 +58,45 @@ def _stretches(evidence: Evidence, thresholds: Thresholds) -> Iterator[tuple[flo
     if begin is None or end is None:
         return
     wide = wide_enough(evidence, thresholds.window_s)
-    for back in range(1, MOST_STRETCHES + 1):
+    shows = _moments_with_signs(evidence, thresholds, end - wide)
+    day, from_unix = evidence, math.inf
+    back = 0
+    while end - (back + 1) * wide > begin:
+        back += 1
         first, last = end - (back + 1) * wide, end - back * wide
-        if last <= begin:
-            return
+        if last < from_unix:  # a day of it at a time: all of it would be searched for each stretch
+            from_unix = first - DAY_S
+            day = evidence.between(from_unix, last)
         told = None
         # A microsecond less, as the newest window has it: times are sums of fractions.
-        part = evidence.between(first - 1e-6, last - 1e-6)
-        if part.span_s >= wide / 2:  # else too little is known of it
-            head = judged(signals_of(part, thresholds, whole=True), thresholds)[0]
-            told = head if head.verdict in TOLD and head.volume is not None else None
+        at, behind = np.searchsorted(shows, (first - 1e-6, last - 1e-6))
+        if behind > at:
+            part = day.between(first - 1e-6, last - 1e-6)
+            if part.span_s >= wide / 2:  # else too little is known of it
+                head = judged(signals_of(part, thresholds, whole=True), thresholds)[0]
+                told = head if head.verdict in TOLD and head.volume is not None else None
         yield first, last, told
+
+
+def _moments_with_signs(evidence: Evidence, thresholds: Thresholds, newest_unix: float) -> np.ndarray:
+    """When something was seen without which no verdict of storage holds, in order: time over a limit,
+    a low balance, a latency of so many times the model's median."""
+    signals = signals_of(evidence.between(newest_unix - 1e-6, math.inf), thresholds, whole=True)
+    models = {one.facts.name: one.model for one in signals.volumes}
+    found = [np.empty(0)]
+    for one in evidence.volumes:
+        names, model = one.rows.columns, models.get(one.facts.name)
+        if model is None or not {"read_ms", "write_ms"} & set(names):
+            found.append(one.rows["t_unix"].to_numpy())
+            continue
+        factor = thresholds.inferred_latency_factor
+        slow = {"read_ms": factor * model.read_p50, "write_ms": factor * model.write_p50}
+        signs = [pl.col(name) >= most for name, most in slow.items() if name in names]
+        signs += [pl.col(name) > 0 for name in (*OVER.values(), "stalled") if name in names]
+        signs += [pl.col(name) <= LOW_BALANCE for name in BALANCES if name in names]
+        shown = one.rows.filter(pl.any_horizontal([sign.fill_null(False) for sign in signs]))
+        found.append(shown["t_unix"].to_numpy())
+    return np.sort(np.concatenate(found))
 
 
 def _key(one: Finding) -> tuple[str, str, str | None]:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from headrace.advice.current import OLD_REDO, doomed, findings, gone, todays
+from headrace.advice.buffers import memory_finding, most_memory
+from headrace.advice.current import OLD_REDO, CurrentSettings, doomed, findings, gone, since, todays
 from headrace.advice.effects import effect_of
-from headrace.advice.model import DOC, NOT_ESTIMATED, SAFE, AdvisedSetting, ServerVersion, server_of
+from headrace.advice.model import (
+    DOC,
+    NOT_ESTIMATED,
+    SAFE,
+    AdvisedSetting,
+    ConfigFinding,
+    ServerVersion,
+    server_of,
+)
 from headrace.advice.result import Advice
 from headrace.advice.rules import RULES
 from headrace.advice.simulated import demand_of
@@ -101,9 +110,15 @@ def advise(
         known,
         _in_a_line(situation, memory_gib, vcpus),
         tuple(advised_settings(situation)),
-        tuple(findings(current)),
+        tuple(findings(current) + _memory(current, situation)),
         tuple(notes + _notes(workload, vcpus is None and instance is None)),
     )
+
+
+def _memory(current: CurrentSettings, situation: Situation) -> list[ConfigFinding]:
+    """That today's server can take more memory than there is."""
+    found = memory_finding(normalised(current.values), current.server, situation.memory_gib) if current.values else None
+    return [] if found is None else [found]
 
 
 def _in_a_line(s: Situation, memory_gib: float | None, vcpus: int | None) -> str:
@@ -208,6 +223,7 @@ def situation_of(
         current=_by_parameter(current or {}, server),
         compared=current is not None,
         default_redo_bytes=_default_redo(server),
+        most_memory=most_memory(normalised(current), server) if current else None,
     )
     situation.check()
     return situation if workload is None else replace(situation, demand=demand_of(situation, workload))
@@ -271,6 +287,7 @@ def _setting(parameter: ServerParameter, name: ParameterName | None, answer: Rul
     default = name.default if name else ""
     now = s.current.get(parameter.id)
     risk = answer.risk or parameter.risk
+    answer = _unless_deprecated(answer, name, now, s)
     differs = None
     if s.compared and name is not None and answer.settable:
         reference = now if now is not None else default
@@ -293,6 +310,21 @@ def _setting(parameter: ServerParameter, name: ParameterName | None, answer: Rul
     )
 
 
+def _unless_deprecated(answer: RuleValue, name: ParameterName | None, now: str | None, s: Situation) -> RuleValue:
+    """A setting that this release has deprecated is not added: it would have to go at the next
+    upgrade. Where it is set already, its value counts."""
+    row = None if name is None else gone(name.name, s.server)
+    if name is None or row is None or row["then"] != "deprecated" or now is not None:
+        return answer
+    instead = f"; its successor is {row['instead']}" if row["instead"] else ""
+    why = f"{answer.why}. Deprecated {since(row)}{instead}: a later release refuses it, so it is not added"
+    return replace(answer, why=why, settable=answer.settable and same(_kind(name), name.default, answer.value))
+
+
+def _kind(name: ParameterName) -> str:
+    return parameters()[name.parameter].kind
+
+
 def _active(parameter: ServerParameter, name: ParameterName | None, answer: RuleValue, risk: str, s: Situation) -> bool:
     """Whether it becomes a line of the option file."""
     if name is None or not answer.settable or (risk != SAFE and parameter.id not in DURABILITY):
@@ -300,7 +332,8 @@ def _active(parameter: ServerParameter, name: ParameterName | None, answer: Rule
     if parameter.applies_to == "replicas" and not s.replica:
         return False
     # A default is better left out where a later release refuses the setting.
-    return not (name.default and same(parameter.kind, name.default, answer.value) and doomed(name.name, s.server))
+    leaving = doomed(name.name, s.server) or (gone(name.name, s.server) or {}).get("then") == "deprecated"
+    return not (name.default and same(parameter.kind, name.default, answer.value) and leaving)
 
 
 def _effect(parameter: ServerParameter, answer: RuleValue, now: str | None, default: str, s: Situation) -> str | None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 
-from headrace.advice.model import DOC, ConfigFinding, ServerVersion, server_of
+from headrace.advice.model import DOC, NEWEST_PATCH, ConfigFinding, ServerVersion, server_of
 from headrace.advice.table import ids_by_name, sources
-from headrace.advice.values import as_number, is_on
+from headrace.advice.values import as_bytes, as_number, is_on
 from headrace.base.checks import did_you_mean
+from headrace.base.units import MIB
 from headrace.connect import Address, connect
 from headrace.connect.option_files import SOURCE, OptionFile, Setting, read_option_file, server_groups
 from headrace.errors import CouldNotRun, InputError
@@ -28,6 +29,12 @@ DOES = {
     "ignored": "ignores it",
     "deprecated": "still takes it, but a later release will not",
 }
+
+
+def since(row: Mapping[str, str]) -> str:
+    """From when on a setting is what `gone` says: "since 8.0.35", "after 10.11"."""
+    series, _, patch = row["last"].rpartition(".")
+    return f"since {series}.{int(patch) + 1}" if series.count(".") == 1 else f"after {row['last']}"
 
 
 @dataclass(frozen=True)
@@ -134,7 +141,13 @@ def gone(name: str, server: ServerVersion) -> dict[str, str] | None:
     known.
     """
     past = [row for row in _rows_of(name, server) if row["last"] == "" or not server.between("0", row["last"])]
-    return max(past, key=lambda row: [int(part) for part in (row["last"] or "0").split(".")], default=None)
+
+    def ended(row: dict[str, str]) -> list[int]:
+        """The last version without it: "5.7" is all of 5.7."""
+        parts = [int(part) for part in (row["last"] or "0").split(".")]
+        return [*parts, NEWEST_PATCH] if len(parts) == 2 else parts
+
+    return max(past, key=ended, default=None)
 
 
 def doomed(name: str, server: ServerVersion) -> bool:
@@ -180,7 +193,7 @@ def findings(current: CurrentSettings) -> list[ConfigFinding]:
     """Settings that the server refuses or ignores, and those that can lose data."""
     settings = current.file.settings if current.file else ()
     found = [finding for setting in settings if (finding := _finding(setting, current)) is not None]
-    return found + list(_lossy(current.values))
+    return found + list(_lossy(current.values)) + list(_hurting(current.values, current.server))
 
 
 def _finding(setting: Setting, current: CurrentSettings) -> ConfigFinding | None:
@@ -197,7 +210,55 @@ def _finding(setting: Setting, current: CurrentSettings) -> ConfigFinding | None
     if setting.loose and row["then"] == "refused":
         return None  # passed over, as its writer wanted
     instead = f"; its successor is {row['instead']}" if row["instead"] else ""
-    return ConfigFinding(setting.name, f"{label} {DOES[row['then']]}{instead} {place}", sources()[row["source"]])
+    long_known = row["then"] == "deprecated" and row["last"]
+    does = f"{label} {DOES[row['then']]}" + (f" (deprecated {since(row)})" if long_known else "")
+    fails = row["then"] != "deprecated" or setting.name in OLD_REDO
+    return ConfigFinding(setting.name, f"{does}{instead} {place}", sources()[row["source"]], fails)
+
+
+# Below this share of dirty pages (innodb_max_dirty_pages_pct; 90 by default) the page cleaner writes
+# pages that would have been changed again (a guess: a third of what MySQL starts with).
+LEAST_DIRTY_PERCENT = 30.0
+# innodb_page_size of which the model and the rules are, bytes.
+USUAL_PAGE = 16_384.0
+
+
+def _hurting(values: dict[str, str], server: ServerVersion) -> Iterator[ConfigFinding]:
+    """What today's settings cost the storage, or fill it."""
+    own = sources()["mariadb-kb" if server.flavor == "mariadb" else "mysql-manual"]
+    adaptive = values.get("innodb_adaptive_flushing")
+    if adaptive is not None and not is_on(adaptive):
+        text = f"is {adaptive}: pages are flushed when the redo log is nearly full, in bursts that stall every write"
+        yield ConfigFinding("innodb_adaptive_flushing", f"{text}; ON spreads them", own, False)
+    dirty = as_number(values.get("innodb_max_dirty_pages_pct"))
+    if dirty is not None and dirty < LEAST_DIRTY_PERCENT:
+        text = f"is {dirty:g}: pages are written back long before the redo log asks for it, and those changed often many times"
+        yield ConfigFinding("innodb_max_dirty_pages_pct", f"{text}; the default is 90", own, False)
+    yield from _kept_logs(values, own)
+    page = as_bytes(values.get("innodb_page_size"))
+    if page is not None and page != USUAL_PAGE:
+        text = (
+            f"is {page / 1024:g} KiB: sizes and I/O counts here are those of 16 KiB pages. It is fixed when the data "
+            "directory is made; another one needs a dump and a reload"
+        )
+        yield ConfigFinding("innodb_page_size", text, own, False)
+    size, kind = as_bytes(values.get("query_cache_size")), values.get("query_cache_type", "")
+    if size and kind.strip().lower() not in ("", "0", "off"):
+        text = f"is {kind} with {size / MIB:,.4g} MiB: one lock for all statements, taken at every read and every write"
+        yield ConfigFinding("query_cache_type", f"{text}; OFF and query_cache_size = 0 take it away", own, False)
+
+
+def _kept_logs(values: dict[str, str], source: str) -> Iterator[ConfigFinding]:
+    """Binary logs that nothing removes."""
+    if values.get("log_bin", "1").strip().lower() in ("0", "off"):
+        return
+    by_name = {name: as_number(values.get(name)) for name in ("binlog_expire_logs_seconds", "expire_logs_days")}
+    known = {name: value for name, value in by_name.items() if value is not None}
+    # Either of them that is above zero removes logs.
+    if known and not any(known.values()):
+        names = " and ".join(known)
+        text = "is 0: binary logs stay until somebody purges them, and fill the volume"
+        yield ConfigFinding(names, f"{text}; keep as many days as replicas and restores need", source, False)
 
 
 def _lossy(values: dict[str, str]) -> Iterator[ConfigFinding]:

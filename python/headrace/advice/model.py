@@ -119,8 +119,10 @@ class AdvisedSetting:
 
 @dataclass(frozen=True)
 class ConfigFinding:
-    """A setting of today that the server refuses or ignores, or that can lose data."""
+    """A setting of today that the server refuses or ignores, or that can lose data; or, without
+    `fails_check`, one that a later release refuses, or that hurts."""
 
     parameter: str
     text: str
     source: str
+    fails_check: bool = True

@@ -81,8 +81,8 @@ def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
     advised.
 
     Values are changed where they stand, missing ones are added to the last section of the server,
-    and what the server refuses, ignores or does not know becomes a comment. "" when nothing
-    changes. Raises InputError without an option file.
+    and what the server refuses, ignores or does not know becomes a comment; so does what it has
+    deprecated, where the advice sets the successor. "" when nothing changes. Raises InputError without an option file.
     """
     file = current.file
     if file is None:
@@ -91,13 +91,14 @@ def as_diff(advice: Sequence[AdvisedSetting], current: CurrentSettings) -> str:
     ids = ids_by_name()
     # The last line of a parameter decides.
     deciding = {ids.get(setting.name, setting.name): setting for setting in file.settings}
-    successors = _retire(current, file, edits)
+    advised = {item.parameter for item in advice if item.active}
+    successors = _retire(current, file, edits, advised)
     for item in advice:
         if not item.active or item.applies_to in ("host", "client"):
             continue
         last = deciding.get(item.id)
         text = f"{item.parameter} = {written(item.value)}"
-        if last is not None and gone(last.name, current.server) is None:
+        if last is not None and _stays(gone(last.name, current.server), advised):
             if item.differs:
                 edits[last.file].replaced[last.line] = text
                 _comment_earlier(item.id, last, file, edits)
@@ -116,8 +117,15 @@ def _comment_earlier(parameter: str, last: Setting, file: OptionFile, edits: dic
             edit.replaced.setdefault(setting.line, f"# set again below: {edit.lines[setting.line - 1].strip()}")
 
 
-def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]) -> set[str]:
-    """Makes comments of lines the server refuses, ignores or will drop; the names of successors.
+def _stays(row: dict[str, str] | None, advised: set[str]) -> bool:
+    """Whether a line stays in force: nothing became of it, or the server still takes it and
+    nothing that is advised does its work."""
+    return row is None or (row["then"] == "deprecated" and row["instead"] not in advised)
+
+
+def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit], advised: set[str]) -> set[str]:
+    """Makes comments of lines the server refuses or ignores, or will drop and that are `advised`
+    under another name; the names of successors.
 
     What it does not know is one too, unless the line may hold a secret, which would then be shown.
     """
@@ -129,7 +137,7 @@ def _retire(current: CurrentSettings, file: OptionFile, edits: dict[Path, _Edit]
         if row is None:
             if unknown(setting) and not SECRET.search(line):
                 edit.replaced[setting.line] = f"# not known to {current.server.label}: {line}"
-        elif not (setting.loose and row["then"] == "refused"):
+        elif not _stays(row, advised) and not (setting.loose and row["then"] == "refused"):
             edit.replaced[setting.line] = f"# {row['then']} by {current.server.label}: {line}"
             successors.add(row["instead"])
     return successors

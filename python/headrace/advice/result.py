@@ -53,8 +53,10 @@ class Advice:
 
     @property
     def agrees(self) -> bool:
-        """Whether nothing would change: no active setting differs, and nothing is wrong today."""
-        return not self.findings and not any(item.differs and item.active for item in self.settings)
+        """Whether nothing would change: no active setting differs, and nothing is refused or can
+        lose data today."""
+        wrong = any(finding.fails_check for finding in self.findings)
+        return not wrong and not any(item.differs and item.active for item in self.settings)
 
     def change(self, item: AdvisedSetting) -> str:
         """What to do with a setting: set, decide, or "" where it is as advised.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from headrace.advice.buffers import MostMemory
 from headrace.advice.model import DOC, DURABILITIES, ENGINES, ServerVersion
 from headrace.advice.values import as_bytes
 from headrace.base import core
@@ -112,7 +113,8 @@ class Situation:
 
     `current`: today's values by parameter; `compared`: whether they were given at all. `demand`:
     None without a workload. `default_redo_bytes`: the redo log of a server when nobody sets it.
-    `chosen`: the values of the rules that ran before, by parameter.
+    `chosen`: the values of the rules that ran before, by parameter. `most_memory`: what today's
+    settings let the server take beside its pool; None where they are not known.
     """
 
     server: ServerVersion
@@ -133,6 +135,7 @@ class Situation:
     default_redo_bytes: float | None = None
     demand: WorkloadDemand | None = None
     chosen: dict[str, str] = field(default_factory=dict)
+    most_memory: MostMemory | None = None
 
     @property
     def instance_type(self) -> str | None:

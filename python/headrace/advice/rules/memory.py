@@ -3,10 +3,11 @@ itself."""
 
 from __future__ import annotations
 
+from headrace.advice.buffers import pool_room_gib
 from headrace.advice.model import SAFE, SLOWER
 from headrace.advice.situation import PAGE_BYTES, Rule, RuleValue, Situation, WorkloadDemand, fixed
 from headrace.advice.table import parameters
-from headrace.advice.values import size_text
+from headrace.advice.values import as_bytes, size_text
 from headrace.base.units import GIB, MIB, in_percent
 
 # innodb_buffer_pool_chunk_size, default: the server rounds the pool up to a multiple of it times
@@ -24,8 +25,8 @@ def pool_size(s: Situation) -> RuleValue:
     if s.engine == "myrocks":
         size = min(max(s.memory_gib * GIB * ROCKS_POOL_SHARE, CHUNK), GIB)
         return RuleValue(size_text(_down(size, CHUNK)), "the tables are in MyRocks; InnoDB caches little else")
-    room = s.cache_limit_gib
-    size, why = room, f"{in_percent(room / s.memory_gib)} of {s.memory_gib:,.4g} GiB of memory"
+    room, why = _room(s)
+    size = room
     if s.demand is None:
         why += "; it should hold the hot set: --workload tells how large that is"
     else:
@@ -34,7 +35,30 @@ def pool_size(s: Situation) -> RuleValue:
             size = data * GROWTH
             why = f"the data of {data:,.4g} GiB and a tenth; memory has room for {room:,.4g} GiB"
         why += f"; {_hot(s.demand, size)}"
-    return RuleValue(size_text(_pool(size * GIB)), why)
+    value, today = _pool(size * GIB), as_bytes(s.current.get("innodb_buffer_pool_size"))
+    if (
+        s.most_memory is not None
+        and value / GIB > pool_room_gib(s.most_memory, s.memory_gib)
+        and value > (today or 0.0)
+    ):
+        # Not a line of the option file: with it the server could take more than there is.
+        why += f". First lower what connections may take: {s.most_memory.words}"
+        return RuleValue(size_text(value), why, settable=False)
+    return RuleValue(size_text(value), why)
+
+
+def _room(s: Situation) -> tuple[float, str]:
+    """GiB that the pool may have, and why: less than usual where the connections' buffers may need
+    it, but never less than half of that, nor less than today's pool."""
+    usual = s.cache_limit_gib
+    why = f"{in_percent(usual / s.memory_gib)} of {s.memory_gib:,.4g} GiB of memory"
+    if s.most_memory is None:
+        return usual, why
+    room = pool_room_gib(s.most_memory, s.memory_gib)
+    today = min((as_bytes(s.current.get("innodb_buffer_pool_size")) or 0.0) / GIB, usual)
+    if room >= usual or room < usual / 2.0 or room <= today:
+        return (usual, why) if room >= usual or room < usual / 2.0 else (today, f"as today: {s.most_memory.words}")
+    return room, f"what {s.memory_gib:,.4g} GiB of memory leave beside {s.most_memory.words}"
 
 
 def _hot(demand: WorkloadDemand, size_gib: float) -> str:

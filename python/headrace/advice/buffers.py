@@ -1,0 +1,101 @@
+"""Memory that a server can take at the most: buffers of the server, and of every connection that
+it admits (buffers.csv has names and defaults, with their sources).
+
+    max_connections x (sort, join, read, random read, binlog cache, stack) + buffers of the server
+
+is the formula of the MySQL manual ("How MySQL Uses Memory"). A statement may take several join
+buffers, and temporary tables come on top: a server can take more still. Hardly ever do all
+connections sort and join at once, so the sum is a bound to know, not a forecast.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from headrace.advice.model import ConfigFinding, ServerVersion
+from headrace.advice.table import sources
+from headrace.advice.values import as_bytes, as_number
+from headrace.base.units import GIB, MIB
+
+# max_connections of both flavors where nobody sets it (their manuals).
+CONNECTIONS = 151.0
+# Code, tables' definitions and the kernel: half a GiB, and a twentieth of larger machines (a
+# guess; the same that innodb_buffer_pool_size leaves at the least).
+LEAST_REST_GIB, REST_SHARE = 0.5, 0.05
+# The greatest connection buffers named in a sentence.
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class MostMemory:
+    """Memory at the most but for the buffer pool: of the server, bytes; connections, and bytes of
+    each; the largest buffers of a connection by name."""
+
+    server_bytes: float
+    connections: float
+    each_bytes: float
+    largest: tuple[tuple[str, float], ...]
+
+    @property
+    def bytes(self) -> float:
+        """All of it."""
+        return self.server_bytes + self.connections * self.each_bytes
+
+    @property
+    def words(self) -> str:
+        """The sum, written out."""
+        named = ", ".join(f"{name} {_size(value)}" for name, value in self.largest)
+        return (
+            f"{self.connections:,.0f} connections x {_size(self.each_bytes)} ({named}) and {_size(self.server_bytes)} of "
+            f"other buffers: {_size(self.bytes)}"
+        )
+
+
+def most_memory(values: Mapping[str, str], server: ServerVersion) -> MostMemory:
+    """Of today's settings by variable name; what is not set is as the server has it."""
+    flavor = "mariadb" if server.flavor == "mariadb" else "mysql"
+    found: dict[str, dict[str, float]] = {"server": {}, "connection": {}}
+    for row in _rows():
+        if row["flavor"] == flavor:
+            size = as_bytes(values.get(row["name"]))
+            found[row["per"]][row["name"]] = float(row["default"]) if size is None else size
+    each = found["connection"]
+    largest = sorted(each.items(), key=lambda one: -one[1])[:NAMED]
+    connections = as_number(values.get("max_connections")) or CONNECTIONS
+    return MostMemory(sum(found["server"].values()), connections, sum(each.values()), tuple(largest))
+
+
+def pool_room_gib(most: MostMemory, memory_gib: float) -> float:
+    """What memory leaves for the buffer pool when all connections take their buffers, GiB; it may
+    be negative."""
+    return memory_gib - most.bytes / GIB - max(LEAST_REST_GIB, REST_SHARE * memory_gib)
+
+
+def memory_finding(values: Mapping[str, str], server: ServerVersion, memory_gib: float) -> ConfigFinding | None:
+    """That the server can take more memory than there is with today's buffer pool; None where it
+    cannot."""
+    most = most_memory(values, server)
+    pool = as_bytes(values.get("innodb_buffer_pool_size")) or 128.0 * MIB  # default of both
+    if pool + most.bytes <= memory_gib * GIB:
+        return None
+    text = (
+        f"memory at the most: {most.words}, and {_size(pool)} of buffer pool, on a machine of {memory_gib:,.4g} GiB. Lower "
+        "the buffers of the connections (set the large ones in the sessions that need them) or max_connections"
+    )
+    return ConfigFinding("max_connections", text, sources()["mysql-manual"], False)
+
+
+def _size(bytes_: float) -> str:
+    if bytes_ >= 100 * GIB:
+        return f"{bytes_ / GIB:,.0f} GiB"
+    return f"{bytes_ / GIB:,.3g} GiB" if bytes_ >= GIB else f"{bytes_ / MIB:,.3g} MiB"
+
+
+@cache
+def _rows() -> tuple[dict[str, str], ...]:
+    text = (files("headrace.advice") / "buffers.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))

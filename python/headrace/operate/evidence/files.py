@@ -73,7 +73,7 @@ def of_recording(
         False,
         missing,
     )
-    return gathered(facts, ticks, [*beside, *notes, *_of_rds(tool, storage), *workload.notes()]), workload
+    return gathered(facts, ticks, [*beside, *notes, *_of_rds(tool, storage, loaded), *workload.notes()]), workload
 
 
 def _recorded_server(loaded: LoadedRecording, workload: OpenWorkload, notes: list[str]) -> dict[int, Row]:
@@ -135,9 +135,12 @@ def _waits(workload: OpenWorkload) -> bool:
     return bool(util >= BUSY_PERCENT and queue >= 1.0)
 
 
-def _of_rds(tool: str, storage: str | None) -> list[str]:
-    """Storage in notation is of EBS, and RDS gives other limits for the same words."""
+def _of_rds(tool: str, storage: str | None, loaded: LoadedRecording) -> list[str]:
+    """Storage in notation is of EBS, and RDS gives other limits for the same words; where RDS said
+    what it is, it is said in the words of EBS."""
     if not tool.endswith("RDS") or storage is None or len(Storage.parse(storage).members) > 1:
+        return []
+    if loaded.readings.described:
         return []
     return [
         f"these are metrics of RDS, and {storage} was judged as one volume of EBS: from 400 GiB on RDS lays storage over four "

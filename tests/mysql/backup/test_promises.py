@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -21,7 +22,7 @@ from backup_chains import Load, gone_after, rows_of
 
 from headrace import servers
 from headrace.connect import Secret, connect
-from headrace.errors import InputError
+from headrace.errors import HeadraceError, InputError
 from headrace.servers import record
 from headrace.servers.backup import checking, copying, grants, manifest, proving, restore
 from headrace.servers.backup.history import archive, joining
@@ -249,6 +250,7 @@ def test_pieces_do_not_pile_up_while_a_binary_log_is_open(lab, shop, tmp_path):
     thread.start()
     most = 0
     try:
+        run(shop.server, "DROP DATABASE IF EXISTS kept")
         with Load(shop.server) as load:
             until = time.monotonic() + 60  # a bound for slow machines
             while streaming.state.pieces < 4 * joining.JOIN_AFTER and time.monotonic() < until:
@@ -281,3 +283,76 @@ def test_a_server_that_the_backup_is_not_of_is_refused(lab, shop, server, tmp_pa
     with pytest.raises(InputError, match="has not executed .* transactions that the backup of"):
         proving.prove(lab, target, made.id, "gp3:4", other)
     assert os.listdir(tmp_path / "t/backups") == [made.id]
+
+
+@ONE
+def test_of_two_streams_of_one_server_one_ends(lab, shop, tmp_path):
+    """Given twice: the later one stops and says why, and the archive is whole."""
+    target, ended = open_target(tmp_path / "t"), {}
+
+    def stream(streaming: Stream) -> None:
+        try:
+            streaming.run()
+        except HeadraceError as error:
+            ended[streaming] = error
+
+    both = [Stream(shop, target, every_s=every_s) for every_s in (0.05, 0.07)]
+    threads = [threading.Thread(target=stream, args=(one,)) for one in both]
+    run(shop.server, "DROP DATABASE IF EXISTS kept")
+    with Load(shop.server):
+        for thread, streaming in zip(threads, both, strict=True):
+            thread.start()
+            until = time.monotonic() + 30  # a bound for slow machines
+            while streaming.state.pieces < 3 and not ended and time.monotonic() < until:
+                time.sleep(0.02)
+        until = time.monotonic() + 30
+        while not ended and time.monotonic() < until:
+            time.sleep(0.02)
+        time.sleep(1.0)
+    for streaming in both:
+        streaming.stop.set()
+    for thread in threads:
+        thread.join()
+    assert len(ended) == 1, "one of them goes on"
+    assert "another stream" in str(next(iter(ended.values())))
+    (line,) = archive.timelines(target)
+    assert not line.problems and not checking.check_timeline(target, line).problems
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+# Where Ctrl-C comes in each command, the command, and what it says then.
+INTERRUPTS = {
+    "run": ("copying._stream", ["run", "{shop}", "--to", "{target}"], "No backup was made, and what was copied is removed"),
+    "run behind its end": ("unfinished.unmark", ["run", "{shop}", "--to", "{target}"], "The backup .* is whole"),
+    "run that sends": ("copying._send", ["run", "{shop}", "--to", "{target}", "--spool", "{spool}"], "give the same command again to send"),
+    "restore": ("restore._begun", ["restore", "latest", "--in", "{target}", "--as", "cut", "--storage", "gp3:4"], "nothing is left of the new server"),
+    "prove": ("proving.unreadable", ["prove", "latest", "--in", "{target}", "--storage", "gp3:4"], "The proof before it counts.*nothing is left"),
+    "prune": ("unfinished.forget", ["prune", "--in", "{target}", "--keep", "1", "--yes"], r"1 of \d+ backups are deleted"),
+}  # fmt: skip
+
+
+@ONE
+def test_an_interrupt_says_what_stands_and_what_finishes_it(lab, shop, tmp_path):
+    """Ctrl-C at a step of each command: its words, exit code 130, and what there is afterwards."""
+    target = open_target(tmp_path / "t")
+    for _ in range(3):
+        last = copying.run(shop, target, copying.Wanted(method="logical"))
+    proved = proving.prove(lab, target, last.id, "gp3:4", unpaced=True)
+    places = {"shop": shop.name, "target": str(tmp_path / "t"), "spool": str(tmp_path / "spool")}
+    for name, (step, words, says) in INTERRUPTS.items():
+        before = {one.id for one in manifest.backups(target)[0]}
+        module, _, function = step.partition(".")
+        dying = f"import os, runpy, time; from headrace.servers.backup import {module};"
+        dying += f"{module}.{function} = lambda *_, **__: (os.kill(os.getpid(), 2), time.sleep(30));"
+        dying += "runpy.run_module('headrace', run_name='__main__')"
+        command = ["backup", *(one.format(**places) for one in words), "--data-dir", str(lab.place.data_dir)]
+        ended = subprocess.run([sys.executable, "-c", dying, *command], capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 130, (name, ended.stderr)
+        assert re.search(f"Interrupted. .*{says}", ended.stderr), (name, ended.stderr)
+        after = {one.id for one in manifest.backups(target)[0]}
+        assert len(after) - len(before) == {"run behind its end": 1, "prune": -1}.get(name, 0), name
+        assert not [one for one in record.names(record.data_dir_of(lab)) if one == "cut" or one.startswith("proof-")], (
+            name
+        )
+        assert name != "prove" or manifest.read_proof(target, last.id) == proved

@@ -173,7 +173,13 @@ def _pacer(server: BackupSource, target: Any, pace: PaceOptions, method: str) ->
 
 
 def _say_forecast(
-    server: BackupSource, target: Any, method: str, pack: Pack | None, pace: PaceOptions, output: Any
+    server: BackupSource,
+    target: Any,
+    method: str,
+    pack: Pack | None,
+    pace: PaceOptions,
+    only: list[str] | None,
+    output: Any,
 ) -> None:
     """How long it will take: as an answer with `output`, else a line on stderr."""
     from headrace.servers.backup import source as sources
@@ -184,7 +190,7 @@ def _say_forecast(
         size = sources.physical_bytes(server.server)
     else:
         with server.connect() as connection:
-            size = sources.data_bytes(connection)
+            size = sources.data_bytes(connection, only)
     limits = pace.limits()
     most = limits.mib_s
     if limits.share is not None and server.server is not None and server.server.data_volume is not None:
@@ -193,7 +199,7 @@ def _say_forecast(
     told = forecast(server, target, size, pack or best_pack(), most_mib_s=most)
     if output is None:
         if told.seconds:
-            say(f"about {_age(told.seconds)} for {_size(size)}: the {told.binds} binds")
+            say(told.words(size))
         return
     answer = {"bytes": size, "seconds": round(told.seconds, 1), "binds": told.binds}
     answer |= {f"{name.replace(' ', '_')}_s": round(value, 1) for name, value in told.seconds_by.items()}
@@ -237,7 +243,7 @@ def run(
     target, key = open_target(to), _key(key_file)
     server = _source(place, password, source)
     if method != "snapshot":
-        _say_forecast(server, target, method, pack, pace, output if dry_run else None)
+        _say_forecast(server, target, method, pack, pace, only, output if dry_run else None)
     if dry_run:
         return
     before, notes = _whole(target), []

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.base import core
-from headrace.base.units import MIB
+from headrace.base.units import MIB, span_in_words
 from headrace.errors import CouldNotRun, HeadraceError
 from headrace.lab import Lab
 from headrace.lab.doctor import Machine, mounts
 from headrace.servers.backup.pipeline import Flow, packer
 from headrace.servers.backup.source import BackupSource
 from headrace.servers.backup.targets.folder import FolderTarget
-from headrace.servers.backup.targets.target import BackupTarget
+from headrace.servers.backup.targets.target import BackupTarget, size_text
 
 # Rows of the volume's metrics that tell what its load takes now.
 LOAD_ROWS = 10
@@ -39,6 +39,12 @@ class CopyForecast:
     seconds: float
     binds: str
     seconds_by: dict[str, float]
+
+    def words(self, size: int) -> str:
+        """How long `size` bytes take, for the user."""
+        how_long = f"about {span_in_words(round(self.seconds))}" if self.seconds >= 1.0 else "under 1 s"
+        limit = self.binds if self.binds == "compression" else f"the {self.binds}"
+        return f"{how_long} for {size_text(size)}; limited by {limit}"
 
 
 def volume_seconds(
@@ -93,7 +99,7 @@ def forecast(
             stored = int(size * packed_share) if pack != "none" else size
             found["target volume"] = volume_seconds(there["spec"], stored, True, there["balance_percent"])
     if pack != "none":
-        found["packer"] = size / MIB / packer_mib_s(pack)
+        found["compression"] = size / MIB / packer_mib_s(pack)
     if most_mib_s is not None:
         found["pace"] = size / MIB / most_mib_s
     binds = max(found, key=lambda name: found[name], default="nothing known")

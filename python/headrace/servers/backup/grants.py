@@ -247,6 +247,18 @@ def refuse_blind(source: BackupSource, rights: Rights, there: Sequence[str], onl
     raise InputError(account, rule, DOC, f"GRANT {', '.join(NEEDED)} ON those databases to it. {hint}")
 
 
+def refuse_blind_reader(source: BackupSource, rights: Rights) -> None:
+    """Raises InputError where an account that compares tables may not read all of them."""
+    taken = rights.taken_back()
+    if rights.everywhere("SELECT") and not taken:
+        return
+    rule = "may not read all tables, so those of the backup would look as if they were too many"
+    rule += f" (it may not see all of {', '.join(taken[:5])})" if taken else ""
+    raise InputError(
+        f"{source.name}: the account {source.address.user}", rule, DOC, "GRANT SELECT, RELOAD ON *.* TO it."
+    )
+
+
 def _refuse_blind_to(source: BackupSource, rights: Rights, database: str, there: Sequence[str]) -> None:
     if database not in there:
         seen = ", ".join(there[:5]) or "none"

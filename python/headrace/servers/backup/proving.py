@@ -14,6 +14,7 @@ from headrace.errors import CouldNotRun, HeadraceError, InputError
 from headrace.lab import Lab
 from headrace.servers import server as running_servers
 from headrace.servers.backup import source as sources
+from headrace.servers.backup.grants import read_rights, refuse_blind_reader
 from headrace.servers.backup.history import archive
 from headrace.servers.backup.history.moments import RestoreGoal, is_lost
 from headrace.servers.backup.manifest import Manifest, RestoreProof, read_manifest, write_proof
@@ -90,6 +91,9 @@ def prove(
     if manifest.only and source is not None:
         rule = f"is a part of its server ({manifest.part}): no binary log brings it up to now, to be compared"
         raise InputError(backup, rule, DOC, "Prove it without --against.")
+    if source is not None:
+        with source.connect() as connection:
+            refuse_blind_reader(source, read_rights(connection, source))
     truth = table_sums(source) if source is not None else None
     if source is not None and truth is not None:
         _refuse_other(manifest, source, truth)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from headrace.servers.backup.targets.target import BackupTarget
 
-# flipped: in one of eight ranges of the file's bytes. doubled: a copy under the name of another
+# flipped: in one of the ranges of the file's bytes. doubled: a copy under the name of another
 # place. swapped: with its neighbour.
 KINDS = ("flipped", "removed", "cut", "doubled", "swapped")
-RANGES = 8
+RANGES = 16
 
 
 @dataclass(frozen=True)
 class ArchiveDamage:
-    """One damage. `part`: which eighth of the file it lies in, for flipped bytes and cuts."""
+    """One damage. `part`: which range of the file it lies in, for flipped bytes and cuts."""
 
     kind: str
     name: str

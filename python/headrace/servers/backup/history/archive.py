@@ -2,8 +2,9 @@
 
     binlogs/TIMELINE/timeline.json                whose history it is, where it begins, how far it goes
     binlogs/TIMELINE/pruned.json                  where it begins since older files were deleted
-    binlogs/TIMELINE/binlog.000007/live-0..0-0..9   a piece as it came, by its first and last byte
-    binlogs/TIMELINE/binlog.000007/joined-0..0-0..9 several of them in one
+    binlogs/TIMELINE/binlog.000007/live-0..0      a piece as it came, by its first byte; two streams
+                                                  that cut otherwise meet at a name that is taken
+    binlogs/TIMELINE/binlog.000007/joined-0..0-0..9   several of them in one, by first and last byte
 
 A timeline is one server's history without a break: what would not join on to it begins another. A
 piece is one line of sealed index (file, offset, GTIDs, times, SHA-256) and the bytes, packed and
@@ -27,7 +28,7 @@ from headrace.servers.topology.gtid import GtidSet
 
 FORMAT = "headrace-binlog/1"
 TIMELINE = re.compile(r"[a-z0-9][a-z0-9-]{0,59}-(?P<number>[0-9]{1,4})", re.ASCII)
-PIECE = re.compile(r"(?:live|joined)-(?P<begin>[0-9]{20})-(?P<end>[0-9]{20})", re.ASCII)
+PIECE = re.compile(r"(?:live-(?P<at>[0-9]{20})|joined-(?P<begin>[0-9]{20})-(?P<end>[0-9]{20}))", re.ASCII)
 INDEX, PRUNED = "timeline.json", "pruned.json"
 LENGTH_BYTES = 21  # the first line of a piece: how long its index is, 20 digits and a line feed
 MOST_HEAD_BYTES = 64 << 20  # a guess: an entry takes some 150 bytes, a file some thousand of them
@@ -244,13 +245,17 @@ def set_from(found: list[Any], flavor: str) -> GtidSet:
 
 def piece_name(piece: Piece) -> str:
     """Where a piece lies."""
-    return f"binlogs/{piece.timeline}/{piece.file}/{piece.kind}-{piece.offset:020d}-{piece.ends:020d}"
+    ends = f"-{piece.ends:020d}" if piece.kind == "joined" else ""
+    return f"binlogs/{piece.timeline}/{piece.file}/{piece.kind}-{piece.offset:020d}{ends}"
 
 
 def extent_of(name: str) -> tuple[int, int] | None:
-    """From which byte of its file to which a piece goes, by its name; None for another file."""
+    """From which byte of its file to which a piece goes, by its name; None for another file. The
+    name of a live one does not say its end: it goes nowhere."""
     match = PIECE.fullmatch(name.rpartition("/")[2])
-    return (int(match["begin"]), int(match["end"])) if match is not None else None
+    if match is None:
+        return None
+    return (int(match["at"]), int(match["at"])) if match["at"] else (int(match["begin"]), int(match["end"]))
 
 
 def write_piece(target: BackupTarget, piece: Piece, data: bytes, key: bytes | None) -> str:
@@ -359,6 +364,12 @@ def read_about(target: BackupTarget, timeline: str, key: bytes | None) -> dict[s
 def write_pruned(target: BackupTarget, timeline: str, first: str, key: bytes | None) -> None:
     """Says that the files before `first` are not needed any more, before they are deleted."""
     target.replace(f"binlogs/{timeline}/{PRUNED}", documents.sealed({"begins": first}, key))
+
+
+def read_end(target: BackupTarget, timeline: str, key: bytes | None) -> ArchiveEnd:
+    """How far a timeline goes, by its index. Raises InputError."""
+    name = f"binlogs/{timeline}/{INDEX}"
+    return ArchiveEnd(**documents.opened(target.document(name), f"{target.label}/{name}", key)["end"])
 
 
 def timelines(target: BackupTarget, key: bytes | None = None) -> list[Timeline]:

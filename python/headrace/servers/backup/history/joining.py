@@ -132,7 +132,7 @@ class Joiner:
         left = [one.name for one in self.target.list(folder) if one.name not in names]
         for name in left:
             begin, end = extent_of(name) or (0, 0)
-            holder = next((one for one in pieces if one.offset <= begin < end <= one.ends), None)
+            holder = next((one for one in pieces if one.offset <= begin < one.ends and end <= one.ends), None)
             if holder is not None:
                 at = piece_name(holder)
                 for _ in archive.piece_bytes(self.target, at, archive.read_piece(self.target, at, self.key), self.key):

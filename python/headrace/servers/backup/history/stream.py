@@ -68,6 +68,7 @@ TARGET_S, SOURCE_S = 60.0, 1.0
 # Ids of replicas have 32 bits; two with one id end each other's connections, so it is drawn.
 LEAST_ID, MOST_ID = 1 << 30, (1 << 31) - 1
 MOST_NOTES = 1_000
+ONE_STREAM = "One stream for a server and target: end the other one, and stream again."
 
 
 @dataclass
@@ -167,7 +168,7 @@ class Stream:
         for problem in last.problems:
             self._tell(f"problem: {problem}")
         self.known, self._claimed = last.ends, GtidSet.parse(last.end.gtid, last.flavor)
-        self._about = archive.read_about(self.target, last.id, self.key)
+        self._about, self._indexed = archive.read_about(self.target, last.id, self.key), last.end
         file = last.files[-1]
         if file.ended:
             following = binlog.next_name(file.name)
@@ -520,7 +521,16 @@ class Stream:
         end = ArchiveEnd(state.file, state.stored_to, str(known))
         if end == self._indexed or not known.contains(self._claimed):
             return
-        self._kept(lambda: archive.write_index(self.target, state.timeline, self._about, end, self.key))
+
+        def write() -> None:
+            # Another stream that is behind this one would store where nobody looks.
+            if archive.read_end(self.target, state.timeline, self.key) not in (self._indexed, end):
+                rule = "says something else than this stream wrote: does another stream write to it?"
+                place = f"{self.target.label}/binlogs/{state.timeline}/{archive.INDEX}"
+                raise InputError(place, rule, DOC, ONE_STREAM, kind=DAMAGED)
+            archive.write_index(self.target, state.timeline, self._about, end, self.key)
+
+        self._kept(write)
         self._indexed, self._indexed_s = end, time.monotonic()
 
     def _join(self) -> None:
@@ -550,7 +560,7 @@ class Stream:
                 if error.kind == DAMAGED:
                     raise
                 rule = f"{error.rule}: does another stream write to it?"
-                raise CouldNotRun(error.value, rule, DOC, "One stream for a server and target.") from None
+                raise CouldNotRun(error.value, rule, DOC, ONE_STREAM) from None
             except CouldNotRun as error:
                 if self.stop.is_set() or time.monotonic() >= until:
                     raise (self._given_up(error) if told else error) from None

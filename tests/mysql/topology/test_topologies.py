@@ -27,7 +27,7 @@ SIMPLE = {
     "workers": Following(workers=4, preserve_order=True),
     "semi-sync": Following(semi_sync=True),
 }
-# What `status` has to say of these, and no more.
+# What `status` warns of with these.
 TOLD = {
     "filtered": "cannot be promoted: it is filtered",
     "delayed": "is delayed by 3 s on purpose",
@@ -90,13 +90,15 @@ def test_topology(lab, sources, flavor, kind):
             same_data(source, *replicas)
             if kind == "own-seed":
                 check_start(lab, source, replicas[0])
+                check_stopped_source(lab, source)
             if kind == "semi-sync":
                 assert state_of(source).semi_sync.source_status and state_of(replicas[0]).semi_sync.replica_status
         else:
             globals()[f"check_{kind.replace('-', '_')}"](lab, source, up)
         for one in status(lab):
             told = one.server.name == "r1" and kind in TOLD
-            assert [words for words in one.problems if not told or TOLD[kind] not in words] == [], one.server.name
+            assert one.problems == (), one.server.name
+            assert not told or any(TOLD[kind] in words for words in one.warnings), one.warnings
     finally:
         if kind == "semi-sync":  # the replicas of the other tests do not answer
             sql(source, *state_of(source).dialect.semi_sync("source", False))
@@ -115,6 +117,14 @@ def check_start(lab, source, replica):
         assert channel.receive != "off" and channel.apply == "on"
     servers.stop(replica, kill=True)
     same_data(source, replica_start(lab, replica.name).server)
+
+
+def check_stopped_source(lab, source):
+    """A source that is down is a problem of its own, where somebody follows it."""
+    servers.stop(source)
+    found = {one.server.name: one.problems for one in status(lab)}
+    servers.start(servers.find(lab, source.name))
+    assert any("is stopped, and r1 follows it" in words for words in found[source.name]), found
 
 
 def check_star(lab, source, up):
@@ -142,7 +152,7 @@ def check_delayed(lab, source, up):
     # The source stamps whole seconds: 3 s late is 2 s at least after the statement.
     assert time.monotonic() - began > 1.9 and not mark.contains(executed)
     same_data(source, late)
-    assert any("delayed by 3 s" in words for words in checks.problems(state_of(late)))
+    assert any("delayed by 3 s" in words for words in checks.warnings(state_of(late)))
 
 
 def check_filtered(lab, source, up):
@@ -161,7 +171,7 @@ def check_filtered(lab, source, up):
     again = servers.up(lab, name="r1")
     same_data(source, again, databases=("shop",))
     assert sql(again, "SELECT COUNT(*) FROM logs.t")[0][0] == kept
-    assert any("cannot be promoted: it is filtered" in words for words in checks.problems(state_of(again)))
+    assert any("cannot be promoted: it is filtered" in words for words in checks.warnings(state_of(again)))
 
 
 def check_two_sources(lab, source, up):

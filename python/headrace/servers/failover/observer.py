@@ -21,7 +21,7 @@ from headrace.servers.failover.hosts import AddressHost
 from headrace.servers.failover.planning.guarantee import proof_of
 from headrace.servers.failover.planning.members import AckProof, Members, ScheduledEvent, Seen, ThreadRun, Write
 from headrace.servers.topology.accounts import one_row
-from headrace.servers.topology.state import ServerState, observe
+from headrace.servers.topology.state import ServerState, observe, written_by
 
 # s. A server that is well answers within milliseconds; a busy one on two cores took 0.3 s here.
 LOOK_S = 1.0
@@ -110,7 +110,7 @@ class Observer:
             try:
                 connection = self._connection(name, fresh, look_s)
                 state = observe(connection, name, position=False)
-                run, wrote = _thread_run(connection, state), _wrote(connection, state)
+                run, wrote = _thread_run(connection, state), written_by(connection, state)
                 deaf = self._deaf(name, connection, state)
                 events = None if state.read_only or state.channels else self._events(name, connection, state)
                 return replace(seen, state=state, run=run, wrote=wrote, deaf=deaf, events=events)
@@ -284,17 +284,3 @@ def _thread_run(connection: Any, state: ServerState) -> ThreadRun:
         )
         found = {str(command): int(number) for command, number in cursor.fetchall()}
     return ThreadRun(start, found.get("Slave_IO", 0), found.get("Slave_SQL", 0))
-
-
-def _wrote(connection: Any, state: ServerState) -> dict[tuple[int, int], int]:
-    """MariaDB: the last number of each (domain, server) in its binary log."""
-    if state.flavor != "mariadb":
-        return {}
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT @@GLOBAL.gtid_binlog_state")
-        text = str((cursor.fetchone() or ("",))[0] or "")
-    found = {}
-    for part in filter(None, text.split(",")):
-        domain, server, number = (int(word) for word in part.strip().split("-"))
-        found[domain, server] = max(number, found.get((domain, server), 0))
-    return found

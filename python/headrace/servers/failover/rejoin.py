@@ -22,11 +22,12 @@ from headrace.servers import record as records
 from headrace.servers import server as server_module
 from headrace.servers.failover import rescue
 from headrace.servers.failover.changes import follow
-from headrace.servers.failover.cluster import FailoverCluster, source_in
+from headrace.servers.failover.cluster import FailoverCluster
 from headrace.servers.failover.executor import Say, silent
 from headrace.servers.failover.hosts import CHANGE_S, AddressHost, LabHost, change, lab_host, state_of
 from headrace.servers.failover.planning.election import extra, followers, follows, heads, required
 from headrace.servers.failover.planning.members import GUIDE, Members, Seen
+from headrace.servers.failover.planning.planner import took_over
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.topology import Following, replica_up
 
@@ -152,13 +153,26 @@ def source_above(seen: Members, name: str, source: str | None = None) -> str:
     old = seen[name]
     if source == name:
         raise InputError(name, "cannot follow itself", GUIDE, "Name the new source with --from.")
-    open_now = [one for one in heads(seen) if one != name]
+    open_now = [one for one in heads(seen) if one != name and took_over(seen, seen[one], name)]
+    open_now = [one for one in open_now if followers(seen, seen[one])] or open_now
     below = [one.name for one in followers(seen, old)]
-    if source is None and not open_now and below and old.state is not None and not old.state.read_only:
+    meant = open_now if source is None else [source]
+    followed = [one for one in meant if one in seen and followers(seen, seen[one])]
+    if below and old.state is not None and not old.state.read_only and not followed:
         verb = "follows" if len(below) == 1 else "follow"
         rule = f"is the source ({', '.join(below)} {verb} it): there is nothing to rejoin"
         raise InputError(name, rule, GUIDE, "headrace failover status shows who follows whom.")
-    above = source or (open_now[0] if len(open_now) == 1 else source_in({k: v for k, v in seen.items() if k != name}))
+    if source is None and len(open_now) > 1:
+        raise InputError(", ".join(open_now), "take writes, all of them", GUIDE, "Name the new source: --from NAME.")
+    if source is None and not open_now:
+        silent = [
+            f"{one.name} does not answer ({one.error})" for one in seen.values() if not one.state and one is not old
+        ]
+        rule = f"nobody has taken over from it{': ' + ', '.join(silent) if silent else ''}"
+        raise CouldNotRun(
+            name, rule, GUIDE, "Fail over first (headrace failover run), or name the source: --from NAME."
+        )
+    above = source or open_now[0]
     if above not in seen:
         raise InputError(above, f"is not one of {', '.join(sorted(seen))}", GUIDE, "")
     new = seen[above]

@@ -250,6 +250,20 @@ def executed_now(connection: pymysql.Connection, state: ServerState) -> GtidSet:
         return executed_of(cursor, state.dialect)[0]
 
 
+def written_by(connection: Any, state: ServerState) -> dict[tuple[int, int], int]:
+    """MariaDB: the last number of each (domain, server) in its binary log."""
+    if state.flavor != "mariadb":
+        return {}
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.gtid_binlog_state")
+        text = str((cursor.fetchone() or ("",))[0] or "")
+    found = {}
+    for part in filter(None, text.split(",")):
+        domain, server, number = (int(word) for word in part.strip().split("-"))
+        found[domain, server] = max(number, found.get((domain, server), 0))
+    return found
+
+
 def _enforced(variables: dict[str, str]) -> bool:
     return variables.get("enforce_gtid_consistency") == "ON"
 

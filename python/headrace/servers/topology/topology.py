@@ -31,7 +31,7 @@ from headrace.servers.topology.dialect import GUIDE, NET_TIMEOUT_S, checked_chan
 from headrace.servers.topology.gtid import GtidSet
 from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.network import links
-from headrace.servers.topology.state import ServerState, observe
+from headrace.servers.topology.state import ServerState, observe, written_by
 from headrace.servers.topology.threads import leave_source
 
 if TYPE_CHECKING:
@@ -407,7 +407,7 @@ def _follow_too(lab: Lab, where: ServerPaths, known: Record, source: Server, fol
             if following.channel != present.name:
                 return (f"follows {source.name} already, by {by}: channel {following.channel} was not made",)
             return () if was_down or begun else (f"follows {source.name} already, by {by}: nothing was done",)
-        _check_one_more(lab, known.name, state, source, following)
+        _check_one_more(lab, connection, state, source, following)
         _check_before(source, replace(following, seed=None))
         if following.filters:
             accounts.run(connection, state.dialect.filters(dict(following.filters), following.channel))
@@ -432,14 +432,22 @@ def _check_nothing_new(name: str, source: str, following: Following) -> None:
             raise InputError(name, rule, GUIDE, hint)
 
 
-def _check_one_more(lab: Lab, name: str, state: ServerState, source: Server, following: Following) -> None:
+def _check_one_more(
+    lab: Lab, connection: pymysql.Connection, state: ServerState, source: Server, following: Following
+) -> None:
     """Raises InputError where an existing server cannot follow one source more: it follows nobody,
     has transactions of its own, or its channel is taken."""
-    with accounts.connected(source) as connection:
-        above = observe(connection, source.name)
+    name = state.name
+    with accounts.connected(source) as above_connection:
+        above = observe(above_connection, source.name)
+        theirs = written_by(above_connection, above)
     if not state.channels:
-        own = state.executed.minus(above.executed) if state.flavor == above.flavor else state.executed
-        has = "it has transactions of its own" if not own.is_empty else "what is in it would be mixed with the source's"
+        alone = any(last > theirs.get(key, 0) for key, last in written_by(connection, state).items())
+        if state.flavor != above.flavor:
+            alone = not state.executed.is_empty
+        elif state.flavor == "mysql":
+            alone = not state.executed.minus(above.executed).is_empty
+        has = "it has transactions of its own" if alone else "what is in it would be mixed with the source's"
         hint = f"Choose a new name. An old source comes back as a replica by: headrace failover rejoin {name}."
         raise InputError(name, f"exists and follows nobody; {has}", GUIDE, hint)
     if state.channel(following.channel) is not None:
@@ -450,8 +458,8 @@ def _check_one_more(lab: Lab, name: str, state: ServerState, source: Server, fol
         raise InputError(f"{name}: --seed {following.seed}", rule, GUIDE, "Leave --seed out: it reads the binary log.")
     if state.flavor != above.flavor:
         return  # refused with its reason when they are paired
-    if not (own := _own(lab, state, above)).is_empty:
-        rule = f"has transactions of its own: {str(own)[:120]}"
+    if own := _own(lab, connection, state, [(above, theirs)]):
+        rule = f"has transactions of its own: {own[:120]}"
         raise InputError(name, rule, GUIDE, "Choose a new name, or seed it anew first.")
     domains = {key for key, _ in state.executed.ranges} & {key for key, _ in above.executed.ranges}
     if state.flavor == "mariadb" and domains and following.position == "gtid":
@@ -462,23 +470,31 @@ def _check_one_more(lab: Lab, name: str, state: ServerState, source: Server, fol
         raise InputError(name, rule, GUIDE, hint)
 
 
-def _own(lab: Lab, state: ServerState, above: ServerState) -> GtidSet:
-    """What a replica wrote itself: it is in no source of it, as far as those can be asked. Nothing
-    where one cannot."""
+Position = tuple[ServerState, dict[tuple[int, int], int]]
+
+
+def _own(lab: Lab, connection: pymysql.Connection, state: ServerState, sources: list[Position]) -> str:
+    """What a replica wrote itself, as text: it is under its own name in its binary log, and in none
+    of these and its present sources. Nothing where one of those cannot be asked."""
+    server = find(lab, state.name)
+    for channel in state.channels:
+        source = source_of(lab, server, state, channel.name)
+        if source is None or source.state != "running":
+            return ""
+        with accounts.connected(source) as above:
+            seen = observe(above, source.name)
+            sources = [*sources, (seen, written_by(above, seen))]
     if state.flavor == "mariadb":
-        known = [one.received for one in state.channels]
-    else:
-        known = []
-        for channel in state.channels:
-            source = source_of(lab, find(lab, state.name), state, channel.name)
-            if source is None or source.state != "running":
-                return GtidSet(state.flavor)
-            with accounts.connected(source) as connection:
-                known.append(observe(connection, source.name).executed)
-    left = state.executed.minus(above.executed)
-    for one in known:
-        left = left.minus(one)
-    return left
+        mine = {key: last for key, last in written_by(connection, state).items() if key[1] == state.server_id}
+        beyond = {key: last for key, last in mine.items() if all(last > log.get(key, 0) for _, log in sources)}
+        return ", ".join(f"{domain}-{number}-{last}" for (domain, number), last in sorted(beyond.items()))
+    left = GtidSet(state.flavor)
+    for key, _ in state.executed.ranges:
+        if key.partition(":")[0] == state.uuid.lower():
+            left = left.union(state.executed.only(key))
+    for seen, _ in sources:
+        left = left.minus(seen.executed)
+    return str(left)
 
 
 def prepared(lab: Lab, name: str, following: Following, progress: Progress = quiet) -> Server:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from relay_logs import Cluster
 
 from headrace.connect.address import Address
 from headrace.servers.failover.planning.election import required
-from headrace.servers.topology import checks
+from headrace.servers.topology import checks, ending, topology
 from headrace.servers.topology.lag import watch as watching
 from headrace.servers.topology.lag.watch import LagWatch
 from headrace.servers.topology.state import ServerState
+from headrace.servers.topology.topology import TopologyMember
 
 
 def states(flavor: str = "mysql") -> dict[str, ServerState]:
@@ -54,6 +58,59 @@ def test_statements_are_warned_of_where_they_are_logged():
     replica = replace(states()["s1"], binlog_format="STATEMENT", log_replica_updates=False)
     assert list(checks.warnings(replica)) == [], "it logs nothing of its own"
     assert list(checks.warnings(replace(made, binlog_format="MIXED"))) == []
+
+
+def test_semi_sync_that_is_off_at_the_source_alone():
+    made = states("mariadb")
+    semi = replace(made["s0"].semi_sync, source_enabled=False)
+    made["s0"] = replace(made["s0"], semi_sync=semi)
+    [(name, text)] = checks.warnings_of_all(made)
+    assert name == "s0" and "off here and on at s1, s2" in text and "rpl_semi_sync_master_enabled = 1" in text
+
+
+def test_what_was_asked_for_is_a_warning_and_no_problem():
+    """A replica that is late or filtered on purpose is as somebody wants it."""
+    made = states("mariadb")["s1"]
+    channel = replace(made.channels[0], delay_s=3_600, filters=(("replicate-do-db", "shop"),), uses_gtid=False)
+    made = replace(made, channels=(channel,))
+    said = " ".join(checks.warnings(made))
+    assert "delayed by 3600 s on purpose" in said and "filtered" in said and "file positions" in said
+    assert not [text for text in checks.problems(made) if "delayed" in text or "filtered" in text or "file pos" in text]
+
+
+def member_of(name: str, state: ServerState | None, port: int) -> TopologyMember:
+    server: Any = SimpleNamespace(name=name, host="s0", port=port, state="running" if state else "stopped")
+    return TopologyMember(server, state, ())
+
+
+def test_a_stopped_source_is_a_problem():
+    made = states("mariadb")
+    members = [member_of("s0", None, 1), *(member_of(name, made[name], 2) for name in ("s1", "s2"))]
+    [text] = topology._of_stopped(members[0].server, members)
+    assert text.startswith("is stopped, and s1, s2 follow it; headrace mysql up s0") and "failover run" in text
+    assert not list(topology._of_stopped(members[1].server, members))
+    assert not list(topology._of_stopped(members[0].server, members[:1])), "nobody follows it"
+
+
+def test_what_the_end_of_a_server_does_to_others(monkeypatch):
+    made = states("mariadb")
+    lab: Any = SimpleNamespace()
+    places = {name: SimpleNamespace(name=name, host=name, port=1, state="running") for name in made}
+    monkeypatch.setattr(ending, "states_of", lambda lab: made)
+    monkeypatch.setattr(ending, "servers", lambda lab: list(places.values()))
+    monkeypatch.setattr(ending.accounts, "connected", lambda server: contextlib.nullcontext())
+    monkeypatch.setattr(ending.accounts, "rows", lambda *_: [{"Server_id": 77, "Host": "far"}, {"Server_id": 2}])
+    source: Any = places["s0"]
+    assert ending.consequences(lab, source) == ["s1, s2 and server_id 77 at far follow it, and would receive nothing"]
+    replica: Any = places["s1"]
+    assert not [text for text in ending.consequences(lab, replica) if "commits" in text], "s2 acknowledges too"
+    semi = replace(made["s0"].semi_sync, clients=1, timeout_ms=10_000)
+    made["s0"] = replace(made["s0"], semi_sync=semi)
+    assert any(
+        "commits on s0 wait for 1 acknowledgement, and 0 replicas" in text for text in ending.consequences(lab, replica)
+    )
+    stopped: Any = SimpleNamespace(name="s9", state="stopped", port=1)
+    assert ending.consequences(lab, stopped) == []
 
 
 # As MySQL 9.7 and MariaDB 10.11 said them in the device tests, and a part of the advice.

@@ -257,6 +257,32 @@ def test_what_cannot_rejoin():
     assert source_above(promoted(), "s0") == "s1"
 
 
+def test_a_replica_is_not_failed_over():
+    """A server in the middle of a chain, or the wrong name: nobody is promoted next to the source."""
+    for kind in ("failover", "switchover"):
+        assert "s1 is a replica of s0, not the source" in plan(working().seen(), FailoverWish("s1", kind=kind)).refusal
+
+
+def test_a_server_of_its_own_is_not_what_an_old_source_rejoins():
+    """It takes writes, follows nobody and is followed by nobody: it did not take over."""
+    made = Cluster(3, "mariadb", 1, 1e9, True)
+    for _ in range(3):
+        made.write()
+        for one in made.servers[1:3]:
+            made.receive(one.index)
+            made.apply(one.index)
+    stranger = made.servers[3]
+    stranger.follows, stranger.read_only, stranger.binlog = None, False, [(3, 1)]
+    for named in (None, "s3"):
+        with pytest.raises(InputError, match="is the source"):
+            source_above(made.seen(), "s0", named)
+    made.kill_source()
+    with pytest.raises((InputError, CouldNotRun)):
+        source_above(made.seen(), "s0")
+    made.servers[1].follows, made.servers[1].read_only, made.servers[2].follows = None, False, 1
+    assert source_above(made.seen(), "s0") == "s1"
+
+
 def test_journals_are_in_the_directory_of_the_lab_that_is_meant(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADRACE_LAB", str(tmp_path / "lab"))
     assert journal_folder() == tmp_path / "lab" / "failover"

@@ -41,6 +41,10 @@ def plan(members: Members, wish: FailoverWish) -> FailoverPlan:
     guarantee = guarantee_now(members, source)
     if wish.target is not None and wish.elected is None and (wrong := _wrong_target(members, wish)):
         return FailoverPlan(refusal=wrong, hint="Name a replica with --to, or leave it out.", guarantee=guarantee)
+    if wish.elected is None and (above := _follows_somebody(members, source)):
+        rule = f"{source.name} is a replica of {above}, not the source"
+        hint = "Leave out --from, or name the source."
+        return FailoverPlan(refusal=rule, hint=hint, guarantee=guarantee)
     gone = members.get(wish.elected) if wish.elected else None
     if wish.elected and (gone is None or gone.state is None):
         rule = f"{wish.elected} was elected, does not answer now, and may take writes already"
@@ -59,6 +63,16 @@ def _wrong_target(members: Members, wish: FailoverWish) -> str:
     if wish.target not in members:
         return f"{wish.target} is not one of {', '.join(sorted(members))}"
     return ""
+
+
+def _follows_somebody(members: Members, source: Seen) -> str:
+    """Whom a source that is read-only follows itself, in words; "" for nobody. One that takes writes
+    may have a channel of another time, which is stopped."""
+    if source.state is None or not source.state.read_only:
+        return ""
+    names = {(one.host, one.port): one.name for one in members.values()}
+    places = [(one.source_host, one.source_port) for one in source.state.channels]
+    return " and ".join(names.get(place, f"{place[0]}:{place[1]}") for place in places)
 
 
 def _unlawful(members: Members, wish: FailoverWish) -> FailoverPlan | None:
@@ -172,7 +186,7 @@ def _elected(members: Members, wish: FailoverWish) -> Seen | None:
     if wish.elected is not None:
         found = members.get(wish.elected)
         return found if found is not None and found.state is not None else None
-    return next((one for one in _writable(members, wish) if _took_over(members, one, wish.source)), None)
+    return next((one for one in _writable(members, wish) if took_over(members, one, wish.source)), None)
 
 
 def _writable(members: Members, wish: FailoverWish) -> list[Seen]:
@@ -181,7 +195,7 @@ def _writable(members: Members, wish: FailoverWish) -> list[Seen]:
     return [one for one in found if not required(one).read_only and _is_promoted(one)]
 
 
-def _took_over(members: Members, one: Seen, source: str) -> bool:
+def took_over(members: Members, one: Seen, source: str) -> bool:
     """Whether a writable server may be the one that took over: replicas follow it, or those that
     still follow the old source have nothing that it has not."""
     if any(each.name != source for each in election.followers(members, one)):

@@ -84,7 +84,8 @@ def test_against_naive_arithmetic():
 
 
 def test_a_finding_says_what_it_brings_and_what_is_next():
-    found = diagnose(evidence(AT_300, CLIENTS, storage=IO1, instance="m4.large"), Counsel())
+    quiet = {"user_cpus": 0.1, "system_cpus": 0.02}
+    found = diagnose(evidence(AT_300, CLIENTS, quiet, storage=IO1, instance="m4.large"), Counsel())
     first = found.findings[0]
     assert (first.verdict, first.subject) == ("binds", "volume-iops") and first.gain is not None
     assert first.gain.low <= first.gain.transactions <= first.gain.high and first.gain.transactions > 1.0
@@ -173,3 +174,35 @@ def test_without_a_server_it_is_told_in_io():
     found = diagnose(evidence(AT_300, storage=IO1, with_server=False), Counsel())
     gain = found.findings[0].gain
     assert gain is not None and gain.transactions is None and gain.next_limit == "volume-throughput"
+
+
+@pytest.mark.parametrize(("user", "system"), [(3.5, 0.4), (2.0, 0.3)])
+def test_a_gain_is_bounded_by_the_processors(user, system):
+    """Lifting brings no more transactions than the idle processors can run: at 98 % at work hardly any,
+    though the volume alone would allow several times as many."""
+    host = {"user_cpus": user, "system_cpus": system}
+    gain = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, host, storage=IO1), Counsel()).findings[0].gain
+    assert gain is not None and gain.transactions is not None
+    busy, server = (user + system) / 4, 0.25
+    # What is at work, up to three times the server's part, grows with the transactions; or that alone.
+    assert gain.transactions <= (1 - busy) / min(busy, 3 * server) + 1e-9
+    assert gain.high <= (1 - busy) / server + 1e-9
+    free = diagnose(evidence(AT_300, CLIENTS, {"user_cpus": 0.1, "system_cpus": 0.02}, storage=IO1), Counsel())
+    assert free.findings[0].gain.transactions > 1.0
+
+
+def test_nothing_is_bought_for_a_server_whose_processors_are_spent():
+    spent = {"user_cpus": 3.5, "system_cpus": 0.42}
+    found = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
+    first = next(one for one in found.findings if one.subject == "volume-iops")
+    assert not first.remedies and "not worth money" in first.words and "processors bind" in first.words
+
+
+def test_one_answer_does_not_say_that_storage_binds_and_keeps_up():
+    spent = {"user_cpus": 3.5, "system_cpus": 0.42}
+    found = diagnose(evidence(AT_300, CLIENTS | {"server_cpus": 1.0}, spent, storage=IO1), Counsel())
+    words = " ".join(one.words for one in (*found.findings, *found.others))
+    assert {one.subject for one in found.findings} >= {"volume-iops", "processors"}
+    assert "keeps up" not in words and "nearly spent" in words
+    alone = diagnose(evidence(None, {"server_cpus": 3.0}, spent, storage="gp3:500"), Counsel())
+    assert alone.headline.startswith("The processors") and "Storage keeps up." in alone.headline

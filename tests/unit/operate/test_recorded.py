@@ -100,3 +100,158 @@ def test_cloudwatch_alone(tmp_path):
     assert (found.verdict, found.findings[0].subject) == ("binds", "volume-credits")
     assert found.windows[0].begins == "2026-11-20 10:00:00" and found.windows[0].ends == "2026-11-20 11:00:00"
     assert "bursts shorter" in found.grain
+
+
+# --- instances ------------------------------------------------------------------------------------
+
+
+def spent(chance, level, kib, burst, calm_ms=0.6, slow_ms=13.3):
+    """A flat level for four minutes of five, after a burst above it."""
+    rows = [(chance.uniform(0.9, 1.1) * burst, kib, calm_ms) for _ in range(60)]
+    return rows + [(level, kib, slow_ms + 0.3 * chance.random()) for _ in range(240)]
+
+
+@pytest.mark.parametrize(
+    ("instance", "storage", "level", "kib", "burst", "words"),
+    [
+        # Baselines of the EC2 user guide: m5.large 3,600 IOPS and 650 Mbit/s (81.25 MB/s), m5.xlarge 6,000.
+        ("m5.large", "gp3:500:10000:500", 3_600.0, 16.0, 6_000, "a flat 3,600 IOPS, the baseline of m5.large"),
+        ("r5.large", "gp3:500:10000:500", 3_600.0, 16.0, 6_000, "a flat 3,600 IOPS, the baseline of r5.large"),
+        ("m5.xlarge", "gp3:500:16000:500", 6_000.0, 4.0, 9_000, "a flat 6,000 IOPS, the baseline of m5.xlarge"),
+        ("m5.large", "gp3:500:10000:500", 81_250_000 / 65_536, 64.0, 2_500, "a flat 77.49 MiB/s, the baseline"),
+    ],
+)
+def test_a_spent_burst_of_an_instance(tmp_path, instance, storage, level, kib, burst, words):
+    path = iostat(tmp_path / "io.txt", spent(random.Random(5), level, kib, burst))
+    found = told(path, storage=storage, instance=instance)
+    assert (found.verdict, found.findings[0].subject) == ("binds", "instance-credits")
+    assert words in found.headline and "explains the latency" in found.headline
+    assert "Change the instance" in found.findings[0].remedies[0].what
+
+
+@pytest.mark.parametrize(
+    ("storage", "level", "kib", "burst", "names"),
+    [
+        ("gp3:500:10000:500", 3_600.0, 16.0, 6_000, "m5.large, r5.large"),
+        (None, 3_600.0, 16.0, 6_000, "m5.large, r5.large"),
+        ("gp3:500:10000:500", 81_250_000 / 65_536, 64.0, 2_500, "m5.large"),
+        ("io2:500:32000", 18_750.0, 16.0, 18_000, "m5.4xlarge"),
+    ],
+)
+def test_an_instance_that_nobody_named_is_asked_for(tmp_path, storage, level, kib, burst, names):
+    """A dead-flat rate is a limit before EBS is blamed: it equals the baseline of known instances."""
+    path = iostat(tmp_path / "io.txt", spent(random.Random(6), level, kib, burst))
+    found = told(path, storage=storage)
+    assert (found.verdict, found.findings[0].subject, found.exit_code) == ("cannot tell", "instance", 3)
+    assert names in found.headline and "--instance" in found.headline and "EBS's fault" not in found.headline
+    assert "e+" not in found.headline
+    if kib == 64.0:
+        assert "77.49 MiB/s" in found.headline
+
+
+def test_a_flat_rate_at_no_known_limit_asks_for_the_storage(tmp_path):
+    path = iostat(tmp_path / "io.txt", spent(random.Random(8), 1_234.0, 16.0, 2_000))
+    found = told(path, storage="gp3:500:10000:500", instance="m5.4xlarge")
+    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "storage")
+    assert "1,234 IOPS" in found.headline and "18,750 IOPS" in found.headline
+
+
+# --- slow, and not for long -----------------------------------------------------------------------
+
+OLD_HEAD = "Device:         rrqm/s   wrqm/s     r/s     w/s    rkB/s    wkB/s avgrq-sz avgqu-sz   await  svctm  %util"
+
+
+def old_iostat(path, rows):
+    """iostat -xt 1 of sysstat 9: (await, queue, per cent in use) by second, 300 writes of 16 KiB."""
+    text = "Linux 3.13.0 (db1) \t11/20/2026 \t_x86_64_\t(4 CPU)\n\n"
+    for second, (await_ms, queue, util) in enumerate([(2.0, 0.1, 5.0), *rows]):
+        at = datetime(2026, 11, 20, 10, 0) + timedelta(seconds=second)
+        text += f"{at:%m/%d/%Y %H:%M:%S}\n{OLD_HEAD}\n"
+        text += f"xvde 0.00 0.00 0.00 {290 + 9 * second}.00 0.00 {16 * (290 + 9 * second)}.00 32.00 {queue} {await_ms} 3.0 {util}\n\n"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("storage", [None, "gp2:100", "gp3:500", "io1:500:2000"])
+@pytest.mark.parametrize(
+    ("rows", "worst"),
+    [
+        # As two recordings in public issues: three reports with 168 to 464 ms, and one of 43 ms.
+        ([(168.2, 138.0, 100.0), (464.49, 138.0, 100.0), (310.0, 120.0, 100.0)], "464 ms"),
+        ([(43.0, 34.0, 94.0)] * 2, "43 ms"),
+    ],
+)
+def test_too_short_is_never_fine(tmp_path, call, storage, rows, worst):
+    path = old_iostat(tmp_path / "io.txt", rows)
+    found = told(path, storage=storage)
+    assert found.verdict == "cannot tell" and found.exit_code == 3
+    assert worst in found.headline and "too short" in found.headline
+    options = ("--storage", storage) if storage else ()
+    code, out, _ = call("doctor", str(path), *options, "--output", "nagios")
+    assert code == 3 and out.startswith("DOCTOR UNKNOWN - cannot tell")
+
+
+def test_slow_seconds_of_a_long_recording_are_not_fine(tmp_path):
+    chance = random.Random(9)
+    rows = [(chance.uniform(60, 140), 16.0, 40.0 if second in (100, 101) else 0.6) for second in range(300)]
+    found = told(iostat(tmp_path / "io.txt", rows), storage="gp3:500")
+    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "too short")
+    assert "2 s in all" in found.headline and "40 ms" in found.headline
+
+
+def test_every_sixth_point_slow_is_bursts(tmp_path):
+    chance = random.Random(10)
+    rows = [(chance.uniform(300, 500), 16.0, 15.6 if second % 6 == 0 else 0.6) for second in range(600)]
+    found = told(iostat(tmp_path / "io.txt", rows), storage="gp3:500")
+    assert (found.verdict, found.findings[0].subject) == ("cannot tell", "bursts")
+    assert "iostat -xt 1" in found.headline and "shorter interval" in found.headline
+
+
+# --- processors, members --------------------------------------------------------------------------
+
+
+def with_processors(path, user, system):
+    """The file with other figures of avg-cpu."""
+    idle = 100.0 - user - system
+    calm = "           5.00    0.00    2.00    1.00    0.00   92.00"
+    path.write_text(
+        path.read_text().replace(calm, f"          {user:.2f}    0.00    {system:.2f}    0.00    0.00    {idle:.2f}")
+    )
+    return path
+
+
+def test_processors_of_the_same_file(tmp_path, call):
+    """avg-cpu stands beside the disks: an idle disk and spent processors are no matter of storage. From
+    85 % on; a fifth of the recording at least."""
+    calm = day(random.Random(11), (0, 0), 0.0)
+    found = told(with_processors(iostat(tmp_path / "io.txt", calm), 94.0, 4.0), storage="gp3:500")
+    assert (found.verdict, found.findings[0].subject, found.exit_code) == ("not storage", "processors", 0)
+    assert "98 % of 4 processors" in found.headline and "Storage kept up" in found.headline
+    for user, verdict in ((84.0, "not storage"), (82.0, "fine")):
+        assert told(with_processors(iostat(tmp_path / "io.txt", calm), user, 2.0), storage="gp3:500").verdict == verdict
+    # At a limit as well: both are said, and not that storage keeps up.
+    hot = day(random.Random(12), (60, 240), 3_000.0, await_ms=10.6)
+    found = told(with_processors(iostat(tmp_path / "io.txt", hot), 94.0, 4.0), storage="gp3:500")
+    assert [one.subject for one in found.findings] == ["volume-iops", "processors"]
+    assert "kept up" not in found.findings[1].words and "nearly spent" in found.findings[1].words
+
+
+def test_the_slow_member_is_named(tmp_path):
+    """The third of four is slow, and the others, which do as much, are quick."""
+    path, chance = tmp_path / "raid.txt", random.Random(13)
+    iostat(path, day(chance, (0, 0), 0.0))
+    lines = []
+    for line in path.read_text().splitlines():
+        if not line.startswith("nvme1n1"):
+            lines.append(line)
+            continue
+        for member in range(1, 5):
+            rate, ms = chance.uniform(190, 210), 18.0 if member == 3 else 0.8
+            queue, util = rate * ms / 1e3, 97.0 if member == 3 else 15.0
+            half = f"{rate / 2:.2f} {rate * 8:.2f} 0 0 {ms} 16.00"
+            lines.append(f"nvme{member}n1 {half} {half} {'0 ' * 6} {queue:.2f} {util:.2f}")
+    path.write_text("\n".join(lines) + "\n")
+    every = "+".join(f"nvme{member}n1" for member in range(1, 5))
+    found = told(path, storage="4xgp3:250", devices=(every,))
+    assert (found.verdict, found.findings[0].subject) == ("degraded", "member")
+    assert "nvme3n1 took 18.0 ms" in found.headline and "Open a case for nvme3n1" in found.headline

@@ -52,15 +52,29 @@ def test_gp2_without_credits_becomes_gp3():
     [
         # Prices of us-east-1: gp3 0.08 a GiB, 0.005 an IOPS above 3,000, 0.04 a MiB/s above 125; gp2 0.10.
         ("gp3:500:3000:500", 3_000, 47, "volume-iops", "gp3:500:4500:500", 7.50),
-        ("gp2:1000", 3_000, 47, "volume-iops", "gp3:1000:4500:250", 80 + 7.5 + 5 - 100),
+        ("gp2:1000", 3_000, 47, "volume-iops", "gp3:1000:4500:125", 80 + 7.5 - 100),
         ("gp3:500:16000:250", 1_000, 250, "volume-throughput", "gp3:500:16000:375", 5.0),
-        ("gp2:500", 1_500, 23, "volume-credits", "gp3:500:3000:250", 40 + 5 - 50),
+        ("gp2:500", 1_500, 23, "volume-credits", "gp3:500:3000:125", 40 - 50),
     ],
 )
-def test_no_change_takes_away_what_the_window_did_not_use(today, iops, mib_s, subject, wanted, more):
+def test_no_change_takes_away_what_was_bought(today, iops, mib_s, subject, wanted, more):
     change = change_of_volume(volume(today, iops, mib_s), subject, 1.5, "us-east-1", None)
     assert change is not None and change.storage == wanted
     assert change.remedy.usd_month == pytest.approx(more)
+
+
+def test_what_came_with_the_type_is_bought_as_far_as_it_was_used():
+    """gp2:300 may give 250 MiB/s, and 38 were seen at the most: 125, which a gp3 includes, are enough.
+    900 IOPS are its baseline."""
+    change = change_of_volume(volume("gp2:300", 900, 38), "volume-credits", 1.5, "us-east-1", None)
+    assert change is not None and change.storage == "gp3:300:3000:125"
+    # 0.08 USD a GiB of gp3, 0.10 of gp2.
+    assert change.remedy.usd_month == pytest.approx(24.0 - 30.0) and "38 MiB/s" in change.remedy.cost
+    used = volume("gp2:300", 900, 38)
+    used.most_bytes_s = 190 * 2**20  # once, in all that was seen
+    change = change_of_volume(used, "volume-credits", 1.5, "us-east-1", None)
+    # 1.25 times that, in whole MiB/s.
+    assert change is not None and change.storage == "gp3:300:3000:238"
 
 
 def test_nothing_while_it_is_optimizing():

@@ -54,6 +54,7 @@ def evidence(
     vcpus: int = 4,
     flavor: str = "mariadb",
     follows: bool = False,
+    loading_known: bool = True,
     each=lambda index, tick: tick,
 ) -> Evidence:
     """A healthy server with these figures in place of its own. A value may be a function of the
@@ -64,7 +65,8 @@ def evidence(
         return {name: value(index) if callable(value) else value for name, value in made.items() if value is not None}
 
     limits = None if storage is None else holding(storage, instance)
-    facts = [SeenVolume("data", storage, "/dev/nvme1n1", limits, state)] if with_volume else []
+    data = SeenVolume("data", storage, "/dev/nvme1n1", limits, state, loading_known=loading_known)
+    facts = [data] if with_volume else []
     facts += [SeenVolume(f"data/{name}", "gp3:500", None, None, role="member") for name in (members or {})]
     ticks = []
     for index in range(seconds):

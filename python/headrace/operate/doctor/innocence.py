@@ -3,6 +3,8 @@ at before anything else."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from headrace.base.units import KIB, MIB, in_percent, span_in_words
 from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
 from headrace.operate.doctor.signals import Signals, VolumeSignals
@@ -12,15 +14,24 @@ from headrace.operate.doctor.thresholds import Thresholds
 LARGER_THAN_A_PAGE = 1.25
 
 
+# Of processors, alone and beside storage that waits.
+KEEPS_UP = "Storage keeps up."
+NEARLY_SPENT = "Storage waits too, and the processors are nearly spent: lifting its limit alone brings little."
+
+
 def figure(name: str, value: float | None, unit: str, words: str) -> FindingFigure:
     """A number with its words."""
     return FindingFigure(name, value, unit, words)
 
 
-def innocent(signals: Signals, thresholds: Thresholds) -> list[Finding]:
-    """Every other explanation that holds, the one that takes most of the clients' time first."""
+def innocent(signals: Signals, thresholds: Thresholds, storage_waits: bool = False) -> list[Finding]:
+    """Every other explanation that holds, the one that takes most of the clients' time first.
+    `storage_waits`: a limit binds as well, or a volume is degraded, so that storage does not keep
+    up."""
     looked = (_locks, _foreign, _cold, _processors, _away, _idle)
     found = [one for look in looked if (one := look(signals, thresholds)) is not None]
+    if storage_waits:
+        found = [replace(one, words=one.words.replace(KEEPS_UP, NEARLY_SPENT)) for one in found]
     return sorted(found, key=lambda one: -one.weight)
 
 
@@ -176,7 +187,7 @@ def _processors(signals: Signals, t: Thresholds) -> Finding | None:
         )
         remedy = Remedy("Move to another host (stop and start the instance), or to a type without burstable processors")
     else:
-        words = f"The processors are the bottleneck: {in_percent(max(busy, by_server))} of {host.vcpus} at work, {in_percent(by_server)} by the server. Storage keeps up."
+        words = f"The processors are the bottleneck: {in_percent(max(busy, by_server))} of {host.vcpus} at work, {in_percent(by_server)} by the server. {KEEPS_UP}"
         remedy = Remedy(
             "Take the statements that use most processor time first, then more processors",
             ("SELECT * FROM sys.statement_analysis LIMIT 10;",),

@@ -23,8 +23,9 @@ EXPLAINS = ("cold-cache", "backup")
 def judged(signals: Signals, thresholds: Thresholds, exact: bool = True) -> list[Finding]:
     """Everything that was found, the headline first; at least one."""
     grain = grain_words(signals.grain_s, signals.exact)
-    innocents = innocent(signals, thresholds)
     storage = of_volumes(signals, thresholds)
+    waits = any(one.verdict in ("binds", "degraded") for one in storage)
+    innocents = innocent(signals, thresholds, storage_waits=waits)
     settings = of_settings(signals, thresholds)
     ordered = _ordered(innocents, storage, settings, signals, thresholds)
     if not ordered:

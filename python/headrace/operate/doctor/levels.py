@@ -64,7 +64,7 @@ class Level:
         if self.points < LEAST_POINTS:
             return False
         scatter = min(self.iops_scatter, self.bytes_scatter)
-        return scatter * math.sqrt(max(self.ios, 1.0)) <= HELD_OF_ROOT or scatter <= 1e-4
+        return scatter * math.sqrt(max(self.ios, 1.0)) <= HELD_OF_ROOT or scatter <= TICKS_S / self.point_s
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,21 @@ def level_of(rows: pl.DataFrame) -> Level:
         rows.height,
         point_s,
         iops * point_s,
+    )
+
+
+def in_blocks(rows: pl.DataFrame, least_s: float) -> pl.DataFrame:
+    """Rows that follow each other as one of so many seconds, without what is left at the end."""
+    each = float(rows["duration_s"].median() or least_s) if rows.height else least_s  # type: ignore[arg-type]
+    size = math.ceil(least_s / max(each, 1e-3))
+    if size < 2:
+        return rows
+    names = [name for name in ("charged_iops", "read_mib_s", "write_mib_s") if name in rows.columns]
+    whole = rows[: rows.height // size * size].with_row_index("number")
+    return (
+        whole.group_by(pl.col("number") // size, maintain_order=True)
+        .agg(pl.col("t_unix").first(), pl.col("duration_s").sum(), *[pl.col(name).mean() for name in names])
+        .drop("number")
     )
 
 

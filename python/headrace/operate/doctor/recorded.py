@@ -17,7 +17,7 @@ from headrace.operate.doctor.judging import grain_words
 from headrace.operate.doctor.levels import rate_in_words
 from headrace.operate.doctor.model import Diagnosis, Finding, FindingFigure, Window
 from headrace.operate.doctor.recorded_processors import processors_finding
-from headrace.operate.doctor.signals import signals_of
+from headrace.operate.doctor.signals import most_bytes_s, signals_of
 from headrace.operate.doctor.slow_findings import SlowPart, slow_finding
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.doctor.windows import BoundWindow, bound_windows, without
@@ -200,6 +200,7 @@ def _advised(one: Finding, evidence: Evidence, bound: list[BoundWindow], counsel
     seen = next((each for each in part.volumes if each.facts.name == volume.facts.name), None)
     if seen is None:
         return one
+    seen.most_bytes_s = most_bytes_s(volume.rows)
     factor = t.spare_rate * at.at_least_iops / max(seen.iops, 1.0)
     try:
         change = (

@@ -13,6 +13,7 @@ from headrace.base.core import core_errors
 from headrace.base.storage import Storage
 from headrace.base.units import KIB, MIB
 from headrace.errors import InputError
+from headrace.operate.doctor.levels import bytes_per_s
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.limits import HoldingLimits
 from headrace.operate.evidence.model import OVER, Evidence, SeenServer, SeenVolume, VolumeEvidence
@@ -64,6 +65,7 @@ class VolumeSignals:
     member_ms: dict[str, float] = field(default_factory=dict)
     read_mean_ms: float | None = None  # of all reads of the window
     busy_share: float | None = None  # of the time, with a request under way; None: not counted
+    most_bytes_s: float = 0.0  # of the tick with the most bytes
 
     @property
     def use_while_busy(self) -> float | None:
@@ -268,7 +270,13 @@ def _volume(one: VolumeEvidence, as_of: str | None, thresholds: Thresholds) -> V
         bool((mean(rows, "stalled") or 0.0) > 0),
         read_mean_ms=_of_requests(rows, "read"),
         busy_share=None if (idle := mean(rows, "idle_share")) is None else 1.0 - idle,
+        most_bytes_s=most_bytes_s(rows),
     )
+
+
+def most_bytes_s(rows: pl.DataFrame) -> float:
+    """Bytes a second of the row with the most."""
+    return float(rows.select(bytes_per_s(rows).max()).item() or 0.0) if rows.height else 0.0
 
 
 def _share_of(rows: pl.DataFrame, what: pl.Expr) -> float:

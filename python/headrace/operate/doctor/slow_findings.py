@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import polars as pl
 
 from headrace.base.units import in_percent, span_in_words
-from headrace.operate.doctor.levels import instances_at, level_of, names_in_words, rate_in_words
+from headrace.operate.doctor.levels import in_blocks, instances_at, level_of, names_in_words, rate_in_words
 from headrace.operate.doctor.model import Finding, FindingFigure, Remedy
 from headrace.operate.doctor.signals import ModelLatency, model_of_rows
 from headrace.operate.doctor.slowness import (
@@ -28,7 +28,8 @@ from headrace.operate.evidence.model import Evidence, SeenVolume, VolumeEvidence
 
 LEAST_POINTS = 2  # of a stretch that EBS is blamed for: one may be a burst
 FLAT_POINTS = 4  # of a stretch whose rate may be a limit that nobody named, its ends aside
-# Below this a point is short, and the scatter of its rate is that of the tool's clock as well.
+# Seconds over which the rate of shorter points is taken together: the scatter of each is that of the
+# tool's clock as well.
 LONG_POINT_S = 10.0
 
 
@@ -65,6 +66,8 @@ def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
     """What explains the slow points; None where there are none. `beside_limits`: limits explain
     other points, so only a stretch of its own counts."""
     rows, t = part.rows, part.t
+    if (member := slow_member(part)) is not None:
+        return member
     model = part.model(part.volume.facts, rows) if rows.height else None
     if model is None:
         return None
@@ -84,9 +87,6 @@ def slow_finding(part: SlowPart, beside_limits: bool = False) -> Finding | None:
     flat = _flat(part, stretch, model)
     if flat is not None:
         return flat
-    member = _slow_member(part, stretch)
-    if member is not None:
-        return member
     slowness = cause_of(stretch, rows.filter(~slow), _before(rows, slow, first), part.limits, model, t)
     if slowness.cause == "first-touch":
         return _first_touch(part, stretch, slowness, model)
@@ -189,16 +189,10 @@ def _not_named(part: SlowPart, rows: pl.DataFrame) -> Finding:
 def _flat(part: SlowPart, stretch: pl.DataFrame, model: ModelLatency) -> Finding | None:
     """A rate that something holds, though the storage that is named has no limit there: that of an
     instance that was not named, or of other storage."""
-    inner = stretch[1:-1]
-    if inner.height < FLAT_POINTS:
+    level = level_of(in_blocks(stretch[1:-1], LONG_POINT_S))
+    if level.points < FLAT_POINTS or not level.is_held or not (level.is_flat(False) or level.is_flat(True)):
         return None
-    level = level_of(inner)
-    if not (level.is_flat(False) or level.is_flat(True)):
-        return None
-    held, short = level.is_held, level.point_s < LONG_POINT_S
-    known = instances_at(level, part.evidence.facts.as_of) if held or short else None
-    if known is None and not held:
-        return None
+    known = instances_at(level, part.evidence.facts.as_of)
     storage, instance = part.volume.facts.storage, part.evidence.facts.instance
     in_bytes = known[0].unit == "bytes/s" if known else level.bytes_scatter < 0.9 * level.iops_scatter
     rate = rate_in_words(*((level.bytes_s, "bytes/s") if in_bytes else (level.iops, "I/Os/s")))
@@ -274,52 +268,85 @@ def _degraded(part: SlowPart, rows: pl.DataFrame, slowness: Slowness, model: Mod
 # --- members of an array --------------------------------------------------------------------------
 
 
-def _slow_member(part: SlowPart, stretch: pl.DataFrame) -> Finding | None:
-    """A member that is slow while the others, with the same load, are quick."""
-    begins, ends = float(stretch["t_unix"][0]), float(stretch["t_unix"][-1])
-    members = {}
-    for volume in part.evidence.volumes:
-        if volume.facts.role == "member":
-            rows = volume.rows.filter((pl.col("t_unix") >= begins - 1e-6) & (pl.col("t_unix") <= ends + 1e-6))
-            if rows.height:
-                members[volume.facts.name.rpartition("/")[2]] = (volume, rows)
+@dataclass(frozen=True)
+class _Member:
+    """A member and a time in which it was slow, the longest."""
+
+    name: str
+    volume: VolumeEvidence
+    model: ModelLatency
+    slow: pl.Series
+    rows: pl.DataFrame
+
+
+def slow_member(part: SlowPart) -> Finding | None:
+    """A member that is slow while the others, with the same load, are quick. One alone does not make
+    the mean of the array slow as soon."""
+    members = {
+        volume.facts.name.rpartition("/")[2]: volume
+        for volume in part.evidence.volumes
+        if volume.facts.role == "member"
+    }
     if len(members) < 2:
         return None
-    ms = {name: slowest_ms(rows) for name, (_, rows) in members.items()}
-    rates = {name: float(rows["charged_iops"].median() or 0.0) for name, (_, rows) in members.items()}  # type: ignore[arg-type]
-    worst = max(ms, key=lambda name: ms[name])
-    quick = min(ms.values())
-    volume, rows = members[worst]
-    model = part.model(volume.facts, rows)
-    if (
-        model is None
-        or ms[worst] < MEMBER_FACTOR * max(quick, 1e-3)
-        or ms[worst] < part.t.degraded_factor * _p99(model)
-    ):
+    known = [_longest(part, name, volume) for name, volume in members.items()]
+    worst = max((one for one in known if one is not None), key=lambda one: slowest_ms(one.rows), default=None)
+    if worst is None:
         return None
-    beside = [rate for name, rate in rates.items() if name != worst]
+    at = pl.col("t_unix").is_between(worst.rows["t_unix"][0] - 1e-6, worst.rows["t_unix"][-1] + 1e-6)
+    beside = {name: volume.rows.filter(at) for name, volume in members.items() if name != worst.name}
+    ms = {worst.name: slowest_ms(worst.rows)} | {name: slowest_ms(rows) for name, rows in beside.items()}
+    quick = min(ms.values())
+    if ms[worst.name] < MEMBER_FACTOR * max(quick, 1e-3):
+        return None
     # A burst is spread over all members, as all of the load is.
-    spread = rates[worst] <= SPREAD * max(beside, default=0.0)
-    whole = volume.rows
-    slow = clearly_slow_points(whole, model, part.t)
-    before = whole.filter((pl.col("t_unix") < begins) & ~slow)
-    slowness = cause_of(rows, whole.filter(~slow), before, volume.facts.limits, model, part.t, others_are_quick=spread)
-    seen = ", ".join(f"{name} {value:,.1f} ms" for name, value in ms.items())
-    told = f"{_when_words(part, stretch)} one member of {part.name} was slow: {worst} took {ms[worst]:,.1f} ms an I/O, the fastest {quick:,.2f} ms"
-    figures = tuple(
-        FindingFigure(f"ms of {name}", value, "ms", f"an I/O of {name} took {value:,.2f} ms")
-        for name, value in ms.items()
+    most = max((_known(rows, "charged_iops") for rows in beside.values()), default=0.0)
+    spread = _known(worst.rows, "charged_iops") <= SPREAD * most
+    calm = worst.volume.rows.filter(~worst.slow)
+    before = calm.filter(pl.col("t_unix") < worst.rows["t_unix"][0])
+    limits = worst.volume.facts.limits
+    slowness = cause_of(worst.rows, calm, before, limits, worst.model, part.t, others_are_quick=spread)
+    return _member_finding(part, worst, ms, slowness)
+
+
+def _longest(part: SlowPart, name: str, volume: VolumeEvidence) -> _Member | None:
+    """The longest time in which a member is clearly slow: a minute at least."""
+    rows = volume.rows
+    model = part.model(volume.facts, rows) if rows.height else None
+    if model is None:
+        return None
+    slow = clearly_slow_points(rows, model, part.t)
+    if not slow.any():
+        return None
+    first, behind = stretches(slow)[0]
+    stretch = rows[first:behind]
+    long = float(stretch["duration_s"].sum()) >= part.t.window_s and stretch.height >= LEAST_POINTS
+    return _Member(name, volume, model, slow, stretch) if long else None
+
+
+def _member_finding(part: SlowPart, member: _Member, ms: dict[str, float], slowness: Slowness) -> Finding:
+    quick = min(ms.values())
+    usual = (
+        f"{_when_words(part, member.rows)} one member of {part.name} was slow: {member.name} took {ms[member.name]:,.1f} ms an I/O, "
+        f"the fastest {quick:,.2f} ms"
     )
     if slowness.cause == "degraded":
-        words = f"{told}. The array is as slow as that member, and no limit explains it: it is EBS's fault. Open a case for {worst}, do not resize."
-        finding = _finding(part, "degraded", "member", words, stretch, OPEN_A_CASE)
+        words = (
+            f"{usual}. The array is as slow as that member, and no limit explains it: it is EBS's fault. Open a case for {member.name}, "
+            "do not resize."
+        )
+        finding = _finding(part, "degraded", "member", words, member.rows, OPEN_A_CASE)
     else:
         why = (
             "Only its reads are slow: check first whether it was made from a snapshot"
             if slowness.cause == "first-touch"
-            else f"A burst at its limit may be why ({seen}): it has more to do than the others, or record seconds with `iostat -xt 1`"
+            else "It has more to do than the others, so a burst at its limit may be why: record seconds with `iostat -xt 1`"
         )
-        finding = _finding(part, "cannot tell", "member", f"{told}. {why}.", stretch)
+        finding = _finding(part, "cannot tell", "member", f"{usual}. {why}.", member.rows)
+    figures = tuple(
+        FindingFigure(f"ms of {name}", value, "ms", f"an I/O of {name} took {value:,.2f} ms")
+        for name, value in ms.items()
+    )
     return replace(finding, figures=figures)
 
 

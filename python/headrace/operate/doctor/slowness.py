@@ -235,7 +235,24 @@ def _explained(part: pl.DataFrame, calm: pl.DataFrame, limits: HoldingLimits | N
     burst at a limit and the rest takes as long as usual: all of it in the burst, or none."""
     ios = _median(part, "charged_iops") or 0.0
     alone = ios * _busy_s_of_an_io(part, calm, model)
+    if (seen := _busy_at(calm, ios)) is not None:
+        # Requests overlap, so many of them keep it busy for less than their sum.
+        alone = min(alone, seen)
     return max(alone, float(_use(part, limits).median() or 0.0))  # type: ignore[arg-type]
+
+
+# Calm points with as many I/Os from which on they tell how busy the device is with that many, and the
+# share of them that are no busier. Guesses.
+LEAST_ALIKE, MOST_ALIKE = 3, 0.9
+
+
+def _busy_at(calm: pl.DataFrame, ios: float) -> float | None:
+    """How busy the device was in calm points with as many I/Os a second or more; None without
+    some."""
+    if "idle_share" not in calm.columns:
+        return None
+    alike = calm.filter(pl.col("charged_iops") >= ios)["idle_share"].drop_nulls()
+    return 1.0 - float(alike.quantile(1.0 - MOST_ALIKE) or 0.0) if alike.len() >= LEAST_ALIKE else None
 
 
 def _busy_s_of_an_io(part: pl.DataFrame, calm: pl.DataFrame, model: ModelLatency) -> float:

@@ -10,6 +10,7 @@ from headrace.base.units import GIB, MIB, in_percent, span_in_words
 from headrace.operate.doctor.innocence import figure, is_busy
 from headrace.operate.doctor.model import Basis, Finding, FindingFigure, Remedy, Verdict
 from headrace.operate.doctor.signals import ServerSignals, Signals, VolumeSignals, syncs_of, together, writes_a_page
+from headrace.operate.doctor.slowness import rules_out_bursts
 from headrace.operate.doctor.thresholds import Thresholds
 
 # Units of rates, as figures show them.
@@ -142,7 +143,7 @@ def _limit(
     optimizing = volume.facts.state in ("optimizing", "modifying") and subject.startswith("volume")
     name = caps.long(subject)
     how = {
-        "seen": f"over it {in_percent(share)} of the time",
+        "seen": f"over it {in_percent(share)} of the time{_in_bursts(volume, rate, allowed, t)}",
         "inferred": f"at it in {in_percent(share)} of the seconds, with latency {volume.slow_times or 0:,.1f} times the type's own",
     }[basis if basis in ("seen", "inferred") else "seen"]
     at = "" if allowed is None else f" of {_amount(allowed, unit)}"
@@ -189,6 +190,14 @@ def _limit(
         tuple(figures),
         remedies=(Remedy("Wait until the modification is completed; buy nothing before"),) if optimizing else (),
     )
+
+
+def _in_bursts(volume: VolumeSignals, rate: float, allowed: float | None, t: Thresholds) -> str:
+    """That a limit is reached in bursts, where the mean is far below it."""
+    if not allowed or rate >= t.degraded_use * allowed:
+        return ""
+    way = "writes" if volume.write_iops >= volume.read_iops else "reads"
+    return f", in bursts of {way} ({in_percent(rate / allowed)} of the limit on the mean)"
 
 
 def _verb(name: str, touched: bool) -> str:
@@ -254,9 +263,23 @@ def _slow(volume: VolumeSignals, signals: Signals, t: Thresholds) -> list[Findin
         return []
     if volume.facts.state == "initializing":
         return [_first_touch(volume, signals)]
-    if not signals.exact and bursts_hide(volume.use_while_busy, signals.grain_s, t):
+    if not signals.exact and _bursts_may_hide(volume, t):
         return [_bursts(volume, signals, slow)]
+    if _may_be_cold(volume, t):
+        return [_unsaid_first_touch(volume, signals)]
     return [_degraded(volume, signals, slow)]
+
+
+def _may_be_cold(volume: VolumeSignals, t: Thresholds) -> bool:
+    """Whether first reads of blocks from a snapshot may be why reads are slow: writes are not, and
+    nobody says whether blocks are still loaded."""
+    model = volume.model
+    if model is None or volume.facts.loading_known or volume.read_ms is None:
+        return False
+    if volume.read_iops < t.degraded_least_iops or volume.read_ms < t.degraded_factor * model.read_p99:
+        return False
+    writes_slow = volume.write_ms is not None and volume.write_ms >= t.degraded_factor * model.write_p99
+    return not (writes_slow and volume.write_iops >= t.degraded_least_iops)
 
 
 def _instance_explains(volume: VolumeSignals, signals: Signals, t: Thresholds) -> bool:
@@ -275,34 +298,44 @@ def _together(signals: Signals) -> tuple[float, float]:
     return sum(one.charged_iops for one in beside), sum(one.bytes_s for one in beside)
 
 
-def bursts_hide(use_while_busy: float | None, grain_s: float, t: Thresholds) -> bool:
-    """Whether bursts at a limit may be why a volume is slow below it: the mean of a tick is lower
-    than what was asked while there were requests. Where nobody counted that time, of a tick as long
-    as the window and longer."""
-    return grain_s >= t.window_s if use_while_busy is None else use_while_busy >= t.degraded_use
-
-
-def bursts_words(name: str, seen: str, use_while_busy: float | None, grain_s: float) -> str:
-    """What can be said of a volume whose bursts may be at a limit."""
-    tick = span_in_words(round(grain_s)) if grain_s >= 1 else f"{grain_s:g} s"
-    rate = (
-        "how it was spread within is not known"
-        if use_while_busy is None
-        else f"while there were requests it gave {in_percent(use_while_busy)} of a limit"
-    )
-    return (
-        f"{name} is slow, {seen}, and below every limit on the mean of {tick}; {rate}. That is a burst at a limit or EBS's "
-        "own trouble, and a mean cannot tell which: record seconds with `iostat -xt 1`, or ask the server's machine"
-    )
+def _bursts_may_hide(volume: VolumeSignals, t: Thresholds) -> bool:
+    """Whether bursts at a limit may be why a volume is slow below it (see `slowness`)."""
+    model = volume.model
+    if model is None:
+        return True
+    own_s = (volume.read_iops * model.read_p50 + volume.write_iops * model.write_p50) / 1e3
+    use = max((each for each in volume.use.values() if each is not None), default=0.0)
+    return not rules_out_bursts(volume.busy_share, max(own_s, use), t)
 
 
 def _bursts(volume: VolumeSignals, signals: Signals, way: str) -> Finding:
     seen, p99 = getattr(volume, f"{way}_ms"), getattr(volume.model, f"{way}_p99")
-    told = f"{way}s take {seen:,.1f} ms (the type's p99 is {p99:,.1f} ms)"
-    words = bursts_words(volume.facts.name, told, volume.use_while_busy, signals.grain_s)
-    return Finding(
-        "cannot tell", "bursts", f"{words}.", volume.facts.name, "inferred", figures=tuple(_latency_figures(volume))
+    grain_s, busy = signals.grain_s, volume.use_while_busy
+    point = span_in_words(round(grain_s)) if grain_s >= 1 else f"{grain_s:g} s"
+    rate = f"; while there were requests it gave at least {in_percent(min(1.0, busy))} of a limit" if busy else ""
+    words = (
+        f"{volume.facts.name}: {way}s take {seen:,.1f} ms (the type's p99 is {p99:,.1f} ms), below every limit on the mean of {point}{rate}. "
+        "Within a point a burst at a limit looks like that, and so does EBS's own trouble. A shorter interval tells: record seconds with "
+        "`iostat -xt 1`, or ask the server's machine."
     )
+    return Finding(
+        "cannot tell", "bursts", words, volume.facts.name, "inferred", figures=tuple(_latency_figures(volume))
+    )
+
+
+def _unsaid_first_touch(volume: VolumeSignals, signals: Signals) -> Finding:
+    """Slow reads beside quick writes, where nobody says whether blocks are still loaded."""
+    felt = _felt_of(volume, signals)
+    writes = (
+        ""
+        if volume.write_ms is None or not volume.write_iops
+        else f", and writes {volume.write_ms:,.1f} ms: a limit slows both alike"
+    )
+    words = (
+        f"Reads of {volume.facts.name} take {volume.read_ms or 0.0:,.1f} ms{writes}. Check first whether it was made from a snapshot: the first "
+        f"read of each block takes that long. Else it is EBS's own trouble: open a case then. {_felt(felt)}"
+    )
+    return _below_limits("cannot tell", "first-touch", words, volume, felt, READ_IT_THROUGH)
 
 
 def _below_limits(

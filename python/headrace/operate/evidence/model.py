@@ -90,6 +90,7 @@ class SeenVolume:
     `state`: of what lasts for a while: `optimizing`, `modifying`, `initializing`, `""`.
     `members_slow`: members of an array that are not well, as the lab or md says it. `role`: `data`
     or `log`, what the server keeps on it. `id`: that of EBS or the lab, where the name is another.
+    `loading_known`: whether the source tells that blocks still lie in a snapshot (`initializing`).
     """
 
     name: str
@@ -101,6 +102,7 @@ class SeenVolume:
     members_slow: tuple[str, ...] = ()
     role: str = "data"
     id: str | None = None
+    loading_known: bool = False
 
 
 @dataclass(frozen=True)

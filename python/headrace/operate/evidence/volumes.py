@@ -89,6 +89,7 @@ class LabVolumes:
                     slow,
                     self.data_roles.get(name, "data"),
                     one["id"],
+                    loading_known=True,
                 )
             )
             specs = {member["index"]: member["spec"] for member in one["members"]}

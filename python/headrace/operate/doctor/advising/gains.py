@@ -12,7 +12,7 @@ from headrace.errors import HeadraceError
 from headrace.operate.doctor.advising.own_database import OwnDatabase, own_database, tps_on
 from headrace.operate.doctor.advising.remedies import change_of_instance, change_of_volume
 from headrace.operate.doctor.model import Finding, Gain
-from headrace.operate.doctor.signals import Signals, VolumeSignals
+from headrace.operate.doctor.signals import HostSignals, Signals, VolumeSignals, most_bytes_s
 from headrace.operate.doctor.thresholds import Thresholds
 from headrace.operate.evidence.model import Evidence
 from headrace.simulation.database import predict
@@ -48,6 +48,9 @@ def with_counsel(
     found = []
     for one in findings:
         volume = next((each for each in signals.volumes if each.facts.name == one.volume), None)
+        if volume is not None:
+            rows = next(each.rows for each in evidence.volumes if each.facts.name == one.volume)
+            volume.most_bytes_s = most_bytes_s(rows)  # of all that was seen, not of the window alone
         if one.subject not in LIMITS or volume is None or volume.limits is None:
             found.append(one)
             continue
@@ -66,6 +69,8 @@ def _counselled(
 ) -> Finding:
     next_limit, factor = next_of(one.subject, volume, signals)
     asked = _asked_factor(own, volume, evidence, counsel)
+    if (room := processor_room(signals.host)) is not None and own is not None:
+        asked = min(asked, max(1.0, room.most))
     wanted, unknown = min(factor or asked, asked) * t.spare_rate, ""
     try:
         change = (
@@ -80,6 +85,7 @@ def _counselled(
         storage, instance = change.storage or volume.limits.storage, change.instance or volume.limits.instance
         try:
             simulated = _simulated(volume, storage, instance, signals, own, counsel, _balance(volume, one.subject))
+            simulated = None if simulated is None else _within(simulated, signals)
         except HeadraceError as error:
             simulated, unknown = None, f" What lifting it would bring is not known: {why(error)}."
         if simulated is not None:
@@ -105,7 +111,8 @@ def gain_on(signals: Signals, storage: str, instance: str | None, counsel: Couns
     if volume is None:
         return None
     with suppress(HeadraceError):
-        return _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.balance)
+        gain = _simulated(volume, storage, instance, signals, own_database(signals), counsel, volume.balance)
+        return None if gain is None else _within(gain, signals)
     return None
 
 
@@ -135,13 +142,54 @@ def next_of(subject: str, volume: VolumeSignals, signals: Signals) -> tuple[str 
         allowed = limits.rate_of(name)
         if name not in lifted and allowed and demand > 0:
             rooms[name] = allowed / demand
-    host = signals.host
-    if host.server and host.vcpus:
-        rooms["cpu"] = 1.0 / host.server
+    if (room := processor_room(signals.host)) is not None:
+        rooms["cpu"] = room.least
     if not rooms:
         return None, None
     name = min(rooms, key=lambda each: rooms[each])
     return name, max(1.0, rooms[name])
+
+
+@dataclass(frozen=True)
+class ProcessorRoom:
+    """Times today's transactions that the host's idle processors allow: at `least` where what else is
+    at work grows with them (kernel, clients of the same host), at `most` where the server alone
+    does."""
+
+    least: float
+    most: float
+
+
+# Of what is at work, up to so many times the server's own part grows with its transactions; more is
+# work of others, which stays as it is (a guess).
+RELATED = 3.0
+
+
+def processor_room(host: HostSignals) -> ProcessorRoom | None:
+    """The room that processors leave; None where they or the server's part are not known."""
+    if not host.server or not host.vcpus:
+        return None
+    busy = min(1.0, max(host.busy or 0.0, host.server))
+    idle = max(0.0, 1.0 - busy - (host.steal or 0.0))
+    related = min(busy, RELATED * host.server)
+    return ProcessorRoom((related + idle) / related, (host.server + idle) / host.server)
+
+
+def _within(gain: Gain, signals: Signals) -> Gain:
+    """A gain of no more transactions than the idle processors can run."""
+    room = processor_room(signals.host)
+    if room is None or gain.transactions is None:
+        return gain
+    middle, low, high = gain.transactions, gain.low, gain.high
+    capped = min(middle, room.least - 1.0)
+    how = gain.how if capped == middle else f"{gain.how}; no more than the idle processors can run"
+    return replace(
+        gain,
+        transactions=capped,
+        low=None if low is None else min(low, room.least - 1.0),
+        high=None if high is None else min(high, room.most - 1.0),
+        how=how,
+    )
 
 
 def _asked_factor(own: OwnDatabase | None, volume: VolumeSignals, evidence: Evidence, counsel: Counsel) -> float:
@@ -193,7 +241,7 @@ def _simulated(
         # What was measured is the better judge of today; the model of what is to come.
         ratios.append(after / before - 1.0 if before > 0 else 0.0)
     middle, ends = ratios[0], ratios
-    return Gain(middle, min(ends), max(ends), None, None, None, "simulated, a database of this window's counters")
+    return Gain(middle, min(ends), max(ends), None, None, None, "gain simulated from this window's counters")
 
 
 def _predicted(
@@ -223,7 +271,7 @@ def _predicted(
     middle = now["tps"] / was["tps"] - 1.0
     spread = now["relative_spread"] or 0.0
     width = 1.2816 * spread * (1.0 + middle)  # 80 % of a normal variable
-    return Gain(middle, middle - width, middle + width, None, None, None, f"simulated, {database.name}")
+    return Gain(middle, middle - width, middle + width, None, None, None, f"gain simulated with {database.name}")
 
 
 def _gain_words(gain: Gain, t: Thresholds) -> str:

@@ -23,6 +23,9 @@ IOPS_STEP, MIB_S_STEP = 100, 25  # of what is bought: what a person types
 GP3_IOPS, GP3_MIB_S = 3_000, 125
 # As good as the same: gp2 below 170 GiB gives 128 MiB/s, and 125 are included in a gp3. Ours.
 SAME = 0.97
+# Times the most MiB/s that were seen, for what a change must keep of those that came with the type:
+# the planner's margin of a censored demand (thresholds.csv, spare_rate).
+UNBOUGHT_SPARE = 1.25
 MIB_S_PER_IOPS = 0.25  # gp3, data/volumes/gp3.toml: at most a MiB/s for four IOPS
 
 
@@ -48,10 +51,11 @@ def change_of_volume(
         return None
     today = Storage.parse(volume.facts.storage)
     need_ios, need_bytes = _wanted(volume, limits, factor)
+    kept_bytes = _kept_bytes(volume, today, limits, need_bytes)
     found: list[tuple[float, float, Storage, HoldingLimits]] = []
     refused: HeadraceError | None = None
     judged = False
-    for storage in _variants(today, limits, need_ios, need_bytes):
+    for storage in _variants(today, limits, need_ios, need_bytes, kept_bytes):
         try:
             then = holding(storage.text, limits.instance, as_of)
             usd = sum(item["usd"] for item in storage.monthly_cost(region, as_of))
@@ -59,7 +63,7 @@ def change_of_volume(
             refused = refused or error
             continue
         judged = True
-        if not _better(limits, then, subject):
+        if not _better(limits, then, subject, kept_bytes):
             continue
         given = min(_room(then, need_ios, need_bytes), 1.0)
         found.append((-round(given, 2), usd, storage, then))
@@ -67,11 +71,14 @@ def change_of_volume(
         raise refused
     if not found:
         return None
-    _, usd, storage, _ = min(found, key=lambda one: (one[0], one[1]))
+    _, usd, storage, then = min(found, key=lambda one: (one[0], one[1]))
     more = usd - sum(item["usd"] for item in today.monthly_cost(region, as_of))
     lines = modification_lines(storage, today, as_of or core.newest_date())
     known = volume.facts.id if len(today.members) == 1 else None
     cost = f"{more:+,.2f} USD a month ({usd:,.2f} instead of {usd - more:,.2f}; list prices of {region})"
+    if then.burst_bytes_s < SAME * _given_bytes(limits):
+        less, seen = (f"{value / MIB:,.0f} MiB/s" for value in (then.burst_bytes_s, volume.most_bytes_s))
+        cost += f"; {less} are enough for the {seen} that were seen at the most, though {today} may give more"
     remedy = Remedy(
         f"Make it {storage}",
         tuple(line.replace(VOLUME_ID, known or VOLUME_ID) for line in lines["lines"]),
@@ -95,12 +102,23 @@ def _wanted(volume: VolumeSignals, limits: HoldingLimits, factor: float) -> tupl
     return ios, bytes_s
 
 
-def _kept_bytes(limits: HoldingLimits) -> float:
-    """Bytes a second of today's that its I/Os can move: no change may take them away."""
+def _given_bytes(limits: HoldingLimits) -> float:
+    """Bytes a second of today's that its I/Os can move."""
     return min(limits.burst_bytes_s, limits.burst_iops * 256 * KIB)
 
 
-def _variants(today: Storage, limits: HoldingLimits, need_ios: float, need_bytes: float) -> list[Storage]:
+def _kept_bytes(volume: VolumeSignals, today: Storage, limits: HoldingLimits, need_bytes: float) -> float:
+    """Bytes a second that no change may take away: those that were bought, all of them; those that
+    come with a type and are not bought, as far as they were used, with some to spare."""
+    given = _given_bytes(limits)
+    if any(member.type == "gp3" for member in today.members):
+        return given
+    return min(given, max(need_bytes, UNBOUGHT_SPARE * volume.most_bytes_s))
+
+
+def _variants(
+    today: Storage, limits: HoldingLimits, need_ios: float, need_bytes: float, kept_bytes: float
+) -> list[Storage]:
     """The same members as other types, or with more bought; never smaller, and with no less of what
     the window did not use."""
     count, member = len(today.members), today.members[0]
@@ -109,7 +127,7 @@ def _variants(today: Storage, limits: HoldingLimits, need_ios: float, need_bytes
     ios = max(100, math.ceil(need_ios / count / IOPS_STEP) * IOPS_STEP)
     mib_s = max(1, math.ceil(need_bytes / count / MIB / MIB_S_STEP) * MIB_S_STEP)
     made: list[Volume] = []
-    kept_mib_s = math.ceil(_kept_bytes(limits) / count / MIB)
+    kept_mib_s = math.ceil(kept_bytes / count / MIB)
     kept_ios = member.iops or math.ceil(limits.iops / count) if limits.credit_unit != "bytes" else 0
     for size in dict.fromkeys((member.size_gib, *_sizes(member, ios))):
         gp3_mib_s = max(GP3_MIB_S, mib_s, kept_mib_s if SAME * kept_mib_s > GP3_MIB_S else 0)
@@ -139,12 +157,12 @@ def _sizes(member: Volume, ios: int) -> list[int]:
     return sorted(size for size in wanted if size > member.size_gib)
 
 
-def _better(before: HoldingLimits, after: HoldingLimits, subject: str) -> bool:
+def _better(before: HoldingLimits, after: HoldingLimits, subject: str, kept_bytes: float) -> bool:
     """Whether the limit is higher afterwards, and none of the volume's is lower than what is
     delivered without credits."""
     if after.burst_iops < SAME * before.burst_iops and before.credit_unit != "bytes":
         return False
-    if after.burst_bytes_s < SAME * _kept_bytes(before):
+    if after.burst_bytes_s < SAME * kept_bytes:
         return False
     if subject.endswith("throughput") or (subject == "volume-credits" and before.credit_unit == "bytes"):
         return (
@@ -162,6 +180,10 @@ def _room(limits: HoldingLimits, ios: float, bytes_s: float) -> float:
     return min(limits.iops / ios if ios else 1.0, limits.bytes_s / bytes_s if bytes_s else 1.0)
 
 
+def _share(rate: float, allowed: float | None) -> float:
+    return rate / allowed if allowed else 0.0
+
+
 def change_of_instance(
     volume: VolumeSignals, subject: str, factor: float, region: str, as_of: str | None
 ) -> Change | None:
@@ -173,7 +195,10 @@ def change_of_instance(
     with core_errors():
         known = [one for one in core.instances(as_of) if one["instance_type"].partition(".")[0] == family]
         now = core.instance_price(limits.instance, region, as_of)
-    in_bytes = subject == "instance-throughput"
+    in_bytes = subject == "instance-throughput" or (
+        subject == "instance-credits"
+        and _share(volume.bytes_s, limits.instance_bytes_s) > _share(volume.charged_iops, limits.instance_iops)
+    )
     need = (volume.bytes_s if in_bytes else volume.charged_iops) * factor
     found = []
     for one in known:

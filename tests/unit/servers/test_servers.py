@@ -7,7 +7,10 @@ import json
 import os
 import subprocess
 import tempfile
+from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +21,7 @@ from headrace.base.machine import which
 from headrace.base.processes import Process
 from headrace.errors import CouldNotRun, InputError
 from headrace.lab import Lab, LabRefused
-from headrace.servers import config, flavors, install, record, volumes
+from headrace.servers import config, flavors, install, record, running, server, volumes
 from headrace.servers.flavors import ServerProgram
 
 MARIADB = ServerProgram("mariadb", (10, 11, 19), "10.11.19-MariaDB", ("/usr/sbin/mariadbd",), Path("/usr"), Path("/usr/share/mysql"), Path("/usr/lib/mysql/plugin"),
@@ -247,6 +250,71 @@ def test_the_table_of_options():
 )
 def test_a_full_volume_is_recognised(text, full):
     assert bool(volumes.no_room_hint(text)) == full
+    # Of a server that is made the data are kept: room is made where they are.
+    assert ("headrace mysql mount db" in volumes.no_room_hint(text, "db")) == full
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("gp3:20", "gp3:20:3000", True),
+        ("gp3:20", "gp3:20:3000:125", True),
+        ("2xgp3:20", "2xgp3:20:3000", True),
+        ("gp3:20", "gp3:20:4000", False),
+        ("gp3:20", "gp3:21", False),
+        ("gp3:20", "gp2:20", False),
+        ("2xgp3:20", "raid1:2xgp3:20", False),
+        ("gp3:20", "no storage", False),
+    ],
+)
+def test_storage_that_is_the_same_in_other_words(one, other, same):
+    assert server.is_same_storage(one, other) is server.is_same_storage(other, one) is same
+
+
+def test_a_server_keeps_its_storage_and_says_what_changes_it():
+    server.refuse_other_storage("db", ("gp3:20:3000", None), "gp3:20", None)
+    with pytest.raises(InputError) as refused:
+        server.refuse_other_storage("db", ("gp3:20:3000", "gp3:5"), "gp3:50", "gp3:5")
+    assert f"{refused.value.value} {refused.value.rule}" == "db exists on gp3:20:3000; --storage cannot change it"
+    assert refused.value.hint == "Use headrace volume modify db-data."
+    with pytest.raises(InputError, match="db: exists on gp3:5; --log-storage cannot.*db-log"):
+        server.refuse_other_storage("db", ("gp3:20", "gp3:5"), None, "gp3:6")
+    with pytest.raises(InputError, match="exists without a log volume"):
+        server.refuse_other_storage("db", ("gp3:20", None), None, "gp3:5")
+
+
+# As MariaDB 10.11.19 wrote them beside a source that was killed, 2026-11-24.
+NOISE = """2026-11-24 17:42:10 18 [ERROR] Slave I/O: error reconnecting to master 'headrace_repl@127.0.0.1:56001' - retry-time: 1  maximum-retries: 100000  message: Can't connect to server on '127.0.0.1' (111 "Connection refused"), Internal MariaDB error code: 2003
+2026-11-24 17:42:10 18 [ERROR] Error reading packet from server: Lost connection to server during query (server_errno=2013)
+2026-11-24 17:42:10 3 [Warning] Aborted connection 3 to db: 'app' user: 'app' host: 'localhost' (Got an error reading communication packets)
+2026-11-24 17:42:11 0 [ERROR] Semisync ack receiver got error 1158
+"""
+
+
+def test_noise_of_replication_is_no_reason_of_a_death(tmp_path):
+    log = tmp_path / "error.log"
+    log.write_text(NOISE)
+    assert "killed from outside" in running.reason_of_death(log, 0)
+    reason = "2026-11-24 17:42:12 0 [ERROR] InnoDB: Operating system error number 5 in a file operation."
+    log.write_text(f"{NOISE}{reason}\n{NOISE}")
+    said = running.reason_of_death(log, 0)
+    assert "Operating system error number 5" in said and "Slave I/O" not in said and "Semisync" not in said
+    full = '2026-11-24 17:42:12 18 [ERROR] Slave SQL: Error writing file (Errcode: 28 "No space left on device")'
+    log.write_text(NOISE + full)
+    assert "No space left" in running.reason_of_death(log, 0), "a full disk is a reason"
+
+
+def test_a_server_shows_where_it_listens():
+    """One with an address of its own does not listen at 127.0.0.1."""
+    from headrace.cli.servers.mysql import _pairs
+
+    shown = {one.name: None for one in fields(server.Server)} | {
+        "name": "db", "flavor": "mariadb", "version_text": "10.11.19", "engine": "innodb", "state": "running",
+        "socket": "/run/s", "storage": "gp3:20", "port": 3306, "host": "198.18.118.2", "folder": "/f", "settings": {},
+        "devices": (),
+    }  # fmt: skip
+    made: Any = SimpleNamespace(**shown, as_dict=lambda: {"address": "mysql://headrace@/"})
+    assert str(dict(_pairs(made))["TCP"]).startswith("198.18.118.2:3306, TLS")
 
 
 # --- records --------------------------------------------------------------------------------------

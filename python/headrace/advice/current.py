@@ -13,6 +13,7 @@ from headrace.advice.model import DOC, NEWEST_PATCH, ConfigFinding, ServerVersio
 from headrace.advice.table import ids_by_name, sources
 from headrace.advice.values import as_bytes, as_number, is_on
 from headrace.base.checks import did_you_mean
+from headrace.base.releases import flavor_of_version, split_release
 from headrace.base.units import MIB
 from headrace.connect import Address, connect
 from headrace.connect.option_files import SOURCE, OptionFile, Setting, read_option_file, server_groups
@@ -63,6 +64,12 @@ def todays(
         live = read_server(address)
         return (live if config is None else replace(live, file=read_file(config, live.server).file)), [], True
     notes = []
+    if version is not None:
+        written, version = split_release(version)
+        if written is not None and flavor not in (None, written):
+            rule = f"names another server than --flavor {flavor}"
+            raise InputError(f"--server-version {written}-{version}", rule, DOC, "Leave one of them out.")
+        flavor = written or flavor
     if flavor is None:
         flavor = "mariadb" if _looks_like_mariadb(config, version) else "mysql"
     if version is None:
@@ -80,7 +87,7 @@ def todays(
 
 def _looks_like_mariadb(config: str | os.PathLike | None, version: str | None) -> bool:
     if version:
-        return "mariadb" in version.lower() or version.split(".")[0] in ("10", "11")
+        return flavor_of_version(version) == "mariadb"
     series = [*(f"10.{minor}" for minor in range(2, 12)), *(f"11.{minor}" for minor in range(10))]
     groups = [f"{name}{suffix}" for name in ("mariadb", "mariadbd") for suffix in ("", *(f"-{one}" for one in series))]
     return config is not None and bool(read_option_file(config, groups).settings)

@@ -19,6 +19,7 @@ import polars as pl
 from headrace.base import core
 from headrace.base.checks import Shown, check_choice, check_number, check_whole, shown
 from headrace.base.core import core_errors
+from headrace.base.releases import flavor_of_version, number_in, split_release
 from headrace.base.units import GIB, Day, day_of, span_in_words
 from headrace.errors import InputError
 from headrace.simulation.database import DRAWS, cache_fits, coarse_run, host_of, run_settings
@@ -112,8 +113,14 @@ class Replica:
 
     @property
     def release(self) -> str:
-        """The version whose defaults hold."""
-        return DEFAULT_VERSION if self.version is None else self.version
+        """The version whose defaults hold, as mysql-8.4."""
+        return "-".join(self._flavor_and_number())
+
+    def _flavor_and_number(self) -> tuple[str, str]:
+        """Of `version`, with or without a flavor in front; Percona Server is MySQL here."""
+        flavor, number = split_release(DEFAULT_VERSION if self.version is None else self.version)
+        flavor = flavor_of_version(number) if flavor is None else flavor
+        return "mysql" if flavor == "percona" else flavor, number_in(number)
 
     def as_behind(self, workload: TransactionWorkload) -> Replica:
         """The replica with what it takes from its source: the source's version where none is
@@ -126,7 +133,7 @@ class Replica:
 
     def settings(self) -> dict[str, Any]:
         """The core's settings. Raises InputError."""
-        flavor, _, number = self.release.partition("-")
+        flavor, number = self._flavor_and_number()
         check_choice("flavor", flavor, tuple(MODES_OF))
         with core_errors():
             settings: dict[str, Any] = dict(core.replica_settings(flavor, number))

@@ -3,13 +3,13 @@ how far its processors were used."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import msgspec
 
 from headrace.base.documents import DocumentTable, between, convert, said_as
+from headrace.base.releases import flavor_of_version, number_in
 from headrace.workload.points import MAX_SPAN_S
 
 DOC = "docs/reference/workload-file.md"
@@ -54,10 +54,10 @@ class ServerFacts:
         """Flavor and release as the model knows them, such as mysql-8.4 and mariadb-10.11; None
         where no version is known. Percona Server is MySQL here. A patch level is kept: defaults of
         replication changed within MySQL 8.0."""
-        found = re.match(r"\d+\.\d+(\.\d+)?", self.version or "")
-        if found is None:
+        if self.version is None:
             return None
-        return f"{'mariadb' if self.flavor == 'mariadb' else 'mysql'}-{found[0]}"
+        flavor = self.flavor or flavor_of_version(self.version)
+        return f"{'mariadb' if flavor == 'mariadb' else 'mysql'}-{number_in(self.version)}"
 
     @property
     def is_full(self) -> bool:

@@ -42,7 +42,7 @@ Every parameter with rule, source and risk: docs/reference/advice.md."""
 # guess from how wide the table is with them.
 NARROW = 160
 ADDRESS = "A live server: mysql://USER@HOST[:PORT]/ or mysql://USER@/?socket=PATH."
-VERSION = "What SELECT VERSION() returns. Default: the newest long-term release, which is then named."
+VERSION = "8.0.36, mariadb-10.11, or what SELECT VERSION() returns. Default: the newest long-term release."
 WORKLOAD = "What `headrace calibrate` wrote, or sysbench-tpcc:...: hot set, redo, and effects by simulation."
 
 Form = Literal["table", "json", "csv", "cnf", "diff", "sysctl", "udev", "tuned"]
@@ -65,7 +65,7 @@ def advise(
         Literal["mysql", "mariadb", "percona"] | None,
         choice("Which server. Default: what the address or the option file tells, else mysql."),
     ] = None,
-    server_version: Annotated[str | None, option("X.Y.Z", VERSION)] = None,
+    server_version: Annotated[str | None, option("VERSION", VERSION)] = None,
     engine: Annotated[Engine | None, choice("Default: the workload's, else innodb.")] = None,
     log_storage: Annotated[str | None, storage_option("A volume of their own for redo, binlog and relay log.")] = None,
     log_dir: Annotated[str | None, option("PATH", "The folder where that volume is mounted.")] = None,
